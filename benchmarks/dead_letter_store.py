@@ -1,6 +1,6 @@
 """A store of many dead letters, made inside DuckDB: the mix that a shop's producers leave behind in a month.
 
-Twelve topics, forty causes, three clusters, sixty producers, one letter in a hundred thousand with a large value.
+Twelve topics, forty causes, three clusters, sixty producers, one dead letter in a hundred thousand with a large value.
 A quarter die evenly over the month, of every cause; the others in ten outages of three hours with three causes each.
 Rows are written in the order of death, as a producer writes them.
 """
@@ -36,7 +36,7 @@ PARTS = ("", " while leading", " in transaction", " after re-election", " on ret
 
 
 def make(path: Path, count: int) -> None:
-    """Fill a new store at `path` with `count` letters and their bodies."""
+    """Fill a new store at `path` with `count` dead letters and their bodies."""
     Store.open(path).close()
     with duckdb.connect(str(path), config={"threads": 2, "memory_limit": "4GB"}) as connection:
         connection.execute("SET preserve_insertion_order = true")
@@ -57,7 +57,7 @@ def make(path: Path, count: int) -> None:
 
 
 def message_id(number: int) -> str:
-    """The id of letter `number`: a session of sixty producers, and its sequence."""
+    """The id of dead letter `number`: a session of sixty producers, and its sequence."""
     return f"0192a4c0-7b1e-7d44-9c3a-{number * 7919 % 60:012x}-{number}"
 
 
@@ -75,7 +75,7 @@ def _causes(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-# Day 3k of the month ends in an outage: 3 of 4 letters of those three days.
+# Day 3k of the month ends in an outage: 3 of 4 dead letters of those three days.
 _NUMBERS = """
 SELECT i, hash(i) AS h, hash(i + 77) AS g, hash(i + 1234567) AS k,
        floor(10.0 * i / $count) AS outage, 10.0 * i / $count % 1 AS share, share > 0.25 AS in_outage,

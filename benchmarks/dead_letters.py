@@ -115,7 +115,7 @@ class Patient(Store):
 
 def table(answers: Answers, matched: Mapping[str, int]) -> str:
     """Median, and the spread from the quickest to the slowest, in milliseconds by the clock."""
-    head = f"| filter | letters | {' | '.join(QUESTIONS)} |"
+    head = f"| filter | dead letters | {' | '.join(QUESTIONS)} |"
     lines = [head, f"| --- | ---: |{' ---: |' * len(QUESTIONS)}"]
     for name, number in matched.items():
         cells = [_cell([one.wall for one in answers[name, question]]) for question in QUESTIONS]
@@ -153,7 +153,7 @@ def searches(dead: DeadLetters, count: int) -> Iterator[str]:
 
 
 def writes(folder: Path, path: Path, *, runs: int) -> Iterator[str]:
-    """A thousand letters a write, into copies: as it is, without triggers, and with an index of the keys beside them."""
+    """A thousand dead letters a write, into copies: as it is, without triggers, and with an index of the keys beside them."""
     ways = {
         "as it is": "",
         "without the counts (no triggers)": "".join(
@@ -177,7 +177,7 @@ def writes(folder: Path, path: Path, *, runs: int) -> Iterator[str]:
 
 
 def batch(number: int) -> list[DeadLetter]:
-    """A thousand letters of one outage."""
+    """A thousand dead letters of one outage."""
     at, chance = made.START + made.SPAN + number, random.Random(number)
     code, kind, text = made.CODES[number % 7]
     return [
@@ -229,7 +229,7 @@ def main() -> None:
         begun = time.monotonic()
         if not path.exists():
             made.make(path, given.count)
-            tell(f"made {given.count:,} letters in {time.monotonic() - begun:.0f} s")
+            tell(f"made {given.count:,} dead letters in {time.monotonic() - begun:.0f} s")
         store = Patient(path, create=False, clock=time.time)
         dead, chosen = DeadLetters(store), filters(given.count)
         matched = {name: dead.count(where) for name, where in chosen.items()}
@@ -245,13 +245,13 @@ def main() -> None:
         print("| --- | ---: | --- |", *searches(dead, given.count), sep="\n")
         if given.writes:
             print(
-                "\nA thousand letters a write:\n\n| way | milliseconds | of the processor |\n| --- | ---: | ---: |"
+                "\nA thousand dead letters a write:\n\n| way | milliseconds | of the processor |\n| --- | ---: | ---: |"
             )
             print(*writes(folder, path, runs=given.runs), sep="\n", flush=True)
         size = path.stat().st_size / 1e9
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"\nMachine: {machine()}. Load average while it asked: {min(loads):.0f} to {max(loads):.0f}.")
-    print(f"Store: {given.count:,} letters, {size:.1f} GB. Most memory of the process: {memory:.1f} GB.")
+    print(f"Store: {given.count:,} dead letters, {size:.1f} GB. Most memory of the process: {memory:.1f} GB.")
     print(f"Command: python -m benchmarks.dead_letters --count {given.count} --runs {given.runs}"
           f"{' --writes' if given.writes else ''}")  # fmt: skip
 

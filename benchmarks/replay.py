@@ -3,9 +3,9 @@
     python -m benchmarks.replay --rounds 5
 
 A store with the dead letters is made once and copied for each run. A replay is planned, claimed in waves, sent under
-the letters' own ids, and settled in the store, each by its own report; the bare loop has the same bytes in a list. Two of
+the dead letters' own ids, and settled in the store, each by its own report; the bare loop has the same bytes in a list. Two of
 its parts alone: the store's, which claims waves and settles them and sends nothing, and the transactions', which have the
-letters in a list. The least that any of this takes in DuckDB: a table of nothing but number, state and bytes, read in waves
+dead letters in a list. The least that any of this takes in DuckDB: a table of nothing but number, state and bytes, read in waves
 and marked before and after, each wave in two transactions; nobody sends it.
 """
 
@@ -40,7 +40,7 @@ _WORDS = {
     "bare": "(a) bare, bytes from a list",
     "ours": "a replay: planned, looked ahead for, claimed, sent, settled",
     "stored": "its claims and settlements alone, nothing sent",
-    "sent": "its transactions alone, from letters in a list",
+    "sent": "its transactions alone, from dead letters in a list",
     "least": "DuckDB alone: read, marked twice, not sent",
 }
 _WAVE = 10_000
@@ -99,7 +99,7 @@ def stored(*, count: int, store: str) -> dict[str, float]:
         while not turn.over:
             outcomes = [
                 RecordOutcome(one.message_id, "acknowledged", None, 0, settled + at)
-                for at, one in enumerate(turn.letters)
+                for at, one in enumerate(turn.dead_letters)
             ]
             settled += len(outcomes)
             turn = claims.turn(outcomes, want=_WAVE, busy=False)
@@ -113,9 +113,9 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
     from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
     from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 
-    letters = [
+    dead_letters = [
         ReplayRecord._make(getattr(one, name) for name in ReplayRecord._fields)
-        for one in _letters(range(count), "", topic)
+        for one in _dead_letters(range(count), "", topic)
     ]
     settings = transactional_settings(client_config(servers).settings)
     client = TransactionalClient(
@@ -125,7 +125,7 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
     with _timed(count) as took:
         for first in range(0, count, _WAVE):
             reports, _ = client.transact(
-                list(map(delivery_of, letters[first : first + _WAVE])), time.monotonic() + 60
+                list(map(delivery_of, dead_letters[first : first + _WAVE])), time.monotonic() + 60
             )
             assert all(error is None for _, error, _ in reports)
     client.destroy()
@@ -135,7 +135,7 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
 def least(*, count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "least.duckdb")) as store:
         store.execute("SET threads = 1")
-        store.execute("CREATE TABLE letters (number BIGINT, state UTINYINT, value BLOB)")
+        store.execute("CREATE TABLE dead letters (number BIGINT, state UTINYINT, value BLOB)")
         numbers = range(count)
         store.register("rows", pa.table({"number": numbers, "value": list(map(_value, numbers))}))
         store.execute("INSERT INTO letters SELECT number, 0, value FROM rows")
@@ -147,10 +147,10 @@ def least(*, count: int) -> dict[str, float]:
                 values = store.execute(
                     "SELECT value FROM letters WHERE number BETWEEN ? AND ?", wave
                 ).fetchall()
-                store.execute("UPDATE letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
+                store.execute("UPDATE dead letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
                 store.execute("COMMIT")
                 assert len(values) == wave[1] - wave[0] + 1
-                store.execute("UPDATE letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
+                store.execute("UPDATE dead letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
     return took
 
 
@@ -161,12 +161,12 @@ def fill(path: Path, count: int, *, cluster: str, topic: str) -> None:
 
     store = Store.open(path)
     for first in range(0, count, _WRITTEN):
-        DeadLetters(store).add(_letters(range(first, min(first + _WRITTEN, count)), cluster, topic))
+        DeadLetters(store).add(_dead_letters(range(first, min(first + _WRITTEN, count)), cluster, topic))
     store.close()
 
 
-# Keys of its own: a letter whose key somebody sent since is left out where the topic may be compacted.
-def _letters(numbers: Sequence[int], cluster: str, topic: str) -> list[Any]:
+# Keys of its own: a dead letter whose key somebody sent since is left out where the topic may be compacted.
+def _dead_letters(numbers: Sequence[int], cluster: str, topic: str) -> list[Any]:
     from producer_core.events import Attempt, DeadLetter
     from producer_core.messages import id_bytes, id_text
 
@@ -208,7 +208,7 @@ def measure(bench: Bench) -> Outcome:
                 yield {"store": str(copy), **(where if case.name == "ours" else {})}
 
         runs = bench.run(broker.kind, cases, around=around)
-    text = f"On {KINDS[broker.kind]}, {count:,} letters of about 200 bytes:\n\n{_table(runs)}"
+    text = f"On {KINDS[broker.kind]}, {count:,} dead letters of about 200 bytes:\n\n{_table(runs)}"
     return Outcome(
         text, [at_least(f"replay of {count:,} against (a) bare", 0.7, runs.ratios("ours", "bare"))]
     )

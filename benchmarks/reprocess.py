@@ -1,12 +1,12 @@
-"""What a replay by Spark costs: letters a second of `pipeline reprocess`, beside one plain transactional producer.
+"""What a replay by Spark costs: dead letters a second of `pipeline reprocess`, beside one plain transactional producer.
 
     python -m benchmarks.reprocess --letters 10000 50000 --runs 3
     python -m benchmarks.reprocess --letters 200000 --runs 1 --ways plain session
 
-Each run sends the letters of a store of its own (a copy: they are buried once) to a new topic, by every way once, in an
-order drawn anew: the plain producer (transactions of 2,000, letters in memory, nothing written down), `dlq replay`'s
+Each run sends the dead letters of a store of its own (a copy: they are buried once) to a new topic, by every way once, in an
+order drawn anew: the plain producer (transactions of 2,000, dead letters in memory, nothing written down), `dlq replay`'s
 runner, and Spark, sliced by session and by key. Spark's session is started once and not counted; what it takes is told
-beside it. Each run is checked: every letter is on its topic once, and settled.
+beside it. Each run is checked: every dead letter is on its topic once, and settled.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ _WAYS = {
     "key": "`pipeline reprocess`, sliced by key",
 }
 _HEAD = [
-    "| letters | way | letters/s, median | lowest to highest | of the plain producer |",
+    "| dead letters | way | dead letters/s, median | lowest to highest | of the plain producer |",
     "| --- " * 5 + "|",
 ]
 
 
 class Bench:
-    """One cluster, one Spark, and the same letters for each run."""
+    """One cluster, one Spark, and the same dead letters for each run."""
 
-    def __init__(self, cluster: KafkaCluster, session: SparkSession, letters: int, folder: Path) -> None:
+    def __init__(self, cluster: KafkaCluster, session: SparkSession, dead_letters: int, folder: Path) -> None:
         self._cluster = cluster
         self._session = session
-        self._count = letters
+        self._count = dead_letters
         self._folder = folder
-        self._letters = _letters(letters, "bench", cluster.cluster_id)
-        self._buried = folder / f"{letters}.duckdb"
+        self._dead_letters = _dead_letters(dead_letters, "bench", cluster.cluster_id)
+        self._buried = folder / f"{dead_letters}.duckdb"
         store = Store.open(self._buried)
-        for start in range(0, letters, 10_000):
-            DeadLetters(store).add(self._letters[start : start + 10_000])
+        for start in range(0, dead_letters, 10_000):
+            DeadLetters(store).add(self._dead_letters[start : start + 10_000])
         store.close()
 
     def run(self, way: str) -> float:
@@ -80,9 +80,9 @@ class Bench:
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         self._cluster.create_topic(topic, partitions=_PARTITIONS)
         if way == "plain":
-            letters = [replace(letter, topic=topic) for letter in self._letters]
+            dead_letters = [replace(dead_letter, topic=topic) for dead_letter in self._dead_letters]
             began = time.monotonic()
-            self._plain(letters)
+            self._plain(dead_letters)
             return self._told(began, topic)
         with self._store(topic) as store:
             began = time.monotonic()
@@ -110,15 +110,15 @@ class Bench:
             store.close()
             path.unlink()
 
-    def _plain(self, letters: Sequence[DeadLetter]) -> None:
+    def _plain(self, dead_letters: Sequence[DeadLetter]) -> None:
         settings = transactional_settings(client_config(self._cluster.bootstrap_servers).settings)
         producer = confluent_kafka.Producer(
             {**settings, "transactional.id": uuid.uuid4().hex, "statistics.interval.ms": 0}
         )
         producer.init_transactions(30)
-        for start in range(0, len(letters), _IN_A_TRANSACTION):
+        for start in range(0, len(dead_letters), _IN_A_TRANSACTION):
             producer.begin_transaction()
-            for one in letters[start : start + _IN_A_TRANSACTION]:
+            for one in dead_letters[start : start + _IN_A_TRANSACTION]:
                 sent = delivery_of(one)
                 producer.produce(sent.topic, sent.value, sent.key, headers=sent.record_headers)
                 producer.poll(0)
@@ -138,7 +138,7 @@ class Bench:
         )
 
 
-def _letters(count: int, topic: str, cluster: str) -> list[DeadLetter]:
+def _dead_letters(count: int, topic: str, cluster: str) -> list[DeadLetter]:
     sessions = [uuid.uuid4() for _ in range(_SESSIONS)]
     now = time.time() - 3600
     return [
@@ -191,15 +191,15 @@ def main() -> None:
     started = time.monotonic() - began
     tables: list[str] = []
     with tempfile.TemporaryDirectory() as folder, kafka.start(nodes=options.nodes) as cluster:
-        for letters in options.letters:
-            bench = Bench(cluster, session, letters, Path(folder))
+        for dead_letters in options.dead_letters:
+            bench = Bench(cluster, session, dead_letters, Path(folder))
             if not tables:
                 first = bench.run("session")
-            tables += _rows(letters, _measured(bench, options.ways, options.runs))
+            tables += _rows(dead_letters, _measured(bench, options.ways, options.runs))
     session.stop()
     print("\n".join(["", *_HEAD, *tables]))
     print(
-        f"\nFirst run of Spark's workers, cold: {first:,.0f} letters/s; the session took {started:.1f} s to start."
+        f"\nFirst run of Spark's workers, cold: {first:,.0f} dead letters/s; the session took {started:.1f} s to start."
     )
     print(
         f"Letters of 200 B, {options.nodes} node(s), {options.master}, {options.runs} runs; {hardware()}; "
@@ -212,15 +212,15 @@ def _measured(bench: Bench, ways: Sequence[str], runs: int) -> dict[str, list[fl
     for _ in range(runs):
         for way in random.sample(ways, len(ways)):
             found[way].append(bench.run(way))
-            print(f"{way}: {found[way][-1]:,.0f} letters/s", flush=True)
+            print(f"{way}: {found[way][-1]:,.0f} dead letters/s", flush=True)
     return found
 
 
-def _rows(letters: int, found: dict[str, list[float]]) -> list[str]:
+def _rows(dead_letters: int, found: dict[str, list[float]]) -> list[str]:
     """A ratio is the median of the ratios within the runs."""
     plain = found.get("plain", [])
     return [
-        f"| {letters:,} | {_WAYS[way]} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} "
+        f"| {dead_letters:,} | {_WAYS[way]} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} "
         f"| {_ratio(rates, plain)} |"
         for way, rates in found.items()
     ]

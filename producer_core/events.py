@@ -74,7 +74,7 @@ class DeadLetter:
 
     Times are seconds since 1970. `verdict` says whether a resend is safe, `verdict_reason` why we say so.
     `partition` is the one asked for, None when the partitioner was to choose. `source` names where a
-    malformed input came from («line 17 of flights.csv»); such a letter is not replayable until edited.
+    malformed input came from («line 17 of flights.csv»); such a dead letter is not replayable until edited.
     """
 
     message_id: str
@@ -130,7 +130,7 @@ class Hook:
     def attempt_failed(self, event: AttemptFailed) -> None:
         """A delivery report came back with an error; the message may be tried again."""
 
-    def died(self, letter: DeadLetter) -> None:
+    def died(self, dead_letter: DeadLetter) -> None:
         """A message became a dead letter."""
 
     def duplicate(self, topic: str) -> None:

@@ -157,8 +157,8 @@ def _wait(seconds: float) -> None:
 
 def _replay_some(store: Store) -> None:
     """Half of what was mended is sent at once, as a page does; the rest slowly, so that it can be seen going on."""
-    letters = DeadLetters(store)
-    waiting = letters.find(DeadLetterFilter(topic="product-updates"), limit=1_000)
+    dead_letters = DeadLetters(store)
+    waiting = dead_letters.find(DeadLetterFilter(topic="product-updates"), limit=1_000)
     half = tuple(one.message_id for one in waiting[::2])
     _plan(store, DeadLetterFilter(ids=half))
     _plan(store, DeadLetterFilter(topic="product-updates"), rate=0.8)

@@ -59,7 +59,7 @@ class Plan:
     sessions: list
     logs: list
     acked: dict  # columns: session, seq, partition, offset (-1: unknown), tell
-    letters: list  # (session, seq) that were given up
+    dead_letters: list  # (session, seq) that were given up
     phases: list  # (turn, kind, partition, from, to): how the log came about, for `write`
     planted: dict  # fault: codes
     stable: dict = field(default_factory=dict)
@@ -143,7 +143,7 @@ def plant(
         for n in range(sessions + 1)
     ]
     main = _Main(chance, count, partitions, sessions, faults, foreign, silent)
-    plan = Plan(seed, names, [Log() for _ in range(partitions)], {}, main.letters, [], main.planted)
+    plan = Plan(seed, names, [Log() for _ in range(partitions)], {}, main.dead_letters, [], main.planted)
     main.lay(plan)
     acked = [main.acked(plan)]
     if transactions:
@@ -201,7 +201,7 @@ class _Main:
             [self.partition[here], elsewhere, chance.integers(partitions, size=foreign)]
         )
         self.log_key = np.concatenate([self.key[here], self.key[copies] + later, strangers])
-        self.letters = [
+        self.dead_letters = [
             (int(self.session[one]), int(self.seq[one]))
             for name in ("landed", "dead")
             for one in self.chosen[name]
@@ -308,9 +308,9 @@ def _tells(acked):
 
 def ledger_values(plan, topic, cluster):
     """The telemetry records that tell it: (key, value), in the order of their batches."""
-    told, letters = plan.told(), defaultdict(list)
-    for session, seq in plan.letters:
-        letters[session].append(
+    told, dead_letters = plan.told(), defaultdict(list)
+    for session, seq in plan.dead_letters:
+        dead_letters[session].append(
             [str(plan.sessions[session]), seq, topic, "_MSG_TIMED_OUT", "possibly_persisted", 1.7e9]
         )
     order = np.lexsort((told["tell"], told["session"]))
@@ -332,7 +332,7 @@ def ledger_values(plan, topic, cluster):
         batch = {
             "v": 1, "producer_id": f"p-{session}", "sequence": tell, "cluster_id": cluster, "statistics": [],
             "latencies": [], "errors": [], "producer": None, "ledger": rows,
-            "given_up": letters.pop(session, []) if tell == 0 else [],
+            "given_up": dead_letters.pop(session, []) if tell == 0 else [],
         }  # fmt: skip
         yield f"p-{session}".encode(), orjson.dumps(batch, default=list)
 
@@ -359,7 +359,7 @@ def truth(plan, *, start=None, hidden=False):
     before = placed & (told["offset"] < begin[at])
     lost = set(told_code[ranged].tolist()) - set(ours_code.tolist()) - set(told_code[before].tolist())
     alone = set(ours_code.tolist()) - set(told_code.tolist())
-    dead = set(code(*np.array(plan.letters).T).tolist()) if plan.letters else set()
+    dead = set(code(*np.array(plan.dead_letters).T).tolist()) if plan.dead_letters else set()
     copies, late = _copies_and_late(ours, ours_code, told, told_code, before)
     expired = (
         placed

@@ -45,18 +45,22 @@ class KafkaSender:
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
-    def resend(self, letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None:
+    def resend(self, dead_letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None:
         def report(error, message):
             if error is not None:
-                settled(ReplayResult(letter.message_id, "failed", text=error.str()))
+                settled(ReplayResult(dead_letter.message_id, "failed", text=error.str()))
                 return
             self.acknowledged += 1
             if self.acknowledged == self._die_after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            settled(ReplayResult(letter.message_id, "acknowledged", message.partition(), message.offset()))
+            settled(
+                ReplayResult(dead_letter.message_id, "acknowledged", message.partition(), message.offset())
+            )
 
-        headers = [(ID_HEADER, parse_id(letter.message_id)), *letter.headers]
-        self._producer.produce(letter.topic, letter.value, letter.key, headers=headers, on_delivery=report)
+        headers = [(ID_HEADER, parse_id(dead_letter.message_id)), *dead_letter.headers]
+        self._producer.produce(
+            dead_letter.topic, dead_letter.value, dead_letter.key, headers=headers, on_delivery=report
+        )
 
     def close(self) -> None:
         self._stopping.set()

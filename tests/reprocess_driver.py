@@ -38,7 +38,9 @@ def dying_worker(errand):
 
 class Here(reprocess_batches.SparkBatch):
     def _sent(self):
-        return [row for batch in send(self._errand, self._letters.to_batches()) for row in batch.to_pylist()]
+        return [
+            row for batch in send(self._errand, self._dead_letters.to_batches()) for row in batch.to_pylist()
+        ]
 
 
 class NoSpark:

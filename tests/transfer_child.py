@@ -2,7 +2,7 @@
 
 python -m tests.transfer_child export|import STORE FILE [WHEN]
 
-WHEN is a number of letters, or a moment: audited, manifest (published, the file not yet), written (a slice of an
+WHEN is a number of dead letters, or a moment: audited, manifest (published, the file not yet), written (a slice of an
 import, before its commit).
 """
 

@@ -10,7 +10,7 @@ from producer_core.store import Store
 
 
 def selected(where: DeadLetterFilter, ids: tuple[str, ...]) -> DeadLetterFilter:
-    """What an act is about: the letters chosen by hand, else everything the filter matches now."""
+    """What an act is about: the dead letters chosen by hand, else everything the filter matches now."""
     return replace(where, ids=ids) if ids else where
 
 
@@ -43,7 +43,7 @@ def undo_clear(
 def restore(
     store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """Bring archived letters back."""
+    """Bring archived dead letters back."""
 
     def act(name: str) -> ActionResult:
         return ActionResult(True, DeadLetters(store).restore(where, who=name, origin=origin).text)

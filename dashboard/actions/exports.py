@@ -1,4 +1,4 @@
-"""Acts that only look: seeing a letter unmasked, and taking a selection home as a file. Both stand in the audit."""
+"""Acts that only look: seeing a dead letter unmasked, and taking a selection home as a file. Both stand in the audit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExportFile:
 
 
 def reveal(store: Store, message_id: str) -> ActionResult:
-    """Write down who sees this letter unmasked; it may be shown only after that."""
+    """Write down who sees this dead letter unmasked; it may be shown only after that."""
     try:
         result = DeadLetters(store).reveal([message_id], who=actor(), origin=ORIGIN)
     except ProducerError as error:
@@ -56,11 +56,11 @@ def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, n
 
 def weigh(store: Store, where: DeadLetterFilter) -> None:
     """TransferError where a selection is more than a browser should be given at once."""
-    letters = DeadLetters(store)
-    number = letters.count(where)
+    dead_letters = DeadLetters(store)
+    number = dead_letters.count(where)
     if number > MOST_LETTERS:
-        raise _too_many(f"{number:,} letters are more than the {MOST_LETTERS:,} of one download.")
-    sizes = letters.table(where, limit=MOST_LETTERS).column("value_size").to_pylist()
+        raise _too_many(f"{number:,} dead letters are more than the {MOST_LETTERS:,} of one download.")
+    sizes = dead_letters.table(where, limit=MOST_LETTERS).column("value_size").to_pylist()
     if (size := sum(filter(None, sizes))) > MOST_BYTES:
         raise _too_many(
             f"{size / (1 << 20):,.0f} MiB are more than the {MOST_BYTES >> 20} MiB of one download."

@@ -40,7 +40,7 @@ def look_ahead(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> ActionResult:
-    """The dry run: letters frozen, topics looked at; nothing is sent before `go_replay`."""
+    """The dry run: dead letters frozen, topics looked at; nothing is sent before `go_replay`."""
     return _begin(store, where, shown=shown, who=who, origin=origin)
 
 
@@ -55,8 +55,8 @@ def _begin(
     quarantined: bool = False,
 ) -> ActionResult:
     def act(name: str) -> ActionResult:
-        letters, began = DeadLetters(store), time.time()
-        count = letters.count(where)
+        dead_letters, began = DeadLetters(store), time.time()
+        count = dead_letters.count(where)
         if not count and (gone := _gone(store, where)):
             return ActionResult(False, gone)
         operation = replay.plan(
@@ -91,7 +91,7 @@ def _gone(store: Store, where: DeadLetterFilter) -> str:
 
 
 def with_quarantined(store: Store, operation_id: str, yes: bool) -> ActionResult:
-    """The dry run anew, with or without letters that failed again and again."""
+    """The dry run anew, with or without dead letters that failed again and again."""
 
     def act(name: str) -> ActionResult:
         before = replay.get(store, operation_id)

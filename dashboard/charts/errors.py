@@ -67,7 +67,7 @@ def group_trend(page: GroupPage) -> Any:
         int(trend.start + place * trend.width): number for place, number in enumerate(trend.counts) if number
     }
     if not ats:
-        return sentence(figure, "No letter of this group is here.")
+        return sentence(figure, "No dead letter of this group is here.")
     _bars(figure, max(1, int(trend.width)), "Died", ats, DIED)
     figure.update_layout(showlegend=False)
     end = trend.start + trend.width * len(trend.counts)

@@ -1,6 +1,6 @@
-"""A list of dead letters, chosen by their ids: rows may come and go under a click, and no other letter is meant.
+"""A list of dead letters, chosen by their ids: rows may come and go under a click, and no other dead letter is meant.
 
-`st.dataframe` reports the positions of selected rows, which are other letters after the next refresh.
+`st.dataframe` reports the positions of selected rows, which are other dead letters after the next refresh.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ export default function ({ data, parentElement, setStateValue, setTriggerValue }
 
 
 class DeadLetterRow(NamedTuple):
-    """One letter: its id, when it died (seconds since 1970), and its other cells as text."""
+    """One dead letter: its id, when it died (seconds since 1970), and its other cells as text."""
 
     id: str
     at: float
@@ -158,7 +158,7 @@ def letter_list(
 ) -> tuple[str, ...]:
     """Draw the list; the ids that are chosen by hand, on whichever page they stood.
 
-    `on_look` hears which letter is to be opened. A new `version` drops what was chosen; `page` names the place in the
+    `on_look` hears which dead letter is to be opened. A new `version` drops what was chosen; `page` names the place in the
     list. What was chosen outlives a visit to another page.
     """
 

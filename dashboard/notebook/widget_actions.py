@@ -26,7 +26,7 @@ _BUSY = "The kernel was busy, so nothing was done. Click again."
 class Confirmation(TypedDict):
     """What a person is asked before an act: a heading, what it means worst first, and what the button says.
 
-    `mark` is what the act is about: a group of letters, or, for "go", a replay.
+    `mark` is what the act is about: a group of dead letters, or, for "go", a replay.
     """
 
     act: str
@@ -112,13 +112,13 @@ class WidgetActions:
         if act == "go":
             return self._decision(self._shown(message))
         count = DeadLetters(self._store).count(where)
-        letters = wording.plural(count, "dead letter")
+        dead_letters = wording.plural(count, "dead letter")
         if act == "clear":
             lines = ["They go to the archive. Nothing is deleted, and Undo brings them back."]
-            title, yes = f"Clear {letters}?", f"Clear {count:,}"
+            title, yes = f"Clear {dead_letters}?", f"Clear {count:,}"
         else:
             lines = list(dry_run(self._store, where).sentences)
-            title, yes = f"Replay {letters}?", f"Replay {count:,}"
+            title, yes = f"Replay {dead_letters}?", f"Replay {count:,}"
         if not count:
             title, lines, yes = "Nothing waits here any more: somebody was faster.", [], ""
         mark = str(message.get("mark") or "")
@@ -129,7 +129,7 @@ class WidgetActions:
     def _looked(
         self, operation: Operation, question: Confirmation | None
     ) -> tuple[Operation, Confirmation | None]:
-        """What follows the look ahead of a replay that was begun here; letters in doubt were told before the click."""
+        """What follows the look ahead of a replay that was begun here; dead letters in doubt were told before the click."""
         self._asks = ""
         if not self._what_is_done(operation).safe_but_doubtful:
             return operation, question or self._decision(operation)

@@ -58,7 +58,7 @@ class Series:
 
 @dataclass(frozen=True)
 class WidgetState:
-    """How the store stands. `until` bounds what was seen: an act leaves letters that died later alone; None: no letters."""
+    """How the store stands. `until` bounds what was seen: an act leaves dead letters that died later alone; None: no letters."""
 
     sentence: str
     tone: str
@@ -85,11 +85,11 @@ class WidgetState:
 def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> WidgetState:
     """One look at the store."""
     now = time.time() if now is None else now
-    everything, letters = DeadLetterFilter(), DeadLetters(store)
+    everything, dead_letters = DeadLetterFilter(), DeadLetters(store)
     with store.borrow(limit=_PATIENCE):
         page = queries.overview(store, window, now)
-        newest = letters.find(everything, limit=1)
-        groups = letters.groups(everything, limit=_CAUSES)
+        newest = dead_letters.find(everything, limit=1)
+        groups = dead_letters.groups(everything, limit=_CAUSES)
         alive = len(runners(store, now))
     found = wording.headline(page.situation)
     sentence = "".join(

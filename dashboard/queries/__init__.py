@@ -6,8 +6,8 @@ from producer_core.dashboard.queries.dead_letter_list import (
     ActionScope,
     DeadLetterPage,
     choices,
+    dead_letter,
     dead_letters,
-    letter,
     scope,
 )
 from producer_core.dashboard.queries.latency import (
@@ -83,12 +83,12 @@ __all__ = [
     "choices",
     "chosen",
     "connected",
+    "dead_letter",
     "dead_letters",
     "detail",
     "doubtful",
     "earlier",
     "latency",
-    "letter",
     "offer",
     "one_replay",
     "operations",

@@ -193,7 +193,7 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
 
 
 def replays_since(store: Store, topic: str | None, since: float) -> tuple[Operation, ...]:
-    """Replays of letters of a topic (None: of any) that were begun since, the latest first; three at most."""
+    """Replays of dead letters of a topic (None: of any) that were begun since, the latest first; three at most."""
     found = [one for one in operations(store, limit=50) if one.created_at >= since]
     about = [
         one for one in found if (where := where_of(one.selection)) is None or where.topic in (None, topic)

@@ -107,13 +107,13 @@ class TopicAudit:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """A message, where it is or was acknowledged, and what this store knows of it: its letter's state, its replay."""
+    """A message, where it is or was acknowledged, and what this store knows of it: its dead letter's state, its replay."""
 
     message_id: str
     partition: int | None
     offset: int | None
     text: str
-    letter: str | None
+    dead_letter: str | None
     operation_id: str | None
 
 

@@ -1,4 +1,4 @@
-"""What a person looks at among the dead letters: the filter, the place in the list, the letter that is open."""
+"""What a person looks at among the dead letters: the filter, the place in the list, the dead letter that is open."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _WAITING = DeadLetterFilter()
 class DeadLetterQuery:
     """`span` is a name of RANGES that follows the clock; without it the filter's own since and until count.
 
-    All of it stands in the address of the page: the filter as `to_query` writes it, `range`, `after`, `letter`.
+    All of it stands in the address of the page: the filter as `to_query` writes it, `range`, `after`, `dead letter`.
     """
 
     where: DeadLetterFilter = _WAITING
     span: str | None = None
     after: PageCursor | None = None
-    letter: str | None = None
+    dead_letter: str | None = None
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> DeadLetterQuery:
@@ -37,7 +37,7 @@ class DeadLetterQuery:
         return cls(where, span, after, query.get("letter") or None)
 
     def to_query(self) -> dict[str, str]:
-        known = {"range": self.span, "after": self.after and str(self.after), "letter": self.letter}
+        known = {"range": self.span, "after": self.after and str(self.after), "letter": self.dead_letter}
         return self.where.to_query() | {name: text for name, text in known.items() if text}
 
     def at(self, now: float) -> DeadLetterFilter:
@@ -54,7 +54,7 @@ class DeadLetterQuery:
 
     @property
     def filter(self) -> tuple[DeadLetterFilter, str | None]:
-        """What is matched, whatever page of the list or letter is open."""
+        """What is matched, whatever page of the list or dead letter is open."""
         return self.where, self.span
 
     @property

@@ -32,7 +32,7 @@ class DeadLetterPage:
 
     where: DeadLetterFilter
     total: int
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
     verdicts: Mapping[str, int]
     next: PageCursor | None = None
     newest: float | None = None
@@ -40,7 +40,7 @@ class DeadLetterPage:
 
     @property
     def seen(self) -> DeadLetterFilter:
-        """The filter bounded by what this page shows: an act leaves letters that died later alone."""
+        """The filter bounded by what this page shows: an act leaves dead letters that died later alone."""
         if self.newest is None or self.over:
             return self.where
         until = math.nextafter(self.newest, math.inf)
@@ -66,7 +66,7 @@ class ActionScope:
 
 @dataclass(frozen=True)
 class OtherCauses:
-    """The largest groups; `one` is the group that was chosen, which may be small. `total` counts the letters of all."""
+    """The largest groups; `one` is the group that was chosen, which may be small. `total` counts the dead letters of all."""
 
     groups: tuple[Group, ...]
     one: Group | None
@@ -102,7 +102,7 @@ class BodySearch:
     """Looks into bodies, one after the other, each going on where the one before ended."""
 
     where: DeadLetterFilter
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
     looked_at: int
     of: int
     complete: bool
@@ -112,27 +112,27 @@ class BodySearch:
     @property
     def frozen(self) -> DeadLetterFilter | None:
         """What it found as a filter; None while it may have missed some, and where nothing was found."""
-        if not self.complete or not self.letters:
+        if not self.complete or not self.dead_letters:
             return None
         return replace(self.where, body=None, ids=self.ids)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(one.message_id for one in self.letters)
+        return tuple(one.message_id for one in self.dead_letters)
 
 
 def dead_letters(store: Store, where: DeadLetterFilter, *, after: PageCursor | None = None) -> DeadLetterPage:
-    """LISTED letters of the filter, the latest first, from a place on."""
-    letters = DeadLetters(store)
+    """LISTED dead letters of the filter, the latest first, from a place on."""
+    dead_letters = DeadLetters(store)
     over = where.until is not None and where.until <= time.time()
     with store.borrow():
-        page = letters.page(where, limit=LISTED, after=after)
-        latest = page.letters if after is None else letters.find(where, limit=1)
-        verdicts = letters.count_by(where, "verdict")
+        page = dead_letters.page(where, limit=LISTED, after=after)
+        latest = page.dead_letters if after is None else dead_letters.find(where, limit=1)
+        verdicts = dead_letters.count_by(where, "verdict")
         return DeadLetterPage(
             where=where,
             total=sum(verdicts.values()),
-            letters=page.letters,
+            dead_letters=page.dead_letters,
             verdicts=verdicts,
             next=page.next,
             newest=latest[0].failed_at if latest else None,
@@ -152,13 +152,13 @@ def seen(
 
 def causes(store: Store, where: DeadLetterFilter) -> OtherCauses:
     """The groups of a filter, whichever of them it chose."""
-    letters, every = DeadLetters(store), replace(where, group=None)
+    dead_letters, every = DeadLetters(store), replace(where, group=None)
     with store.borrow():
-        groups = tuple(letters.groups(every, limit=GROUPS))
+        groups = tuple(dead_letters.groups(every, limit=GROUPS))
         one = next((group for group in groups if group.fingerprint == where.group), None)
         if one is None and where.group is not None:
-            one = next(iter(letters.groups(where, limit=1)), None)
-        return OtherCauses(groups, one, letters.count(every))
+            one = next(iter(dead_letters.groups(where, limit=1)), None)
+        return OtherCauses(groups, one, dead_letters.count(every))
 
 
 def searched(
@@ -169,10 +169,12 @@ def searched(
         where, limit=SEARCHED, after=before.next if before else None, seconds=seconds
     )
     if before is None:
-        return BodySearch(where, found.letters, found.looked_at, found.of, found.complete, found.next, now)
+        return BodySearch(
+            where, found.dead_letters, found.looked_at, found.of, found.complete, found.next, now
+        )
     return replace(
         before,
-        letters=before.letters + found.letters,
+        dead_letters=before.dead_letters + found.dead_letters,
         looked_at=before.looked_at + found.looked_at,
         of=max(before.of, before.looked_at + found.looked_at),
         complete=found.complete,
@@ -181,17 +183,17 @@ def searched(
 
 
 def found_page(store: Store, search: BodySearch) -> DeadLetterPage:
-    """What a search found, as a page: the letters that are still as they were asked for."""
+    """What a search found, as a page: the dead letters that are still as they were asked for."""
     where = replace(search.where, body=None, ids=search.ids or NOTHING)
-    letters = DeadLetters(store)
+    dead_letters = DeadLetters(store)
     with store.borrow():
-        verdicts = letters.count_by(where, "verdict")
-        listed = tuple(letters.find(where, limit=len(where.ids)))
+        verdicts = dead_letters.count_by(where, "verdict")
+        listed = tuple(dead_letters.find(where, limit=len(where.ids)))
         return DeadLetterPage(where, sum(verdicts.values()), listed, verdicts)
 
 
 def scope(store: Store, about: DeadLetterFilter) -> ActionScope:
-    """The letters of a selection that are still in its state, by verdict."""
+    """The dead letters of a selection that are still in its state, by verdict."""
     return ActionScope(about, DeadLetters(store).count_by(about, "verdict"))
 
 
@@ -201,15 +203,15 @@ def states(store: Store, ids: Sequence[str]) -> dict[str, int]:
 
 
 def choices(store: Store, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The topics and the error codes that letters in a state have, by name: counts would move them under a click."""
-    letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
+    """The topics and the error codes that dead letters in a state have, by name: counts would move them under a click."""
+    dead_letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
     with store.borrow():
-        topics, codes = letters.count_by(whole, "topic"), letters.count_by(whole, "code")
+        topics, codes = dead_letters.count_by(whole, "topic"), dead_letters.count_by(whole, "code")
     return tuple(sorted(topics)), tuple(sorted(codes))
 
 
 def clusters(store: Store) -> tuple[str, ...]:
-    """The clusters that letters were for, by name."""
+    """The clusters that dead letters were for, by name."""
     return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "cluster_id")))
 
 
@@ -222,29 +224,29 @@ def waiting(store: Store, now: float) -> PendingCounts:
     return PendingCounts(load, bounds, judge(load, bounds, now), archived)
 
 
-# one letter
+# one dead letter
 
 
-def letter(store: Store, message_id: str) -> DeadLetter | None:
-    """One letter with its body."""
+def dead_letter(store: Store, message_id: str) -> DeadLetter | None:
+    """One dead letter with its body."""
     return DeadLetters(store).get(message_id)
 
 
-def producer_of(store: Store, letter: DeadLetter) -> str:
+def producer_of(store: Store, dead_letter: DeadLetter) -> str:
     """The name of the producer that sent it, and its process; empty where nobody here knows it any more."""
-    rows = store.rows("letter_producer", producer=letter.producer_id)
+    rows = store.rows("letter_producer", producer=dead_letter.producer_id)
     return f"{rows[0]['client_id'] or 'producer'} (process {rows[0]['pid']})" if rows else ""
 
 
 def stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
-    """What changes when anything happens to a letter: its state, since when, its replays; None when it is gone.
+    """What changes when anything happens to a dead letter: its state, since when, its replays; None when it is gone.
 
-    Cheap, so that a letter of ten megabytes is not read again every second.
+    Cheap, so that a dead letter of ten megabytes is not read again every second.
     """
     rows = store.rows("letter_stamp", message_id=message_id)
     return (rows[0]["state"], rows[0]["state_at"], rows[0]["replay_count"]) if rows else None
 
 
 def life(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
-    """Everything that happened to a letter, in order."""
+    """Everything that happened to a dead letter, in order."""
     return timeline(store, message_id)

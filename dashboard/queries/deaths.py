@@ -1,4 +1,4 @@
-"""What died in a range, by its letters, and what became of them: the one count that every page shows."""
+"""What died in a range, by its dead letters, and what became of them: the one count that every page shows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _MOST = 10_000
 
 @dataclass(frozen=True)
 class Deaths:
-    """`rows` are of letters, by topic, error code and group, most first. `unlettered`: messages by topic that died
-    without a letter here, because their producers keep theirs in another store; only the statistics know of them.
+    """`rows` are of dead letters, by topic, error code and group, most first. `unlettered`: messages by topic that died
+    without a dead letter here, because their producers keep theirs in another store; only the statistics know of them.
     """
 
     rows: Sequence[Mapping[str, Any]] = ()
-    unlettered: Mapping[str, int] = field(default_factory=dict)
+    without_dead_letters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        return self._sum("count") + sum(self.unlettered.values())
+        return self._sum("count") + sum(self.without_dead_letters.values())
 
     @property
     def cured(self) -> int:
@@ -44,21 +44,21 @@ class Deaths:
 
     @property
     def last(self) -> float | None:
-        """When the last letter died."""
+        """When the last dead letter died."""
         return max((row["last"] for row in self.rows), default=None)
 
     @property
     def lasts(self) -> Mapping[str, float]:
-        """When the last letter of a topic died; not of topics of which some left no letter here."""
+        """When the last dead letter of a topic died; not of topics of which some left no dead letter here."""
         found: dict[str, float] = {}
         for row in self.rows:
-            if row["topic"] not in self.unlettered:
+            if row["topic"] not in self.without_dead_letters:
                 found[row["topic"]] = max(found.get(row["topic"], 0.0), row["last"])
         return found
 
     def by(self, name: str, what: str = "count") -> dict[str, int]:
-        """By topic or by code; deaths without a letter have no code."""
-        counts = Counter(self.unlettered if (name, what) == ("topic", "count") else ())
+        """By topic or by code; deaths without a dead letter have no code."""
+        counts = Counter(self.without_dead_letters if (name, what) == ("topic", "count") else ())
         for row in self.rows:
             counts[row[name]] += row[what]
         return {key: number for key, number in counts.items() if number}
@@ -68,10 +68,10 @@ class Deaths:
 
 
 def deaths(store: Store, view: View, since: int, until: int | None) -> Deaths:
-    """By the letters: statistics come a moment later, and count by the second in which they were written."""
+    """By the dead letters: statistics come a moment later, and count by the second in which they were written."""
     span = {"since": since, "until": until, **view.where}
-    unlettered = _added(store.rows("deaths_without_letters", **span), "topic")
-    return Deaths(store.rows("deaths", limit=_MOST, **span), unlettered)
+    without_dead_letters = _added(store.rows("deaths_without_letters", **span), "topic")
+    return Deaths(store.rows("deaths", limit=_MOST, **span), without_dead_letters)
 
 
 def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:

@@ -15,7 +15,7 @@ GROUPS = 20
 
 @dataclass(frozen=True)
 class GroupLine:
-    """A group of dead letters as of the range; `waiting` at any time, `new`: no letter of it died before."""
+    """A group of dead letters as of the range; `waiting` at any time, `new`: no dead letter of it died before."""
 
     group: Group
     before: int
@@ -35,11 +35,13 @@ class GroupPage:
 
 
 def groups_of(store: Store, view: View, since: int, until: int | None, before: int) -> tuple[GroupLine, ...]:
-    letters = DeadLetters(store)
-    found = letters.groups(died(view, since, until), limit=GROUPS)
-    earlier = letters.count_by(died(view, before, since), "fingerprint")
-    waiting = letters.count_by(DeadLetterFilter(topic=view.topic, producer_id=view.producer), "fingerprint")
-    known = letters.count_by(
+    dead_letters = DeadLetters(store)
+    found = dead_letters.groups(died(view, since, until), limit=GROUPS)
+    earlier = dead_letters.count_by(died(view, before, since), "fingerprint")
+    waiting = dead_letters.count_by(
+        DeadLetterFilter(topic=view.topic, producer_id=view.producer), "fingerprint"
+    )
+    known = dead_letters.count_by(
         DeadLetterFilter(topic=view.topic, state=None, until=float(since)), "fingerprint"
     )
     fresh = [group.fingerprint for group in found if group.fingerprint not in known]
@@ -58,20 +60,20 @@ def groups_of(store: Store, view: View, since: int, until: int | None, before: i
 
 
 def error_group(store: Store, fingerprint: str, view: View, now: float) -> GroupPage | None:
-    """One group, whatever topic it is on; None where no letter of it is in the store."""
+    """One group, whatever topic it is on; None where no dead letter of it is in the store."""
     since, until = view.since(now), view.until(now)
     before, _ = view.before(now)
     ever = DeadLetterFilter(group=fingerprint, state=None)
-    letters = DeadLetters(store)
+    dead_letters = DeadLetters(store)
     with store.borrow():
-        found = letters.groups(ever, limit=1)
+        found = dead_letters.groups(ever, limit=1)
         if not found:
             return None
         begins = store.rows("statistics_begin")[0]["begins"]
-        inside = letters.groups(replace(ever, since=float(since), until=as_float(until)), limit=1)
-        earlier = letters.count(replace(ever, since=float(before), until=float(since)))
+        inside = dead_letters.groups(replace(ever, since=float(since), until=as_float(until)), limit=1)
+        earlier = dead_letters.count(replace(ever, since=float(before), until=float(since)))
         again = store.rows("groups_that_died_again", since=since, marks=[fingerprint])
-        states = letters.count_by(ever, "state")
+        states = dead_letters.count_by(ever, "state")
     new = found[0].first_seen >= since and not again and begins is not None and begins < since
     return GroupPage(found[0], inside[0] if inside else None, earlier, states, new)
 

@@ -45,7 +45,7 @@ class MessageOutcome:
 
 @dataclass(frozen=True)
 class CodeLine:
-    """One error code. `died` is by the letters in this store; `new`: it never came back before the range."""
+    """One error code. `died` is by the dead letters in this store; `new`: it never came back before the range."""
 
     failure: Failure
     attempts: int
@@ -96,7 +96,7 @@ class ErrorsPage:
     """Everything the errors page shows, as of `now`: the end of a range that is over.
 
     `begins`: from when on the store has statistics. `compares`: it has all of the same time before. `judges`: it
-    goes back behind the range, so that something can be called new. `unlettered`: deaths of producers whose letters are
+    goes back behind the range, so that something can be called new. `unlettered`: deaths of producers whose dead letters are
     not here, but in their own stores. `given_up`: messages that were sent again by us and died, and in the time before.
     `cured` and `aside` are of those that died in the range: replayed since, and put aside.
     """
@@ -116,7 +116,7 @@ class ErrorsPage:
     by_code: Mapping[str, Mapping[int, int]]
     moments: tuple[ErrorWindow, ...]
     waiting: int
-    unlettered: int
+    without_dead_letters: int
     given_up: tuple[int, int]
     cured: int
     aside: int
@@ -155,11 +155,11 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         moments = store.rows("troubles_series", bucket=step, **inside)
         known = {row["code"] for row in store.rows("codes_known_before", since=since, topic=view.topic)}
         now_died, before_died = deaths(store, view, since, until), deaths(store, view, before, since)
-        letters = _Letters(now_died.by("code"), before_died.by("code"), _waiting(store, view))
-        groups = groups_of(store, view, since, until, before) if letters.inside else ()
+        dead_letters = _Letters(now_died.by("code"), before_died.by("code"), _waiting(store, view))
+        groups = groups_of(store, view, since, until, before) if dead_letters.inside else ()
         seen_at = store.rows("data_age")[0]["seen_at"]
     judges = begins is not None and begins < since
-    codes = tuple(_codes(failures, letters, known if judges else None, int(view.at(now))))
+    codes = tuple(_codes(failures, dead_letters, known if judges else None, int(view.at(now))))
     topics = tuple(_topics(fates, failures, now_died, before_died))
     return ErrorsPage(
         now=view.at(now),
@@ -176,8 +176,8 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         groups=tuple(replace(line, new=line.new and judges) for line in groups),
         by_code=_by_code(series),
         moments=tuple(ErrorWindow(row["window_start"], row["seconds"], _fate(row)) for row in moments),
-        waiting=sum(letters.waiting.values()),
-        unlettered=sum(now_died.unlettered.values()),
+        waiting=sum(dead_letters.waiting.values()),
+        without_dead_letters=sum(now_died.without_dead_letters.values()),
         given_up=(now_died.retried, before_died.retried),
         cured=now_died.cured,
         aside=now_died.aside,
@@ -185,7 +185,7 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
     )
 
 
-# letters
+# dead letters
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _waiting(store: Store, view: View) -> Mapping[str, int]:
 # lines
 
 
-def _codes(failures: Rows, letters: _Letters, known: set[str] | None, end: int) -> Iterable[CodeLine]:
+def _codes(failures: Rows, dead_letters: _Letters, known: set[str] | None, end: int) -> Iterable[CodeLine]:
     """What kills the most messages first; of what kills none, what fails most often. `known`: None where nothing can
     be called new; `end`: of the range, which an hour's row may reach beyond.
     """
@@ -224,14 +224,14 @@ def _codes(failures: Rows, letters: _Letters, known: set[str] | None, end: int) 
             failure=failure_of(code),
             attempts=now[code],
             attempts_before=earlier[code],
-            died=letters.inside.get(code, 0),
-            died_before=letters.before.get(code, 0),
-            waiting=letters.waiting.get(code, 0),
+            died=dead_letters.inside.get(code, 0),
+            died_before=dead_letters.before.get(code, 0),
+            waiting=dead_letters.waiting.get(code, 0),
             topics=tuple(topic for topic, _ in _ranked(topics[code])),
             last_seen=seen.get(code),
-            new=known is not None and code not in known and not letters.before.get(code, 0),
+            new=known is not None and code not in known and not dead_letters.before.get(code, 0),
         )
-        for code in {*now, *letters.inside}
+        for code in {*now, *dead_letters.inside}
     ]
     return sorted(lines, key=lambda line: (-line.died, -line.attempts, line.code))
 

@@ -19,7 +19,7 @@ _LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
 def firing(
     alerts: Rows, dead: int, recovered: Collection[str], view: View, rules: Mapping[str, AlertRule]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Those that nothing keeps quiet; `dead` letters wait in all. What several producers say in the same words is one, with
+    """Those that nothing keeps quiet; `dead` dead letters wait in all. What several producers say in the same words is one, with
     all its ids in `alert_ids`. `recovered` topics deliver again: what only looks back on them is marked so.
     `rules` are those in force: `keep_firing_for` says how long each fires on once its condition is over.
     """

@@ -48,7 +48,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Member:
-    """One producer. `dead` messages died in the range, `letters` wait in this store, `rate` is acknowledged a second."""
+    """One producer. `dead` messages died in the range, `dead letters` wait in this store, `rate` is acknowledged a second."""
 
     producer_id: str
     name: str
@@ -69,7 +69,7 @@ class Member:
     dead: int
     rate: float
     found: tuple[float | None, ...]
-    letters: int
+    dead_letters: int
     alerts: tuple[tuple[str, str], ...]
     state: State
 
@@ -140,8 +140,8 @@ class Fleet:
         return sum(member.pending for member in self.members if member.state in (*RUNNING, "silent"))
 
     @property
-    def letters(self) -> int:
-        return sum(member.letters for member in self.members)
+    def dead_letters(self) -> int:
+        return sum(member.dead_letters for member in self.members)
 
 
 def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> Fleet:
@@ -161,7 +161,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
         }
         windows = store.rows("latency_buckets_by_window", bucket_seconds=step, **span)
         died = by_producer(store, view, since, until)
-        letters = DeadLetters(store).count_by(
+        dead_letters = DeadLetters(store).count_by(
             DeadLetterFilter(topic=view.topic, producer_id=view.producer), "producer_id"
         )
         alerts = _alerts(store, store.rows("alerts_firing", now=now), span)
@@ -171,7 +171,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
     members = tuple(
         sorted(
             (
-                _member(row, counts, died, histograms, letters, alerts, seconds, now)
+                _member(row, counts, died, histograms, dead_letters, alerts, seconds, now)
                 for row in producers
                 if everybody or view.topic is None or row["producer_id"] in counts
             ),
@@ -230,7 +230,7 @@ def _trouble(member: Member) -> tuple[Any, ...]:
     return (
         STATES.index(member.state),
         -round(member.error_rate or 0.0, 3),
-        -member.letters,
+        -member.dead_letters,
         -(member.p99 or 0.0) if member.troubled else 0.0,
         -(member.closed_at or 0.0),
         member.name,
@@ -245,7 +245,7 @@ def _member(
     counts: Mapping[str, Mapping[str, Any]],
     died: Mapping[str, int],
     histograms: Mapping[str, Mapping[int, int]],
-    letters: Mapping[str, int],
+    dead_letters: Mapping[str, int],
     alerts: Mapping[str, tuple[tuple[str, str], ...]],
     seconds: int,
     now: float,
@@ -274,7 +274,7 @@ def _member(
         dead=dead,
         rate=counted["recently"] / seconds,
         found=tuple(quantiles(histograms.get(name, {}), LATENCY_QUANTILES)),
-        letters=letters.get(name, 0),
+        dead_letters=dead_letters.get(name, 0),
         alerts=said,
         state=state_of(
             closed=row["closed_at"] is not None,

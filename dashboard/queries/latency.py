@@ -261,25 +261,27 @@ _BROKER = tuple(field.name for field in fields(BrokerNumbers))
 
 
 def _slices(
-    step: int, now: float, died: Deaths, messages: Rows, clients: Rows, brokers: Rows, letters: Rows
+    step: int, now: float, died: Deaths, messages: Rows, clients: Rows, brokers: Rows, dead_letters: Rows
 ) -> tuple[CauseInputs, ...]:
-    """Deaths are counted by their letters, like everywhere; by the statistics only on topics that left some none here."""
+    """Deaths are counted by their dead letters, like everywhere; by the statistics only on topics that left some none here."""
     of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
-    of_brokers, of_letters = _grouped(brokers), _grouped(letters)
+    of_brokers, of_dead_letters = _grouped(brokers), _grouped(dead_letters)
     slices = []
-    for at in sorted({*of_messages, *of_clients, *of_brokers, *of_letters}):
+    for at in sorted({*of_messages, *of_clients, *of_brokers, *of_dead_letters}):
         settled, client = of_messages.get(at, []), of_clients.get(at)
         covered = max([step, *(row["seconds"] for row in (*settled, *([client] if client else [])))])
         counts: dict[str, Any] = {name: sum(row[name] for row in settled) for name in _MESSAGES}
-        counts["dead"] = sum(row["count"] for row in of_letters.get(at, [])) + sum(
-            row["dead"] for row in settled if row["topic"] in died.unlettered
+        counts["dead"] = sum(row["count"] for row in of_dead_letters.get(at, [])) + sum(
+            row["dead"] for row in settled if row["topic"] in died.without_dead_letters
         )
         said: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
         slices.append(
             CauseInputs(
                 at=at,
                 seconds=max(1.0, min(covered, now - at)),
-                causes=tuple((row["topic"], row["code"], row["count"]) for row in of_letters.get(at, [])),
+                causes=tuple(
+                    (row["topic"], row["code"], row["count"]) for row in of_dead_letters.get(at, [])
+                ),
                 brokers=tuple(
                     BrokerNumbers(**{name: row[name] for name in _BROKER}) for row in of_brokers.get(at, [])
                 ),

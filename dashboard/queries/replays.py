@@ -22,16 +22,16 @@ PACE_OVER = 10.0
 RECORDS = 50
 """So many records of a replay are listed at once."""
 AT_ONCE = 1_000
-"""Up to so many letters are replayed by the first click, where every verdict is safe."""
+"""Up to so many dead letters are replayed by the first click, where every verdict is safe."""
 
 
 @dataclass(frozen=True)
 class ReplayOffer:
     """What a click on Replay or Clear would be about now.
 
-    `run` is what a replay would do as far as the store knows, None where there are too many letters to act at once.
-    `held` are replays under way that have some of these letters to send, `refused` why nobody could carry one out, and
-    `way_out` what to do about it; `active` says why the cause of the letters may still be there.
+    `run` is what a replay would do as far as the store knows, None where there are too many dead letters to act at once.
+    `held` are replays under way that have some of these dead letters to send, `refused` why nobody could carry one out, and
+    `way_out` what to do about it; `active` says why the cause of the dead letters may still be there.
     """
 
     about: DeadLetterFilter
@@ -65,7 +65,7 @@ class ReplayOffer:
 class ReplayRow:
     """One replay now. `owner` names the process that has it, `hands` counts the live ones that could carry it out,
     `pace` is how many records a second it settled lately, `behind` the replay that keeps all of them busy meanwhile.
-    `later`: letters that match and died after those it is about, while it waits for a decision."""
+    `later`: dead letters that match and died after those it is about, while it waits for a decision."""
 
     operation: Operation
     where: DeadLetterFilter | None
@@ -89,7 +89,7 @@ class ReplaysPage:
 
 @dataclass(frozen=True)
 class ReplayDetail:
-    """One replay from all sides. `dead` has, by what it did with them, how many of its letters are dead letters still,
+    """One replay from all sides. `dead` has, by what it did with them, how many of its dead letters are dead letters still,
     and the first of their ids."""
 
     now: float
@@ -106,16 +106,16 @@ def operations(store: Store, limit: int = 5) -> list[Operation]:
 
 
 def offer(store: Store, about: DeadLetterFilter, now: float) -> ReplayOffer:
-    """What an act on the letters of this selection would be about: those that wait now, or are archived."""
-    letters = DeadLetters(store)
+    """What an act on the dead letters of this selection would be about: those that wait now, or are archived."""
+    dead_letters = DeadLetters(store)
     if about.state not in ("dead", "archived", None):
         return ReplayOffer(about, 0)
-    about = letters.frozen(replace(about, state=about.state or "dead"))
+    about = dead_letters.frozen(replace(about, state=about.state or "dead"))
     with store.borrow():
-        count = letters.count(about)
+        count = dead_letters.count(about)
         if not count or about.state == "archived":
             return ReplayOffer(about, count)
-        refused = replay.refusal(store, list(letters.count_by(about, "cluster_id")), now)
+        refused = replay.refusal(store, list(dead_letters.count_by(about, "cluster_id")), now)
         run = dry_run(store, about) if count <= AT_ONCE else None
         return ReplayOffer(
             about,
@@ -216,12 +216,12 @@ def _later(store: Store, operation: Operation) -> int:
     where = where_of(operation.selection)
     if operation.state not in ("checking", "ready") or where is None or where.ids or where.until is None:
         return 0
-    letters, last = DeadLetters(store), math.nextafter(where.until, -math.inf)
-    if not letters.count(
+    dead_letters, last = DeadLetters(store), math.nextafter(where.until, -math.inf)
+    if not dead_letters.count(
         replace(where, since=last, state=None)
     ):  # no page ended it there: it is the person's own end
         return 0
-    return letters.count(replace(where, since=where.until, until=None, state="dead"))
+    return dead_letters.count(replace(where, since=where.until, until=None, state="dead"))
 
 
 def _behind(store: Store, operation: Operation, hands: int) -> Operation | None:

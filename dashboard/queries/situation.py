@@ -101,7 +101,7 @@ def situation(
     cut_off: BrokerOutage | None,
     now: float,
 ) -> Situation:
-    """`acknowledged` and `died` are of the range, `dead` letters wait in all, `still` says that nothing moves although it
+    """`acknowledged` and `died` are of the range, `dead` dead letters wait in all, `still` says that nothing moves although it
     should, and `topics` say what fails now, and what is over.
     """
     trouble, failed = max((row.trouble for row in topics), default=0), [row for row in topics if row.left > 0]

@@ -103,8 +103,10 @@ def _ways(path: Path, found: of.AlertDetail) -> None:
             ("Errors", "errors"),
         )
     ]
-    letters = DeadLetterFilter(topic=found.topic, since=found.since, until=found.until)
-    links.append(("Dead letters of that time", header.link("dead-letters", range=None, **_query(letters))))
+    dead_letters = DeadLetterFilter(topic=found.topic, since=found.since, until=found.until)
+    links.append(
+        ("Dead letters of that time", header.link("dead-letters", range=None, **_query(dead_letters)))
+    )
     st.html(f'<div class="pc-ways">{"".join(common.anchor(*one) for one in links)}</div>')
     if found.topic is not None:
         _causes(path, found.topic, found)

@@ -134,8 +134,8 @@ def _finding(number: int, one: of.AuditFinding) -> TableRow:
 def _known(one: of.AuditFinding) -> Cell:
     """The dead letter of that message, and the replay that sent it."""
     lines: list[Line] = []
-    if one.letter is not None:
-        text = told.LETTERS.get(one.letter, one.letter)
+    if one.dead_letter is not None:
+        text = told.LETTERS.get(one.dead_letter, one.dead_letter)
         lines.append(TablePart(text, href=replay_tables.letter_address(one.message_id)))
     if one.operation_id is not None:
         lines.append(TablePart("its replay", href=replay_tables.address(one.operation_id)))

@@ -11,7 +11,7 @@ import streamlit as st
 from producer_core._internal.masking import mask_text, rules
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import exports
-from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, header
 from producer_core.dashboard.wording import dead_letters as said
@@ -37,84 +37,96 @@ _WHOSE_WORDS = {False: "The broker's words", True: "What is wrong"}
 
 def show(path: Path, message_id: str) -> None:
     """Values are masked, and nothing of a message is ever drawn as Markdown or HTML."""
-    stamp = of_letters.stamp(opened(path), message_id)
+    stamp = of_dead_letters.stamp(opened(path), message_id)
     reveal = st.session_state.get(_REVEALED) == message_id
     found = stamp and dead_letter_reads.inside(path, message_id, stamp, rules(), reveal=reveal)
     with st.container(border=True, key="pc-inside"):
-        _head(found.letter if found else None, message_id)
+        _head(found.dead_letter if found else None, message_id)
         if not stamp or not found:
             common.say(
                 "warning",
-                "This letter is not in the store any more. It may have been removed while you looked, or the address is of another store.",
+                "This dead letter is not in the store any more. It may have been removed while you looked, or the address is of another store.",
             )
             return
-        _state(found.letter)
-        _story(found.letter, found.key, found.producer)
+        _state(found.dead_letter)
+        _story(found.dead_letter, found.key, found.producer)
         _content(path, found, reveal=reveal)
         common.heading("What happened")
         _life(
             dead_letter_reads.life(path, message_id, stamp),
-            {found.letter.producer_id: found.producer} if found.producer else {},
+            {found.dead_letter.producer_id: found.producer} if found.producer else {},
         )
 
 
-def _head(letter: DeadLetter | None, message_id: str) -> None:
+def _head(dead_letter: DeadLetter | None, message_id: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        common.heading("Inside the letter")
+        common.heading("Inside the dead letter")
         st.button(
             "Close", key="letter_close", type="tertiary", icon=":material/close:",
             on_click=dead_letter_url.open, args=(None,),
         )  # fmt: skip
-    if letter is None:
+    if dead_letter is None:
         common.note(said.visible_line(message_id))
 
 
-def _state(letter: DeadLetter) -> None:
+def _state(dead_letter: DeadLetter) -> None:
     """Said on top where it is not what one expects of a dead letter: somebody may have acted while it was open."""
-    if letter.state != "dead":
-        common.say("good" if letter.state in ("replayed", "landed") else "quiet", said.STATES[letter.state])
-    elif letter.quarantined:
+    if dead_letter.state != "dead":
+        common.say(
+            "good" if dead_letter.state in ("replayed", "landed") else "quiet", said.STATES[dead_letter.state]
+        )
+    elif dead_letter.quarantined:
         common.say(
             "warning",
-            f"It failed again in {wording.plural(letter.replay_count, 'replay')}, so a replay of many leaves it out. "
+            f"It failed again in {wording.plural(dead_letter.replay_count, 'replay')}, so a replay of many leaves it out. "
             "Chosen by hand it is sent.",
         )
 
 
-def _story(letter: DeadLetter, key: said.RecordContent, producer: str) -> None:
-    failure = failure_of(letter.code)
-    _verdict(letter)
+def _story(dead_letter: DeadLetter, key: said.RecordContent, producer: str) -> None:
+    failure = failure_of(dead_letter.code)
+    _verdict(dead_letter)
     _facts(
-        ("Error", html.escape(said.visible_line(letter.code)), f"{failure.meaning} {failure.advice}".strip()),
-        (_WHOSE_WORDS[letter.never_a_message], "", said.visible_line(masked(letter.error_text), 2_000)),
-        ("Topic", html.escape(said.visible_line(letter.topic)), _partition(letter.partition)),
+        (
+            "Error",
+            html.escape(said.visible_line(dead_letter.code)),
+            f"{failure.meaning} {failure.advice}".strip(),
+        ),
+        (
+            _WHOSE_WORDS[dead_letter.never_a_message],
+            "",
+            said.visible_line(masked(dead_letter.error_text), 2_000),
+        ),
+        ("Topic", html.escape(said.visible_line(dead_letter.topic)), _partition(dead_letter.partition)),
         (
             "Key",
             html.escape(said.visible_line(key.text, 2_000)) if key.kind in ("text", "json") else "",
             _key_about(key),
         ),
-        ("Died", common.moment(letter.failed_at), _accepted(letter)),
-        ("Producer", html.escape(said.visible_line(producer or letter.producer_id)), _from(letter)),
-        *((("Source", "", said.visible_line(masked(letter.source))),) if letter.source else ()),
-        *((("Producer id", "", said.visible_line(letter.producer_id)),) if producer else ()),
-        ("Message id", html.escape(said.visible_line(letter.message_id)), ""),
+        ("Died", common.moment(dead_letter.failed_at), _accepted(dead_letter)),
+        ("Producer", html.escape(said.visible_line(producer or dead_letter.producer_id)), _from(dead_letter)),
+        *((("Source", "", said.visible_line(masked(dead_letter.source))),) if dead_letter.source else ()),
+        *((("Producer id", "", said.visible_line(dead_letter.producer_id)),) if producer else ()),
+        ("Message id", html.escape(said.visible_line(dead_letter.message_id)), ""),
     )
     st.button(
-        "Only letters with this cause", key="letter_cause", type="tertiary", icon=":material/filter_alt:",
-        on_click=dead_letter_url.group, args=(letter.fingerprint,),
+        "Only dead letters with this cause", key="letter_cause", type="tertiary", icon=":material/filter_alt:",
+        on_click=dead_letter_url.group, args=(dead_letter.fingerprint,),
     )  # fmt: skip
 
 
-def _verdict(letter: DeadLetter) -> None:
+def _verdict(dead_letter: DeadLetter) -> None:
     """Whether a resend is safe, and how we know."""
-    meant = wording.VERDICTS.get(letter.verdict, "nobody knows what that means")
-    reason = wording.sentence_case(masked(letter.verdict_reason))
-    text = f"{wording.sentence_case(letter.verdict.replace('_', ' '))}: {meant}. {reason}"
-    common.say("good" if letter.verdict in SAFE_VERDICTS else "warning", said.visible_line(text, 2_000))
+    meant = wording.VERDICTS.get(dead_letter.verdict, "nobody knows what that means")
+    reason = wording.sentence_case(masked(dead_letter.verdict_reason))
+    text = f"{wording.sentence_case(dead_letter.verdict.replace('_', ' '))}: {meant}. {reason}"
+    common.say("good" if dead_letter.verdict in SAFE_VERDICTS else "warning", said.visible_line(text, 2_000))
 
 
-def _accepted(letter: DeadLetter) -> str:
-    return "" if letter.never_a_message else said.accepted(letter.failed_at - letter.accepted_at)
+def _accepted(dead_letter: DeadLetter) -> str:
+    return (
+        "" if dead_letter.never_a_message else said.accepted(dead_letter.failed_at - dead_letter.accepted_at)
+    )
 
 
 def _partition(partition: int | None) -> str:
@@ -125,10 +137,10 @@ def _key_about(key: said.RecordContent) -> str:
     return "" if key.kind in ("text", "json") else key.about
 
 
-def _from(letter: DeadLetter) -> str:
-    on = f"on {letter.host}" if letter.host else ""
+def _from(dead_letter: DeadLetter) -> str:
+    on = f"on {dead_letter.host}" if dead_letter.host else ""
     return said.visible_line(
-        ", ".join(part for part in (on, letter.version and f"version {letter.version}") if part)
+        ", ".join(part for part in (on, dead_letter.version and f"version {dead_letter.version}") if part)
     )
 
 
@@ -145,7 +157,7 @@ def _facts(*rows: tuple[str, str, str]) -> None:
 def _content(path: Path, found: dead_letter_reads.OpenRecord, *, reveal: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         common.heading("Value")
-        _reveal_button(path, found.letter.message_id, reveal=reveal)
+        _reveal_button(path, found.dead_letter.message_id, reveal=reveal)
     if failed := st.session_state.get("reveal_failed"):
         common.say("bad", failed)
     common.note(f"{found.value.about}. {_how(found.value, reveal=reveal)}")

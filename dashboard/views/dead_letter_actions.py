@@ -25,7 +25,7 @@ _OTHERS = 3
 
 
 def version() -> int:
-    """Rises with each act that moves letters, so that the list drops a selection that is about to go."""
+    """Rises with each act that moves dead letters, so that the list drops a selection that is about to go."""
     return int(st.session_state.get("letters_version", 0))
 
 
@@ -44,7 +44,7 @@ def other_filter() -> None:
 def bar(
     path: Path, where: DeadLetterFilter, ids: tuple[str, ...], drawn: DeadLetterQuery | None = None
 ) -> None:
-    """Replay and Clear with the number of letters they mean (Restore, of archived ones); then the last act in words.
+    """Replay and Clear with the number of dead letters they mean (Restore, of archived ones); then the last act in words.
 
     Acts are callbacks: they run before the page is drawn again, so a click is never lost to a refresh that
     begins at the same moment, and it means what was on the button when it was pressed. An act is refused where the
@@ -115,7 +115,7 @@ def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton
 def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries.ReplayRow | None) -> None:
     """Why the click does not send at once, or cannot be pressed."""
     if where.state not in ("dead", None):
-        common.note("Only letters in the state dead can be replayed or cleared.")
+        common.note("Only dead letters in the state dead can be replayed or cleared.")
     elif offer.count and not offer.refused:
         own = followed.operation.operation_id if followed else ""
         if any(one.operation_id == own for one, _ in offer.held):
@@ -173,7 +173,7 @@ def _undo(path: Path, undo: tuple[DeadLetterFilter, float], press: PressedButton
 def _do(
     path: Path, act: Callable[[Store], actions.ActionResult], press: PressedButton, *, moves: bool = True
 ) -> None:
-    """Act once for each press, remember how it went, and drop a selection whose letters go."""
+    """Act once for each press, remember how it went, and drop a selection whose dead letters go."""
     if press.number != _presses():
         return
     st.session_state["presses"] = press.number + 1

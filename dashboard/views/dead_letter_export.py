@@ -17,7 +17,7 @@ from producer_core.errors import ProducerError
 
 
 def show(path: Path, about: DeadLetterFilter, number: int) -> None:
-    """A button that opens what can be taken: `number` is that of the letters that `about` means."""
+    """A button that opens what can be taken: `number` is that of the dead letters that `about` means."""
     allowed, reason = actions.may_act()
     with st.popover(
         "Export",
@@ -27,7 +27,7 @@ def show(path: Path, about: DeadLetterFilter, number: int) -> None:
         help=reason or None,
     ):
         common.note(
-            f"{wording.plural(number, 'letter')}, masked as they are shown here, the oldest message first. "
+            f"{wording.plural(number, 'dead letter')}, masked as they are shown here, the oldest message first. "
             "In CSV no cell is a formula. Each export stands in the audit."
         )
         fits = number <= exports.MOST_LETTERS

@@ -86,7 +86,7 @@ def _choice(
     value: str | None,
     shown: Callable[[str], str] = str,
 ) -> None:
-    """One that was chosen stays on offer when its last letter is gone."""
+    """One that was chosen stays on offer when its last dead letter is gone."""
     known = (*options, value) if value is not None and value not in options else options
     _set(name, value)
     st.selectbox(

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from producer_core._internal.masking import MaskingRules
 from producer_core.dashboard import queries
-from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.wording import dead_letters as said
 from producer_core.dlq import DeadLetterFilter, PageCursor
@@ -27,7 +27,7 @@ _KEPT = 64
 class AdaptiveCache(Generic[P, T]):
     """A reading that is done again when it is `least` seconds old, and ten times older than it took.
 
-    So that looking at ten million letters costs the machine no more than a tenth of one core.
+    So that looking at ten million dead letters costs the machine no more than a tenth of one core.
     """
 
     def __init__(
@@ -62,8 +62,10 @@ class AdaptiveCache(Generic[P, T]):
             self._kept.clear()
 
 
-def _seen(path: Path, where: DeadLetterFilter, after: PageCursor | None = None) -> of_letters.OpenDeadLetter:
-    return of_letters.seen(opened(path), where, time.time(), after=after)
+def _seen(
+    path: Path, where: DeadLetterFilter, after: PageCursor | None = None
+) -> of_dead_letters.OpenDeadLetter:
+    return of_dead_letters.seen(opened(path), where, time.time(), after=after)
 
 
 def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -71,15 +73,15 @@ def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str,
 
 
 def _clusters(path: Path) -> tuple[str, ...]:
-    return of_letters.clusters(opened(path))
+    return of_dead_letters.clusters(opened(path))
 
 
-def _causes(path: Path, where: DeadLetterFilter) -> of_letters.OtherCauses:
-    return of_letters.causes(opened(path), where)
+def _causes(path: Path, where: DeadLetterFilter) -> of_dead_letters.OtherCauses:
+    return of_dead_letters.causes(opened(path), where)
 
 
-def _waiting(path: Path) -> of_letters.PendingCounts:
-    return of_letters.waiting(opened(path), time.time())
+def _waiting(path: Path) -> of_dead_letters.PendingCounts:
+    return of_dead_letters.waiting(opened(path), time.time())
 
 
 def _heard(path: Path) -> float | None:
@@ -89,7 +91,7 @@ def _heard(path: Path) -> float | None:
 
 
 def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[TimelineEvent, ...]:
-    return of_letters.life(opened(path), message_id)
+    return of_dead_letters.life(opened(path), message_id)
 
 
 seen = AdaptiveCache(_seen, least=0.8)
@@ -108,9 +110,9 @@ def again() -> None:
 
 
 class OpenRecord(NamedTuple):
-    """A letter with what it holds as it may be shown; its value is not kept beside that. `producer`: who sent it."""
+    """A dead letter with what it holds as it may be shown; its value is not kept beside that. `producer`: who sent it."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     key: said.RecordContent
     value: said.RecordContent
     headers: tuple[said.RecordHeader, ...]
@@ -121,14 +123,14 @@ class OpenRecord(NamedTuple):
 def inside(
     path: Path, message_id: str, stamp: tuple[str, float, int], rules: MaskingRules, *, reveal: bool
 ) -> OpenRecord | None:
-    """Read and masked once for each thing that happens to the letter, and for each change of the masking rules."""
-    letter = queries.letter(opened(path), message_id)
-    if letter is None:
+    """Read and masked once for each thing that happens to the dead letter, and for each change of the masking rules."""
+    dead_letter = queries.dead_letter(opened(path), message_id)
+    if dead_letter is None:
         return None
     return OpenRecord(
-        letter,
-        said.content(letter.key, reveal=reveal, key=True),
-        said.content(letter.value, reveal=reveal),
-        said.headers(letter.headers, reveal=reveal),
-        of_letters.producer_of(opened(path), letter),
+        dead_letter,
+        said.content(dead_letter.key, reveal=reveal, key=True),
+        said.content(dead_letter.value, reveal=reveal),
+        said.headers(dead_letter.headers, reveal=reveal),
+        of_dead_letters.producer_of(opened(path), dead_letter),
     )

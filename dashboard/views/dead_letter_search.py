@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import common
@@ -18,9 +18,9 @@ from producer_core.dlq import DeadLetterFilter
 _KEPT = "letters_search"
 
 
-def kept(asked: DeadLetterQuery) -> of_letters.BodySearch | None:
+def kept(asked: DeadLetterQuery) -> of_dead_letters.BodySearch | None:
     """What this session found for this filter; None when it has not looked yet."""
-    found: tuple[object, of_letters.BodySearch] | None = st.session_state.get(_KEPT)
+    found: tuple[object, of_dead_letters.BodySearch] | None = st.session_state.get(_KEPT)
     return found[1] if found is not None and found[0] == asked.filter else None
 
 
@@ -35,19 +35,19 @@ def page(path: Path, asked: DeadLetterQuery) -> queries.DeadLetterPage:
     search = kept(asked)
     if search is None or st.session_state.pop("letters_further", False):
         with st.spinner("Looking into the bodies …"):
-            search = of_letters.searched(opened(path), asked.at(time.time()), time.time(), search)
+            search = of_dead_letters.searched(opened(path), asked.at(time.time()), time.time(), search)
             st.session_state[_KEPT] = asked.filter, search  # before anything can interrupt this run
     _said(search)
-    return of_letters.found_page(opened(path), search)
+    return of_dead_letters.found_page(opened(path), search)
 
 
-def _said(search: of_letters.BodySearch) -> None:
+def _said(search: of_dead_letters.BodySearch) -> None:
     back = wording.moment(search.next.failed_at, common.zone()) if search.next else None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         common.say(
             "good" if search.complete else "quiet",
             said.searched(
-                search.looked_at, search.of, len(search.letters), complete=search.complete, back_to=back
+                search.looked_at, search.of, len(search.dead_letters), complete=search.complete, back_to=back
             ),
         )
         if not search.complete:
@@ -55,7 +55,7 @@ def _said(search: of_letters.BodySearch) -> None:
         st.button("Look again", key="letters_again", type="tertiary", on_click=_again)
     began = wording.stamp(search.began, common.zone(), time.time())
     common.note(
-        f"As of {began.text}; letters that died later are not in it. Acts are about what was found.",
+        f"As of {began.text}; dead letters that died later are not in it. Acts are about what was found.",
         more=began.more,
     )
 

@@ -90,13 +90,13 @@ def custom() -> None:
 
 
 def everything() -> None:
-    go(DeadLetterQuery(letter=now().letter))
+    go(DeadLetterQuery(dead_letter=now().dead_letter))
 
 
 def only(ids: tuple[str, ...]) -> None:
-    """These letters and no others, in whatever state they are by now."""
+    """These dead letters and no others, in whatever state they are by now."""
     st.session_state[_BEFORE] = []
-    go(DeadLetterQuery(DeadLetterFilter(ids=ids, state=None), letter=now().letter))
+    go(DeadLetterQuery(DeadLetterFilter(ids=ids, state=None), dead_letter=now().dead_letter))
 
 
 def group(fingerprint: str | None) -> None:
@@ -104,7 +104,7 @@ def group(fingerprint: str | None) -> None:
 
 
 def open(message_id: str | None) -> None:
-    go(replace(now(), letter=message_id))
+    go(replace(now(), dead_letter=message_id))
 
 
 def older(cursor: PageCursor) -> None:

@@ -1,4 +1,4 @@
-"""The dead letters: their causes first, then the letters; choose some, look inside one, act."""
+"""The dead letters: their causes first, then the dead letters; choose some, look inside one, act."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import streamlit as st
 from producer_core.dashboard import actions, queries, wording
 from producer_core.dashboard.components.dead_letter_list import DeadLetterRow, letter_list
 from producer_core.dashboard.components.group_list import GroupItem, group_list
-from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.theme import style_sheet
@@ -71,7 +71,7 @@ def _waiting(path: Path) -> None:
                 )  # fmt: skip
 
 
-def _loaded(path: Path) -> of_letters.PendingCounts:
+def _loaded(path: Path) -> of_dead_letters.PendingCounts:
     """As of the moment that the list is of, where one visit to the store reads both."""
     asked = dead_letter_url.now()
     if asked.where.body is not None:
@@ -90,7 +90,7 @@ def _look_at_archived() -> None:
     dead_letter_url.narrow(state="archived")
 
 
-# causes and letters
+# causes and dead letters
 
 
 def _live(path: Path) -> None:
@@ -111,7 +111,9 @@ def _live(path: Path) -> None:
             st.rerun()  # last, because what it interrupts is not drawn
 
 
-def _read(path: Path, asked: DeadLetterQuery) -> tuple[queries.DeadLetterPage, of_letters.OtherCauses | None]:
+def _read(
+    path: Path, asked: DeadLetterQuery
+) -> tuple[queries.DeadLetterPage, of_dead_letters.OtherCauses | None]:
     if asked.where.body is None:
         seen = dead_letter_reads.seen(path, asked.at(time.time()), asked.after)
         return seen.page, seen.causes
@@ -120,7 +122,7 @@ def _read(path: Path, asked: DeadLetterQuery) -> tuple[queries.DeadLetterPage, o
     return page, dead_letter_reads.causes(path, found) if found else None
 
 
-def _causes(found: of_letters.OtherCauses | None, chosen: str | None) -> None:
+def _causes(found: of_dead_letters.OtherCauses | None, chosen: str | None) -> None:
     """By cause: how many, since when, what it means and what to do; a click looks at one of them only."""
     common.heading("Causes")
     if found is None:
@@ -133,11 +135,11 @@ def _causes(found: of_letters.OtherCauses | None, chosen: str | None) -> None:
     group_list(_items(found, chosen), key="causes", on_pick=dead_letter_url.group)
     if found.others:
         common.note(
-            f"{wording.plural(found.others, 'letter')} in smaller groups: narrow the filters to see those."
+            f"{wording.plural(found.others, 'dead letter')} in smaller groups: narrow the filters to see those."
         )
 
 
-def _items(found: of_letters.OtherCauses, chosen: str | None) -> list[GroupItem]:
+def _items(found: of_dead_letters.OtherCauses, chosen: str | None) -> list[GroupItem]:
     groups = found.groups
     if found.one is not None and found.one not in groups:
         groups = (found.one, *groups)
@@ -154,7 +156,7 @@ def _item(group: Group, *, on: bool) -> GroupItem:
         title=f"{said.visible_line(group.code, 80)} on {', '.join(shown)}{more}",
         means=f"{group.meaning} {group.advice}".strip() or "Nobody has described this code yet.",
         sample=said.visible_line(dead_letter.masked(group.sample_text)),
-        kinds=f"{wording.count(group.count)} letters: {said.verdicts(group.verdicts)}. Group {group.fingerprint}.",
+        kinds=f"{wording.count(group.count)} dead letters: {said.verdicts(group.verdicts)}. Group {group.fingerprint}.",
         first=group.first_seen,
         last=group.last_seen,
         trend=group.trend.counts,
@@ -170,20 +172,20 @@ def _draw(path: Path, asked: DeadLetterQuery, page: queries.DeadLetterPage) -> N
     with left:
         ids = letter_list(
             _COLUMNS,
-            [_row(item) for item in page.letters],
+            [_row(item) for item in page.dead_letters],
             key="letters",
             version=dead_letter_actions.version(),
             page=str(asked.after or ""),
-            open=asked.letter,
+            open=asked.dead_letter,
             on_look=dead_letter_url.open,
             alt="Dead letters, the latest first",
         )
         _pages(asked, page)
     with right:
-        if asked.letter is None:
+        if asked.dead_letter is None:
             st.html('<i class="pc-closed"></i>')
         else:
-            dead_letter.show(path, asked.letter)
+            dead_letter.show(path, asked.dead_letter)
     with above:
         offered = DeadLetterFilter(state=page.where.state) if ids else page.seen
         about = actions.selected(offered, ids)  # by hand is by id, whatever the filters say by now
@@ -199,8 +201,8 @@ def _draw(path: Path, asked: DeadLetterQuery, page: queries.DeadLetterPage) -> N
 def _about(path: Path, asked: DeadLetterQuery, page: queries.DeadLetterPage, ids: tuple[str, ...]) -> None:
     """What a click on a button below would be about."""
     if ids:
-        listed = {one.message_id for one in page.letters}
-        states = of_letters.states(opened(path), ids)
+        listed = {one.message_id for one in page.dead_letters}
+        states = of_dead_letters.states(opened(path), ids)
         elsewhere = sum(one not in listed for one in ids)
         common.note(said.chosen(len(ids), states, elsewhere, page.where.state))
         st.button(
@@ -212,7 +214,7 @@ def _about(path: Path, asked: DeadLetterQuery, page: queries.DeadLetterPage, ids
         )  # fmt: skip
     elif page.total:
         first, found = asked.after is None, asked.where.body is not None
-        text = said.about(page.total, len(page.letters), first=first, found=found)
+        text = said.about(page.total, len(page.dead_letters), first=first, found=found)
         common.note(f"{text} Choose some, or act on all of them." if page.total > 1 else text)
 
 

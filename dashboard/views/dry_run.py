@@ -20,7 +20,7 @@ from producer_core.replay.guard import CANARY, STOP_PERCENT
 
 
 def show(path: Path, seen: queries.ReplayRow, tone: str, standing: str, *, comes_into_view: bool) -> None:
-    """Frozen letters and nothing sent: all that is known before, then the choices and the buttons."""
+    """Frozen dead letters and nothing sent: all that is known before, then the choices and the buttons."""
     one = seen.operation
     run = reads.planned(path, one.operation_id, _newer(one), _inconclusive(one))
     if run is None:
@@ -91,7 +91,7 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
         st.number_input(
             "At most, a second", min_value=0.1, step=10.0, format="%g", value=one.rate, key=f"go_rate_{key}",
             placeholder="no limit",
-            help="How many letters a second are sent at most.",
+            help="How many dead letters a second are sent at most.",
         )  # fmt: skip
         if run.total > CANARY:
             st.number_input(

@@ -52,7 +52,9 @@ def _story(page: GroupPage, now: float) -> list[Node]:
     title = [node("strong", group.code)]
     if page.new:
         title.append(
-            node("span", "new", class_="pc-badge", title="No letter of this group died before the range.")
+            node(
+                "span", "new", class_="pc-badge", title="No dead letter of this group died before the range."
+            )
         )
     said = mask_text(group.sample_text[:_LONGEST])
     inside = page.inside.count if page.inside else 0
@@ -63,7 +65,7 @@ def _story(page: GroupPage, now: float) -> list[Node]:
             "In this range",
             f"{wording.plural(inside, 'death')}, {say.before(page.before, inside) or 'none before'}",
         ),
-        ("In all", wording.plural(group.count, "letter")),
+        ("In all", wording.plural(group.count, "dead letter")),
         ("First and last", _between(group.first_seen, group.last_seen, now)),
         ("Topics", say.topics(group.topics, 8)),
         ("Now", say.states(page.states)),
@@ -85,15 +87,15 @@ def _story(page: GroupPage, now: float) -> list[Node]:
 def _links(page: GroupPage) -> Node:
     mark, waiting = page.ever.fingerprint, page.states.get("dead", 0)
     kept = {"range": None, "topic": None, "producer": None}
-    letters = (
-        link(f"Open the {wording.plural(waiting, 'letter')} that wait" if waiting != 1 else "Open the letter that waits",
+    dead_letters = (
+        link(f"Open the {wording.plural(waiting, 'dead letter')} that wait" if waiting != 1 else "Open the dead letter that waits",
              header.link("dead-letters", group=mark, **kept))
         if waiting
-        else link("Look at its letters", header.link("dead-letters", group=mark, state="any", **kept))
+        else link("Look at its dead letters", header.link("dead-letters", group=mark, state="any", **kept))
     )  # fmt: skip
     return node(
         "p",
-        letters,
+        dead_letters,
         node("span", " "),
         link("Close the group", header.link("errors", group=None)),
         class_="pc-links",

@@ -43,8 +43,8 @@ def _live(path: Path, view: View, group: str | None) -> None:
     common.stays(shown.seen_at, now)
     if not group:
         common.say(*say.failing(_failing(shown)))
-    if shown.unlettered:
-        common.note(say.unlettered(shown.unlettered, shown.whole.dead))
+    if shown.without_dead_letters:
+        common.note(say.without_dead_letters(shown.without_dead_letters, shown.whole.dead))
     _tiles(shown)
     _charts(shown)
     _groups(shown, group)
@@ -130,7 +130,9 @@ def _groups(shown: ErrorsPage, chosen: str | None) -> None:
     common.heading("Groups of dead letters")
     if not shown.groups:
         common.note(
-            "No message died in this range." if not shown.whole.dead else "The letters are not in this store."
+            "No message died in this range."
+            if not shown.whole.dead
+            else "The dead letters are not in this store."
         )
         return
     columns = (
@@ -151,7 +153,7 @@ def _group(shown: ErrorsPage, line: GroupLine, chosen: bool) -> TableRow:
         TablePart(group.code, "strong", header.link("errors", group=group.fingerprint))
     ]
     if line.new:
-        title.append(TablePart("new", "badge", more="No letter of this group died before the range."))
+        title.append(TablePart("new", "badge", more="No dead letter of this group died before the range."))
     text = mask_text(group.sample_text)
     trend = TablePart(bars=group.trend.counts, more=say.trend(group.trend.counts, _length(group.trend.width)))
     return TableRow(
@@ -290,13 +292,13 @@ def _against(shown: ErrorsPage, number: int, before: int) -> Cell:
 
 
 def _waiting(number: int, **selection: str) -> Cell:
-    """Leads to the letters, of whatever age, because all that wait are meant."""
+    """Leads to the dead letters, of whatever age, because all that wait are meant."""
     if not number:
         return TablePart("none", "small")
-    return TablePart(wording.count(number), href=letters_of(**selection), more="Open these dead letters")
+    return TablePart(wording.count(number), href=dead_letters_of(**selection), more="Open these dead letters")
 
 
-def letters_of(**selection: str) -> str:
+def dead_letters_of(**selection: str) -> str:
     """The address of dead letters, on the topic and of the producer that are looked at."""
     looked_at: View = st.session_state.get("view", View())
     return header.link("dead-letters", range=None, producer=None, producer_id=looked_at.producer, **selection)

@@ -190,8 +190,8 @@ def _row(member: Member, now: float) -> TableRow:
             wording.rate(member.rate) if member.rate else "–",
             wording.percent(member.error_rate),
             wording.milliseconds(member.p99),
-            TablePart(wording.count(member.letters), href=_letters(member))
-            if member.letters
+            TablePart(wording.count(member.dead_letters), href=_dead_letters(member))
+            if member.dead_letters
             else TablePart("none", "small"),
             wording.count(member.pending),
             wording.size(member.memory),
@@ -201,5 +201,5 @@ def _row(member: Member, now: float) -> TableRow:
     )
 
 
-def _letters(member: Member) -> str:
+def _dead_letters(member: Member) -> str:
     return header.link("dead-letters", range=None, producer=None, producer_id=member.producer_id)

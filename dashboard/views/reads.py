@@ -98,7 +98,7 @@ def doubtful(path: Path, operation_id: str) -> tuple[Mapping[str, Any], ...]:
 
 
 def again() -> None:
-    """Forget the letters and the replays, because an act has changed them."""
+    """Forget the dead letters and the replays, because an act has changed them."""
     dead_letter_reads.again()
     for remembered in (offer, replay, live_replays, replays, replay_detail, planned, doubtful):
         remembered.clear()

@@ -68,7 +68,7 @@ def _under_way(path: Path, seen: queries.ReplayRow) -> None:
         elif operation.state in ("planned", "running"):
             _button(path, "Pause", "pause", ":material/pause:", operation, actions.pause_replay)
         if operation.state != "cancelled":
-            left = wording.plural(operation.left, "letter")
+            left = wording.plural(operation.left, "dead letter")
             _button(
                 path, "Cancel", "cancel", ":material/close:", operation, actions.cancel_replay,
                 more=f"Ends it for good. {left} that have no outcome yet stay dead letters.",
@@ -128,7 +128,7 @@ def _by_hand(path: Path, seen: queries.ReplayRow) -> None:
 
 
 def command(path: Path, where: DeadLetterFilter, *, other: bool = False) -> str:
-    """What sends these letters from a shell; the same replay, where there is one of this selection. `other`: to another
+    """What sends these dead letters from a shell; the same replay, where there is one of this selection. `other`: to another
     cluster than theirs."""
     options = [*command_options(where), f"--store={path}"]
     to = " --to CLUSTER" if other else ""

@@ -1,4 +1,4 @@
-"""The tables of replays: those that ended, what people did, why letters were not sent, which are in doubt."""
+"""The tables of replays: those that ended, what people did, why dead letters were not sent, which are in doubt."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def records_address(query: Mapping[str, str]) -> str:
 
 
 def letter_address(message_id: str) -> str:
-    """Where one letter is shown, in whatever state it is."""
+    """Where one dead letter is shown, in whatever state it is."""
     return records_address({"message_id": message_id, "state": "any", "letter": message_id})
 
 
@@ -116,7 +116,7 @@ def reasons(rows: Sequence[Mapping[str, Any]]) -> None:
         )
         for row in rows
     ]
-    live_table(columns, drawn, key="replay-reasons", alt="Why letters were not delivered")
+    live_table(columns, drawn, key="replay-reasons", alt="Why dead letters were not delivered")
 
 
 def doubtful(found: Sequence[Mapping[str, Any]]) -> None:

@@ -162,7 +162,7 @@ def _outcomes(found: queries.ReplayDetail) -> None:
 
 
 def _records(found: queries.ReplayDetail) -> None:
-    """Back to the letters: those that are dead still, and the same selection as it is now."""
+    """Back to the dead letters: those that are dead still, and the same selection as it is now."""
     links = []
     for state, (number, ids) in found.dead.items():
         query = {"ids": ",".join(ids)}
@@ -175,7 +175,7 @@ def _records(found: queries.ReplayDetail) -> None:
         )
         links.append(now)
     if links:
-        common.heading("Its letters")
+        common.heading("Its dead letters")
         st.html("".join(f'<p class="pc-note">{link}</p>' for link in links))
 
 

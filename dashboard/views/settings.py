@@ -71,7 +71,7 @@ def _store(path: Path) -> None:
         ("Size", f"{wording.size(info.bytes)}, and {wording.size(shown.free)} free on its disk"),
         ("Schema", f"version {info.schema_version}"),
         ("Statistics", span),
-        ("Dead letters", f"{wording.plural(shown.load.letters, 'letter')} wait, {wording.size(shown.load.bytes)}" if shown.load.letters else "none wait"),
+        ("Dead letters", f"{wording.plural(shown.load.dead_letters, 'dead letter')} wait, {wording.size(shown.load.bytes)}" if shown.load.dead_letters else "none wait"),
         ("File system", f"{info.network_file_system}: locks are unsafe there, move it to a local disk" if info.network_file_system else "local"),
     )  # fmt: skip
     common.heading("Rows")

@@ -84,7 +84,7 @@ def _piece(piece: wording.HeadlinePart) -> Node:
 
 
 def topics(shown: queries.OverviewPage) -> Iterator[Node]:
-    """The most troubled first; each leads to that topic, to its letters and to the group that fails."""
+    """The most troubled first; each leads to that topic, to its dead letters and to the group that fails."""
     rows = shown.topics[:_TOPICS]
     yield node("h2", "Topics", class_="pc-h")
     if not rows:
@@ -112,14 +112,14 @@ def topics(shown: queries.OverviewPage) -> Iterator[Node]:
 def _topic(row: queries.TopicRow, now: queries.Situation) -> Node:
     away = row.trouble < 2 and not now.over and now.producers and not now.connected
     tone, mark = _AWAY if away else _MARKS[row.trouble]
-    letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
+    dead_letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
     waiting = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (
         link(wording.short(row.topic, 40), header.link(header.FIRST, topic=row.topic), title=row.topic),
         node("span", mark, class_=f"pc-mark pc-{tone}"),
         wording.rate(row.throughput),
         charts.spark(row.rates, row.failures, wording.spark(row.topic, row.throughput, row.dead)),
-        link(wording.failed(row.dead, row.error_rate), letters) if row.dead else "none",
+        link(wording.failed(row.dead, row.error_rate), dead_letters) if row.dead else "none",
         wording.milliseconds(row.p99),
         link(wording.count(row.waiting), waiting) if row.waiting else "none",
         _why(row),

@@ -81,7 +81,7 @@ def none_match(state: str | None) -> str:
 def why_no_replay(state: str | None, number: int, runners: int) -> str | None:
     """Why Replay cannot be pressed; None when it can."""
     if state != "dead":
-        return "Only letters in the state dead can be replayed."
+        return "Only dead letters in the state dead can be replayed."
     if not number:
         return "There is nothing to replay."
     if not runners:
@@ -150,7 +150,9 @@ def over(excess: Sequence[LimitExcess]) -> str:
 
 def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:
     """What waits, against its bounds."""
-    many = f"{load.letters:,} wait" + (f" of at most {bounds.letters:,}" if bounds.letters else "")
+    many = f"{load.dead_letters:,} wait" + (
+        f" of at most {bounds.dead_letters:,}" if bounds.dead_letters else ""
+    )
     large = size(load.bytes) + (f" of {size(bounds.bytes)}" if bounds.bytes else "")
     old = ""
     if load.oldest is not None:
@@ -257,7 +259,7 @@ def pretty(value: Any, longest: int) -> str:
 
 
 def visible(text: str) -> str:
-    """A text in which nothing hides: controls, and what turns or hides other letters, are written out, ⟨U+202E⟩."""
+    """A text in which nothing hides: controls, and what turns or hides other dead letters, are written out, ⟨U+202E⟩."""
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 

@@ -1,4 +1,4 @@
-"""The dry run in words: which letters it is about, what would become of them, and why a choice is made beforehand."""
+"""The dry run in words: which dead letters it is about, what would become of them, and why a choice is made beforehand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def before(number: int, length: int) -> str:
     """Over the dry run."""
     if not number:
         return "Nothing of this can be sent"
-    return f"What a replay of these {plural(number, 'letter')} ({size(length)}) would do"
+    return f"What a replay of these {plural(number, 'dead letter')} ({size(length)}) would do"
 
 
 def frozen(number: int, at: str, later: int) -> str:
-    """Which letters the dry run is about: those that waited when somebody clicked, not what came since."""
-    they = "The one letter that waited" if number == 1 else f"The {number:,} letters that waited"
+    """Which dead letters the dry run is about: those that waited when somebody clicked, not what came since."""
+    they = "The one dead letter that waited" if number == 1 else f"The {number:,} dead letters that waited"
     since = ""
     if later:
         have, are = ("has", "is") if later == 1 else ("have", "are")
@@ -29,7 +29,7 @@ def frozen(number: int, at: str, later: int) -> str:
 
 
 def split(number: int, left_out: int) -> str:
-    """How the letters of a dry run divide: what is sent and what stays add up to all of them."""
+    """How the dead letters of a dry run divide: what is sent and what stays add up to all of them."""
     if not left_out:
         return ""
     stays = "1 stays a dead letter" if left_out == 1 else f"{left_out:,} stay dead letters"
@@ -37,12 +37,12 @@ def split(number: int, left_out: int) -> str:
 
 
 SKIP, SEND = "Keep them as dead letters", "Send them all the same"
-"""What may become of letters whose key has a newer record. The first is chosen beforehand: whatever the topic does with
-old values, it loses neither the letter nor the newer record, and can be made good by another replay."""
+"""What may become of dead letters whose key has a newer record. The first is chosen beforehand: whatever the topic does with
+old values, it loses neither the dead letter nor the newer record, and can be made good by another replay."""
 
 
 KEEP, SEND_ANYWAY = "Keep them as dead letters", "Send them anyway"
-"""What may become of letters that may be on their topic and are not found there."""
+"""What may become of dead letters that may be on their topic and are not found there."""
 
 INCONCLUSIVE_REASON = (
     "Not finding a record proves nothing: the network, a proxy or a stopped broker may still deliver a late request. Sent "
@@ -51,14 +51,14 @@ INCONCLUSIVE_REASON = (
 
 
 def inconclusive_question(number: int) -> str:
-    """The choice over letters that may be on their topic."""
+    """The choice over dead letters that may be on their topic."""
     if number == 1:
-        return "1 letter may be on its topic. If the replay does not find it there"
-    return f"{number:,} letters may be on their topics. Those that the replay does not find there"
+        return "1 dead letter may be on its topic. If the replay does not find it there"
+    return f"{number:,} dead letters may be on their topics. Those that the replay does not find there"
 
 
 def newer_question(number: int) -> str:
-    """The choice over letters whose key has a newer record."""
+    """The choice over dead letters whose key has a newer record."""
     has = "letter has a key" if number == 1 else "letters have keys"
     return f"{number:,} {has} with a newer record on the topic"
 
@@ -96,7 +96,7 @@ def estimate(number: int, most: float | None) -> str:
 
 
 def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
-    """By topic, most letters first: how many, what they ask for, and what a look ahead found there."""
+    """By topic, most dead letters first: how many, what they ask for, and what a look ahead found there."""
     found = {topic.topic: topic for topic in run.check.topics} if run.check else {}
     rows = [_topic(run, topic, found.get(topic)) for topic in [*run.by_topic][:most]]
     rest = len(run.by_topic) - most

@@ -128,12 +128,12 @@ def topics(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(short(name, 40) for name in names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def unlettered(missing: int, dead: int) -> str:
+def without_dead_letters(missing: int, dead: int) -> str:
     """Why codes and groups add up to less than what died."""
     who = "the one message" if dead == 1 else f"{count(dead)} messages"
     return (
-        f"Of {who} that died, {count(missing)} left no letter in this store: telemetry counts deaths, and the letters "
-        "are in the stores of their producers. Codes and groups are of the letters that are here."
+        f"Of {who} that died, {count(missing)} left no dead letter in this store: telemetry counts deaths, and the dead letters "
+        "are in the stores of their producers. Codes and groups are of the dead letters that are here."
     )
 
 
@@ -149,7 +149,7 @@ def group_unknown(fingerprint: str) -> str:
 
 
 def states(found: Mapping[str, int]) -> str:
-    """What became of letters: «12 dead, 3 replayed»."""
+    """What became of dead letters: «12 dead, 3 replayed»."""
     order = ("dead", "replaying", "replayed", "landed", "archived", "purged")
     said = [f"{count(found[state])} {state}" for state in order if found.get(state)]
     return ", ".join(said) or "none"

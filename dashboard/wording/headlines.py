@@ -222,7 +222,7 @@ def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -
 
 
 def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
-    """Its letters; those that nobody has to deal with any more are found in any state."""
+    """Its dead letters; those that nobody has to deal with any more are found in any state."""
     query: tuple[tuple[str, str | None], ...] = (("topic", cause.topic),)
     query = (*query, ("group", cause.fingerprint)) if cause.fingerprint else query
     return query if cause.left else (*query, ("state", "any"))

@@ -15,7 +15,7 @@ TITLES: Mapping[str, str] = {
     "integrity": "Audit",
     "reprocess": "Bulk replay",
 }
-_UNITS: Mapping[str, str] = {"telemetry": "batch", "integrity": "record", "reprocess": "letter"}
+_UNITS: Mapping[str, str] = {"telemetry": "batch", "integrity": "record", "reprocess": "dead letter"}
 
 
 def state(

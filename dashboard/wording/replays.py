@@ -24,7 +24,7 @@ CLICK = (
 )
 
 OTHER_FILTER = (
-    "Nothing was done: the address asks for other letters than the ones that this button was about. "
+    "Nothing was done: the address asks for other dead letters than the ones that this button was about. "
     "The page now shows what the address asks for."
 )
 
@@ -58,7 +58,7 @@ ACTS: Mapping[str, str] = {
     "replay_resume": "let it go on",
     "replay_cancel": "cancelled it",
     "replay_end": "its end",
-    "archive": "archived letters of it",
+    "archive": "archived dead letters of it",
 }
 
 _PLAIN = ("replay", "replay_go", "replay_pause", "replay_resume", "replay_cancel")
@@ -102,18 +102,18 @@ def why_first(number: int, most: int, doubtful: int, left_out: int, held: int) -
     """Why a click shows first what would be done; empty where it acts at once."""
     reasons = []
     if doubtful:
-        reasons.append(f"{plural(doubtful, 'letter')} may be on the broker already")
+        reasons.append(f"{plural(doubtful, 'dead letter')} may be on the broker already")
     if left_out:
-        reasons.append(f"{plural(left_out, 'letter')} would be left out")
+        reasons.append(f"{plural(left_out, 'dead letter')} would be left out")
     if held:
-        reasons.append(f"{plural(held, 'letter')} {_was(held)} in a replay already")
+        reasons.append(f"{plural(held, 'dead letter')} {_was(held)} in a replay already")
     if number > most:
         reasons.append(f"there are more than {most:,}")
     return f"Replay shows first what it would do: {' and '.join(reasons)}." if reasons else ""
 
 
 def joined(operation: Operation, now: float) -> str:
-    """A click on letters that are being replayed already."""
+    """A click on dead letters that are being replayed already."""
     return (
         f"This replay was there already: begun {age(now - operation.created_at)} ago by {operation.who}. "
         "No second one was made."
@@ -128,11 +128,11 @@ def fewer(shown: int | None, total: int) -> str:
         gone = shown - total
         waits = "waits" if gone == 1 else "wait"
         return f"{gone:,} of the {shown:,} {waits} no more: somebody was faster."
-    return f"{plural(total - shown, 'letter')} more had died by then."
+    return f"{plural(total - shown, 'dead letter')} more had died by then."
 
 
 def moved(states: Mapping[str, int]) -> str:
-    """Chosen letters of which none waits any more."""
+    """Chosen dead letters of which none waits any more."""
     parts = [f"{number:,} {_was(number)} {_FATES.get(state, state)}" for state, number in states.items()]
     return f"None of them waits any more: {', '.join(parts)}." if parts else "They are not here any more."
 
@@ -166,7 +166,7 @@ def selection(where: DeadLetterFilter | None) -> str:
     if where is None:
         return "a selection of a newer version"
     if where.ids:
-        return f"{plural(len(where.ids), 'letter')} chosen by hand"
+        return f"{plural(len(where.ids), 'dead letter')} chosen by hand"
     parts = [form.format(value) for name, form in _OWN.items() if (value := getattr(where, name)) is not None]
     parts += [
         form.format(mask_text(value))
@@ -177,8 +177,8 @@ def selection(where: DeadLetterFilter | None) -> str:
 
 
 def about(operation: Operation, where: DeadLetterFilter | None) -> str:
-    """«43 letters: topic payments, error POLICY_VIOLATION»."""
-    return f"{plural(operation.total, 'letter')}: {selection(where)}"
+    """«43 dead letters: topic payments, error POLICY_VIOLATION»."""
+    return f"{plural(operation.total, 'dead letter')}: {selection(where)}"
 
 
 def facts(operation: Operation) -> list[tuple[str, str]]:
@@ -237,7 +237,7 @@ def standing(
         if behind is not None and operation.state == "checking":
             return "quiet", "It waits: a look ahead for another replay goes first. 20 s at most."
         if behind is not None:
-            left = f"{plural(behind.left, 'letter')} {'is' if behind.left == 1 else 'are'} left of it"
+            left = f"{plural(behind.left, 'dead letter')} {'is' if behind.left == 1 else 'are'} left of it"
             return "quiet", f"It waits its turn: another replay, begun by {behind.who}, goes first. {left}."
         return "quiet", "It waits for a runner. A live producer takes it within seconds."
     if operation.state == "checking":
@@ -252,7 +252,7 @@ def another(operation: Operation) -> str:
     """One line about a replay that somebody else began."""
     done = operation.total - operation.left
     return (
-        f"{operation.who} replays {plural(operation.total, 'letter')}: {STATES[operation.state]}, "
+        f"{operation.who} replays {plural(operation.total, 'dead letter')}: {STATES[operation.state]}, "
         f"{done:,} of {operation.total:,} done."
     )
 
@@ -331,7 +331,7 @@ def afterwards(operation: Operation, doubtful: int) -> list[str]:
 
 
 def still_dead(state: str, number: int, listed: int) -> str:
-    """A link to letters that a replay left as dead letters."""
+    """A link to dead letters that a replay left as dead letters."""
     what = "failed again" if state == "failed" else "were left out"
     those = f"The first {listed:,} of {number:,}" if number > listed else f"The {number:,}"
     return f"{those} that {what} and {'is' if number == 1 else 'are'} dead letters now"
@@ -358,7 +358,7 @@ def took(operation: Operation) -> str:
 
 
 def in_all(replays: Sequence[Operation]) -> tuple[Tone, str]:
-    """The sentence on top of the page: «2 replays are under way, 160 letters left; 1 waits for a decision.»"""
+    """The sentence on top of the page: «2 replays are under way, 160 dead letters left; 1 waits for a decision.»"""
     groups = (
         (("running", "planned", "checking", "cancelled"), "is under way", "are under way"),
         (("ready",), "waits for a decision", "wait for a decision"),
@@ -371,7 +371,7 @@ def in_all(replays: Sequence[Operation]) -> tuple[Tone, str]:
             continue
         number = f"{len(chosen):,}" if parts else plural(len(chosen), "replay")
         left = sum(operation.left for operation in chosen if operation.state in ("running", "planned"))
-        still = f", {plural(left, 'letter')} left" if left else ""
+        still = f", {plural(left, 'dead letter')} left" if left else ""
         parts.append(f"{number} {one if len(chosen) == 1 else more}{still}")
     if not parts:
         return "quiet", "No replay is under way."

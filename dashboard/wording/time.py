@@ -40,7 +40,7 @@ def zone_of(name: str | None) -> tzinfo:
 
 
 def zone_name(name: str | None, at: float) -> str:
-    """How a zone is called at a moment: CET, or UTC+05:30 where it has no letters of its own."""
+    """How a zone is called at a moment: CET, or UTC+05:30 where it has no dead letters of its own."""
     here = datetime.fromtimestamp(at, zone_of(name))
     said = here.tzname() or "UTC"
     return said if said[:1].isalpha() else f"UTC{here.strftime('%z')[:3]}:{here.strftime('%z')[3:5]}"

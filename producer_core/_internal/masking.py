@@ -324,8 +324,8 @@ def _as_one(active: MaskingRules) -> str:
 
 def _spelled(name: str) -> str:
     """`birth_date` also as birthDate, birth-date and birth.date; `*` as any word."""
-    letters = {"_": "[_. -]?", "*": r"[\w.-]*"}
-    return "".join(letters.get(letter, re.escape(letter)) for letter in _plain(name))
+    dead_letters = {"_": "[_. -]?", "*": r"[\w.-]*"}
+    return "".join(dead_letters.get(dead_letter, re.escape(dead_letter)) for dead_letter in _plain(name))
 
 
 def _replace(pattern: str, text: str, by: str = HIDDEN) -> str:

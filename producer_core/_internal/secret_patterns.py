@@ -87,7 +87,7 @@ _NAMED = re.compile(
 
 def hide_secrets(text: str, is_secret: Callable[[str], bool]) -> str:
     """Replace what looks secret. A text that hides a secret from the patterns by percent-encoding, by invisible or by
-    full-width letters is returned in its plain form, with the secret replaced."""
+    full-width dead letters is returned in its plain form, with the secret replaced."""
     hidden = _hide(text, is_secret)
     for plain in _plain_forms(text):
         found = _hide(plain, is_secret)
@@ -130,7 +130,7 @@ def _hide(text: str, is_secret: Callable[[str], bool]) -> str:
 
 
 def _aws_secret(found: re.Match[str]) -> str:
-    """Forty letters of base64 that are no hash: an AWS secret access key has capitals, small letters and digits."""
+    """Forty dead letters of base64 that are no hash: an AWS secret access key has capitals, small letters and digits."""
     text = found[0]
     mixed = any(map(str.isupper, text)) and any(map(str.islower, text)) and any(map(str.isdigit, text))
     return HIDDEN if mixed and not _HEX.fullmatch(text) else text

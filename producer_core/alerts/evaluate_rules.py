@@ -107,8 +107,8 @@ def _figures(condition: Threshold, reading: StoreSnapshot) -> Iterator[tuple[str
                 if value is not None and sum(counts.values()) >= condition.min_events:
                     yield subject, value, {}
         case "letters":
-            for subject, letters in _letters(condition, reading).items():
-                yield subject, LETTERS[condition.metric](letters, condition.window, reading.now), {}
+            for subject, dead_letters in _dead_letters(condition, reading).items():
+                yield subject, LETTERS[condition.metric](dead_letters, condition.window, reading.now), {}
         case _:
             for seen in reading.producers:
                 value = GAUGES[condition.metric](seen)
@@ -138,10 +138,10 @@ def _merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return merged
 
 
-def _letters(condition: Threshold, reading: StoreSnapshot) -> dict[str, DeadLetterCounts]:
-    if condition.by == "topic" or not reading.letters:
-        return dict(reading.letters)
-    found = reading.letters.values()
+def _dead_letters(condition: Threshold, reading: StoreSnapshot) -> dict[str, DeadLetterCounts]:
+    if condition.by == "topic" or not reading.dead_letters:
+        return dict(reading.dead_letters)
+    found = reading.dead_letters.values()
     came = sum(item.came.get(condition.window, 0) for item in found)
     whole = DeadLetterCounts(
         sum(item.count for item in found), min(item.oldest for item in found), {condition.window: came}
@@ -173,9 +173,9 @@ SUMMED: Mapping[str, Callable[[WindowSums, float], float]] = {
 }
 
 LETTERS: Mapping[str, Callable[[DeadLetterCounts, float, float], float]] = {
-    "dlq_size": lambda letters, _, now: letters.count,
-    "dlq_age": lambda letters, _, now: now - letters.oldest,
-    "dlq_growth": lambda letters, window, now: letters.came.get(window, 0),
+    "dlq_size": lambda dead_letters, _, now: dead_letters.count,
+    "dlq_age": lambda dead_letters, _, now: now - dead_letters.oldest,
+    "dlq_growth": lambda dead_letters, window, now: dead_letters.came.get(window, 0),
 }
 
 GAUGES: Mapping[str, Callable[[LastSeen], float | None]] = {

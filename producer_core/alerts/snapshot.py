@@ -73,7 +73,7 @@ class StoreSnapshot:
     sums: Mapping[float, Mapping[WriterState, WindowSums]] = field(default_factory=dict)
     latencies: Mapping[float, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
     producers: tuple[LastSeen, ...] = ()
-    letters: Mapping[str, DeadLetterCounts] = field(default_factory=dict)
+    dead_letters: Mapping[str, DeadLetterCounts] = field(default_factory=dict)
     failing_routes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     silences: Sequence[Silence] = ()
     problem: tuple[str, str] | None = None
@@ -94,7 +94,7 @@ class SnapshotNeeds:
     windows: tuple[float, ...]
     latency_windows: tuple[float, ...]
     letter_windows: tuple[float, ...]
-    letters: bool
+    dead_letters: bool
 
     @classmethod
     def of(cls, rules: Iterable[AlertRule]) -> SnapshotNeeds:
@@ -111,5 +111,5 @@ class SnapshotNeeds:
             windows=tuple(sorted(sums | {WRITERS})),
             latency_windows=tuple(sorted(windows("latencies"))),
             letter_windows=tuple(sorted(windows("letters"))),
-            letters=any("letters" in sections_of(condition) for condition in conditions),
+            dead_letters=any("letters" in sections_of(condition) for condition in conditions),
         )

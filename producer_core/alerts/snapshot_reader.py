@@ -65,7 +65,7 @@ class SnapshotReader:
         latencies = answers("latencies", *over("alerts_latencies", needs.latency_windows))
         waiting, *came = answers(
             "letters",
-            *([_CachedQuery("alerts_letters", 0.0, 0.0, {})] if needs.letters else []),
+            *([_CachedQuery("alerts_letters", 0.0, 0.0, {})] if needs.dead_letters else []),
             *(_CachedQuery("alerts_letters_came", w, 0.0, {"since": now - w}) for w in needs.letter_windows),
         ) or [[]]
         return StoreSnapshot(
@@ -73,7 +73,7 @@ class SnapshotReader:
             sums=dict(zip(needs.windows, map(_sums, sums), strict=True)),
             latencies=dict(zip(needs.latency_windows, map(_histograms, latencies), strict=True)),
             producers=tuple(_seen(row, self._heartbeats.silent(row, now)) for row in producers),
-            letters=_letters(waiting, dict(zip(needs.letter_windows, came, strict=True))),
+            dead_letters=_dead_letters(waiting, dict(zip(needs.letter_windows, came, strict=True))),
             failing_routes={
                 row["name"]: (row["failing_since"], row["answer"] or "it does not answer")
                 for row in routes
@@ -175,7 +175,7 @@ def _histograms(rows: Iterable[Row]) -> dict[str, dict[int, int]]:
     return found
 
 
-def _letters(rows: Iterable[Row], came: Mapping[float, list[Row]]) -> dict[str, DeadLetterCounts]:
+def _dead_letters(rows: Iterable[Row], came: Mapping[float, list[Row]]) -> dict[str, DeadLetterCounts]:
     by_topic: dict[str, dict[float, int]] = {}
     for seconds, counted in came.items():
         for row in counted:

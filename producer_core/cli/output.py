@@ -146,7 +146,7 @@ def duration(seconds: float) -> str:
 
 
 def sparkline(counts: Sequence[int]) -> str:
-    """A row of bars, the highest as high as a letter; what is not 0 is never invisible."""
+    """A row of bars, the highest as high as a dead letter; what is not 0 is never invisible."""
     highest = max(counts, default=0)
     return "".join(_BARS[-(-number * 8 // highest)] if number > 0 else "·" for number in counts)
 

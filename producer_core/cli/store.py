@@ -64,7 +64,9 @@ def _bounds(settings: dict[str, Any]) -> str:
     from producer_core.dlq.limits import DeadLetterLimits
 
     bounds = DeadLetterLimits().set_by(settings)
-    said = [f"more than {output.count(bounds.letters, 'dead letter')} wait"] if bounds.letters else []
+    said = (
+        [f"more than {output.count(bounds.dead_letters, 'dead letter')} wait"] if bounds.dead_letters else []
+    )
     said += [f"more than {output.size(bounds.bytes)} of them"] if bounds.bytes else []
     said += [f"one for more than {output.duration(bounds.age)}"] if bounds.age else []
     return f"when {', or '.join(said)}" if said else "never: there is no bound"

@@ -67,26 +67,28 @@ class HookDispatcher:
     def notice(self, notice: Notice) -> None:
         _call_each(self._notice, notice)
 
-    def call_back(self, delivery: Delivery, message: Any, letter: DeadLetter | None) -> None:
+    def call_back(self, delivery: Delivery, message: Any, dead_letter: DeadLetter | None) -> None:
         """Call the callbacks of a settled message, once."""
         callbacks = delivery.callbacks
         if callbacks is None:
             return
-        if callbacks.on_unsent is not None and (letter is not None or message is None):
-            callbacks.on_unsent(delivery.seq, letter)
+        if callbacks.on_unsent is not None and (dead_letter is not None or message is None):
+            callbacks.on_unsent(delivery.seq, dead_letter)
         if callbacks.on_settled is not None:
-            callbacks.on_settled("failed" if letter else "duplicate" if message is None else "sent")
+            callbacks.on_settled("failed" if dead_letter else "duplicate" if message is None else "sent")
         if not callbacks.need_report:
             return
-        report = delivery_report(delivery, message, letter)
+        report = delivery_report(delivery, message, dead_letter)
         if callbacks.on_delivery is not None:
             self._call(delivery.topic, callbacks.on_delivery, report)
         if callbacks.callback is not None:
             told = as_message(delivery, _status(report), report.error)
             error = (
                 None
-                if letter is None
-                else DeliveryFailed(letter.error_text, code=letter.code, verdict=letter.verdict)
+                if dead_letter is None
+                else DeliveryFailed(
+                    dead_letter.error_text, code=dead_letter.code, verdict=dead_letter.verdict
+                )
             )
             self._call(delivery.topic, callbacks.callback, error is None, told, error or report)
 

@@ -13,13 +13,13 @@ from producer_core.messages import Message, MessageStatus, decode_value, id_text
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How the replay of one dead letter ended. `letter` is its new death when it failed again."""
+    """How the replay of one dead letter ended. `dead letter` is its new death when it failed again."""
 
     message_id: str
     outcome: Literal["acknowledged", "failed"]
     partition: int | None = None
     offset: int | None = None
-    letter: DeadLetter | None = None
+    dead_letter: DeadLetter | None = None
     text: str = ""
 
 
@@ -56,8 +56,8 @@ class CloseReport:
         return html.page("Where everything is", facts=facts)
 
 
-def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None) -> DeliveryReport:
-    """How it ended: dead with a letter, acknowledged with a broker's message, else a copy of one that was."""
+def delivery_report(delivery: Delivery, message: Any, dead_letter: DeadLetter | None) -> DeliveryReport:
+    """How it ended: dead with a dead letter, acknowledged with a broker's message, else a copy of one that was."""
     partition = offset = timestamp = latency = None
     if message is not None:
         partition, offset, latency = message.partition(), message.offset(), message.latency()
@@ -69,11 +69,11 @@ def delivery_report(delivery: Delivery, message: Any, letter: DeadLetter | None)
         partition=partition,
         offset=offset,
         timestamp_ms=timestamp,
-        attempts=len(delivery.attempts) + (letter is None),
+        attempts=len(delivery.attempts) + (dead_letter is None),
         latency=latency,
-        error=letter.error_text if letter else None,
-        verdict=letter.verdict if letter else None,
-        duplicate=letter is None and message is None,
+        error=dead_letter.error_text if dead_letter else None,
+        verdict=dead_letter.verdict if dead_letter else None,
+        duplicate=dead_letter is None and message is None,
     )
 
 

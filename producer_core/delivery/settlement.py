@@ -193,16 +193,18 @@ class Settlement:
     def _give_up(self, delivery: Delivery, failure: Failure, proof: tuple[Verdict, str] | None) -> None:
         if len(delivery.attempts) > 1:
             self._retries.settled(delivery, False)
-        letter = make_dead_letter(delivery, failure, producer=self._producer, proof=proof)
-        if letter.verdict in ("not_sent", "rejected", "absent"):
+        dead_letter = make_dead_letter(delivery, failure, producer=self._producer, proof=proof)
+        if dead_letter.verdict in ("not_sent", "rejected", "absent"):
             self._duplicates.release(delivery)
         if delivery.on_replayed is None:
-            self._hooks.dead_letter(letter)
+            self._hooks.dead_letter(dead_letter)
         else:
             delivery.on_replayed(
-                ReplayResult(letter.message_id, "failed", letter=letter, text=letter.error_text)
+                ReplayResult(
+                    dead_letter.message_id, "failed", dead_letter=dead_letter, text=dead_letter.error_text
+                )
             )
-        self._hooks.call_back(delivery, None, letter)
+        self._hooks.call_back(delivery, None, dead_letter)
         self._dispatcher.settled(delivery, acknowledged=False)
 
     def leave_to_journal(self, delivery: Delivery, failure: Failure) -> None:

@@ -1,6 +1,6 @@
 """The clearing of dead letters: put aside, brought back, deleted for good; each act with its trace.
 
-An act is one transaction: the letters' states, a line in the life of each (`letter_events`), and one row of the
+An act is one transaction: the dead letters' states, a line in the life of each (`letter_events`), and one row of the
 audit. Whoever was first wins: what somebody else has changed meanwhile stays as it is, and the result says so.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 MIN_AGE = 86400.0
-"""Seconds a letter must have been archived before it may be purged, unless somebody says otherwise."""
+"""Seconds a dead letter must have been archived before it may be purged, unless somebody says otherwise."""
 
 _TRACED = """
 INSERT INTO letter_events (message_id, happened_at, what, who, origin)
@@ -57,7 +57,7 @@ _STAYED = {
 
 @dataclass(frozen=True)
 class ArchiveResult:
-    """How many letters an act changed, in a sentence. `moment` names the act, for an exact undo.
+    """How many dead letters an act changed, in a sentence. `moment` names the act, for an exact undo.
 
     `left` counts by state what was meant too and stayed as it is, because somebody else was first.
     """
@@ -84,7 +84,7 @@ class Archive:
             self._trace(connection, "archived", "archived", now)
             left, told = _left(connection, where, "archived", now)
             planned = _rows(connection, _PLANNED, [now])
-            sentences = [f"Archived {letters(count)}.", *told, *map(_leaves_out, planned)]
+            sentences = [f"Archived {dead_letters(count)}.", *told, *map(_leaves_out, planned)]
             return self._done("archive", where, ArchiveResult(count, " ".join(sentences), now, left))
 
     def restore(self, where: DeadLetterFilter, *, moment: float | None = None) -> ArchiveResult:
@@ -100,7 +100,7 @@ class Archive:
                 if moment is None
                 else _changed_since(connection, moment, count)
             )
-            sentences = [f"Restored {letters(count)}.", *told]
+            sentences = [f"Restored {dead_letters(count)}.", *told]
             return self._done("restore", where, ArchiveResult(count, " ".join(sentences), now, left))
 
     def purge(self, where: DeadLetterFilter, *, confirmation: str, min_age: float) -> ArchiveResult:
@@ -127,7 +127,7 @@ class Archive:
         with self.store.borrow(write=True) as connection:
             now = self.clock()
             connection.execute(_REVEALED, [list(ids), now, self.who, self.origin])
-            result = ArchiveResult(len(ids), f"{letters(len(ids)).capitalize()} shown unmasked.", now)
+            result = ArchiveResult(len(ids), f"{dead_letters(len(ids)).capitalize()} shown unmasked.", now)
             self._audit("reveal", selection, result)
         return result
 
@@ -159,7 +159,7 @@ class Archive:
             )
         return ArchiveResult(
             count,
-            f"Purged {letters(count)} for good. New records use their room in the store's file; `store compact` clears it now.",
+            f"Purged {dead_letters(count)} for good. New records use their room in the store's file; `store compact` clears it now.",
             now,
         )
 
@@ -178,7 +178,7 @@ class Archive:
         )
 
     def _trace(self, connection: duckdb.DuckDBPyConnection, what: str, state: str, now: float) -> None:
-        """A line in the life of each letter that this act moved: those of its state and moment."""
+        """A line in the life of each dead letter that this act moved: those of its state and moment."""
         connection.execute(_TRACED, [now, what, self.who, self.origin, state, now])
 
     def _moment(self, connection: duckdb.DuckDBPyConnection) -> float:
@@ -202,7 +202,7 @@ def purge_phrase(connection: duckdb.DuckDBPyConnection, which: states.Condition)
     return f"purge {_rows(connection, sql, parameters)[0][0]}"
 
 
-def letters(count: int) -> str:
+def dead_letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count:,} dead letters"
 
 

@@ -1,4 +1,4 @@
-"""Thousands of letters and records changed at once, inside a write transaction: first found, then updated by row ids.
+"""Thousands of dead letters and records changed at once, inside a write transaction: first found, then updated by row ids.
 
 DuckDB changes rows in place that way. With RETURNING, or with a trigger, it deletes each row and writes it anew with its
 entry in the index, which takes ten times as long. What is found stays in temporary tables: a join of two tables takes a
@@ -53,8 +53,8 @@ def claim_next(
     alone: bool,
     now: float,
 ) -> tuple[list[ReplayRecord], list[str]]:
-    """Claims the next pending records of an operation, `count` at most: their letters, in their order; and the ids of
-    records whose letters cannot be had.
+    """Claims the next pending records of an operation, `count` at most: their dead letters, in their order; and the ids of
+    records whose dead letters cannot be had.
 
     They end before `room` bytes are full, though one that is larger than that goes `alone`, and before one of which an
     old attempt may arrive after the moment `until`.
@@ -63,24 +63,24 @@ def claim_next(
     given = {"operation": operation_id, "count": count, "room": room, "until": until, "alone": alone}
     connection.execute(f"CREATE OR REPLACE TEMP TABLE wave AS {asked.sql}", asked.bind(given))
     _place(connection, "letter", of="wave", where=_DEAD)
-    letters = _letters(connection)  # before the change: it may move them
+    dead_letters = _dead_letters(connection)  # before the change: it may move them
     _claim_placed(connection, operation_id, now)
     moved = run(connection, "replay_claim_records").fetchone()
-    if moved is None or moved[0] != len(letters):
-        raise AssertionError("a letter would be sent whose record is not claimed")
-    return letters, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
+    if moved is None or moved[0] != len(dead_letters):
+        raise AssertionError("a dead letter would be sent whose record is not claimed")
+    return dead_letters, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
 
 
-def letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[ReplayRecord]:
+def dead_letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[ReplayRecord]:
     """Those of these that are there, in their order."""
     _place_ids(connection, ids)
-    return _letters(connection)
+    return _dead_letters(connection)
 
 
-def claim_letters(
+def claim_records(
     connection: duckdb.DuckDBPyConnection, operation_id: str, ids: Sequence[str], *, now: float
 ) -> list[str]:
-    """Takes these letters for a replay: the ids, in their order, of those that were dead and can be replayed."""
+    """Takes these dead letters for a replay: the ids, in their order, of those that were dead and can be replayed."""
     _place_ids(connection, ids, where=_DEAD)
     _claim_placed(connection, operation_id, now)
     return [one for (one,) in connection.execute("SELECT message_id FROM placed ORDER BY ord").fetchall()]
@@ -94,7 +94,7 @@ def settle(
     now: float,
     quarantine_after: int,
 ) -> set[str]:
-    """What became of claimed records, and with them of their letters; the ids of those that were claimed.
+    """What became of claimed records, and with them of their dead letters; the ids of those that were claimed.
 
     Of each told: message id, ending, text, partition, offset, verdict; what follows is not read.
     """
@@ -121,7 +121,7 @@ def end_records(
 
 
 def _place_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str], *, where: str = "true") -> None:
-    """Their letters, in the order of the ids."""
+    """Their dead letters, in the order of the ids."""
     _give(connection, "wave", _WAVE, [*zip(ids, range(len(ids)), strict=True)])
     _place(connection, "letter", of="wave", where=where)
 
@@ -142,16 +142,16 @@ def _give(
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {values}", given)
 
 
-def _letters(connection: duckdb.DuckDBPyConnection) -> list[ReplayRecord]:
+def _dead_letters(connection: duckdb.DuckDBPyConnection) -> list[ReplayRecord]:
     """Those that are `placed`. A few rows at a time: what lives at once is what Python's collector goes through."""
     _place(connection, "body", of="placed", into="embodied")
-    found, letters = connection.execute(_LETTERS), list[ReplayRecord]()
+    found, dead_letters = connection.execute(_LETTERS), list[ReplayRecord]()
     while rows := found.fetchmany(_TOGETHER):
-        letters += map(_letter, rows)
-    return letters
+        dead_letters += map(_dead_letter, rows)
+    return dead_letters
 
 
-def _letter(row: Row) -> ReplayRecord:
+def _dead_letter(row: Row) -> ReplayRecord:
     """Nearly all have no headers."""
     headers = () if row[4] is None else read_headers(row[4])
     return ReplayRecord._make((*row[:4], headers, *row[5:]))
@@ -171,7 +171,7 @@ def _place(
     given: Sequence[Any] = (),
     into: str = "placed",
 ) -> None:
-    """Makes a temporary table: those rows of `of` whose letter, record or body meets the condition, with its row id."""
+    """Makes a temporary table: those rows of `of` whose dead letter, record or body meets the condition, with its row id."""
     table = _PLACED[what]
     if reads_whole(connection, table, dead_letter_counts.count_of(connection, of)):
         found, parameters = f"SELECT message_id, rowid AS {what} FROM {table} WHERE {where}", list(given)
@@ -194,7 +194,7 @@ def _by_index(
     condition: str,
     given: Sequence[Any],
 ) -> list[Row]:
-    """Message id and row id of those that meet the condition. A letter has a record in each of its replays, so the
+    """Message id and row id of those that meet the condition. A dead letter has a record in each of its replays, so the
     index's limit (`by_id`) may hide ours behind those of others: what it did not find is looked for in the whole column."""
     found = fetch_rows(connection, table, ("message_id", "rowid"), ids, condition, given)
     if table == "operation_records" and len(found) < len(ids):

@@ -27,59 +27,61 @@ WHOLE_COLUMNS = tuple(
     for field in fields(DeadLetter)
     if field.name not in ("value", "headers", "timestamp_ms", "attempts")
 )
-"""In the order of a letter's fields; the four others are in its body."""
+"""In the order of a dead letter's fields; the four others are in its body."""
 OLDEST_FIRST = "accepted_at, length(message_id), message_id"
 """ORDER BY: as they were accepted. Messages of a batch have the same time, and ids that end with their number."""
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
 
 
-def age(letter: DeadLetter) -> tuple[float, int, str]:
+def age(dead_letter: DeadLetter) -> tuple[float, int, str]:
     """As OLDEST_FIRST."""
-    return letter.accepted_at, len(letter.message_id), letter.message_id
+    return dead_letter.accepted_at, len(dead_letter.message_id), dead_letter.message_id
 
 
-def letter_row(letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:
-    """The listing row of a letter that dies now; the columns of `dead_letters`, in order."""
+def dead_letter_row(
+    dead_letter: DeadLetter, *, now: float, operation_id: str | None = None
+) -> tuple[Any, ...]:
+    """The listing row of a dead letter that dies now; the columns of `dead_letters`, in order."""
     known = {
-        **{name: getattr(letter, name) for name in _SAME},
-        "value_size": None if letter.value is None else len(letter.value),
-        "attempts": len(letter.attempts),
+        **{name: getattr(dead_letter, name) for name in _SAME},
+        "value_size": None if dead_letter.value is None else len(dead_letter.value),
+        "attempts": len(dead_letter.attempts),
         "operation_id": operation_id,
         "state_at": now,
     }
     return tuple(known.get(column) for column in LETTER_COLUMNS)
 
 
-def written_row(letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:
+def written_row(dead_letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:
     """The row as it is written; WRITTEN_COLUMNS, in order."""
-    return (*letter_row(letter, now=now, operation_id=operation_id), key_mark(letter.key))
+    return (*dead_letter_row(dead_letter, now=now, operation_id=operation_id), key_mark(dead_letter.key))
 
 
 def key_mark(key: bytes | None) -> int | None:
     """A small number of a key: in SQL `(md5_number_lower(key) & 4294967295)::UINTEGER`.
 
-    Among ten million letters those of a key are found by it in a tenth of the time. An index would find them
-    quicker still, and make the writing of a thousand letters take three times as long.
+    Among ten million dead letters those of a key are found by it in a tenth of the time. An index would find them
+    quicker still, and make the writing of a thousand dead letters take three times as long.
     """
     if key is None:
         return None
     return int.from_bytes(hashlib.md5(key, usedforsecurity=False).digest()[8:12], "little")
 
 
-def body_row(letter: DeadLetter) -> tuple[Any, ...]:
+def body_row(dead_letter: DeadLetter) -> tuple[Any, ...]:
     """What a listing does not need: the columns of `dead_letter_bodies`, in order."""
     return (
-        letter.message_id,
-        letter.value,
-        write_headers(letter.headers),
-        letter.timestamp_ms,
-        write_attempts(letter.attempts),
+        dead_letter.message_id,
+        dead_letter.value,
+        write_headers(dead_letter.headers),
+        dead_letter.timestamp_ms,
+        write_attempts(dead_letter.attempts),
     )
 
 
-def read_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> DeadLetter:
-    """A letter from its listing row, whole where its body is given."""
+def read_dead_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> DeadLetter:
+    """A dead letter from its listing row, whole where its body is given."""
     body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
     return DeadLetter(
         **{name: row[name] for name in _SAME},
@@ -90,8 +92,8 @@ def read_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = None) -
     )
 
 
-def whole_letter(row: Sequence[Any], body: Sequence[Any] | None) -> DeadLetter:
-    """A letter from the values of WHOLE_COLUMNS and of BODY_COLUMNS: of thousands, in half the time of `read_letter`."""
+def whole_dead_letter(row: Sequence[Any], body: Sequence[Any] | None) -> DeadLetter:
+    """A dead letter from the values of WHOLE_COLUMNS and of BODY_COLUMNS: of thousands, in half the time of `read_letter`."""
     _, value, headers, timestamp_ms, attempts = body or (row[0], None, "[]", None, "[]")
     values = (
         *row[:5],
@@ -123,18 +125,18 @@ def read_attempts(text: str) -> tuple[Attempt, ...]:
     return tuple(Attempt(*one) for one in orjson.loads(text))
 
 
-def write_line(letter: DeadLetter) -> bytes:
+def write_line(dead_letter: DeadLetter) -> bytes:
     """One line of JSON with every field; bytes as base64."""
-    letter = writable(letter)
-    record = {field.name: getattr(letter, field.name) for field in fields(letter)}
+    dead_letter = writable(dead_letter)
+    record = {field.name: getattr(dead_letter, field.name) for field in fields(dead_letter)}
     record |= {name: _text(record[name]) for name in _BYTES}
-    record["headers"] = [[name, _text(value)] for name, value in letter.headers]
-    record["attempts"] = [[one.failed_at, one.code, one.text] for one in letter.attempts]
+    record["headers"] = [[name, _text(value)] for name, value in dead_letter.headers]
+    record["attempts"] = [[one.failed_at, one.code, one.text] for one in dead_letter.attempts]
     return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_line(line: bytes) -> DeadLetter:
-    """The letter that `write_line` wrote; ValueError for anything else, a torn line for example."""
+    """The dead letter that `write_line` wrote; ValueError for anything else, a torn line for example."""
     try:
         record = orjson.loads(line)
         record |= {name: _bytes(record[name]) for name in _BYTES}
@@ -145,15 +147,15 @@ def read_line(line: bytes) -> DeadLetter:
         raise ValueError(f"not a dead letter: {error}") from error
 
 
-def writable(letter: DeadLetter) -> DeadLetter:
-    """The letter with texts that UTF-8 can write: an odd error text must not keep a message from being kept."""
+def writable(dead_letter: DeadLetter) -> DeadLetter:
+    """The dead letter with texts that UTF-8 can write: an odd error text must not keep a message from being kept."""
     texts: dict[str, Any] = {
         name: _utf8(value)
         for name in ("topic", "error_text", "verdict_reason", "source", "host", "code")
-        if (value := getattr(letter, name)) is not None
+        if (value := getattr(dead_letter, name)) is not None
     }
-    attempts = tuple(replace(one, text=_utf8(one.text)) for one in letter.attempts)
-    return replace(letter, **texts, attempts=attempts)
+    attempts = tuple(replace(one, text=_utf8(one.text)) for one in dead_letter.attempts)
+    return replace(dead_letter, **texts, attempts=attempts)
 
 
 def _utf8(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The numbers of letters that a filter matches, from the counts by hour wherever those can answer."""
+"""The numbers of dead letters that a filter matches, from the counts by hour wherever those can answer."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ HOUR_OF = f"floor(failed_at / {HOUR:.0f})::BIGINT"
 
 
 def counted(where: DeadLetterFilter, keys: Sequence[str]) -> tuple[str, list[Any]]:
-    """A query for the number `n` of letters by these columns, among them perhaps `hour`; a key may come twice.
+    """A query for the number `n` of dead letters by these columns, among them perhaps `hour`; a key may come twice.
 
     Whole hours come from `dead_letter_counts`, the pieces of hours at both ends of a time range, and what a
-    filter asks of single letters, from the letters. Both say the same: triggers keep the counts.
+    filter asks of single dead letters, from the letters. Both say the same: triggers keep the counts.
     """
     if not answered(where) or not {*keys} <= _COUNTED | {"hour"}:
-        return _from_letters(where, keys)
+        return _from_dead_letters(where, keys)
     first, last = _whole_hours(where)
-    queries = [_from_counts(where, keys, first, last), *(_from_letters(end, keys) for end in _ends(where))]
+    queries = [
+        _from_counts(where, keys, first, last),
+        *(_from_dead_letters(end, keys) for end in _ends(where)),
+    ]
     return " UNION ALL ".join(sql for sql, _ in queries), [one for _, given in queries for one in given]
 
 
 def answered(where: DeadLetterFilter) -> bool:
-    """Whether the counts can answer: the filter asks nothing of single letters, and of an hour at least."""
+    """Whether the counts can answer: the filter asks nothing of single dead letters, and of an hour at least."""
     asked = {field.name for field in fields(where) if getattr(where, field.name) not in (None, ())}
     first, last = _whole_hours(where)
     return asked <= _ANSWERED and first < last
@@ -57,7 +60,7 @@ def _ends(where: DeadLetterFilter) -> Iterator[DeadLetterFilter]:
         yield replace(where, since=last * HOUR)
 
 
-def _from_letters(where: DeadLetterFilter, keys: Sequence[str]) -> tuple[str, list[Any]]:
+def _from_dead_letters(where: DeadLetterFilter, keys: Sequence[str]) -> tuple[str, list[Any]]:
     condition, parameters = where.where()
     named = "".join(f"{HOUR_OF} AS hour, " if key == "hour" else f"{key}, " for key in keys)
     return f"SELECT {named}count(*) AS n FROM dead_letters WHERE {condition} GROUP BY ALL", parameters

@@ -20,36 +20,38 @@ _TEXTS = ("topic", "code", "verdict", "state", "kind")
 
 
 def frame(
-    letters: Sequence[DeadLetter],
+    dead_letters: Sequence[DeadLetter],
     sizes: Sequence[int | None],
     *,
     kind: Kind | None,
     bodies: bool,
     masked: bool,
 ) -> Any:
-    """One row a letter, in the order given."""
+    """One row a dead letter, in the order given."""
     import pyarrow
 
     from producer_core._internal.dataframe import made
 
     text, moment = pyarrow.string(), pyarrow.timestamp("us", "UTC")
     columns: dict[str, Any] = {
-        "message_id": pyarrow.array([one.message_id for one in letters], text),
-        **{name: pyarrow.array([getattr(one, name) for one in letters], text) for name in _TEXTS},
-        "error_text": pyarrow.array([_text(one.error_text, masked) for one in letters], text),
-        "group": pyarrow.array([one.fingerprint for one in letters], text),
-        "key": pyarrow.array([shown_key(one.key, reveal=not masked) for one in letters], text),
+        "message_id": pyarrow.array([one.message_id for one in dead_letters], text),
+        **{name: pyarrow.array([getattr(one, name) for one in dead_letters], text) for name in _TEXTS},
+        "error_text": pyarrow.array([_text(one.error_text, masked) for one in dead_letters], text),
+        "group": pyarrow.array([one.fingerprint for one in dead_letters], text),
+        "key": pyarrow.array([shown_key(one.key, reveal=not masked) for one in dead_letters], text),
         "value_size": pyarrow.array(sizes, pyarrow.int64()),
-        **{name: pyarrow.array([_utc(getattr(one, name)) for one in letters], moment) for name in _TIMES},
-        "replay_count": pyarrow.array([one.replay_count for one in letters], pyarrow.int64()),
-        "quarantined": pyarrow.array([one.quarantined for one in letters], pyarrow.bool_()),
-        "replayable": pyarrow.array([one.replayable for one in letters], pyarrow.bool_()),
-        "source": pyarrow.array([one.source for one in letters], text),
-        "producer_id": pyarrow.array([one.producer_id for one in letters], text),
-        "cluster_id": pyarrow.array([one.cluster_id for one in letters], text),
+        **{
+            name: pyarrow.array([_utc(getattr(one, name)) for one in dead_letters], moment) for name in _TIMES
+        },
+        "replay_count": pyarrow.array([one.replay_count for one in dead_letters], pyarrow.int64()),
+        "quarantined": pyarrow.array([one.quarantined for one in dead_letters], pyarrow.bool_()),
+        "replayable": pyarrow.array([one.replayable for one in dead_letters], pyarrow.bool_()),
+        "source": pyarrow.array([one.source for one in dead_letters], text),
+        "producer_id": pyarrow.array([one.producer_id for one in dead_letters], text),
+        "cluster_id": pyarrow.array([one.cluster_id for one in dead_letters], text),
     }
     if bodies:
-        columns["value"] = pyarrow.array([_value(one.value, masked) for one in letters], text)
+        columns["value"] = pyarrow.array([_value(one.value, masked) for one in dead_letters], text)
     return made(pyarrow.table(columns), kind)
 
 

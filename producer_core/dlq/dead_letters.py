@@ -14,7 +14,7 @@ from producer_core.dlq import dataframe as framing
 from producer_core.dlq import groups as grouping
 from producer_core.dlq import search as searching
 from producer_core.dlq.archive import MIN_AGE, Archive, ArchiveResult
-from producer_core.dlq.bulk_update import claim_letters
+from producer_core.dlq.bulk_update import claim_records
 from producer_core.dlq.count import COLUMNS, Column, counted
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Groups
@@ -38,14 +38,14 @@ class DeadLetters:
         self._store = store
         self._clock = clock
 
-    def add(self, letters: Sequence[DeadLetter]) -> None:
+    def add(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Keep them. One whose message died before is joined to that row: attempts added, dead again.
 
-        A death that is there already (the same letter twice) changes nothing.
+        A death that is there already (the same dead letter twice) changes nothing.
         """
-        if letters:
+        if dead_letters:
             with self._store.borrow(write=True) as connection:
-                insert.keep(connection, letters, now=self._clock())
+                insert.keep(connection, dead_letters, now=self._clock())
 
     # looking
 
@@ -54,7 +54,7 @@ class DeadLetters:
     ) -> list[DeadLetter]:
         """A listing, the latest death first: value, headers, timestamp and single attempts stay empty."""
         sql, parameters = listing(self.frozen(where), "*", limit=limit, offset=offset, after=after)
-        return [codec.read_letter(row) for row in self._rows(sql, parameters)]
+        return [codec.read_dead_letter(row) for row in self._rows(sql, parameters)]
 
     def page(self, where: DeadLetterFilter, *, limit: int = 100, after: PageCursor | None = None) -> Page:
         """A listing by pages: give `next` of the one before as `after`. Each takes as long as the first."""
@@ -83,20 +83,23 @@ class DeadLetters:
         """The listing of `find` as a frame (`kind`: pandas, polars or arrow), with the values where `bodies` is set.
 
         Keys, values and error texts are masked. `masked=False` shows them as they are, which is written into the
-        audit and into the life of each letter: what a notebook shows stays in its file.
+        audit and into the life of each dead letter: what a notebook shows stays in its file.
         """
         table = self.table(where or DeadLetterFilter(), limit=limit)
         rows = table.to_pylist()
-        letters = [codec.read_letter(row) for row in rows]
+        dead_letters = [codec.read_dead_letter(row) for row in rows]
         if bodies:
-            whole = {letter.message_id: letter for letter in self.bodies([one.message_id for one in letters])}
-            letters = [whole.get(letter.message_id, letter) for letter in letters]
-        if not masked and letters:
-            ids = [letter.message_id for letter in letters]
+            whole = {
+                dead_letter.message_id: dead_letter
+                for dead_letter in self.bodies([one.message_id for one in dead_letters])
+            }
+            dead_letters = [whole.get(dead_letter.message_id, dead_letter) for dead_letter in dead_letters]
+        if not masked and dead_letters:
+            ids = [dead_letter.message_id for dead_letter in dead_letters]
             asked = (where or DeadLetterFilter()).to_query()
             self.reveal(ids, who=current_actor(), origin="python", selection=asked)
         sizes = [row["value_size"] for row in rows]
-        return framing.frame(letters, sizes, kind=kind, bodies=bodies, masked=masked)
+        return framing.frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
     def search(
         self,
@@ -105,18 +108,18 @@ class DeadLetters:
         limit: int = 100,
         after: PageCursor | None = None,
         seconds: float = searching.SECONDS,
-        letters: int = searching.LETTERS,
+        dead_letters: int = searching.LETTERS,
     ) -> SearchResult:
         """A listing that looks into bodies too (`body`), within a bound, and says how far it looked."""
         of = self.count(replace(where, body=None))
         return searching.search(
-            self._store, where, of=of, limit=limit, after=after, seconds=seconds, letters=letters
+            self._store, where, of=of, limit=limit, after=after, seconds=seconds, dead_letters=dead_letters
         )
 
     def frozen(self, where: DeadLetterFilter) -> DeadLetterFilter:
-        """The filter itself; with a `body`, the ids of exactly the letters that have it now, for an act.
+        """The filter itself; with a `body`, the ids of exactly the dead letters that have it now, for an act.
 
-        ConfigError where the search for them would not see every letter that matches the rest of the filter: an
+        ConfigError where the search for them would not see every dead letter that matches the rest of the filter: an
         act on a part that nobody chose would be neither what was asked for nor known afterwards.
         """
         if where.body is None:
@@ -130,7 +133,7 @@ class DeadLetters:
         return [row["message_id"] for row in self._rows(sql, [*parameters, limit])]
 
     def get(self, message_id: str) -> DeadLetter | None:
-        """One letter with its body and all its attempts."""
+        """One dead letter with its body and all its attempts."""
         return next(iter(self.bodies([message_id])), None)
 
     def bodies(self, ids: Sequence[str]) -> list[DeadLetter]:
@@ -140,7 +143,7 @@ class DeadLetters:
             bodies = {
                 row[0]: row for row in fetch_rows(connection, "dead_letter_bodies", codec.BODY_COLUMNS, ids)
             }
-        found = [codec.whole_letter(row, bodies.get(row[0])) for row in rows]
+        found = [codec.whole_dead_letter(row, bodies.get(row[0])) for row in rows]
         return sorted(found, key=codec.age)
 
     def count(self, where: DeadLetterFilter) -> int:
@@ -164,7 +167,7 @@ class DeadLetters:
         with self._store.borrow() as connection:
             return Groups(grouping.find(connection, chosen, limit=limit))
 
-    # clearing: each act writes the audit and a line in the life of every letter it moved
+    # clearing: each act writes the audit and a line in the life of every dead letter it moved
 
     def archive(self, where: DeadLetterFilter, *, who: str, origin: str) -> ArchiveResult:
         """Put aside what is dead and matches. `restore` brings it back; nothing is deleted.
@@ -176,7 +179,7 @@ class DeadLetters:
     def restore(
         self, where: DeadLetterFilter, *, who: str, origin: str, moment: float | None = None
     ) -> ArchiveResult:
-        """Bring archived letters back; with `moment` (of an archive's Result) only what that act archived."""
+        """Bring archived dead letters back; with `moment` (of an archive's Result) only what that act archived."""
         return self._by(who, origin).restore(self._archived(where), moment=moment)
 
     def purge_phrase(self, where: DeadLetterFilter, *, min_age: float = MIN_AGE) -> str:
@@ -214,12 +217,12 @@ class DeadLetters:
         asked = {"ids": ",".join(ids)} if selection is None else selection
         return self._by(who, origin).reveal(ids, asked)
 
-    # replaying: compare-and-set, so that two processes never hold one letter
+    # replaying: compare-and-set, so that two processes never hold one dead letter
 
     def claim(self, operation_id: str, ids: Sequence[str]) -> list[str]:
         """Take these for a replay; the ids that were still dead, and are now the operation's."""
         with self._store.borrow(write=True) as connection:
-            return claim_letters(connection, operation_id, ids, now=self._clock())
+            return claim_records(connection, operation_id, ids, now=self._clock())
 
     def unclaim(self, operation_id: str, ids: Sequence[str] | None = None) -> list[str]:
         """Give back what the operation holds (all of it, or these ids): dead again, nothing else changed."""
@@ -229,17 +232,17 @@ class DeadLetters:
             return states.take(connection, where, "replaying", "dead", now=self._clock())
 
     def settle_replayed(self, message_id: str, partition: int | None, offset: int | None) -> bool:
-        """The broker acknowledged the replay; False when the letter was not being replayed any more."""
+        """The broker acknowledged the replay; False when the dead letter was not being replayed any more."""
         return self._settle(message_id, "replayed", partition, offset)
 
     def settle_landed(self, message_id: str, partition: int | None, offset: int | None) -> bool:
-        """The message was on its topic already; False when the letter was not being replayed any more."""
+        """The message was on its topic already; False when the dead letter was not being replayed any more."""
         return self._settle(message_id, "landed", partition, offset)
 
-    def settle_failed(self, letter: DeadLetter) -> bool:
+    def settle_failed(self, dead_letter: DeadLetter) -> bool:
         """It died again in its replay: dead, its attempts joined, one replay more; False when it is unknown."""
         with self._store.borrow(write=True) as connection:
-            return insert.failed_again(connection, letter, now=self._clock())
+            return insert.failed_again(connection, dead_letter, now=self._clock())
 
     def _settle(self, message_id: str, state: Any, partition: int | None, offset: int | None) -> bool:
         with self._store.borrow(write=True) as connection:

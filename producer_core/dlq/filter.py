@@ -35,10 +35,10 @@ _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 class DeadLetterFilter:
     """Every field restricts; one that is left out does not. «All» is what this matches now.
 
-    `group` is a fingerprint, `since` and `until` bound when a letter last died ([since, until), seconds
+    `group` is a fingerprint, `since` and `until` bound when a dead letter last died ([since, until), seconds
     since 1970), `key` is compared whole: text, or any bytes in hexadecimal (`0x00ff`; `0x` is the empty
     key). `text` is looked for in the error text, without regard to case. `state` None means any state; the
-    default selects those that wait for a decision. `cluster_or_unknown` selects the letters of that cluster and
+    default selects those that wait for a decision. `cluster_or_unknown` selects the dead letters of that cluster and
     those that died before their cluster was known; the empty text selects only the latter.
 
     `body` is looked for in value, key and headers: text without regard to the case of a to z, or bytes in
@@ -120,22 +120,24 @@ class DeadLetterFilter:
                 condition, parameters = f"{condition} AND {chosen}", [*parameters, *listed]
         return condition, parameters
 
-    def matches(self, letter: DeadLetter) -> bool:
-        """The same question as `where`, of a letter in memory; and the one in its body."""
+    def matches(self, dead_letter: DeadLetter) -> bool:
+        """The same question as `where`, of a dead letter in memory; and the one in its body."""
         return (
             all(
-                getattr(letter, column) == value
+                getattr(dead_letter, column) == value
                 for name, column in _COLUMNS.items()
                 if (value := getattr(self, name)) is not None
             )
-            and (self.cluster_or_unknown is None or letter.cluster_id in ("", self.cluster_or_unknown))
-            and (self.since is None or letter.failed_at >= self.since)
-            and (self.until is None or letter.failed_at < self.until)
-            and (self.key is None or letter.key == bytes_of(self.key))
-            and (self.text is None or _lower(self.text) in _lower(letter.error_text))
-            and (self.message_id is None or letter.message_id == self.message_id)
-            and (not self.ids or letter.message_id in self.ids)
-            and (self.body is None or holds(self.body, letter.key, letter.value, letter.headers))
+            and (self.cluster_or_unknown is None or dead_letter.cluster_id in ("", self.cluster_or_unknown))
+            and (self.since is None or dead_letter.failed_at >= self.since)
+            and (self.until is None or dead_letter.failed_at < self.until)
+            and (self.key is None or dead_letter.key == bytes_of(self.key))
+            and (self.text is None or _lower(self.text) in _lower(dead_letter.error_text))
+            and (self.message_id is None or dead_letter.message_id == self.message_id)
+            and (not self.ids or dead_letter.message_id in self.ids)
+            and (
+                self.body is None or holds(self.body, dead_letter.key, dead_letter.value, dead_letter.headers)
+            )
         )
 
 
@@ -160,7 +162,7 @@ def _like(text: str) -> str:
 
 
 def _lower(text: str) -> str:
-    """Small letters one by one, as DuckDB makes them: no character becomes two, a sigma is a sigma everywhere."""
+    """Small dead letters one by one, as DuckDB makes them: no character becomes two, a sigma is a sigma everywhere."""
     return text.lower() if text.isascii() else "".join(map(_lower_one, text))
 
 

@@ -24,9 +24,9 @@ _BARS = 48
 _WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 _FINE_WIDTHS = (1.0, 5.0, 15.0, 60.0, 300.0, 600.0)
 _LONGEST = _BARS * _WIDTHS[-1]
-"""Hours that a trend begins before the first letter at most, and ends after the last, whatever the filter's range."""
+"""Hours that a trend begins before the first dead letter at most, and ends after the last, whatever the filter's range."""
 _SHORT = 6
-"""Hours up to which a trend is drawn from the letters themselves, so that a run of minutes has a shape …"""
+"""Hours up to which a trend is drawn from the dead letters themselves, so that a run of minutes has a shape …"""
 
 _FEW = 2_000_000
 """… where there are no more than so many."""
@@ -118,7 +118,7 @@ def _on_two_cores(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("SET threads = 1")
 
 
-# In one look: the largest groups, and of each its topics and verdicts, and its letters by hour.
+# In one look: the largest groups, and of each its topics and verdicts, and its dead letters by hour.
 _SUMMED = """
 WITH {scanned} kinds AS MATERIALIZED (
     SELECT fingerprint, topic, verdict, sum(n)::BIGINT AS n FROM ({kinds}) GROUP BY ALL HAVING sum(n) > 0
@@ -164,7 +164,9 @@ def _summed(
             _SUMMED.format(scanned="", kinds=by_kind, hours=by_hour, ends=""),
             [*given, *also, limit],
         )
-    condition, given = where.where()  # these letters are chosen by a look at each: one look for everything
+    condition, given = (
+        where.where()
+    )  # these dead letters are chosen by a look at each: one look for everything
     once = "SELECT * FROM scanned"
     scanned = _SCANNED.format(where=condition)
     sql = _SUMMED.format(scanned=scanned, kinds=once, hours=once, ends=_SCANNED_ENDS)
@@ -174,7 +176,7 @@ def _summed(
 def _seen(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """The first and the last letter of each group, looked for only in the hours that the counts name."""
+    """The first and the last dead letter of each group, looked for only in the hours that the counts name."""
     seen = {row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows}
     for hour in {
         hour for row in rows for hour in (row["first_hour"], row["last_hour"]) if "latest" not in row
@@ -184,7 +186,7 @@ def _seen(
     if missed := [mark for mark, found in seen.items() if not found]:
         _look(
             connection, where, missed, seen
-        )  # a letter at the very edge of an hour, which rounding put beyond it
+        )  # a dead letter at the very edge of an hour, which rounding put beyond it
     latest = [found["latest"] for found in seen.values()]
     for sample in _rows(connection, _SAMPLES.format(marks=", ".join("?" * len(latest))), latest):
         seen[sample["fingerprint"]] |= sample

@@ -21,85 +21,89 @@ _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE m
 Known = tuple[float, float, int, bool, str | None, tuple[Attempt, ...]]
 
 
-def keep(connection: duckdb.DuckDBPyConnection, letters: Iterable[DeadLetter], *, now: float) -> None:
-    """Write the letters within the caller's transaction."""
-    clean = [codec.writable(letter) for letter in letters]
-    known = _known(connection, [letter.message_id for letter in clean])
+def keep(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
+    """Write the dead letters within the caller's transaction."""
+    clean = [codec.writable(dead_letter) for dead_letter in dead_letters]
+    known = _known(connection, [dead_letter.message_id for dead_letter in clean])
     latest: dict[str, DeadLetter] = {}
-    for letter in clean:
-        before = latest.get(letter.message_id)
-        earlier = _as_known(before) if before else known.get(letter.message_id)
-        if not _same_death(letter, earlier):
-            latest[letter.message_id] = _joined(letter, earlier)
+    for dead_letter in clean:
+        before = latest.get(dead_letter.message_id)
+        earlier = _as_known(before) if before else known.get(dead_letter.message_id)
+        if not _same_death(dead_letter, earlier):
+            latest[dead_letter.message_id] = _joined(dead_letter, earlier)
     _replace(connection, list(latest.values()), known, now=now)
 
 
-def failed_again(connection: duckdb.DuckDBPyConnection, letter: DeadLetter, *, now: float) -> bool:
-    """A replay of this letter failed: one death and one replay more. False when nobody knows the letter."""
-    if not _known(connection, [letter.message_id]):
+def failed_again(connection: duckdb.DuckDBPyConnection, dead_letter: DeadLetter, *, now: float) -> bool:
+    """A replay of this dead letter failed: one death and one replay more. False when nobody knows the letter."""
+    if not _known(connection, [dead_letter.message_id]):
         return False
-    keep(connection, [letter], now=now)
-    connection.execute(_COUNT_REPLAY, [letter.message_id])
+    keep(connection, [dead_letter], now=now)
+    connection.execute(_COUNT_REPLAY, [dead_letter.message_id])
     return True
 
 
 def _known(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Known]:
-    letters = fetch(connection, "dead_letters", _LETTER, ids)
-    bodies = fetch(connection, "dead_letter_bodies", _BODY, list(letters))
+    dead_letters = fetch(connection, "dead_letters", _LETTER, ids)
+    bodies = fetch(connection, "dead_letter_bodies", _BODY, list(dead_letters))
     return {
         message_id: (
             *(row[name] for name in _LETTER[1:]),
             codec.read_attempts(bodies[message_id]["attempts"]) if message_id in bodies else (),
         )
-        for message_id, row in letters.items()
+        for message_id, row in dead_letters.items()
     }
 
 
-def _as_known(letter: DeadLetter) -> Known:
+def _as_known(dead_letter: DeadLetter) -> Known:
     return (
-        letter.failed_at,
-        letter.accepted_at,
-        letter.replay_count,
-        letter.quarantined,
+        dead_letter.failed_at,
+        dead_letter.accepted_at,
+        dead_letter.replay_count,
+        dead_letter.quarantined,
         None,
-        letter.attempts,
+        dead_letter.attempts,
     )
 
 
-def _same_death(letter: DeadLetter, earlier: Known | None) -> bool:
-    return earlier is not None and letter.failed_at == earlier[0] and {*letter.attempts} <= {*earlier[-1]}
+def _same_death(dead_letter: DeadLetter, earlier: Known | None) -> bool:
+    return (
+        earlier is not None
+        and dead_letter.failed_at == earlier[0]
+        and {*dead_letter.attempts} <= {*earlier[-1]}
+    )
 
 
-def _joined(letter: DeadLetter, earlier: Known | None) -> DeadLetter:
+def _joined(dead_letter: DeadLetter, earlier: Known | None) -> DeadLetter:
     if earlier is None:
-        return replace(letter, state="dead")
+        return replace(dead_letter, state="dead")
     _, accepted_at, replay_count, quarantined, _, attempts = earlier
     return replace(
-        letter,
+        dead_letter,
         state="dead",
         accepted_at=accepted_at,
         replay_count=replay_count,
         quarantined=quarantined,
-        attempts=tuple(dict.fromkeys((*attempts, *letter.attempts))),
+        attempts=tuple(dict.fromkeys((*attempts, *dead_letter.attempts))),
     )
 
 
 def _replace(
     connection: duckdb.DuckDBPyConnection,
-    letters: Sequence[DeadLetter],
+    dead_letters: Sequence[DeadLetter],
     known: dict[str, Known],
     *,
     now: float,
 ) -> None:
-    if again := [letter.message_id for letter in letters if letter.message_id in known]:
+    if again := [dead_letter.message_id for dead_letter in dead_letters if dead_letter.message_id in known]:
         for table in ("dead_letters", "dead_letter_bodies"):
             forget(connection, table, again)
     rows = [
-        codec.written_row(letter, now=now, operation_id=_operation(known.get(letter.message_id)))
-        for letter in letters
+        codec.written_row(dead_letter, now=now, operation_id=_operation(known.get(dead_letter.message_id)))
+        for dead_letter in dead_letters
     ]
     insert(connection, "dead_letters", codec.WRITTEN_COLUMNS, rows)
-    insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, list(map(codec.body_row, letters)))
+    insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, list(map(codec.body_row, dead_letters)))
 
 
 def _operation(known: Known | None) -> str | None:

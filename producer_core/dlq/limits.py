@@ -1,7 +1,7 @@
 """The bounds of the dead letters that wait: how many, how many bytes, how long; and what is said beyond them.
 
 With a store a bound is a threshold, not a knife: nothing is dropped or refused, a notice (and its alert) says once
-that it was passed, with what to do, and once that it holds again. Without a store the letters are in memory up to the
+that it was passed, with what to do, and once that it holds again. Without a store the dead letters are in memory up to the
 bound; beyond it the oldest go to the spill file beside the default store, where the next producer with a store takes
 them in.
 """
@@ -48,14 +48,14 @@ class DeadLetterLimits:
     go before what a producer was given, because all producers of a store share one queue.
     """
 
-    letters: int | None = 10_000
+    dead_letters: int | None = 10_000
     bytes: int | None = 256 << 20
     age: float | None = 7 * _DAY
 
     def set_by(self, settings: Mapping[str, Any]) -> DeadLetterLimits:
         """These bounds, where the store's settings say nothing else; 0 there means none."""
         return DeadLetterLimits(
-            settings.get("dlq_max_size", self.letters) or None,
+            settings.get("dlq_max_size", self.dead_letters) or None,
             settings.get("dlq_max_bytes", self.bytes) or None,
             settings.get("dlq_max_age", self.age) or None,
         )
@@ -63,9 +63,9 @@ class DeadLetterLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLoad:
-    """What waits: letters, bytes of their values, when the one that waits longest died."""
+    """What waits: dead letters, bytes of their values, when the one that waits longest died."""
 
-    letters: int
+    dead_letters: int
     bytes: int
     oldest: float | None
 
@@ -91,17 +91,17 @@ def judge(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> tuple[L
 
 
 def measure(store: Store) -> DeadLetterLoad:
-    """What waits in a store; of ten million letters in under a second."""
+    """What waits in a store; of ten million dead letters in under a second."""
     with store.borrow() as connection:
         row = connection.execute(_MEASURED).fetchone()
     assert row is not None, "an aggregate has a row"
-    letters, size, oldest = row
-    return DeadLetterLoad(int(letters), int(size), oldest)
+    dead_letters, size, oldest = row
+    return DeadLetterLoad(int(dead_letters), int(size), oldest)
 
 
 class LimitWatch:
     """Looks now and then and says what changed. Asked once a second; looks at most every five seconds, and so seldom
-    that it takes a hundredth of its caller's time, however many letters there are. One thread.
+    that it takes a hundredth of its caller's time, however many dead letters there are. One thread.
     """
 
     def __init__(self, bounds: DeadLetterLimits, *, timer: Callable[[], float] = time.monotonic) -> None:
@@ -130,9 +130,11 @@ class LimitWatch:
 
 
 def _passed(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> Iterator[LimitExcess]:
-    if bounds.letters is not None and load.letters > bounds.letters:
-        text = f"{load.letters:,} dead letters wait; the bound (dlq_max_size) is {bounds.letters:,}."
-        yield LimitExcess("number", load.letters, bounds.letters, text, _ADVICE["number"])
+    if bounds.dead_letters is not None and load.dead_letters > bounds.dead_letters:
+        text = (
+            f"{load.dead_letters:,} dead letters wait; the bound (dlq_max_size) is {bounds.dead_letters:,}."
+        )
+        yield LimitExcess("number", load.dead_letters, bounds.dead_letters, text, _ADVICE["number"])
     if bounds.bytes is not None and load.bytes > bounds.bytes:
         text = f"{_mebibytes(load.bytes)} of dead letters wait; the bound (dlq_max_bytes) is {_mebibytes(bounds.bytes)}."
         yield LimitExcess("bytes", load.bytes, bounds.bytes, text, _ADVICE["bytes"])

@@ -1,4 +1,4 @@
-"""A page of a listing: letters without their bodies, the latest death first, and where the next page begins."""
+"""A page of a listing: dead letters without their bodies, the latest death first, and where the next page begins."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _AFTER = "failed_at <= ? AND (failed_at < ? OR message_id < ?)"
 
 @dataclass(frozen=True, slots=True)
 class PageCursor:
-    """The last letter of a page. The page after it is found in the same time, however far down the list it is.
+    """The last dead letter of a page. The page after it is found in the same time, however far down the list it is.
 
-    A letter that dies while somebody turns pages stands before the first page and moves nothing.
+    A dead letter that dies while somebody turns pages stands before the first page and moves nothing.
     """
 
     failed_at: float
@@ -45,7 +45,7 @@ class PageCursor:
 class Page:
     """`next` is None when there is nothing after these."""
 
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
     next: PageCursor | None
 
 

@@ -24,7 +24,7 @@ _SIZE = (
 
 _MORE = 10
 """Times as many rows as ids, which are never there: a limit tells DuckDB that few come of the list. Without one it
-expects a fifth of the table, and a page of a hundred ids among ten million letters took seven seconds."""
+expects a fifth of the table, and a page of a hundred ids among ten million dead letters took seven seconds."""
 
 
 LISTED = "message_id IN (SELECT unnest(?))"

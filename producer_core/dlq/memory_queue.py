@@ -27,11 +27,11 @@ Overflow = Callable[[Sequence[DeadLetter]], None]
 
 
 class DeadLetterQueue:
-    """The letters of one producer, in the order in which they died. Thread-safe.
+    """The dead letters of one producer, in the order in which they died. Thread-safe.
 
-    Beyond `max_size` letters, `max_bytes` bytes of theirs or `max_age` seconds since they died (None: no such bound)
+    Beyond `max_size` dead letters, `max_bytes` bytes of theirs or `max_age` seconds since they died (None: no such bound)
     the oldest are handed to `overflow` (a spill file's `append`, say) and counted as `spilled`. Age is looked at when
-    a letter comes. Without an overflow they are counted as `dropped`, and a warning says so when it begins: only the
+    a dead letter comes. Without an overflow they are counted as `dropped`, and a warning says so when it begins: only the
     class by itself does that, a producer always has one.
     """
 
@@ -55,7 +55,7 @@ class DeadLetterQueue:
         self._overflow = overflow
         self._clock = clock
         self._lock = threading.RLock()  # guards the two tables and the three counts
-        self._letters: dict[str, DeadLetter] = {}
+        self._dead_letters: dict[str, DeadLetter] = {}
         self._messages: dict[str, Message] = {}
 
     # the contract
@@ -70,13 +70,13 @@ class DeadLetterQueue:
     def topic_stats(self) -> dict[str, int]:
         """How many are held now, by topic."""
         with self._lock:
-            return dict(Counter(letter.topic for letter in self._letters.values()))
+            return dict(Counter(dead_letter.topic for dead_letter in self._dead_letters.values()))
 
     def add_message(self, message: Message, error: str) -> None:
         """Keep a message that failed for good, with what is known of why."""
         text, now = str(error), self._clock()
         dead = replace(message, status=MessageStatus.DLQ, last_error=text)
-        self._hold(letter_of(dead, text, now), dead)
+        self._hold(dead_letter_of(dead, text, now), dead)
         logger.warning(
             "message dead",
             extra={"message_id": message.id, "topic": message.topic, "error": mask_told(text)},
@@ -98,32 +98,36 @@ class DeadLetterQueue:
         }
 
     def clear_topic(self, topic: str) -> int:
-        """Forget a topic's letters; how many there were."""
-        removed = self.remove([letter.message_id for letter in self.letters(topic)])
+        """Forget a topic's dead letters; how many there were."""
+        removed = self.remove([dead_letter.message_id for dead_letter in self.dead_letters(topic)])
         logger.info("dead letters cleared", extra={"topic": topic, "count": removed})
         return removed
 
     # the store-less twin of DeadLetters
 
-    def add(self, letter: DeadLetter) -> None:
-        """Keep a letter; one more death of a message that is held joins its attempts."""
+    def add(self, dead_letter: DeadLetter) -> None:
+        """Keep a dead letter; one more death of a message that is held joins its attempts."""
         with self._lock:
-            letter = _joined(self._letters.get(letter.message_id), letter)
-            self._hold(letter, message_of(letter))
+            dead_letter = _joined(self._dead_letters.get(dead_letter.message_id), dead_letter)
+            self._hold(dead_letter, message_of(dead_letter))
 
-    def letters(self, topic: str | None = None) -> list[DeadLetter]:
-        """Whole letters, the oldest death first."""
+    def dead_letters(self, topic: str | None = None) -> list[DeadLetter]:
+        """Whole dead letters, the oldest death first."""
         with self._lock:
-            return [letter for letter in self._letters.values() if topic in (None, letter.topic)]
+            return [
+                dead_letter
+                for dead_letter in self._dead_letters.values()
+                if topic in (None, dead_letter.topic)
+            ]
 
     def find(self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
         """The latest death first."""
-        found = [letter for letter in reversed(self.letters()) if where.matches(letter)]
+        found = [dead_letter for dead_letter in reversed(self.dead_letters()) if where.matches(dead_letter)]
         return found[offset : offset + limit]
 
     def get(self, message_id: str) -> DeadLetter | None:
         with self._lock:
-            return self._letters.get(message_id)
+            return self._dead_letters.get(message_id)
 
     def to_frame(
         self,
@@ -135,12 +139,12 @@ class DeadLetterQueue:
         masked: bool = True,
     ) -> Any:
         """What is held and matches, the latest death first, as a frame; keys, values and error texts masked."""
-        letters = self.find(where or DeadLetterFilter(), limit=limit)
-        sizes = [None if one.value is None else len(one.value) for one in letters]
-        return frame(letters, sizes, kind=kind, bodies=bodies, masked=masked)
+        dead_letters = self.find(where or DeadLetterFilter(), limit=limit)
+        sizes = [None if one.value is None else len(one.value) for one in dead_letters]
+        return frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
     def count(self, where: DeadLetterFilter) -> int:
-        return sum(map(where.matches, self.letters()))
+        return sum(map(where.matches, self.dead_letters()))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Forget these, because the broker has them now or somebody said so; how many were held."""
@@ -148,46 +152,46 @@ class DeadLetterQueue:
             return sum(self._forget(message_id) for message_id in ids)
 
     def __len__(self) -> int:
-        return len(self._letters)
+        return len(self._dead_letters)
 
     @property
     def full(self) -> bool:
         """More is held than the bounds allow, because the overflow could not take it."""
-        if not self._letters:  # asked for each message that is sent
+        if not self._dead_letters:  # asked for each message that is sent
             return False
         with self._lock:
-            return bool(self._letters) and self._over()
+            return bool(self._dead_letters) and self._over()
 
-    def _hold(self, letter: DeadLetter, message: Message) -> None:
+    def _hold(self, dead_letter: DeadLetter, message: Message) -> None:
         with self._lock:
-            self._forget(letter.message_id)
-            self._letters[letter.message_id] = letter
-            self._messages[letter.message_id] = message
-            self.bytes += _size(letter)
+            self._forget(dead_letter.message_id)
+            self._dead_letters[dead_letter.message_id] = dead_letter
+            self._messages[dead_letter.message_id] = message
+            self.bytes += _size(dead_letter)
             self._keep_bounds()
 
     def _forget(self, message_id: str) -> bool:
         self._messages.pop(message_id, None)
-        letter = self._letters.pop(message_id, None)
-        self.bytes -= 0 if letter is None else _size(letter)
-        return letter is not None
+        dead_letter = self._dead_letters.pop(message_id, None)
+        self.bytes -= 0 if dead_letter is None else _size(dead_letter)
+        return dead_letter is not None
 
     def _keep_bounds(self) -> None:
-        while self._letters and self._over():
+        while self._dead_letters and self._over():
             self._spill_oldest()
 
     def _over(self) -> bool:
-        oldest = next(iter(self._letters.values()))
+        oldest = next(iter(self._dead_letters.values()))
         return (
-            len(self._letters) > self.max_size
+            len(self._dead_letters) > self.max_size
             or (self.max_bytes is not None and self.bytes > self.max_bytes)
             or (self.max_age is not None and self._clock() - oldest.failed_at > self.max_age)
         )
 
     def _spill_oldest(self) -> None:
-        oldest = next(iter(self._letters.values()))
+        oldest = next(iter(self._dead_letters.values()))
         if self._overflow is not None:
-            self._overflow([oldest])  # it raises when it cannot: then the letter stays here
+            self._overflow([oldest])  # it raises when it cannot: then the dead letter stays here
             self.spilled += 1
         else:
             if not self.dropped:
@@ -198,27 +202,27 @@ class DeadLetterQueue:
         self._forget(oldest.message_id)
 
 
-def _size(letter: DeadLetter) -> int:
+def _size(dead_letter: DeadLetter) -> int:
     """Bytes of its content."""
-    parts = (letter.key, letter.value, *(value for _, value in letter.headers))
+    parts = (dead_letter.key, dead_letter.value, *(value for _, value in dead_letter.headers))
     return sum(len(part) for part in parts if part is not None)
 
 
-def message_of(letter: DeadLetter) -> Message:
-    """The letter as the message that its sender knows; JSON values are decoded, other bytes stay bytes."""
+def message_of(dead_letter: DeadLetter) -> Message:
+    """The dead letter as the message that its sender knows; JSON values are decoded, other bytes stay bytes."""
     return Message(
-        id=letter.message_id,
-        topic=letter.topic,
-        key=None if letter.key is None else letter.key.decode(errors="replace"),
-        value=decode_value(letter.value),
-        timestamp=datetime.fromtimestamp(letter.accepted_at),
+        id=dead_letter.message_id,
+        topic=dead_letter.topic,
+        key=None if dead_letter.key is None else dead_letter.key.decode(errors="replace"),
+        value=decode_value(dead_letter.value),
+        timestamp=datetime.fromtimestamp(dead_letter.accepted_at),
         status=MessageStatus.DLQ,
-        retry_count=max(0, len(letter.attempts) - 1),
-        last_error=letter.error_text,
+        retry_count=max(0, len(dead_letter.attempts) - 1),
+        last_error=dead_letter.error_text,
     )
 
 
-def letter_of(message: Message, error: str, now: float) -> DeadLetter:
+def dead_letter_of(message: Message, error: str, now: float) -> DeadLetter:
     """What can be known of a message that was handed in without its story: its outcome is open."""
     return DeadLetter(
         message_id=message.id,
@@ -251,14 +255,14 @@ def _is_id(text: str) -> bool:
     return True
 
 
-def _joined(earlier: DeadLetter | None, letter: DeadLetter) -> DeadLetter:
+def _joined(earlier: DeadLetter | None, dead_letter: DeadLetter) -> DeadLetter:
     if earlier is None:
-        return letter
-    attempts = tuple(dict.fromkeys((*earlier.attempts, *letter.attempts)))
+        return dead_letter
+    attempts = tuple(dict.fromkeys((*earlier.attempts, *dead_letter.attempts)))
     return replace(
-        letter,
+        dead_letter,
         attempts=attempts,
         accepted_at=earlier.accepted_at,
-        replay_count=max(earlier.replay_count, letter.replay_count),
-        quarantined=earlier.quarantined or letter.quarantined,
+        replay_count=max(earlier.replay_count, dead_letter.replay_count),
+        quarantined=earlier.quarantined or dead_letter.quarantined,
     )

@@ -1,4 +1,4 @@
-"""A search in bodies: letter by letter, the latest death first, within a bound of time, number and bytes."""
+"""A search in bodies: dead letter by dead letter, the latest death first, within a bound of time, number and bytes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NOTHING = ("",)
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found, and how far it looked: at `looked_at` of the `of` letters that match the rest.
+    """What a search found, and how far it looked: at `looked_at` of the `of` dead letters that match the rest.
 
     `complete`: it looked at all of them, so there are no others. `next` goes on where it ended.
     """
 
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
     looked_at: int
     of: int
     complete: bool
@@ -51,13 +51,13 @@ class SearchResult:
     def text(self) -> str:
         """How far it looked, in a sentence."""
         if self.complete:
-            return f"Looked at all {self.of:,}: {len(self.letters):,} found."
+            return f"Looked at all {self.of:,}: {len(self.dead_letters):,} found."
         back = (
             f", back to {datetime.fromtimestamp(self.next.failed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
             if self.next
             else ""
         )
-        return f"Looked at {self.looked_at:,} of {self.of:,}, the latest first{back}: {len(self.letters):,} found so far."
+        return f"Looked at {self.looked_at:,} of {self.of:,}, the latest first{back}: {len(self.dead_letters):,} found so far."
 
 
 def search(
@@ -68,10 +68,10 @@ def search(
     limit: int = 100,
     after: PageCursor | None = None,
     seconds: float = SECONDS,
-    letters: int = LETTERS,
+    dead_letters: int = LETTERS,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> SearchResult:
-    """The letters that match, as a listing shows them; ends at `limit` found, after `seconds`, or `letters` seen.
+    """The dead letters that match, as a listing shows them; ends at `limit` found, after `seconds`, or `dead letters` seen.
 
     The store is borrowed for a slice at a time, so that nobody who writes waits for a search.
     """
@@ -79,7 +79,7 @@ def search(
     found: list[str] = []
     looked, complete = 0, False
     while True:
-        asked = min(_AT_ONCE, letters - looked)
+        asked = min(_AT_ONCE, dead_letters - looked)
         rows = _slice(store, rest, after, asked)
         for row, body in _with_bodies(store, rows):
             looked, after = looked + 1, PageCursor(row["failed_at"], row["message_id"])
@@ -89,7 +89,7 @@ def search(
                 break
         else:
             complete = len(rows) < asked
-        if complete or len(found) == limit or looked >= letters or monotonic() - begun > seconds:
+        if complete or len(found) == limit or looked >= dead_letters or monotonic() - begun > seconds:
             listed = _listed(store, found)
             return SearchResult(listed, looked, max(of, looked), complete, None if complete else after)
 
@@ -102,17 +102,17 @@ def _holds(wanted: str, row: Mapping[str, Any], body: Mapping[str, Any] | None) 
 def _listed(store: Store, ids: Sequence[str]) -> tuple[DeadLetter, ...]:
     with store.borrow(limit=_PATIENCE) as connection:
         rows = fetch(connection, "dead_letters", codec.LETTER_COLUMNS, ids)
-    return tuple(codec.read_letter(rows[message_id]) for message_id in ids if message_id in rows)
+    return tuple(codec.read_dead_letter(rows[message_id]) for message_id in ids if message_id in rows)
 
 
 def frozen(where: DeadLetterFilter, found: SearchResult) -> DeadLetterFilter:
-    """The selection of exactly these letters; ConfigError where the search did not see everything."""
+    """The selection of exactly these dead letters; ConfigError where the search did not see everything."""
     if not found.complete:
         raise ConfigError(
             f"Nothing was changed, because the search in bodies did not see everything. {found.text}",
             fix="Narrow the selection (topic, group, since, until), so that the search can look at all of it.",
         )
-    ids = tuple(letter.message_id for letter in found.letters)
+    ids = tuple(dead_letter.message_id for dead_letter in found.dead_letters)
     return replace(where, body=None, ids=ids or _NOTHING)
 
 

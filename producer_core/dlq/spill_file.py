@@ -27,9 +27,9 @@ class Spill:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
-    def append(self, letters: Sequence[DeadLetter]) -> None:
+    def append(self, dead_letters: Sequence[DeadLetter]) -> None:
         """On disk when this returns; StoreFull or StoreUnavailable when it cannot be, and then nothing is added."""
-        if not letters:
+        if not dead_letters:
             return
         try:
             for made in private_files.make_folder(self.path.parent):
@@ -38,30 +38,30 @@ class Spill:
                 assert file is not None
                 if not os.fstat(file).st_size:
                     _sync_names(self.path.parent)
-                _append(file, b"".join(map(write_line, letters)))
+                _append(file, b"".join(map(write_line, dead_letters)))
         except OSError as error:
             raise _refused(self.path, error) from error
 
     def take(self) -> list[DeadLetter]:
         """Everything that waits, and the file is gone: at most once. Prefer `taking`, which cannot lose."""
-        with self.taking() as letters:
-            return letters
+        with self.taking() as dead_letters:
+            return dead_letters
 
     @contextlib.contextmanager
     def taking(self) -> Iterator[list[DeadLetter]]:
         """Everything that waits; the file goes when the block ends well, and stays when it does not.
 
-        A process killed inside leaves the file for the next one: `DeadLetters.add` knows a letter that is
+        A process killed inside leaves the file for the next one: `DeadLetters.add` knows a dead letter that is
         there already. Appending waits meanwhile.
         """
         with self._locked(create=False) as file:
             if file is None:
                 yield []
                 return
-            letters, damaged = _read(file)
+            dead_letters, damaged = _read(file)
             if damaged:
                 self._set_aside(damaged)
-            yield letters
+            yield dead_letters
             self.path.unlink(missing_ok=True)
 
     def __bool__(self) -> bool:
@@ -124,13 +124,13 @@ def _append(file: int, data: bytes) -> None:
 def _read(file: int) -> tuple[list[DeadLetter], list[bytes]]:
     with os.fdopen(os.dup(file), "rb") as lines:
         lines.seek(0)
-        letters, damaged = [], []
+        dead_letters, damaged = [], []
         for line in filter(None, map(bytes.strip, lines)):
             try:
-                letters.append(read_line(line))
+                dead_letters.append(read_line(line))
             except ValueError:
                 damaged.append(line)
-    return letters, damaged
+    return dead_letters, damaged
 
 
 def _is_at(file: int, path: Path) -> bool:

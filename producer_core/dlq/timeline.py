@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq.codec import BODY_COLUMNS, LETTER_COLUMNS, read_letter
+from producer_core.dlq.codec import BODY_COLUMNS, LETTER_COLUMNS, read_dead_letter
 from producer_core.dlq.lookup import fetch
 from producer_core.events import Attempt, DeadLetter
 
@@ -50,7 +50,7 @@ class TimelineEvent:
 
 
 def timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
-    """A letter's whole life: accepted, attempts, dead, replays, acts of operators; () for an unknown id.
+    """A dead letter's whole life: accepted, attempts, dead, replays, acts of operators; () for an unknown id.
 
     Of a death that a later one replaced, its last attempt is what is left.
     """
@@ -62,10 +62,10 @@ def timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
         body = fetch(connection, "dead_letter_bodies", BODY_COLUMNS, [message_id]).get(message_id)
         replays = _replays(connection, message_id)
         events = connection.execute(_EVENTS, [message_id]).fetchall()
-    letter = read_letter(row, body)
+    dead_letter = read_dead_letter(row, body)
     moments = [
-        *_beginning(letter),
-        *_deaths(letter, [replay["created_at"] for replay in replays]),
+        *_beginning(dead_letter),
+        *_deaths(dead_letter, [replay["created_at"] for replay in replays]),
         *(moment for replay in replays for moment in _replay(replay, row)),
         *(TimelineEvent(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
     ]
@@ -85,16 +85,16 @@ def _named(connection: duckdb.DuckDBPyConnection, sql: str, given: Any) -> list[
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _beginning(letter: DeadLetter) -> Iterator[TimelineEvent]:
+def _beginning(dead_letter: DeadLetter) -> Iterator[TimelineEvent]:
     """Accepted, and each attempt; what never became a message was only read."""
-    where = f"for {letter.topic}, on {letter.host}"
-    if not letter.never_a_message:
-        yield TimelineEvent(letter.accepted_at, "accepted", letter.producer_id, where)
-        yield from _attempts(letter.attempts)
+    where = f"for {dead_letter.topic}, on {dead_letter.host}"
+    if not dead_letter.never_a_message:
+        yield TimelineEvent(dead_letter.accepted_at, "accepted", dead_letter.producer_id, where)
+        yield from _attempts(dead_letter.attempts)
         return
-    source = f"{letter.source}, " if letter.source else ""
-    yield TimelineEvent(letter.accepted_at, "read", letter.producer_id, f"{source}{where}")
-    for found in letter.attempts:
+    source = f"{dead_letter.source}, " if dead_letter.source else ""
+    yield TimelineEvent(dead_letter.accepted_at, "read", dead_letter.producer_id, f"{source}{where}")
+    for found in dead_letter.attempts:
         yield TimelineEvent(found.failed_at, "malformed", None, found.text)
 
 
@@ -105,17 +105,20 @@ def _attempts(attempts: Sequence[Attempt]) -> Iterator[TimelineEvent]:
         )
 
 
-def _deaths(letter: DeadLetter, replays: Sequence[float]) -> Iterator[TimelineEvent]:
+def _deaths(dead_letter: DeadLetter, replays: Sequence[float]) -> Iterator[TimelineEvent]:
     """The last death with its verdict; an earlier one, before the first replay, from its last attempt."""
-    if replays and replays[0] < letter.failed_at:
-        before = [attempt for attempt in letter.attempts if attempt.failed_at <= replays[0]]
+    if replays and replays[0] < dead_letter.failed_at:
+        before = [attempt for attempt in dead_letter.attempts if attempt.failed_at <= replays[0]]
         if before:
             yield TimelineEvent(before[-1].failed_at, "dead", None, f"after {before[-1].code}")
-    verdict = f"{letter.verdict}: {letter.verdict_reason}"
-    yield TimelineEvent(letter.failed_at, "dead", None, verdict)
-    if letter.quarantined:
+    verdict = f"{dead_letter.verdict}: {dead_letter.verdict_reason}"
+    yield TimelineEvent(dead_letter.failed_at, "dead", None, verdict)
+    if dead_letter.quarantined:
         yield TimelineEvent(
-            letter.failed_at, "quarantined", None, f"it failed again in {letter.replay_count} replays"
+            dead_letter.failed_at,
+            "quarantined",
+            None,
+            f"it failed again in {dead_letter.replay_count} replays",
         )
 
 

@@ -1,4 +1,4 @@
-"""The taking in of letters from elsewhere: as they were there, unless they are known here."""
+"""The taking in of dead letters from elsewhere: as they were there, unless they are known here."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A letter of another store, with what its row had besides."""
+    """A dead letter of another store, with what its row had besides."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     row: Mapping[str, Any]
 
 
@@ -34,9 +34,9 @@ class ImportResult:
     known: Counter[str] = field(default_factory=Counter)
 
 
-def look(connection: duckdb.DuckDBPyConnection, letters: Sequence[DeadLetter]) -> ImportResult:
+def look(connection: duckdb.DuckDBPyConnection, dead_letters: Sequence[DeadLetter]) -> ImportResult:
     """What taking these in would do."""
-    ids = [letter.message_id for letter in letters]
+    ids = [dead_letter.message_id for dead_letter in dead_letters]
     here = fetch(connection, "dead_letters", ("message_id", "state"), ids)
     new = tuple(message_id for message_id in dict.fromkeys(ids) if message_id not in here)
     known = Counter(here[message_id]["state"] for message_id in ids if message_id in here)
@@ -60,11 +60,11 @@ def take_in(
     """
     first: dict[str, Import] = {}
     for one in brought:
-        first.setdefault(one.letter.message_id, one)
-    taken = look(connection, [one.letter for one in brought])
+        first.setdefault(one.dead_letter.message_id, one)
+    taken = look(connection, [one.dead_letter for one in brought])
     new = [first[message_id] for message_id in taken.new]
     rows = [_row(one, now) for one in new]
-    bodies = [codec.body_row(one.letter) for one in new if one.letter.state != "purged"]
+    bodies = [codec.body_row(one.dead_letter) for one in new if one.dead_letter.state != "purged"]
     events = [(message_id, now, "imported", who, origin, text) for message_id in taken.new]
     insert(connection, "dead_letters", codec.WRITTEN_COLUMNS, rows)
     insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, bodies)
@@ -74,5 +74,5 @@ def take_in(
 
 def _row(one: Import, now: float) -> tuple[Any, ...]:
     """`state_at` is now: what was archived elsewhere long ago is not old enough to be purged or pruned here."""
-    values = zip(codec.WRITTEN_COLUMNS, codec.written_row(one.letter, now=now), strict=True)
+    values = zip(codec.WRITTEN_COLUMNS, codec.written_row(one.dead_letter, now=now), strict=True)
     return tuple(one.row.get(name, value) for name, value in values)

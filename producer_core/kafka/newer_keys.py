@@ -47,7 +47,7 @@ _OWN = b"own"
 
 
 class KeyIndex:
-    """The letters of one topic that have a key: about 150 bytes each, whatever the length of the key.
+    """The dead letters of one topic that have a key: about 150 bytes each, whatever the length of the key.
 
     `number` makes one session of all of a producer's, `slack` is in seconds: how far the clocks of others may be behind.
     `replays_only`: records count that were themselves replayed.
@@ -60,8 +60,8 @@ class KeyIndex:
         self._slack = slack
         self._replays_only = replays_only
         self._by_partition = False
-        self._last: dict[int, int] = {}  # hash of a key to the place of its last letter
-        self._before = array("q")  # place of the letter of the same key before it, or -1
+        self._last: dict[int, int] = {}  # hash of a key to the place of its last dead letter
+        self._before = array("q")  # place of the dead letter of the same key before it, or -1
         self._accepted = array("d")
         self._ids: list[str] = []
         self._seen: dict[int, dict[Session, tuple[int, float]]] = {}  # highest sequence and latest time
@@ -83,7 +83,7 @@ class KeyIndex:
         self._accepted.append(accepted_at)
 
     def saw(self, message: Message) -> None:
-        """A record of the topic; a key that no letter has costs one look into a dict."""
+        """A record of the topic; a key that no dead letter has costs one look into a dict."""
         key = message.key()
         if key is None:
             return
@@ -102,7 +102,7 @@ class KeyIndex:
         seen[session] = (max(highest, number), max(latest, _moment(message)))
 
     def newer(self) -> Iterator[str]:
-        """The ids of the letters whose key has a newer record among those that were seen."""
+        """The ids of the dead letters whose key has a newer record among those that were seen."""
         for hashed, seen in self._seen.items():
             latest = sorted(((at, session) for session, (_, at) in seen.items()), key=lambda one: -one[0])[:2]
             for place in self._places(hashed):
@@ -203,7 +203,7 @@ def look(
     bound: TimeLimit,
     most: int,
 ) -> KeyScan:
-    """Reads what was written to the topic since the oldest letter; `handle` must be `read_uncommitted`.
+    """Reads what was written to the topic since the oldest dead letter; `handle` must be `read_uncommitted`.
 
     Never raises for what a broker answers.
     """

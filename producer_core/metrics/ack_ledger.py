@@ -103,9 +103,11 @@ class AckLedger(Hook):
             for (topic, partition), items in groupby(batch, _WHERE):
                 self._add(topic, partition, list(items))
 
-    def died(self, letter: DeadLetter) -> None:
-        session, _, seq = letter.message_id.rpartition("-")
-        row = GivenUpRow(session, int(seq), letter.topic, letter.code, letter.verdict, letter.failed_at)
+    def died(self, dead_letter: DeadLetter) -> None:
+        session, _, seq = dead_letter.message_id.rpartition("-")
+        row = GivenUpRow(
+            session, int(seq), dead_letter.topic, dead_letter.code, dead_letter.verdict, dead_letter.failed_at
+        )
         with self._lock:
             self._given_up.append(row)
 

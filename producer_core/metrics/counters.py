@@ -96,9 +96,9 @@ class Metrics(Hook):
             counters = self._of(topic)
             setattr(counters, what, getattr(counters, what) + 1)
 
-    def died(self, letter: DeadLetter) -> None:
+    def died(self, dead_letter: DeadLetter) -> None:
         with self._lock:
-            self._of(letter.topic).dead += 1
+            self._of(dead_letter.topic).dead += 1
 
     def duplicate(self, topic: str) -> None:
         with self._lock:

@@ -47,13 +47,13 @@ spill file."""
 class DeadLetterSink(Protocol):
     """Where dead letters are kept for good."""
 
-    def add(self, letters: Sequence[DeadLetter]) -> None: ...
+    def add(self, dead_letters: Sequence[DeadLetter]) -> None: ...
 
 
 class SpillFile(Protocol):
     """Where dead letters wait while the store cannot be had."""
 
-    def append(self, letters: Sequence[DeadLetter]) -> None: ...
+    def append(self, dead_letters: Sequence[DeadLetter]) -> None: ...
     def taking(self) -> AbstractContextManager[Sequence[DeadLetter]]: ...
 
 
@@ -78,7 +78,7 @@ class RecorderDestination:
     """An opened store, as the recorder needs it."""
 
     batches: BatchStore
-    letters: DeadLetterSink
+    dead_letters: DeadLetterSink
 
 
 class Recorder(Hook):
@@ -108,7 +108,7 @@ class Recorder(Hook):
         self._dead_letters_stored = dead_letters_stored
         self._clock = window.clock
         self._lock = threading.Lock()  # guards the four fields below
-        self._letters: list[DeadLetter] = []
+        self._dead_letters: list[DeadLetter] = []
         self._notices: list[Notice] = []
         self._writing = 0
         self._hurries: list[threading.Event] = []  # each is set when what was there at its time is written
@@ -131,11 +131,11 @@ class Recorder(Hook):
         if self._ledger is not None:
             self._ledger.acknowledged(batch)
 
-    def died(self, letter: DeadLetter) -> None:
+    def died(self, dead_letter: DeadLetter) -> None:
         if self._ledger is not None:
-            self._ledger.died(letter)
+            self._ledger.died(dead_letter)
         with self._lock:
-            self._letters.append(letter)
+            self._dead_letters.append(dead_letter)
         self._wake.set()
 
     def notice(self, notice: Notice) -> None:
@@ -148,12 +148,12 @@ class Recorder(Hook):
     @property
     def full(self) -> bool:
         """No place is left for another dead letter: neither store nor spill takes them, and the buffer is full."""
-        return self.trouble is not None and len(self._letters) >= self._limit
+        return self.trouble is not None and len(self._dead_letters) >= self._limit
 
     @property
     def waiting(self) -> int:
         """Dead letters that are in memory only."""
-        return len(self._letters) + self._writing
+        return len(self._dead_letters) + self._writing
 
     unwritten = waiting
 
@@ -212,8 +212,8 @@ class Recorder(Hook):
             self._wake.wait(max(0.0, next_tick - time.monotonic()))
             if self._wake.is_set() and not self._stopping.wait(_GATHER):
                 self._wake.clear()
-            if self._letters and not self._stopping.is_set():
-                self._flush_letters()
+            if self._dead_letters and not self._stopping.is_set():
+                self._flush_dead_letters()
             with self._lock:
                 hurries, self._hurries = self._hurries, []
             if time.monotonic() >= next_tick or hurries:
@@ -226,11 +226,11 @@ class Recorder(Hook):
     def _end(self) -> None:
         """Dead letters go to the spill first: it waits for nobody. The store takes them in if it can be had."""
         with self._lock:
-            letters, self._letters = self._letters, []
-            self._writing = len(letters)
-        self._put_aside(letters)
+            dead_letters, self._dead_letters = self._dead_letters, []
+            self._writing = len(dead_letters)
+        self._put_aside(dead_letters)
         self._writing = 0
-        self._flush_letters()
+        self._flush_dead_letters()
         self._tick(write=True)
 
     def _tick(self, *, write: bool) -> None:
@@ -244,43 +244,45 @@ class Recorder(Hook):
                 self._telemetry.publish(batch)
         self._shorten()
         if self._spilled:
-            self._flush_letters()
+            self._flush_dead_letters()
         self._with_store(lambda destination: self._flush_batches(destination, write))
         for step in self._each_second:
             self._with_store(step)
 
-    # letters
+    # dead letters
 
-    def _flush_letters(self) -> None:
+    def _flush_dead_letters(self) -> None:
         with self._lock:
-            letters, self._letters = self._letters, []
-            self._writing = len(letters)
-        if not self._with_store(lambda destination: self._write(destination, letters)):
-            self._put_aside(letters)
+            dead_letters, self._dead_letters = self._dead_letters, []
+            self._writing = len(dead_letters)
+        if not self._with_store(lambda destination: self._write(destination, dead_letters)):
+            self._put_aside(dead_letters)
         self._writing = 0
         self._written.set()
 
-    def _write(self, destination: RecorderDestination, letters: list[DeadLetter]) -> None:
-        if letters:
-            destination.letters.add(letters)
-            self._dead_letters_stored([letter.message_id for letter in letters])
-            letters.clear()
+    def _write(self, destination: RecorderDestination, dead_letters: list[DeadLetter]) -> None:
+        if dead_letters:
+            destination.dead_letters.add(dead_letters)
+            self._dead_letters_stored([dead_letter.message_id for dead_letter in dead_letters])
+            dead_letters.clear()
         if self._spilled:
             with self._spill.taking() as earlier:
-                destination.letters.add(earlier)
+                destination.dead_letters.add(earlier)
             self._spilled = False
 
-    def _put_aside(self, letters: list[DeadLetter]) -> None:
-        if not letters:
+    def _put_aside(self, dead_letters: list[DeadLetter]) -> None:
+        if not dead_letters:
             return
         try:
-            self._spill.append(letters)
+            self._spill.append(dead_letters)
             self._spilled = True
-            self._dead_letters_stored([letter.message_id for letter in letters])
+            self._dead_letters_stored([dead_letter.message_id for dead_letter in dead_letters])
         except StoreError as error:
-            logger.error("dead letters cannot be spilled", extra={"count": len(letters), "error": str(error)})
+            logger.error(
+                "dead letters cannot be spilled", extra={"count": len(dead_letters), "error": str(error)}
+            )
             with self._lock:
-                self._letters[:0] = letters
+                self._dead_letters[:0] = dead_letters
 
     # statistics
 

@@ -32,7 +32,7 @@ class AlertReporter:
         clock: Callable[[], float],
     ) -> None:
         self._telemetry, self._routes, self._clock = telemetry, routes, clock
-        self._bounds = limits.LimitWatch(limits.DeadLetterLimits(letters=limit))
+        self._bounds = limits.LimitWatch(limits.DeadLetterLimits(dead_letters=limit))
         self._watcher: AlertWatcher | None = None
         self._firing: dict[Key, Alert] = {}
         self._ledger_lost = 0

@@ -50,7 +50,9 @@ class ProducerView(Protocol):
     @property
     def pending_count(self) -> int: ...
     def pending_by_topic(self) -> Counter[str]: ...
-    def resend(self, letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None: ...
+    def resend(
+        self, dead_letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]
+    ) -> None: ...
 
 
 class DeadLetterBackend(Protocol):
@@ -107,11 +109,11 @@ class MemoryBackend(Hook):
         self.queue = DeadLetterQueue(limit, max_bytes=DeadLetterLimits().bytes, overflow=self._overflow)
         self.hook = self
 
-    def died(self, letter: DeadLetter) -> None:
-        self.queue.add(letter)
+    def died(self, dead_letter: DeadLetter) -> None:
+        self.queue.add(dead_letter)
 
-    def _overflow(self, letters: Sequence[DeadLetter]) -> None:
-        self._spill.append(letters)
+    def _overflow(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self._spill.append(dead_letters)
 
     def start(self, producer: ProducerView, *, run_replays: bool) -> None:
         pass
@@ -138,7 +140,7 @@ class MemoryBackend(Hook):
         return None if self.queue.get(message_id) is None else "dead"
 
     def messages(self, topic: str | None) -> list[Message]:
-        return [message_of(letter) for letter in self.queue.letters(topic)]
+        return [message_of(dead_letter) for dead_letter in self.queue.dead_letters(topic)]
 
     def clear(self, topic: str | None) -> int:
         topics = list(self.queue.topic_stats) if topic is None else [topic]
@@ -153,35 +155,35 @@ class MemoryBackend(Hook):
         inconclusive: Inconclusive,
         to_cluster: str | None = None,
     ) -> int:
-        """One after the other; a letter leaves the queue when its own report says acknowledged.
+        """One after the other; a dead letter leaves the queue when its own report says acknowledged.
 
-        No topic is looked at here, so letters that may be on theirs go only with `inconclusive="send"`.
+        No topic is looked at here, so dead letters that may be on theirs go only with `inconclusive="send"`.
         """
         if to_cluster is not None:
             check_target(to_cluster, sender.cluster_id)
-        letters = [
-            letter
-            for letter in self.queue.letters(topic)
-            if letter.replayable and (inconclusive == "send" or letter.verdict in SAFE_VERDICTS)
+        dead_letters = [
+            dead_letter
+            for dead_letter in self.queue.dead_letters(topic)
+            if dead_letter.replayable and (inconclusive == "send" or dead_letter.verdict in SAFE_VERDICTS)
         ][:limit]
         ended = threading.Semaphore(0)
         outcomes: list[ReplayResult] = []
 
         def settled(outcome: ReplayResult) -> None:
             outcomes.append(outcome)
-            if outcome.letter is None:
+            if outcome.dead_letter is None:
                 self.queue.remove([outcome.message_id])
             else:
-                self.queue.add(outcome.letter)
+                self.queue.add(outcome.dead_letter)
             ended.release()
 
         deadline = time.monotonic() + timeout
-        for letter in letters:
+        for dead_letter in dead_letters:
             try:
-                sender.resend(letter, settled)
+                sender.resend(dead_letter, settled)
             except NotAccepted:
                 break
-        for _ in letters:
+        for _ in dead_letters:
             if not ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 break
         return sum(outcome.outcome == "acknowledged" for outcome in outcomes)

@@ -27,7 +27,7 @@ _FAILED, _LOST, _BACK = "broker connection failed", "no broker is connected", "c
 
 @dataclass(slots=True)
 class _Cause:
-    """A cause of dead letters: its last line, and how many letters came since."""
+    """A cause of dead letters: its last line, and how many dead letters came since."""
 
     said_at: float
     about: Mapping[str, Any]
@@ -70,14 +70,18 @@ class EventLog(Hook):
                 self._troubled = False
                 self._put(_BACK, {})
 
-    def died(self, letter: DeadLetter) -> None:
-        key, now = (letter.topic, letter.fingerprint), self._clock()
+    def died(self, dead_letter: DeadLetter) -> None:
+        key, now = (dead_letter.topic, dead_letter.fingerprint), self._clock()
         with self._changed:
             known = self._causes.get(key)
             if known is not None:
                 known.more += 1
             elif len(self._causes) < _CAUSES:
-                about = {"topic": letter.topic, "code": letter.code, "error": mask_told(letter.error_text)}
+                about = {
+                    "topic": dead_letter.topic,
+                    "code": dead_letter.code,
+                    "error": mask_told(dead_letter.error_text),
+                }
                 self._causes[key] = _Cause(now, about)
                 self._put("message dead", {**about, "count": 1})
 
@@ -121,7 +125,7 @@ class EventLog(Hook):
                 self._changed.wait(max(0.01, soonest - self._clock()))
 
     def _count(self) -> None:
-        """A line for each cause that brought more letters in its minute; one that brought none is forgotten."""
+        """A line for each cause that brought more dead letters in its minute; one that brought none is forgotten."""
         now = self._clock()
         for key, cause in list(self._causes.items()):
             if now - cause.said_at < _AGAIN and not self._stopping:

@@ -73,11 +73,11 @@ class Monitor:
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """The causes of the dead letters, the largest first, each with what it means and what to do."""
-        return self._letters().groups(where or _everything(), limit=limit)
+        return self._dead_letters().groups(where or _everything(), limit=limit)
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
         """The dead letters as a frame; see `DeadLetters.to_frame`."""
-        return self._letters().to_frame(where, **options)
+        return self._dead_letters().to_frame(where, **options)
 
     # acts
 
@@ -108,7 +108,7 @@ class Monitor:
 
     def clear(self, where: DeadLetterFilter) -> ArchiveResult:
         """Put what the filter matches into the archive; nothing is deleted. DeadLetterFilter() means all of it."""
-        return self._letters().archive(where, who=current_actor(), origin=NOTEBOOK)
+        return self._dead_letters().archive(where, who=current_actor(), origin=NOTEBOOK)
 
     def audit(self, limit: int = 50) -> ReplayActions:
         """What people did on this store, the latest first."""
@@ -146,7 +146,7 @@ class Monitor:
         except ProducerError as error:
             return str(error)
 
-    def _letters(self) -> DeadLetters:
+    def _dead_letters(self) -> DeadLetters:
         from producer_core.dlq import DeadLetters
 
         return DeadLetters(self.store)

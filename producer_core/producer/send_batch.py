@@ -36,13 +36,13 @@ class BatchSend:
         self._inputs: list[int | BatchEntry] = []  # of each the number of its message, or why it has none
         self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by number; whether the message was accepted
 
-    def _note(self, number: int, letter: DeadLetter | None) -> None:
+    def _note(self, number: int, dead_letter: DeadLetter | None) -> None:
         ended = (
             BatchEntry(None, "duplicate")
-            if letter is None
-            else BatchEntry(None, "failed", letter.error_text, letter.verdict)
+            if dead_letter is None
+            else BatchEntry(None, "failed", dead_letter.error_text, dead_letter.verdict)
         )
-        self._unsent[number] = (letter is not None, ended)
+        self._unsent[number] = (dead_letter is not None, ended)
 
     def take(
         self,

@@ -21,7 +21,7 @@ from producer_core._internal.masking import mask_told
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
-from producer_core.dlq.memory_queue import letter_of
+from producer_core.dlq.memory_queue import dead_letter_of
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.messages import Message, MessageStatus
 from producer_core.metrics.ack_ledger import AckLedger
@@ -140,16 +140,16 @@ class StoreBackend:
 
     # dead letters
 
-    def letters(self) -> DeadLetters:
+    def dead_letters(self) -> DeadLetters:
         """The store's dead letters, what was just buried included; StoreError when the store cannot be had."""
         self.recorder.wait_written(2.0)
-        return self._destination().letters  # type: ignore[return-value]  # Destination names the role only
+        return self._destination().dead_letters  # type: ignore[return-value]  # Destination names the role only
 
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
-        """Restrict the filter to letters of the producer's cluster and of no known one, unless it names a cluster.
+        """Restrict the filter to dead letters of the producer's cluster and of no known one, unless it names a cluster.
 
         Another producer of the same store may write to another cluster. While ours is not known, which is asked for a
-        short time unless `wait` is False, only letters of no known cluster are left.
+        short time unless `wait` is False, only dead letters of no known cluster are left.
         """
         where = where or DeadLetterFilter()
         if where.cluster_id is not None or where.cluster_or_unknown is not None:
@@ -158,7 +158,7 @@ class StoreBackend:
 
     def size(self) -> int:
         try:
-            return self.letters().count(self.own(wait=False))
+            return self.dead_letters().count(self.own(wait=False))
         except StoreError:
             return self.waiting()
 
@@ -167,26 +167,28 @@ class StoreBackend:
         return self.recorder.waiting
 
     def state(self, message_id: str) -> str | None:
-        found = self.letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)
+        found = self.dead_letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)
         return found[0].state if found else None
 
     def messages(self, topic: str | None) -> list[Message]:
         self.recorder.wait_stored(_STORED_WITHIN)
-        found = self.letters().find(self.own(DeadLetterFilter(topic=topic)), limit=_LISTED)
-        bodies = self.letters().bodies([letter.message_id for letter in found])
+        found = self.dead_letters().find(self.own(DeadLetterFilter(topic=topic)), limit=_LISTED)
+        bodies = self.dead_letters().bodies([dead_letter.message_id for dead_letter in found])
         return sorted(map(message_of, bodies), key=lambda message: message.id)
 
     def clear(self, topic: str | None) -> int:
         self.recorder.wait_stored(_STORED_WITHIN)
         where = self.own(DeadLetterFilter(topic=topic))
-        return self.letters().archive(where, who=current_actor(), origin="python").count
+        return self.dead_letters().archive(where, who=current_actor(), origin="python").count
 
     def add(self, message: Message, error: str) -> None:
         """A message that was handed in as dead, without its story."""
         assert self._producer is not None
         dead = replace(message, status=MessageStatus.DLQ, last_error=error)
-        letter = letter_of(dead, error, self._clock())
-        self.recorder.died(replace(letter, cluster_id=self._cluster_id, producer_id=self._producer.identity))
+        dead_letter = dead_letter_of(dead, error, self._clock())
+        self.recorder.died(
+            replace(dead_letter, cluster_id=self._cluster_id, producer_id=self._producer.identity)
+        )
         logger.warning(
             "message dead",
             extra={"message_id": message.id, "topic": message.topic, "error": mask_told(error)},
@@ -203,7 +205,7 @@ class StoreBackend:
     ) -> int:
         """Run a durable replay here and now; it goes on in the store if the time runs out."""
         self.recorder.wait_stored(_STORED_WITHIN)
-        self.letters()
+        self.dead_letters()
         if self.store is None:
             raise ReplayError("The store cannot be had, so nothing can be replayed now.")
         own = self._find_cluster(_CLUSTER_WITHIN)
@@ -227,8 +229,8 @@ class StoreBackend:
         return done.acknowledged + done.landed
 
     def _tell_left_out(self, where: DeadLetterFilter, own: str) -> None:
-        """Log how many letters of other clusters a replay leaves out."""
-        by_cluster = self.letters().count_by(where, "cluster_id")
+        """Log how many dead letters of other clusters a replay leaves out."""
+        by_cluster = self.dead_letters().count_by(where, "cluster_id")
         others = {cluster: count for cluster, count in by_cluster.items() if cluster not in ("", own)}
         if others:
             logger.warning(

@@ -14,7 +14,7 @@ from producer_core.messages import Message
 class StoredDeadLetters(Protocol):
     """Who keeps the dead letters."""
 
-    def letters(self) -> DeadLetters: ...
+    def dead_letters(self) -> DeadLetters: ...
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter: ...
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
@@ -25,7 +25,7 @@ class StoredDeadLetters(Protocol):
 class StoreQueue:
     """What it shows is the store's; while that cannot be had, only a number.
 
-    It shows letters of the producer's cluster and of no known one. A filter that names a cluster shows that one's;
+    It shows dead letters of the producer's cluster and of no known one. A filter that names a cluster shows that one's;
     `get` finds any letter. Numbers do not wait until the producer knows its cluster.
     """
 
@@ -35,15 +35,19 @@ class StoreQueue:
 
     def get(self, message_id: str) -> DeadLetter | None:
         """One dead letter with all its bytes."""
-        return self._dead_letter_backend.letters().get(message_id)
+        return self._dead_letter_backend.dead_letters().get(message_id)
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """The causes, the largest first."""
-        return self._dead_letter_backend.letters().groups(self._dead_letter_backend.own(where), limit=limit)
+        return self._dead_letter_backend.dead_letters().groups(
+            self._dead_letter_backend.own(where), limit=limit
+        )
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
-        """A frame of the letters that the filter matches; see `DeadLetters.to_frame`."""
-        return self._dead_letter_backend.letters().to_frame(self._dead_letter_backend.own(where), **options)
+        """A frame of the dead letters that the filter matches; see `DeadLetters.to_frame`."""
+        return self._dead_letter_backend.dead_letters().to_frame(
+            self._dead_letter_backend.own(where), **options
+        )
 
     def add_message(self, message: Message, error: str) -> None:
         """Keep a message that failed for good, with what is known of why."""
@@ -61,17 +65,20 @@ class StoreQueue:
 
     @property
     def topic_stats(self) -> dict[str, int]:
-        return self._dead_letter_backend.letters().count_by(
+        return self._dead_letter_backend.dead_letters().count_by(
             self._dead_letter_backend.own(wait=False), "topic"
         )
 
     def get_stats(self) -> dict[str, Any]:
         """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
         try:
-            letters, own = self._dead_letter_backend.letters(), self._dead_letter_backend.own(wait=False)
-            by_topic = letters.count_by(own, "topic")
-            oldest = letters.bodies(letters.ids(own, limit=1))
-            newest = letters.find(own, limit=1)
+            dead_letters, own = (
+                self._dead_letter_backend.dead_letters(),
+                self._dead_letter_backend.own(wait=False),
+            )
+            by_topic = dead_letters.count_by(own, "topic")
+            oldest = dead_letters.bodies(dead_letters.ids(own, limit=1))
+            newest = dead_letters.find(own, limit=1)
         except StoreError:
             by_topic, oldest, newest = {"": self._dead_letter_backend.waiting()}, [], []
         return {
@@ -82,5 +89,5 @@ class StoreQueue:
         }
 
 
-def _iso(letters: list[DeadLetter]) -> str | None:
-    return datetime.fromtimestamp(letters[0].accepted_at).isoformat() if letters else None
+def _iso(dead_letters: list[DeadLetter]) -> str | None:
+    return datetime.fromtimestamp(dead_letters[0].accepted_at).isoformat() if dead_letters else None

@@ -1,4 +1,4 @@
-"""A cause that is still active: letters of the same error group and topic die now, or an alert about their topic fires."""
+"""A cause that is still active: dead letters of the same error group and topic die now, or an alert about their topic fires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = (
     "error_budget_fast",
     "high_error_rate",
 )
-"""Alerts that say that sending fails now; the others may fire because of the very letters that are to be replayed."""
+"""Alerts that say that sending fails now; the others may fire because of the very dead letters that are to be replayed."""
 
 _LOOK_BACK = ("dead_letters_growing", "error_budget_fast")
 _BACK = 900.0
@@ -35,7 +35,7 @@ _ROW = 3.0
 """With a share p of deaths, a row of _ROW / p messages has none of them with a chance of e to the minus _ROW: 5 %."""
 _LEAST = 10
 _MOST = 20
-"""Groups, and alerts, that are asked about: each question ends with the first letter, however many there are."""
+"""Groups, and alerts, that are asked about: each question ends with the first dead letter, however many there are."""
 _WHAT_NOW = "What is sent now may fail the same way."
 _RECENT = f"""
 SELECT fingerprint, topic, any_value(code) AS code, count(*) AS died, max(failed_at) AS last FROM dead_letters
@@ -58,7 +58,7 @@ _ABOUT = "SELECT 1 FROM ({letters}) WHERE topic = ? OR producer_id = ? LIMIT 1"
 
 @dataclass(frozen=True, slots=True)
 class ActiveCause:
-    """A group of the letters in question, on one of their topics, of which more died there lately.
+    """A group of the dead letters in question, on one of their topics, of which more died there lately.
 
     Of the topic's messages `before` were acknowledged while they died, and `since` after the last of them.
     """
@@ -88,21 +88,21 @@ def is_over(silent: float, *, died: int, before: int, since: int) -> bool:
 def still_active(
     store: Store, selection: DeadLetterFilter, now: float, *, operation: Operation | None = None
 ) -> str:
-    """One sentence where the cause of these letters (or of what an operation has still to send) is active; else ''."""
+    """One sentence where the cause of these dead letters (or of what an operation has still to send) is active; else ''."""
     if operation is not None:
-        letters, given = _PLANNED, [operation.operation_id]
+        dead_letters, given = _PLANNED, [operation.operation_id]
     else:
         where, parameters = selection.where()
-        letters, given = _SELECTED.format(where=where), list(parameters)
+        dead_letters, given = _SELECTED.format(where=where), list(parameters)
     with store.borrow() as connection:
-        growing = [one for one in _growing(connection, letters, given, now) if not one.over(now)]
-        alert = _alert(connection, letters, given, now)
+        growing = [one for one in _growing(connection, dead_letters, given, now) if not one.over(now)]
+        alert = _alert(connection, dead_letters, given, now)
     return " ".join(_sentences(growing, alert, now))
 
 
-def _growing(connection: Any, letters: str, given: Sequence[Any], now: float) -> Iterator[ActiveCause]:
+def _growing(connection: Any, dead_letters: str, given: Sequence[Any], now: float) -> Iterator[ActiveCause]:
     recent = connection.execute(_RECENT, [now - LATELY]).fetchall()
-    asked = _OF_GROUP.format(letters=letters)
+    asked = _OF_GROUP.format(dead_letters=dead_letters)
     for fingerprint, topic, code, died, last in recent:
         if connection.execute(asked, [*given, fingerprint, topic]).fetchone():
             moments = [last + LATE, last + LATE, topic, int(now - LATELY)]
@@ -110,10 +110,10 @@ def _growing(connection: Any, letters: str, given: Sequence[Any], now: float) ->
             yield ActiveCause(topic, code, died, last, before, since)
 
 
-def _alert(connection: Any, letters: str, given: Sequence[Any], now: float) -> str | None:
+def _alert(connection: Any, dead_letters: str, given: Sequence[Any], now: float) -> str | None:
     """What looks back goes on firing for minutes after the fault: not where the topic shows that it is over."""
     firing = connection.execute(_ALERTS, [list(RULES)]).fetchmany(_MOST)
-    asked = _ABOUT.format(letters=letters)
+    asked = _ABOUT.format(dead_letters=dead_letters)
     for rule, subject, text in firing:
         about = connection.execute(asked, [*given, subject, subject]).fetchone()
         if about and not (rule in _LOOK_BACK and _recovered(connection, subject, now)):
@@ -136,9 +136,9 @@ def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) ->
     if growing:
         died, last = sum(one.died for one in growing), max(one.last for one in growing)
         codes = ", ".join(dict.fromkeys(one.code for one in growing[:2]))
-        letters = "1 letter" if died == 1 else f"{died:,} letters"
+        dead_letters = "1 dead letter" if died == 1 else f"{died:,} dead letters"
         parts.append(
-            f"{letters} died of it within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
+            f"{dead_letters} died of it within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
         )
     if alert is not None:
         parts.append(f"an alert fires: {mask_told(alert)}")

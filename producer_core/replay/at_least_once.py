@@ -34,8 +34,8 @@ class ReplayProducer(Protocol):
     @property
     def identity(self) -> str: ...
 
-    def resend(self, letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
-        """Sends the letter under its own id; `settled` is called once, from any thread, when it has ended."""
+    def resend(self, dead_letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
+        """Sends the dead letter under its own id; `settled` is called once, from any thread, when it has ended."""
 
 
 class AtLeastOnceReplay:
@@ -79,7 +79,7 @@ class AtLeastOnceReplay:
 
     @property
     def bytes(self) -> int:
-        return sum(letter.size for letter in list(self._sent.values()))
+        return sum(dead_letter.size for dead_letter in list(self._sent.values()))
 
     def begin(self, topics: Sequence[str]) -> None:
         """A producer needs nothing."""
@@ -99,30 +99,30 @@ class AtLeastOnceReplay:
             outcomes += look_after(some, self._probe, send_inconclusive=self._send_inconclusive)
         return outcomes
 
-    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+    def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         outcomes: list[RecordOutcome] = []
-        for letter in letters:
+        for dead_letter in dead_letters:
             if self._may_send() and time.monotonic() >= self._send_due:
-                outcomes += self._resend(letter)
+                outcomes += self._resend(dead_letter)
             else:
-                outcomes.append(RecordOutcome(letter.message_id, "pending"))
+                outcomes.append(RecordOutcome(dead_letter.message_id, "pending"))
         return outcomes
 
-    def _resend(self, letter: ReplayRecord) -> list[RecordOutcome]:
-        self._sent[letter.message_id] = letter  # first: the report may come before `resend` returns
+    def _resend(self, dead_letter: ReplayRecord) -> list[RecordOutcome]:
+        self._sent[dead_letter.message_id] = dead_letter  # first: the report may come before `resend` returns
         try:
-            self._sender.resend(letter, self._reports.put)
+            self._sender.resend(dead_letter, self._reports.put)
             return []
         except ProducerClosed:
             self._closed.set()
-            outcome = RecordOutcome(letter.message_id, "pending")
+            outcome = RecordOutcome(dead_letter.message_id, "pending")
         except ValueError as error:  # InvalidMessage too: it can never be sent as it is
-            outcome = RecordOutcome(letter.message_id, "failed", str(error))
+            outcome = RecordOutcome(dead_letter.message_id, "failed", str(error))
         except NotAccepted as error:
             logger.info("replay waits for room", extra={"error": str(error)})
             self._send_due = time.monotonic() + 1.0
-            outcome = RecordOutcome(letter.message_id, "pending")
-        self._sent.pop(letter.message_id, None)
+            outcome = RecordOutcome(dead_letter.message_id, "pending")
+        self._sent.pop(dead_letter.message_id, None)
         return [outcome]
 
     def gather(self, seconds: float) -> list[RecordOutcome]:
@@ -136,12 +136,16 @@ class AtLeastOnceReplay:
         return outcomes
 
     def _ended(self, report: ReplayResult) -> list[RecordOutcome]:
-        letter = self._sent.pop(report.message_id, None)
-        if letter is None:
+        dead_letter = self._sent.pop(report.message_id, None)
+        if dead_letter is None:
             return []
         if report.outcome == "acknowledged":
             return [RecordOutcome(report.message_id, "acknowledged", None, report.partition, report.offset)]
-        death = None if report.letter is None else still_doubtful(letter, FailedReplay.again(report.letter))
+        death = (
+            None
+            if report.dead_letter is None
+            else still_doubtful(dead_letter, FailedReplay.again(report.dead_letter))
+        )
         text = report.text or (death.error_text if death else "no reason given")
         return [RecordOutcome(report.message_id, "failed", text, death=death)]
 

@@ -45,8 +45,8 @@ class ListedRecord(NamedTuple):
 class TopicCheck:
     """One topic: `partitions` None means that there is no such topic, 0 that nobody could say.
 
-    `newer_keys` are letters whose key has a newer record, among the `looked_at` records that were read; `complete`
-    says that every record that could be one was read, or that nothing was asked. `lost_partitions` are letters that
+    `newer_keys` are dead letters whose key has a newer record, among the `looked_at` records that were read; `complete`
+    says that every record that could be one was read, or that nothing was asked. `lost_partitions` are dead letters that
     ask for a partition that the topic has not.
     """
 
@@ -114,7 +114,7 @@ class BrokerCheck:
 
 def check(
     settings: Mapping[str, Any],
-    letters: Iterable[ListedRecord],
+    dead_letters: Iterable[ListedRecord],
     *,
     timeout: float = 20.0,
     max_records: int = 1_000_000,
@@ -123,7 +123,7 @@ def check(
     sends_at_most: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> tuple[BrokerCheck, dict[str, Flag]]:
-    """Looks ahead for these letters: asks and reads for about `timeout` seconds (going through `letters`, once, is not
+    """Looks ahead for these dead letters: asks and reads for about `timeout` seconds (going through `dead letters`, once, is not
     counted) and at most `max_records` records of their topics.
 
     `settings` are a client's in librdkafka's names; only connection and security are used. `newer` says for which
@@ -136,10 +136,10 @@ def check(
         asking = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
         found = _Found(asking, newer, sends_at_most)
         stopped = False
-        for place, letter in enumerate(letters):
+        for place, dead_letter in enumerate(dead_letters):
             if stopped := place % 1_000 == 0 and stopping():
                 break
-            found.add(letter)
+            found.add(dead_letter)
         bound = TimeLimit(timeout - asking.spent, stopping)
         found.look(lambda topic, share, most: _look(settings, handle, topic, share, most), bound, max_records)
     return BrokerCheck(tuple(topic.said() for topic in found.topics.values()), clock(), stopped), found.flags
@@ -151,7 +151,7 @@ def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: TimeLi
 
 
 class _Found:
-    """The topics of a check in progress, in the order in which the letters name them."""
+    """The topics of a check in progress, in the order in which the dead letters name them."""
 
     def __init__(self, asking: TopicConfigQuery, newer: Which, sends_at_most: int | None) -> None:
         self.topics: dict[str, _Topic] = {}
@@ -161,16 +161,18 @@ class _Found:
         self._sends_at_most = sends_at_most
         self._keys = 0
 
-    def add(self, letter: ListedRecord) -> None:
-        topic = self.topics.get(letter.topic)
+    def add(self, dead_letter: ListedRecord) -> None:
+        topic = self.topics.get(dead_letter.topic)
         if topic is None:
-            facts = self._asking.facts(letter.topic)
+            facts = self._asking.facts(dead_letter.topic)
             wanted = self._newer == "all" or (self._newer == "compacted" and facts.may_be_compacted)
-            topic = self.topics[letter.topic] = _Topic(letter.topic, facts, wanted, self._sends_at_most)
-        if (flag := topic.add(letter)) is not None:
-            self.flags[letter.message_id] = flag
-        elif topic.wanted and topic.facts.partitions and letter.key is not None:
-            self._seek(topic, letter.message_id, letter.key, letter.accepted_at)
+            topic = self.topics[dead_letter.topic] = _Topic(
+                dead_letter.topic, facts, wanted, self._sends_at_most
+            )
+        if (flag := topic.add(dead_letter)) is not None:
+            self.flags[dead_letter.message_id] = flag
+        elif topic.wanted and topic.facts.partitions and dead_letter.key is not None:
+            self._seek(topic, dead_letter.message_id, dead_letter.key, dead_letter.accepted_at)
 
     def _seek(self, topic: _Topic, message_id: str, key: bytes, accepted_at: float) -> None:
         if self._keys < newer_keys.MOST_KEYS:
@@ -211,13 +213,13 @@ class _Topic:
     newer: int = 0
     unsought: int = 0
 
-    def add(self, letter: ListedRecord) -> Flag | None:
-        size = letter.size
+    def add(self, dead_letter: ListedRecord) -> Flag | None:
+        size = dead_letter.size
         self.records += 1
         self.bytes += size
         if self.facts.partitions is None:
             return "no_topic"
-        if self.facts.partitions and (letter.partition or 0) >= self.facts.partitions:
+        if self.facts.partitions and (dead_letter.partition or 0) >= self.facts.partitions:
             self.lost += 1
         if self.limit is not None and size + _ENVELOPE > self.limit:
             self.too_large += 1

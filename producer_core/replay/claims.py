@@ -12,7 +12,7 @@ import orjson
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.bulk_update import claim_next, end_records, letters_of, settle
+from producer_core.dlq.bulk_update import claim_next, dead_letters_of, end_records, settle
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation
@@ -40,7 +40,7 @@ class BatchResult:
 
     over: bool
     halt: bool = False
-    letters: tuple[ReplayRecord, ...] = ()
+    dead_letters: tuple[ReplayRecord, ...] = ()
     rate: float | None = None
 
 
@@ -99,8 +99,10 @@ class ReplayClaims:
         with self._store.borrow(write=True) as connection:
             found = self._store.rows("replay_orphans", operation=self.operation_id)
             claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
-            letters = letters_of(connection, list(claimed_at))
-        return [OrphanedRecord(letter, claimed_at[letter.message_id]) for letter in letters]
+            dead_letters = dead_letters_of(connection, list(claimed_at))
+        return [
+            OrphanedRecord(dead_letter, claimed_at[dead_letter.message_id]) for dead_letter in dead_letters
+        ]
 
     def topics(self) -> list[str]:
         """Of its open records."""
@@ -208,22 +210,22 @@ class ReplayClaims:
     def _go_on(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
         until = inf if everything_may_go else self._clock()
-        letters = self._claim(want, until, room, alone=not busy) if want > 0 else ()
-        if not letters and not busy and not self._open():
+        dead_letters = self._claim(want, until, room, alone=not busy) if want > 0 else ()
+        if not dead_letters and not busy and not self._open():
             operations.end(self._store, self.operation_id, self._clock())
             return BatchResult(over=True)
-        return BatchResult(over=False, letters=letters)
+        return BatchResult(over=False, dead_letters=dead_letters)
 
     def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[ReplayRecord, ...]:
         with self._store.borrow(write=True) as connection:
-            letters, others = claim_next(
+            dead_letters, others = claim_next(
                 connection, self.operation_id, count=want, room=room, until=until, alone=alone, now=self._clock()
             )  # fmt: skip
         self._skip(others)
-        return tuple(letters)
+        return tuple(dead_letters)
 
     def _skip(self, ids: Sequence[str]) -> None:
-        """Records whose letters somebody else had first: he wins, and we say so."""
+        """Records whose dead letters somebody else had first: he wins, and we say so."""
         if not ids:
             return
         rows = self._store.rows("replay_letter_states", ids=ids)
@@ -249,10 +251,10 @@ class ReplayClaims:
         self._die_again([one for one in mine if one.death is not None])
 
     def _die_again(self, outcomes: Sequence[RecordOutcome]) -> None:
-        """A new death is added to the letter's own story."""
+        """A new death is added to the dead letter's own story."""
         deaths = {one.message_id: one.death for one in outcomes if one.death is not None}
-        letters = self._dead.bodies(list(deaths)) if deaths else []
-        self._dead.add([deaths[letter.message_id].of(letter) for letter in letters])
+        dead_letters = self._dead.bodies(list(deaths)) if deaths else []
+        self._dead.add([deaths[dead_letter.message_id].of(dead_letter) for dead_letter in dead_letters])
 
     def _count(self, counts: Mapping[str, int]) -> None:
         names: tuple[Ending, ...] = ("acknowledged", "landed", "failed", "skipped")

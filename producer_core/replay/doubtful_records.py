@@ -49,29 +49,31 @@ class DoubtfulRecord:
         self._known: dict[str, tuple[ProbeResult, float]] = {}
         self._looks = 0
 
-    def look_first(self, letters: Sequence[ReplayRecord]) -> tuple[list[ReplayRecord], list[RecordOutcome]]:
+    def look_first(
+        self, dead_letters: Sequence[ReplayRecord]
+    ) -> tuple[list[ReplayRecord], list[RecordOutcome]]:
         """What may be sent now, and what is settled without sending.
 
         A record whose verdict is safe is sent. Of the others: found is landed. Inconclusive for a reason that passes
         goes back, to be looked for again. What was not found stays a dead letter with the verdict `inconclusive`,
         because a late request of it may still arrive, unless the operator chose to send such records anyway.
         """
-        doubtful = [letter for letter in letters if letter.verdict not in SAFE_VERDICTS]
+        doubtful = [dead_letter for dead_letter in dead_letters if dead_letter.verdict not in SAFE_VERDICTS]
         landings = self._landings(doubtful)
         again = self._may_look_again(landings.values())
         sendable, outcomes = [], []
-        for letter in letters:
-            landing = landings.get(letter.message_id)
+        for dead_letter in dead_letters:
+            landing = landings.get(dead_letter.message_id)
             if landing is None:
-                sendable.append(letter)
+                sendable.append(dead_letter)
             elif landing.outcome == "found":
-                outcomes.append(_landed(letter, landing))
+                outcomes.append(_landed(dead_letter, landing))
             elif landing.passing and again:
-                outcomes.append(RecordOutcome(letter.message_id, "pending"))
+                outcomes.append(RecordOutcome(dead_letter.message_id, "pending"))
             elif self._send_inconclusive:
-                sendable.append(letter)
+                sendable.append(dead_letter)
             else:
-                outcomes.append(_unknown(letter, landing))
+                outcomes.append(_unknown(dead_letter, landing))
         return sendable, outcomes
 
     def _may_look_again(self, landings: Iterable[ProbeResult]) -> bool:
@@ -82,20 +84,25 @@ class DoubtfulRecord:
             self._known.clear()
         return self._looks < LOOKS
 
-    def _landings(self, letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
+    def _landings(self, dead_letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
         if self._probe is None:
-            return {letter.message_id: _CANNOT_LOOK for letter in letters}
+            return {dead_letter.message_id: _CANNOT_LOOK for dead_letter in dead_letters}
         answers = {
-            letter.message_id: known for letter in letters if (known := self._answer(letter.message_id))
+            dead_letter.message_id: known
+            for dead_letter in dead_letters
+            if (known := self._answer(dead_letter.message_id))
         }
-        unknown = [letter for letter in letters if letter.message_id not in answers]
-        for topic in dict.fromkeys(letter.topic for letter in unknown):
+        unknown = [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in answers]
+        for topic in dict.fromkeys(dead_letter.topic for dead_letter in unknown):
             answers |= self._ask(self._probe, topic, [one for one in unknown if one.topic == topic])
-        return {letter.message_id: answers.get(letter.message_id, _CANNOT_LOOK) for letter in letters}
+        return {
+            dead_letter.message_id: answers.get(dead_letter.message_id, _CANNOT_LOOK)
+            for dead_letter in dead_letters
+        }
 
-    def _ask(self, probe: Prober, topic: str, letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
+    def _ask(self, probe: Prober, topic: str, dead_letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
         """One look for these and for those to come."""
-        oldest = {letter.message_id: first_sent(letter) for letter in letters}
+        oldest = {dead_letter.message_id: first_sent(dead_letter) for dead_letter in dead_letters}
         oldest |= dict(self._ahead(topic, AHEAD))
         answers = probe(topic, list(oldest), int(min(oldest.values()) * 1000))
         now = self._monotonic()
@@ -118,38 +125,41 @@ def look_after(
     landings = _look(
         orphans,
         probe,
-        lambda orphan: (orphan.letter.topic, orphan.letter.verdict in SAFE_VERDICTS),
-        lambda orphan: orphan.letter,
+        lambda orphan: (orphan.dead_letter.topic, orphan.dead_letter.verdict in SAFE_VERDICTS),
+        lambda orphan: orphan.dead_letter,
         _sent,
     )
     return [
-        _after(orphan.letter, landings[orphan.letter.message_id], send_inconclusive) for orphan in orphans
+        _after(orphan.dead_letter, landings[orphan.dead_letter.message_id], send_inconclusive)
+        for orphan in orphans
     ]
 
 
 def still_doubtful(before: ReplayRecord, death: FailedReplay) -> FailedReplay:
-    """The new death of a letter that was sent in doubt: the doubt stays, whatever this attempt proves."""
+    """The new death of a dead letter that was sent in doubt: the doubt stays, whatever this attempt proves."""
     if before.verdict in SAFE_VERDICTS or death.verdict not in SAFE_VERDICTS:
         return death
     reason = f"{before.verdict_reason} The replay after it failed: {death.verdict_reason}"
     return death._replace(verdict=before.verdict, verdict_reason=reason)
 
 
-def first_sent(letter: ReplayRecord) -> float:
+def first_sent(dead_letter: ReplayRecord) -> float:
     """The oldest time, in seconds, that the record can carry on its topic."""
-    given = letter.accepted_at if letter.timestamp_ms is None else letter.timestamp_ms / 1000
-    return min(letter.accepted_at, given)
+    given = dead_letter.accepted_at if dead_letter.timestamp_ms is None else dead_letter.timestamp_ms / 1000
+    return min(dead_letter.accepted_at, given)
 
 
 def _sent(orphan: OrphanedRecord) -> float:
-    return orphan.claimed_at if orphan.letter.verdict in SAFE_VERDICTS else first_sent(orphan.letter)
+    return (
+        orphan.claimed_at if orphan.dead_letter.verdict in SAFE_VERDICTS else first_sent(orphan.dead_letter)
+    )
 
 
 def _look(
     items: Sequence[T],
     probe: Prober | None,
     group: Callable[[T], Hashable],
-    letter_of: Callable[[T], ReplayRecord],
+    dead_letter_of: Callable[[T], ReplayRecord],
     since: Callable[[T], float],
 ) -> dict[str, ProbeResult]:
     """One look for each group of one topic's records."""
@@ -158,28 +168,30 @@ def _look(
         groups[group(item)].append(item)
     found: dict[str, ProbeResult] = {}
     for members in groups.values():
-        ids = [letter_of(item).message_id for item in members]
+        ids = [dead_letter_of(item).message_id for item in members]
         if probe is None:
             found |= dict.fromkeys(ids, _CANNOT_LOOK)
         else:
             oldest = int(min(map(since, members)) * 1000)
-            found |= probe(letter_of(members[0]).topic, ids, oldest)
+            found |= probe(dead_letter_of(members[0]).topic, ids, oldest)
     return found
 
 
-def _after(letter: ReplayRecord, landing: ProbeResult, send_inconclusive: bool) -> RecordOutcome:
+def _after(dead_letter: ReplayRecord, landing: ProbeResult, send_inconclusive: bool) -> RecordOutcome:
     if landing.outcome == "found":
-        return _landed(letter, landing)
+        return _landed(dead_letter, landing)
     if send_inconclusive:
-        return RecordOutcome(letter.message_id, "pending", landing.text, verdict="inconclusive")
-    return _unknown(letter, landing)
+        return RecordOutcome(dead_letter.message_id, "pending", landing.text, verdict="inconclusive")
+    return _unknown(dead_letter, landing)
 
 
-def _landed(letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
+def _landed(dead_letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
     return RecordOutcome(
-        letter.message_id, "landed", landing.text, landing.partition, landing.offset, verdict="found"
+        dead_letter.message_id, "landed", landing.text, landing.partition, landing.offset, verdict="found"
     )
 
 
-def _unknown(letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
-    return RecordOutcome(letter.message_id, "skipped", f"{_KEPT}. {landing.text}", verdict="inconclusive")
+def _unknown(dead_letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
+    return RecordOutcome(
+        dead_letter.message_id, "skipped", f"{_KEPT}. {landing.text}", verdict="inconclusive"
+    )

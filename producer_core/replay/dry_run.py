@@ -47,7 +47,7 @@ class DryRun:
 
     `seconds` is the time at the rate, None where no rate bounds it. `check` is what a runner found on the topics,
     None when nobody has looked. `skipped_newer` of the records with a newer key are left out, as `newer` says.
-    `active` says why the cause of these letters may still be there; empty where nothing speaks for it. `promise` is how
+    `active` says why the cause of these dead letters may still be there; empty where nothing speaks for it. `promise` is how
     it would be delivered. `sentences` are each one thing that an operator must know, the worst first.
     """
 
@@ -93,7 +93,7 @@ class DryRun:
 
     @property
     def safe_but_doubtful(self) -> bool:
-        """The same, but for letters that may be on their topic already and are looked for there first."""
+        """The same, but for dead letters that may be on their topic already and are looked for there first."""
         known = self.check is not None and self.check.complete
         return known and not (self.too_large or self.newer_keys or self.no_topic or self.lost_partitions)
 
@@ -131,8 +131,8 @@ def dry_run(
     """What a replay of the selection would do if it were planned now, or what this `operation` would still do.
 
     The counts come from the store at once. The `check` is the operation's, when a runner has looked; or one that
-    the caller made. `cluster` is where it would be sent to (None: where most of the letters come from); `to_cluster`
-    takes letters of whatever cluster there.
+    the caller made. `cluster` is where it would be sent to (None: where most of the dead letters come from); `to_cluster`
+    takes dead letters of whatever cluster there.
     """
     counted = (
         of_operation(store, operation)

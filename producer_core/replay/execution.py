@@ -270,7 +270,7 @@ class ReplayExecution:
         """
         orphans = self._claims.orphans()
         if self._strategy.guarantee == "at_least_once":
-            self._outcomes += [RecordOutcome(orphan.letter.message_id, "pending") for orphan in orphans]
+            self._outcomes += [RecordOutcome(orphan.dead_letter.message_id, "pending") for orphan in orphans]
         elif orphans:
             self._outcomes += self._strategy.after(orphans)
 
@@ -296,9 +296,9 @@ class ReplayExecution:
             floors=self._strategy.floors,
             everything_may_go=quiet_in <= 0,
         )
-        nothing = not (turn.letters or turn.over or turn.halt or self._strategy.in_flight)
+        nothing = not (turn.dead_letters or turn.over or turn.halt or self._strategy.in_flight)
         self._say_whether_it_waits(quiet_in, waits=nothing and want > 0 and quiet_in > 0)
-        self._batch_sizer.took(time.monotonic() - started, len(turn.letters))
+        self._batch_sizer.took(time.monotonic() - started, len(turn.dead_letters))
         self._outcomes = []
         self._over = turn.over
         if not turn.over:
@@ -308,13 +308,15 @@ class ReplayExecution:
         if turn.halt:
             self._give_back()
             self._turn_due = 0.0
-        return turn.letters
+        return turn.dead_letters
 
     def _say_whether_it_waits(self, seconds: float, *, waits: bool) -> None:
         """Said when it begins to, and taken back when they go: else nobody knows why nothing happens."""
         if waits != self._waits:
             self._waits = waits
-            text = f"It waits {seconds:.0f} s at most: an old attempt of the next letters may still arrive"
+            text = (
+                f"It waits {seconds:.0f} s at most: an old attempt of the next dead letters may still arrive"
+            )
             self.say(text if waits else "")
 
     def _send(self) -> None:
@@ -330,7 +332,7 @@ class ReplayExecution:
 
     def _give_back(self) -> None:
         """What was not sent yet goes back, in the next turn."""
-        self._outcomes += [RecordOutcome(letter.message_id, "pending") for letter in self._claimed]
+        self._outcomes += [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._claimed]
         self._outcomes += self._strategy.give_back()
         self._claimed = ()
 

@@ -24,7 +24,7 @@ _NEXT = {"checking": _TO_DECIDE, "ready": _TO_DECIDE, "paused": "Paused. resume(
 
 
 class Replay:
-    """One replay, as it stands whenever it is shown. Nothing is sent before `go`; the letters are those of the plan.
+    """One replay, as it stands whenever it is shown. Nothing is sent before `go`; the dead letters are those of the plan.
 
     A live producer on the store carries it out, so it goes on when a cell is interrupted or its kernel ends.
     """

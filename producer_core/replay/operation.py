@@ -44,7 +44,7 @@ MEANWHILE: Mapping[str | None, str] = MappingProxyType(
         None: "it is no longer there",
     }
 )
-"""Why a record was not claimed, by the state of its letter then."""
+"""Why a record was not claimed, by the state of its dead letter then."""
 _ABANDONED = "its runner died, and nobody is there to look on the topic for it"
 STALE = 300.0
 """Seconds after which a look ahead is made again."""

@@ -1,4 +1,4 @@
-"""A letter in a replay's hand, and what became of it."""
+"""A dead letter in a replay's hand, and what became of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ending = Literal["acknowledged", "landed", "failed", "skipped", "pending"]
 
 
 class FailedReplay(NamedTuple):
-    """How a letter died again; what it was before stays with it in the store."""
+    """How a dead letter died again; what it was before stays with it in the store."""
 
     kind: Kind
     code: str
@@ -24,13 +24,13 @@ class FailedReplay(NamedTuple):
     attempts: tuple[Attempt, ...]
 
     @classmethod
-    def again(cls, letter: DeadLetter) -> FailedReplay:
-        """That of a letter which a producer wrote."""
-        return cls(*(getattr(letter, name) for name in cls._fields))
+    def again(cls, dead_letter: DeadLetter) -> FailedReplay:
+        """That of a dead letter which a producer wrote."""
+        return cls(*(getattr(dead_letter, name) for name in cls._fields))
 
-    def of(self, letter: DeadLetter) -> DeadLetter:
-        """The whole letter with this death as its last."""
-        return replace(letter, **self._asdict() | {"attempts": (*letter.attempts, *self.attempts)})
+    def of(self, dead_letter: DeadLetter) -> DeadLetter:
+        """The whole dead letter with this death as its last."""
+        return replace(dead_letter, **self._asdict() | {"attempts": (*dead_letter.attempts, *self.attempts)})
 
 
 class RecordOutcome(NamedTuple):
@@ -49,5 +49,5 @@ class RecordOutcome(NamedTuple):
 class OrphanedRecord:
     """A record that a dead owner left claimed: perhaps sent, perhaps not."""
 
-    letter: ReplayRecord
+    dead_letter: ReplayRecord
     claimed_at: float

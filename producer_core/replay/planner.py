@@ -1,4 +1,4 @@
-"""The plan of a replay: which letters, frozen by their ids, to which cluster."""
+"""The plan of a replay: which dead letters, frozen by their ids, to which cluster."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def plan(
 
     While a replay of the same selection has not ended, that one is returned: a second click changes nothing. Unless
     nobody has decided it yet and more wait by now: then they are planned anew, all of them.
-    With `join` so is one of another selection that has all of these letters yet to send: two people who click on
-    the same letters, each on a page of his own, mean one replay.
-    Letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
-    with the reason. `to_cluster` sends letters of whatever cluster there. `can_run` says that the caller runs
+    With `join` so is one of another selection that has all of these dead letters yet to send: two people who click on
+    the same dead letters, each on a page of his own, mean one replay.
+    Dead letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
+    with the reason. `to_cluster` sends dead letters of whatever cluster there. `can_run` says that the caller runs
     it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
 
     `check_first`: a runner looks ahead (sizes, topics, newer keys of every topic), and it waits for `go`; with
@@ -139,7 +139,7 @@ def selection_text(selection: DeadLetterFilter) -> str:
 
 
 def refusal(store: Store, clusters: Sequence[str], now: float) -> ReplayError | None:
-    """Why a replay of letters from these clusters (most letters first) would be refused now; None: it would not."""
+    """Why a replay of dead letters from these clusters (most dead letters first) would be refused now; None: it would not."""
     try:
         _target(_reach(store, False, now), clusters, None)
     except ReplayError as error:
@@ -148,7 +148,7 @@ def refusal(store: Store, clusters: Sequence[str], now: float) -> ReplayError | 
 
 
 def under_way(store: Store, selection: DeadLetterFilter) -> list[tuple[Operation, int]]:
-    """Replays that have not ended and have letters of this selection yet to send, each with how many; most first."""
+    """Replays that have not ended and have dead letters of this selection yet to send, each with how many; most first."""
     with store.borrow() as connection:
         open_ones = {operation.operation_id: operation for operation in live(store)}
         if not open_ones:
@@ -174,7 +174,7 @@ SELECT 1 FROM dead_letters WHERE ({where}) AND state = 'dead'
 
 
 def _outgrown(store: Store, operation: Operation, selection: DeadLetterFilter) -> bool:
-    """Whether it waits for a decision, and letters of its selection wait that it is not about."""
+    """Whether it waits for a decision, and dead letters of its selection wait that it is not about."""
     if not (operation.state == "ready" or (operation.state == "checking" and not operation.go_at_once)):
         return False
     where, parameters = selection.where()
@@ -184,7 +184,7 @@ def _outgrown(store: Store, operation: Operation, selection: DeadLetterFilter) -
 
 
 def _wider(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -> Operation | None:
-    """A replay under way that has every letter yet to send that this selection would send."""
+    """A replay under way that has every dead letter yet to send that this selection would send."""
     held = under_way(store, selection)
     if not held:
         return None
@@ -217,7 +217,7 @@ def _reach(store: Store, can_run: bool | str, now: float) -> RunnerReach:
 
 
 def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> str:
-    """The cluster to write to: the one told, else the letters' own (`own`, most letters first) that is in reach."""
+    """The cluster to write to: the one told, else the dead letters' own (`own`, most dead letters first) that is in reach."""
     if to_cluster:
         if not reach.has(to_cluster):
             raise NobodyReplays(f"No live process writes to the cluster {to_cluster}.", fix=_NOBODY)
@@ -238,7 +238,7 @@ def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> s
 
 
 def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
-    """The clusters of the letters that match, most letters first."""
+    """The clusters of the dead letters that match, most dead letters first."""
     where, parameters = selection.where()
     with store.borrow() as connection:
         return [

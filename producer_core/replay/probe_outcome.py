@@ -26,32 +26,32 @@ class ProbeOutcome:
     removed: frozenset[Where] = frozenset()
     newer: frozenset[str] = frozenset()
 
-    def may_be_gone(self, letter: ReplayRecord) -> bool:
+    def may_be_gone(self, dead_letter: ReplayRecord) -> bool:
         """Not found, and perhaps it was there."""
-        if letter.message_id in self.found:
+        if dead_letter.message_id in self.found:
             return False
-        return letter.message_id in self.newer or any(
-            topic == letter.topic and letter.partition in (None, partition)
+        return dead_letter.message_id in self.newer or any(
+            topic == dead_letter.topic and dead_letter.partition in (None, partition)
             for topic, partition in self.removed
         )
 
 
-def afterwards(letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
-    if letter.message_id in sought.found:
-        return _landed(letter, sought.found[letter.message_id])
+def afterwards(dead_letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
+    if dead_letter.message_id in sought.found:
+        return _landed(dead_letter, sought.found[dead_letter.message_id])
     return (
-        inconclusive(letter, sought)
-        if sought.may_be_gone(letter)
-        else RecordOutcome(letter.message_id, "pending")
+        inconclusive(dead_letter, sought)
+        if sought.may_be_gone(dead_letter)
+        else RecordOutcome(dead_letter.message_id, "pending")
     )
 
 
-def inconclusive(letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
-    text = _COMPACTED if letter.message_id in sought.newer else _REMOVED.format(topic=letter.topic)
-    return RecordOutcome(letter.message_id, "skipped", text, verdict="inconclusive")
+def inconclusive(dead_letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
+    text = _COMPACTED if dead_letter.message_id in sought.newer else _REMOVED.format(topic=dead_letter.topic)
+    return RecordOutcome(dead_letter.message_id, "skipped", text, verdict="inconclusive")
 
 
-def _landed(letter: ReplayRecord, place: tuple[int, int]) -> RecordOutcome:
+def _landed(dead_letter: ReplayRecord, place: tuple[int, int]) -> RecordOutcome:
     partition, offset = place
-    text = f"Its sender died before it could say so; it is on {letter.topic}, partition {partition}, at offset {offset}."
-    return RecordOutcome(letter.message_id, "landed", text, partition, offset, verdict="found")
+    text = f"Its sender died before it could say so; it is on {dead_letter.topic}, partition {partition}, at offset {offset}."
+    return RecordOutcome(dead_letter.message_id, "landed", text, partition, offset, verdict="found")

@@ -79,10 +79,10 @@ def of_selection(
         if not cluster and not anywhere:
             cluster = main_cluster(store, selection) or None
         chosen = [allow_quarantined, None if anywhere else cluster]
-        counted = _counted(connection, _ROWS.format(letters=selected), [*chosen, *given])
+        counted = _counted(connection, _ROWS.format(dead_letters=selected), [*chosen, *given])
         if limit is None:
             return counted
-        oldest = _ROWS.format(letters=_OLDEST.format(selected=selected, order=_BY_AGE))
+        oldest = _ROWS.format(dead_letters=_OLDEST.format(selected=selected, order=_BY_AGE))
         sent, _ = _counted(connection, oldest, [*chosen, *given, *chosen, limit])
         return sent, counted[1]
 

@@ -39,7 +39,7 @@ class ReplayStrategy(Protocol):
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         """What became of records that a dead owner left claimed."""
 
-    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+    def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         """Takes them; outcomes that are known at once."""
 
     def gather(self, seconds: float) -> list[RecordOutcome]:
@@ -59,7 +59,7 @@ Interrupt = Callable[[], bool]
 
 
 def died_again(
-    letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
+    dead_letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
 ) -> FailedReplay:
     """Its death by this error; the doubt that it was sent in stays."""
     failure, text = failure_of(error), error.str()
@@ -67,4 +67,4 @@ def died_again(
     death = FailedReplay(
         failure.kind, failure.code, text, fingerprint(failure.code, text), verdict, reason, now, (attempt,)
     )
-    return still_doubtful(letter, death)
+    return still_doubtful(dead_letter, death)

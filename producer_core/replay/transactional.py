@@ -67,7 +67,7 @@ class TransactionalReplay:
     """The way of one operation in one process. `say` hears what an operator should know while it waits.
 
     `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
-    the transactional id by right. With `yields` a twin may have the same letters: who is fenced himself leaves
+    the transactional id by right. With `yields` a twin may have the same dead letters: who is fenced himself leaves
     (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
 
     Where a topic may be compacted, what is not found and has a newer record of its key is not sent again. With `newer`
@@ -125,7 +125,7 @@ class TransactionalReplay:
 
     @property
     def bytes(self) -> int:
-        return sum(letter.size for letter in (*self._hand, *self._unknown))
+        return sum(dead_letter.size for dead_letter in (*self._hand, *self._unknown))
 
     @property
     def floors(self) -> Floors:
@@ -152,10 +152,10 @@ class TransactionalReplay:
 
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         try:
-            sought = self._look([orphan.letter for orphan in orphans])
+            sought = self._look([orphan.dead_letter for orphan in orphans])
         except ClientStopped:
             raise Interrupted from None
-        return [afterwards(orphan.letter, sought) for orphan in orphans]
+        return [afterwards(orphan.dead_letter, sought) for orphan in orphans]
 
     def _fence(self) -> None:
         while True:
@@ -174,9 +174,9 @@ class TransactionalReplay:
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
-    def _look(self, letters: Sequence[ReplayRecord]) -> ProbeOutcome:
+    def _look(self, dead_letters: Sequence[ReplayRecord]) -> ProbeOutcome:
         """Where these are, of what was written above the floors; to be asked after the fence only."""
-        topics = {letter.topic for letter in letters}
+        topics = {dead_letter.topic for dead_letter in dead_letters}
         if not topics:
             return ProbeOutcome({})
         missing = {topic for topic in topics if topic in self._gone or self._is_gone(topic)}
@@ -188,8 +188,8 @@ class TransactionalReplay:
             for topic in topics - missing
             for number in self._numbers(topic)
         }
-        wanted = {parse_id(letter.message_id) for letter in letters}
-        keys = self._keys(letters)
+        wanted = {parse_id(dead_letter.message_id) for dead_letter in dead_letters}
+        keys = self._keys(dead_letters)
         seen = self._read_back(offsets, wanted.__contains__, keys)
         self._raise_floors(seen)
         newer = frozenset(one for some in keys.values() for one in some.newer())
@@ -200,13 +200,18 @@ class TransactionalReplay:
         }
         return ProbeOutcome(found, frozenset({*removed, *seen.removed, *seen.gone}), newer)
 
-    def _keys(self, letters: Sequence[ReplayRecord]) -> dict[str, KeyIndex]:
-        """The keys of these letters by topic, to be compared with what is read."""
+    def _keys(self, dead_letters: Sequence[ReplayRecord]) -> dict[str, KeyIndex]:
+        """The keys of these dead letters by topic, to be compared with what is read."""
         keys: dict[str, KeyIndex] = {}
-        for letter in letters:
-            if letter.key is not None:
-                of_topic = keys.setdefault(letter.topic, KeyIndex(replays_only=self._newer == "send"))
-                of_topic.add(letter.message_id, letter.key, letter.accepted_at, partition=letter.partition)
+        for dead_letter in dead_letters:
+            if dead_letter.key is not None:
+                of_topic = keys.setdefault(dead_letter.topic, KeyIndex(replays_only=self._newer == "send"))
+                of_topic.add(
+                    dead_letter.message_id,
+                    dead_letter.key,
+                    dead_letter.accepted_at,
+                    partition=dead_letter.partition,
+                )
         return keys
 
     def _raise_floors(self, seen: ReadBackResult) -> None:
@@ -223,20 +228,20 @@ class TransactionalReplay:
 
     # sending
 
-    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
-        self._hand += [letter for letter in letters if letter.topic not in self._gone]
-        return self._left_out(letters)
+    def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+        self._hand += [dead_letter for dead_letter in dead_letters if dead_letter.topic not in self._gone]
+        return self._left_out(dead_letters)
 
-    def _left_out(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+    def _left_out(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
         return [
-            RecordOutcome(letter.message_id, "skipped", NO_TOPIC)
-            for letter in letters
-            if letter.topic in self._gone
+            RecordOutcome(dead_letter.message_id, "skipped", NO_TOPIC)
+            for dead_letter in dead_letters
+            if dead_letter.topic in self._gone
         ]
 
     def give_back(self) -> list[RecordOutcome]:
-        outcomes = [RecordOutcome(letter.message_id, "pending") for letter in self._hand]
+        outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._hand]
         self._hand.clear()
         return outcomes
 
@@ -275,9 +280,11 @@ class TransactionalReplay:
             return self._after_failure(failed, len(batch))
         self._unknown, self._failures, self._given = [], 0, False
         self._limit = min(self._most, self._limit * 2)
-        letters = {delivery.id: letter for delivery, letter in zip(deliveries, batch, strict=True)}
-        return [self._acknowledged(report, letters) for report in reports] + self._turned_down(
-            refused, letters
+        dead_letters = {
+            delivery.id: dead_letter for delivery, dead_letter in zip(deliveries, batch, strict=True)
+        }
+        return [self._acknowledged(report, dead_letters) for report in reports] + self._turned_down(
+            refused, dead_letters
         )
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[RecordOutcome]:
@@ -295,21 +302,21 @@ class TransactionalReplay:
         )  # it commits only after every report
         return self._recover(refused, perhaps=perhaps)
 
-    def _turned_down(self, refused: Sequence[Report], letters: _Letters) -> list[RecordOutcome]:
+    def _turned_down(self, refused: Sequence[Report], dead_letters: _Letters) -> list[RecordOutcome]:
         """What the client itself would not take; the others of the transaction are there."""
         now, reason = self._clock(), "The client refused it before it was sent."
         return [
-            self._failed(letters[one.id], error, now, "not_sent", reason)
+            self._failed(dead_letters[one.id], error, now, "not_sent", reason)
             for one, error, _ in refused
             if error
         ]
 
-    def _acknowledged(self, report: Report, letters: _Letters) -> RecordOutcome:
+    def _acknowledged(self, report: Report, dead_letters: _Letters) -> RecordOutcome:
         delivery, _, message = report
         partition, offset = message.partition(), message.offset()
         floors = self._floors.setdefault(delivery.topic, {})
         floors[partition] = max(floors.get(partition, -1), offset)
-        return RecordOutcome(letters[delivery.id].message_id, "acknowledged", None, partition, offset)
+        return RecordOutcome(dead_letters[delivery.id].message_id, "acknowledged", None, partition, offset)
 
     def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[RecordOutcome]:
         """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
@@ -320,32 +327,38 @@ class TransactionalReplay:
         everything = [*self._unknown, *(self._hand if self._yields else ())]
         sought = self._look(everything)
         outcomes = [
-            RecordOutcome(letter.message_id, "acknowledged", None, *sought.found[letter.message_id])
-            for letter in everything
-            if letter.message_id in sought.found
+            RecordOutcome(dead_letter.message_id, "acknowledged", None, *sought.found[dead_letter.message_id])
+            for dead_letter in everything
+            if dead_letter.message_id in sought.found
         ]
-        self._hand = deque(letter for letter in self._hand if letter.message_id not in sought.found)
-        left = [letter for letter in self._unknown if letter.message_id not in sought.found]
+        self._hand = deque(
+            dead_letter for dead_letter in self._hand if dead_letter.message_id not in sought.found
+        )
+        left = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in sought.found]
         if perhaps:
-            outcomes += [inconclusive(letter, sought) for letter in left if sought.may_be_gone(letter)]
-            left = [letter for letter in left if not sought.may_be_gone(letter)]
+            outcomes += [
+                inconclusive(dead_letter, sought) for dead_letter in left if sought.may_be_gone(dead_letter)
+            ]
+            left = [dead_letter for dead_letter in left if not sought.may_be_gone(dead_letter)]
         if self._yields:  # a twin may have sent those in hand
             outcomes += [inconclusive(one, sought) for one in self._hand if one.message_id in sought.newer]
             self._hand = deque(one for one in self._hand if one.message_id not in sought.newer)
         # Looked for after the fence, so nothing of these is under way. Who began with a proven client has not looked before.
         outcomes += self._left_out([*left, *self._hand])
-        left = [letter for letter in left if letter.topic not in self._gone]
-        self._hand = deque(letter for letter in self._hand if letter.topic not in self._gone)
+        left = [dead_letter for dead_letter in left if dead_letter.topic not in self._gone]
+        self._hand = deque(dead_letter for dead_letter in self._hand if dead_letter.topic not in self._gone)
         guilty = self._guilty(left, refused)
         now = self._clock()
         outcomes += [
-            self._failed(letter, refused[letter.message_id], now, "rejected", _REFUSED)
-            for letter in left
-            if letter.message_id in guilty
+            self._failed(dead_letter, refused[dead_letter.message_id], now, "rejected", _REFUSED)
+            for dead_letter in left
+            if dead_letter.message_id in guilty
         ]
         if refused and not guilty:
             self._limit = max(1, min(len(left) - 1, len(refused) // 2))
-        self._hand.extendleft(letter for letter in reversed(left) if letter.message_id not in guilty)
+        self._hand.extendleft(
+            dead_letter for dead_letter in reversed(left) if dead_letter.message_id not in guilty
+        )
         self._unknown = []
         return outcomes
 
@@ -361,18 +374,19 @@ class TransactionalReplay:
     def _guilty(self, batch: Sequence[ReplayRecord], refused: Mapping[str, KafkaError]) -> set[str]:
         """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
         next transactions are smaller, until it is alone."""
-        many = Counter(letter.topic for letter in batch)
+        many = Counter(dead_letter.topic for dead_letter in batch)
         return {
-            letter.message_id
-            for letter in batch
-            if (error := refused.get(letter.message_id)) and (whole_topic(error) or many[letter.topic] == 1)
+            dead_letter.message_id
+            for dead_letter in batch
+            if (error := refused.get(dead_letter.message_id))
+            and (whole_topic(error) or many[dead_letter.topic] == 1)
         }
 
     def _failed(
-        self, letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
+        self, dead_letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
     ) -> RecordOutcome:
-        death = died_again(letter, error, now, verdict, reason)
-        return RecordOutcome(letter.message_id, "failed", death.error_text, death=death)
+        death = died_again(dead_letter, error, now, verdict, reason)
+        return RecordOutcome(dead_letter.message_id, "failed", death.error_text, death=death)
 
     # waiting, ending
 

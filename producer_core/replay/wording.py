@@ -55,7 +55,7 @@ def done_about(verdict: str, *, send_inconclusive: bool = False) -> str:
 
 
 def asked_for(run: DryRun, topic: str, *, most: int = 6) -> str:
-    """The partitions that letters of a topic ask for: «any, 0, 3»."""
+    """The partitions that dead letters of a topic ask for: «any, 0, 3»."""
     asked = [one.partition for one in run.by_partition if one.topic == topic]
     named = [str(partition) for partition in asked if partition is not None]
     free = ["any"] if None in asked else []
@@ -72,7 +72,7 @@ def there(found: TopicCheck | None) -> str:
 
 
 def newer_keys(found: TopicCheck) -> str:
-    """How many letters have a key with a newer record, as far as was looked."""
+    """How many dead letters have a key with a newer record, as far as was looked."""
     if found.complete:
         return f"{found.newer_keys:,}"
     return f"{found.newer_keys:,} or more" if found.newer_keys else "not known"

@@ -126,9 +126,9 @@ class Incident:
     def prove(self) -> Proof:
         """Read every topic from its beginning, and look for each accepted message."""
         self.producer.flush(_FLUSH)
-        letters = self.producer.dlq.to_frame(DeadLetterFilter(state=None), kind="arrow").to_pylist()
+        dead_letters = self.producer.dlq.to_frame(DeadLetterFilter(state=None), kind="arrow").to_pylist()
         waiting = {
-            parse_id(one["message_id"]) for one in letters if one["state"] not in ("replayed", "landed")
+            parse_id(one["message_id"]) for one in dead_letters if one["state"] not in ("replayed", "landed")
         }
         found = Counter(self._on_topics())
         there = self._accepted & found.keys()

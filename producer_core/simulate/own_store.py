@@ -1,4 +1,4 @@
-"""A demo run on the embedded broker begins with its own store: the letters of a broker that is gone cannot be replayed."""
+"""A demo run on the embedded broker begins with its own store: the dead letters of a broker that is gone cannot be replayed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The counts of dead letters by hour: the differences that triggers write, added up now and then; and how to change
-many letters without the triggers."""
+many dead letters without the triggers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_place(connection: duckdb.DuckDBPyConnection, places: str) -> Iterator[Non
     the question `places` (SQL) gives; the counts are kept true by looking before and after.
 
     With a trigger, DuckDB deletes each changed row and writes it anew, whole, with its entry in the index: 25
-    microseconds of the processor a letter, instead of 2. So for more than a few the trigger is gone inside the block, and
+    microseconds of the processor a dead letter, instead of 2. So for more than a few the trigger is gone inside the block, and
     back at its end; an error rolls all of it back.
     """
     if count_of(connection, f"({places})") <= _FEW:

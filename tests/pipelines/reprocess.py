@@ -39,7 +39,7 @@ def stopped(stage):
         shop.until(moment, first)
         first.send_signal(signal.SIGSTOP)
         second = shop.driver()
-        shop.until(moment + shop.letters // 20, second)
+        shop.until(moment + shop.dead_letters // 20, second)
         first.send_signal(signal.SIGCONT)
         shop.harms["drivers_stopped"] += 1
         shop.kill_driver(second if stage.chance.random() < 0.5 else first)
@@ -97,7 +97,7 @@ def harm(shop, *, kinds):
 
 
 @scenario(
-    "R5", "a broker restarts in a wave, the progress topic and a topic of letters are deleted, letters of 5 MB",
+    "R5", "a broker restarts in a wave, the progress topic and a topic of dead letters are deleted, dead letters of 5 MB",
     sizes={"full": {"letters": 40_000, "wave": 2_000, "large": 8, "doomed": 2_000},
            "short": {"letters": 5_000, "wave": 500, "large": 4, "doomed": 500}},
 )  # fmt: skip

@@ -24,10 +24,10 @@ from producer_core.errors import StoreError
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
 from tests import sparks
-from tests.replays import letters as made
+from tests.replays import dead_letters as made
 from tests.replays.reading import read
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 ROOT = Path(__file__).parents[2]
 SESSIONS = 40
@@ -37,7 +37,7 @@ PATIENCE = 400
 
 
 class Shop:
-    """The letters of a scenario, the topics that they go to, and the drivers that send them."""
+    """The dead letters of a scenario, the topics that they go to, and the drivers that send them."""
 
     words = ()
     """Of the command, beyond those that every driver gets."""
@@ -45,7 +45,7 @@ class Shop:
     def __init__(self, stage, cluster, *, direct=None):
         self.stage, self.cluster = stage, cluster
         self.direct = direct or cluster.bootstrap_servers
-        self.letters = stage.size["letters"]
+        self.dead_letters = stage.size["letters"]
         self.harms = Counter()
         self.store = Store.open(stage.folder / "store.duckdb")
         self.log = stage.folder / "drivers.log"
@@ -61,15 +61,16 @@ class Shop:
         sessions = made.sessions(SESSIONS)
         dead, now = DeadLetters(self.store), time.time()
         there = []
-        for start in range(0, self.letters, 10_000):
+        for start in range(0, self.dead_letters, 10_000):
             some = [
-                self.one(number, sessions, now) for number in range(start, min(start + 10_000, self.letters))
+                self.one(number, sessions, now)
+                for number in range(start, min(start + 10_000, self.dead_letters))
             ]
             there += [one for one in some if one.verdict == "possibly_persisted"][::2]
             dead.add(some)
         dead.add(
             [
-                self.one(self.letters + number, sessions, now, topic="gone-for-good")
+                self.one(self.dead_letters + number, sessions, now, topic="gone-for-good")
                 for number in range(NOWHERE)
             ]
         )
@@ -80,7 +81,7 @@ class Shop:
         self.there = len(there)
 
     def one(self, number, sessions, now, topic=None, **changes):
-        known = letter(
+        known = dead_letter(
             number,
             message_id=id_text(id_bytes(sessions[number % SESSIONS], number)),
             topic=topic or self.topics[number % 3 == 0],
@@ -188,21 +189,21 @@ class Shop:
         stage.equal("operations", len(done), 1)
         operation = done[-1]
         found = Counter(record.number for topic in self.topics for record in read(self.direct, topic))
-        wanted = Counter(range(self.letters))
+        wanted = Counter(range(self.dead_letters))
         stage.equal("letters that are not there", (wanted - found).total(), 0)
         stage.equal("letters that are there again", (found - wanted).total(), 0)
-        stage.equal("settled", operation.acknowledged + operation.landed, self.letters)
+        stage.equal("settled", operation.acknowledged + operation.landed, self.dead_letters)
         stage.equal("left out", (operation.skipped, operation.failed_again), (NOWHERE, 0))
         stage.equal("still dead", DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state"),
-                    _states(self.letters, operation))  # fmt: skip
+                    _states(self.dead_letters, operation))  # fmt: skip
         stage.tell(
-            letters=self.letters, acknowledged=operation.acknowledged, landed=operation.landed,
+            dead_letters=self.dead_letters, acknowledged=operation.acknowledged, landed=operation.landed,
             there_before=self.there, **self.harms,
         )  # fmt: skip
         (stage.folder / "operation.json").write_text(json.dumps(operation.message))
 
 
-def _states(letters, operation):
+def _states(dead_letters, operation):
     counts = {"replayed": operation.acknowledged, "landed": operation.landed, "dead": NOWHERE}
     return {
         name: number for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if number
@@ -210,7 +211,7 @@ def _states(letters, operation):
 
 
 class Strained(Shop):
-    """A shop with letters of 5 MB, letters of a topic that is deleted meanwhile, and a progress topic of its own."""
+    """A shop with dead letters of 5 MB, dead letters of a topic that is deleted meanwhile, and a progress topic of its own."""
 
     def __init__(self, stage, cluster):
         super().__init__(stage, cluster)
@@ -220,7 +221,7 @@ class Strained(Shop):
         self.words = ["--progress-topic", self.progress, "-X", "message.max.bytes=8000000"]
         cluster.create_topic(self.large, partitions=2, config={"max.message.bytes": "8000000"})
         cluster.create_topic(self.doomed, partitions=2)
-        first, sizes = self.letters + NOWHERE, (stage.size["large"], stage.size["doomed"])
+        first, sizes = self.dead_letters + NOWHERE, (stage.size["large"], stage.size["doomed"])
         self.larges = range(first, first + sizes[0])
         self.dooms = range(first + sizes[0], first + sum(sizes))
         self.total = first + sum(sizes)
@@ -234,7 +235,7 @@ class Strained(Shop):
                 [
                     self.one(
                         number, known, now, topic=topic, value=os.urandom(size), verdict="rejected",
-                        accepted_at=now - 1000 + among.uniform(0, self.letters * 0.001),
+                        accepted_at=now - 1000 + among.uniform(0, self.dead_letters * 0.001),
                     )
                     for number in numbers
                 ]
@@ -246,7 +247,7 @@ class Strained(Shop):
         found = Counter(
             record.number for topic in (*self.topics, self.large) for record in read(self.direct, topic)
         )
-        wanted = Counter([*range(self.letters), *self.larges])
+        wanted = Counter([*range(self.dead_letters), *self.larges])
         stage.equal("letters that are not there", (wanted - found).total(), 0)
         stage.equal("letters that are there again", (found - wanted).total(), 0)
         states = DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state")
@@ -255,6 +256,6 @@ class Strained(Shop):
         stage.equal("left out or failed", operation.skipped + operation.failed_again, NOWHERE + doomed)
         stage.equal("without an end", (operation.left, operation.state), (0, "done"))
         stage.tell(
-            letters=self.total, acknowledged=operation.acknowledged, landed=operation.landed,
+            dead_letters=self.total, acknowledged=operation.acknowledged, landed=operation.landed,
             of_a_deleted_topic=len(self.dooms), left_of_those=doomed, drivers=len(self.running),
         )  # fmt: skip

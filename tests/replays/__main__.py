@@ -34,17 +34,17 @@ def _run(options):
     with Media() as media:
         for seed in range(options.seed, options.seed + options.repeats):
             for name in options.scenario or list(SCENARIOS):
-                letters = min(options.letters, SCENARIOS[name].letters or options.letters)
-                if f"{name}-{letters}-{seed}.json" not in saved:
-                    bad += not _one(media, name, seed, letters, options.out)
+                dead_letters = min(options.dead_letters, SCENARIOS[name].dead_letters or options.dead_letters)
+                if f"{name}-{dead_letters}-{seed}.json" not in saved:
+                    bad += not _one(media, name, seed, dead_letters, options.out)
     print()
     print(table(load(options.out)))
     return 1 if bad else 0
 
 
-def _one(media, name, seed, letters, out):
-    print(f"{name} seed {seed:<3} {letters:7,} letters ", end="", flush=True)
-    result = run(media, name, seed=seed, letters=letters)
+def _one(media, name, seed, dead_letters, out):
+    print(f"{name} seed {seed:<3} {dead_letters:7,} dead letters ", end="", flush=True)
+    result = run(media, name, seed=seed, dead_letters=dead_letters)
     result.save(out)
     print(
         f"{result.kills:3} kills {result.stops:2} stops {result.faults + result.broker_faults:4} faults"

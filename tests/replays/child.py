@@ -102,10 +102,10 @@ def naive(settings):
     producer = Producer({**client, "partitioner": "murmur2_random"})
     say(settings, owner="naive")
     while ids := dead.ids(DeadLetterFilter(), limit=500):
-        for letter in dead.bodies(ids):
-            headers = [(ID_HEADER, parse_id(letter.message_id)), *letter.headers]
-            place = {} if letter.partition is None else {"partition": letter.partition}
-            producer.produce(letter.topic, letter.value, letter.key, headers=headers, **place)
+        for dead_letter in dead.bodies(ids):
+            headers = [(ID_HEADER, parse_id(dead_letter.message_id)), *dead_letter.headers]
+            place = {} if dead_letter.partition is None else {"partition": dead_letter.partition}
+            producer.produce(dead_letter.topic, dead_letter.value, dead_letter.key, headers=headers, **place)
         producer.flush(60)
         with store.borrow(write=True) as connection:
             connection.execute(

@@ -1,4 +1,4 @@
-"""The invariants of a replay: pure functions over the letters, the store and the log."""
+"""The invariants of a replay: pure functions over the dead letters, the store and the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay import Operation
 from tests.faults.invariants import before_smaller
-from tests.replays.letters import message_id, number_of
+from tests.replays.dead_letters import message_id, number_of
 from tests.replays.reading import Record, as_shown
 
 DOUBTFUL = ("possibly_persisted", "inconclusive")
@@ -19,11 +19,11 @@ DOUBTFUL = ("possibly_persisted", "inconclusive")
 
 @dataclass
 class Evidence:
-    """`there`: numbers that were on their topic before the replay. `states` is what the store says of each letter,
+    """`there`: numbers that were on their topic before the replay. `states` is what the store says of each dead letter,
     `records` the operation's. `doubtful`: the ids that the operation lists as such. `exactly_once`: what is judged.
     `slept_with`: the numbers that a process had claimed when it was stopped."""
 
-    letters: list[DeadLetter]
+    dead_letters: list[DeadLetter]
     there: frozenset[int]
     log: list[Record]
     states: dict[int, dict[str, Any]]
@@ -41,7 +41,9 @@ class Evidence:
 
     def missing(self):
         """On no topic, and not a dead letter either."""
-        return [n for n in range(len(self.letters)) if not self.counts[n] and self.state.get(n) != "dead"]
+        return [
+            n for n in range(len(self.dead_letters)) if not self.counts[n] and self.state.get(n) != "dead"
+        ]
 
     def twice(self):
         return [n for n, count in self.counts.items() if count > 1]
@@ -100,7 +102,7 @@ def states_agree_with_the_log(e):
 
 
 def what_was_there_was_not_sent(e):
-    """R4: a letter that was on its topic before is settled as landed, unless nobody could look."""
+    """R4: a dead letter that was on its topic before is settled as landed, unless nobody could look."""
     sent = [n for n in e.there if e.state.get(n) == "replayed"]
     yield from _some("R4", sent, "there before, and sent")
 
@@ -108,16 +110,18 @@ def what_was_there_was_not_sent(e):
 def nothing_was_altered(e):
     """R5: key, value, partition asked for, and headers in their order: only the id and the first time are added."""
     yield from _some(
-        "R5", [record.number for record in e.log if not _same(record, e.letters[record.number])], "altered"
+        "R5",
+        [record.number for record in e.log if not _same(record, e.dead_letters[record.number])],
+        "altered",
     )
 
 
-def _same(record, letter):
-    headers = [(ID_HEADER, as_shown(parse_id(letter.message_id))), *letter.headers]
-    first_time = str(letter.timestamp_ms or int(letter.accepted_at * 1000)).encode()
+def _same(record, dead_letter):
+    headers = [(ID_HEADER, as_shown(parse_id(dead_letter.message_id))), *dead_letter.headers]
+    first_time = str(dead_letter.timestamp_ms or int(dead_letter.accepted_at * 1000)).encode()
     return (
-        (record.topic, record.key, record.value) == (letter.topic, letter.key, letter.value)
-        and letter.partition in (None, record.partition)
+        (record.topic, record.key, record.value) == (dead_letter.topic, dead_letter.key, dead_letter.value)
+        and dead_letter.partition in (None, record.partition)
         and list(record.headers) in (headers, [*headers, (ORIGINAL_TIMESTAMP, first_time)])
     )
 
@@ -135,7 +139,7 @@ def counts_add_up(e):
         yield Violation("R6", 1, f"{operation.total} in all, {len(e.records)} records, {operation.left} left")
     states = Counter(e.state.values())
     if (states["replayed"], states["landed"]) != (operation.acknowledged, operation.landed):
-        yield Violation("R6", 1, f"it says {dict(said)}, and the letters are {dict(states)}")
+        yield Violation("R6", 1, f"it says {dict(said)}, and the dead letters are {dict(states)}")
     if e.ends != 1:
         yield Violation("R6", 1, f"its end is in the audit {e.ends} times")
 

@@ -14,7 +14,7 @@ from producer_core.events import Attempt, DeadLetter
 from producer_core.messages import ID_HEADER, id_bytes, id_text, parse_id
 
 NUMBER = "n"
-"""The header that tells a letter's number, for a reader that knows nothing of ours."""
+"""The header that tells a dead letter's number, for a reader that knows nothing of ours."""
 SESSION = uuid.UUID("01931111-1111-7111-9111-111111111111")
 """Without a zero byte, so that kcat shows it."""
 
@@ -39,7 +39,7 @@ class Topic:
 class Buried:
     """What was put into the store, by number, and the numbers of those that were on their topic before."""
 
-    letters: list[DeadLetter]
+    dead_letters: list[DeadLetter]
     there: frozenset[int]
 
 
@@ -56,11 +56,12 @@ def make(count, topics, chance: random.Random, *, cluster_id, now):
     began = now - OLD
     keys = max(10, count // 20)
     return [
-        _letter(number, topics, chance, keys, cluster_id, began + number * 0.002) for number in range(count)
+        _dead_letter(number, topics, chance, keys, cluster_id, began + number * 0.002)
+        for number in range(count)
     ]
 
 
-def _letter(number, topics, chance, keys, cluster_id, accepted_at):
+def _dead_letter(number, topics, chance, keys, cluster_id, accepted_at):
     topic = chance.choices(topics, weights=range(len(topics), 0, -1))[0]
     key = f"k{chance.randrange(keys)}".encode()
     value = f"{number} ".encode().ljust(chance.choice((20, 100, 100, 300)), b".")
@@ -107,21 +108,25 @@ def _death(chance):
 
 
 def bury(store, servers, count, topics, chance, *, cluster_id, doubtful=True, bad=False):
-    """Makes the letters, writes half of the doubtful ones to their topics, as their producer did, and keeps all."""
-    letters = make(count, topics, chance, cluster_id=cluster_id, now=time.time())
+    """Makes the dead letters, writes half of the doubtful ones to their topics, as their producer did, and keeps all."""
+    dead_letters = make(count, topics, chance, cluster_id=cluster_id, now=time.time())
     if bad:
-        letters = [replace(one, key=None, value=one.value or b"v", verdict="rejected") for one in letters]
+        dead_letters = [
+            replace(one, key=None, value=one.value or b"v", verdict="rejected") for one in dead_letters
+        ]
     there = [
-        one for one in letters if doubtful and one.verdict == "possibly_persisted" and chance.random() < 0.5
+        one
+        for one in dead_letters
+        if doubtful and one.verdict == "possibly_persisted" and chance.random() < 0.5
     ]
     write(servers, there)
     dead = DeadLetters(store)
     for start in range(0, count, _AT_ONCE):
-        dead.add(letters[start : start + _AT_ONCE])
-    return Buried(letters, frozenset(number_of(one.message_id) for one in there))
+        dead.add(dead_letters[start : start + _AT_ONCE])
+    return Buried(dead_letters, frozenset(number_of(one.message_id) for one in there))
 
 
-def write(servers, letters):
+def write(servers, dead_letters):
     """As the producer that lost their acknowledgements wrote them."""
     producer = Producer(
         {
@@ -132,9 +137,9 @@ def write(servers, letters):
             "queue.buffering.max.messages": 1_000_000,
         }
     )
-    for one in letters:
+    for one in dead_letters:
         headers = [(ID_HEADER, parse_id(one.message_id)), *one.headers]
         place = {} if one.partition is None else {"partition": one.partition}
         producer.produce(one.topic, one.value, one.key, headers=headers, **place)
     if producer.flush(120):
-        raise RuntimeError("the letters that are to be there already did not arrive")
+        raise RuntimeError("the dead letters that are to be there already did not arrive")

@@ -6,7 +6,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from tests.replays.letters import NUMBER
+from tests.replays.dead_letters import NUMBER
 
 _MARK = b"\x1d<record>\x1d"
 _FORMAT = _MARK.decode() + "%p %o %T %K %S\n%k%s%h"

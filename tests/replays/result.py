@@ -16,7 +16,7 @@ class Result(Saved):
     scenario: str
     delivery: str
     seed: int
-    letters: int
+    dead_letters: int
     there: int = 0
     kills: int = 0
     stops: int = 0
@@ -40,7 +40,7 @@ class Result(Saved):
 
     @property
     def file(self):
-        return f"{self.scenario}-{self.letters}-{self.seed}.json"
+        return f"{self.scenario}-{self.dead_letters}-{self.seed}.json"
 
 
 def judge(stage, seconds):
@@ -49,7 +49,7 @@ def judge(stage, seconds):
     violations = [f"{one.invariant}: {one.text}" for one in check(evidence)] + stage.problems
     operation = evidence.operation
     return Result(
-        scenario=stage.name, delivery=stage.delivery, seed=stage.seed, letters=stage.letters,
+        scenario=stage.name, delivery=stage.delivery, seed=stage.seed, dead_letters=stage.dead_letters,
         there=len(evidence.there), kills=stage.kills, stops=stage.stops, faults=stage.faults,
         broker_faults=stage.broker_faults, acknowledged=operation.acknowledged, landed=operation.landed,
         dead=sum(state == "dead" for state in evidence.state.values()), doubtful=len(evidence.doubtful),
@@ -62,7 +62,7 @@ def judge(stage, seconds):
 def compared(stage, seconds):
     """What is said of the others: their duplicates."""
     return Result(
-        stage.name, stage.delivery, stage.seed, stage.letters, len(stage.buried.there), stage.kills,
+        stage.name, stage.delivery, stage.seed, stage.dead_letters, len(stage.buried.there), stage.kills,
         duplicates=stage.duplicates(), seconds=round(seconds, 1), expected="violation",
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ def broken(stage, error, seconds):
     """A scenario that could not be played to its end."""
     text = f"broke down: {type(error).__name__}: {error} {stage.errors()}"
     return Result(
-        stage.name, stage.delivery, stage.seed, stage.letters, kills=stage.kills, stops=stage.stops,
+        stage.name, stage.delivery, stage.seed, stage.dead_letters, kills=stage.kills, stops=stage.stops,
         seconds=round(seconds, 1), violations=[text, *stage.problems], notes=stage.notes,
     )  # fmt: skip
 
@@ -96,19 +96,19 @@ def table(results):
     """Results of one scenario and size in one row."""
     groups = defaultdict(list)
     for result in results:
-        groups[result.scenario, result.delivery, result.letters].append(result)
+        groups[result.scenario, result.delivery, result.dead_letters].append(result)
     rows = [_COLUMNS, ("---", "---", "---:", "---", *["---:"] * len(_SUMS), "---")]
-    for (name, delivery, letters), runs in sorted(groups.items(), key=_order):
+    for (name, delivery, dead_letters), runs in sorted(groups.items(), key=_order):
         sums = [f"{sum(getattr(run, column) for run in runs):,}" for column in _SUMS]
         seeds = ", ".join(str(run.seed) for run in sorted(runs, key=lambda run: run.seed))
         bad = [run for run in runs if not run.good]
         verdict = (
             runs[0].verdict if not bad else f"{bad[0].verdict} ({', '.join(str(run.seed) for run in bad)})"
         )
-        rows.append((name, delivery, f"{letters:,}", seeds, *sums, verdict))
+        rows.append((name, delivery, f"{dead_letters:,}", seeds, *sums, verdict))
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
 
 
 def _order(item):
-    name, _, letters = item[0]
-    return "RAC".index(name[0]), int(name[1:]), letters
+    name, _, dead_letters = item[0]
+    return "RAC".index(name[0]), int(name[1:]), dead_letters

@@ -12,23 +12,23 @@ from tests.replays.scenarios import SCENARIOS
 from tests.replays.stage import Stage
 
 LONG = 20_000
-"""From so many letters on, a scenario does all its harm."""
+"""From so many dead letters on, a scenario does all its harm."""
 
 
 def command(result):
     """What runs it again."""
-    return f"python -m tests.replays run --scenario {result.scenario} --seed {result.seed} --letters {result.letters}"
+    return f"python -m tests.replays run --scenario {result.scenario} --seed {result.seed} --letters {result.dead_letters}"
 
 
-def run(media, name, *, seed, letters, folder=None):
+def run(media, name, *, seed, dead_letters, folder=None):
     """One run of one scenario: its Result. `folder` keeps what the run wrote."""
     scenario = SCENARIOS[name]
-    letters = min(letters, scenario.letters or letters)
+    dead_letters = min(dead_letters, scenario.dead_letters or dead_letters)
     place = Path(folder or tempfile.mkdtemp(prefix=f"replays-{name}-"))
     began = time.monotonic()
     stage = Stage(
-        media.get("kafka3"), name=name, delivery=scenario.delivery, seed=seed, letters=letters,
-        long=letters >= LONG, folder=place,
+        media.get("kafka3"), name=name, delivery=scenario.delivery, seed=seed, dead_letters=dead_letters,
+        long=dead_letters >= LONG, folder=place,
     )  # fmt: skip
     sound = False
     try:

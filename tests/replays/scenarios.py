@@ -19,7 +19,7 @@ class Scenario:
     play: Callable
     delivery: str
     expected: str = "none"
-    letters: int | None = None
+    dead_letters: int | None = None
     """More would show no more."""
 
 
@@ -50,7 +50,7 @@ def kills(stage, count, **settings):
 
 
 def patience(stage):
-    return 120 + stage.letters / 100
+    return 120 + stage.dead_letters / 100
 
 
 @scenario("R1", "kill -9 at random points")
@@ -162,7 +162,7 @@ def clicked(stage):
     stage.give_up()
     stage.replay("live")
     stage.click()
-    for moment in (50, stage.letters // 2)[
+    for moment in (50, stage.dead_letters // 2)[
         : 2 if stage.long else 1
     ]:  # a click knows no rate, so it is soon over
         stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
@@ -184,7 +184,7 @@ def shell(stage):
     stage.finish()
 
 
-@scenario("R9", "a replay that fails stops at its canary", letters=SHORT)
+@scenario("R9", "a replay that fails stops at its canary", dead_letters=SHORT)
 def canary(stage):
     stage.bury_bad()
     stage.plan()
@@ -195,7 +195,7 @@ def canary(stage):
         stage.problems.append(f"the canary did not stop it: {found.state}, {found.message}")
 
 
-@scenario("R10", "the store is put back from a copy that was made before the replay", letters=SHORT)
+@scenario("R10", "the store is put back from a copy that was made before the replay", dead_letters=SHORT)
 def store_put_back(stage):
     stage.give_up()
     copy = stage.folder / "copy.duckdb"
@@ -244,7 +244,7 @@ def stopped_at_least_once(stage):
     "a loop that sends and then notes it: must show duplicates",
     ALO,
     expected="violation",
-    letters=SHORT,
+    dead_letters=SHORT,
 )
 def naive(stage):
     stage.give_up()
@@ -253,4 +253,4 @@ def naive(stage):
         stage.until_noted(moment)
         stage.kills += child.kill()
     stage.replay("naive")
-    stage.until_noted(stage.letters)
+    stage.until_noted(stage.dead_letters)

@@ -22,8 +22,8 @@ from producer_core.errors import StoreError
 from producer_core.replay.transactional import TRANSACTIONAL_ID
 from producer_core.store import Store
 from tests.faults.stage import CHAOS, ROOT
+from tests.replays.dead_letters import Topic, bury
 from tests.replays.invariants import Evidence, rows_by_number
-from tests.replays.letters import Topic, bury
 from tests.replays.reading import read
 from tests.support import eventually
 
@@ -82,9 +82,9 @@ class Child:
 class Stage:
     """One run of one scenario. It buries, plans, starts processes, does harm, and calls `finish`."""
 
-    def __init__(self, medium, *, name, delivery, seed, letters, long, folder):
+    def __init__(self, medium, *, name, delivery, seed, dead_letters, long, folder):
         self.medium, self.name, self.delivery, self.seed = medium, name, delivery, seed
-        self.letters, self.long = letters, long
+        self.dead_letters, self.long = dead_letters, long
         self.chance = random.Random(f"{name}:{seed}")
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ class Stage:
         for topic in self.topics:
             self.medium.create_topic(topic.name, topic.partitions, config)
         self.buried = bury(
-            self.store, self.medium.direct, self.letters, self.topics, self.chance,
+            self.store, self.medium.direct, self.dead_letters, self.topics, self.chance,
             cluster_id=self.medium.cluster.cluster_id, doubtful=doubtful, **changes,
         )  # fmt: skip
 
@@ -119,7 +119,7 @@ class Stage:
     def plan(self, **choices):
         """As any process does it: no credentials here. Asked twice, it is the same operation."""
         cluster = self.medium.cluster.cluster_id
-        rate = max(250, self.letters // 200)  # a replay that is over before it was harmed shows nothing
+        rate = max(250, self.dead_letters // 200)  # a replay that is over before it was harmed shows nothing
         choices = {"can_run": cluster, "who": "ann", "origin": "python", "rate": rate, **choices}
         if self.delivery == "exactly_once":  # at least once keeps what is not found, and lists it
             choices.setdefault("inconclusive", "send")
@@ -266,7 +266,7 @@ class Stage:
 
     def spread(self, count):
         """So many random moments of the replay, each as a number of settled records."""
-        return sorted(self.chance.sample(range(self.letters // 20, self.letters * 19 // 20), count))
+        return sorted(self.chance.sample(range(self.dead_letters // 20, self.dead_letters * 19 // 20), count))
 
     @staticmethod
     def pause(seconds):
@@ -275,7 +275,7 @@ class Stage:
 
     def finish(self, timeout=None):
         """Until the replay is over and its processes have ended by themselves."""
-        eventually(self._over_or_alone, timeout or PATIENCE + self.letters / 100, every=0.2)
+        eventually(self._over_or_alone, timeout or PATIENCE + self.dead_letters / 100, every=0.2)
         self.close()
 
     def close(self):
@@ -303,11 +303,11 @@ class Stage:
         return (self.folder / "children.log").read_text(errors="replace")[-1500:]
 
     def until_noted(self, count):
-        """Until so many letters are no dead letters any more, whoever did that."""
+        """Until so many dead letters are no dead letters any more, whoever did that."""
 
         def noted():
             with contextlib.suppress(StoreError):
-                return self.letters - DeadLetters(self.store).count(EVERYTHING) >= count
+                return self.dead_letters - DeadLetters(self.store).count(EVERYTHING) >= count
 
         eventually(noted, PATIENCE, every=0.1)
 
@@ -354,12 +354,12 @@ class Stage:
 
     def evidence_now(self):
         log = [record for topic in self.topics for record in read(self.medium.direct, topic.name)]
-        letters = self.rows(
+        dead_letters = self.rows(
             "SELECT message_id, topic, state, verdict, landed_partition, landed_offset FROM dead_letters"
         )
         ends = self.rows("SELECT count(*) AS n FROM audit WHERE action = 'replay_end'")[0]["n"]
         return Evidence(
-            self.buried.letters, self.buried.there, log, rows_by_number(letters),
+            self.buried.dead_letters, self.buried.there, log, rows_by_number(dead_letters),
             self._records(), self.operation(), self.listed(), ends,
             exactly_once=self.delivery == "exactly_once", slept_with=self.slept_with,
         )  # fmt: skip

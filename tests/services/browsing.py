@@ -59,7 +59,7 @@ class Load:
         self.producer = ReliableKafkaProducer(
             broker.bootstrap_servers, store=store, cluster_id=broker.cluster_id, retry_config=None
         )
-        self.letters = DeadLetters(Store.open(store))
+        self.dead_letters = DeadLetters(Store.open(store))
         self._stop, self._looked_at = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -90,7 +90,7 @@ class Load:
         eventually(lambda: self.waiting(topic) >= before + count)  # the load itself may go there too
 
     def waiting(self, topic):
-        return self.letters.count(DeadLetterFilter(topic=topic))
+        return self.dead_letters.count(DeadLetterFilter(topic=topic))
 
     def on_topic(self, topic):
         """How many records are on the topic, whoever sent them."""
@@ -211,7 +211,7 @@ def rows(page):
 
 
 def listed(page, count):
-    """The ids of the letters, once the page shows all that wait: until then a click may hit a row that moves."""
+    """The ids of the dead letters, once the page shows all that wait: until then a click may hit a row that moves."""
     eventually(lambda: rows(page).count() == count)
     return [row.get_attribute("data-id") for row in rows(page).all()]
 

@@ -11,7 +11,7 @@ from producer_core.alerts.conditions import BurnRate, WindowPair
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, LatencyRow
 from tests.unit.alerting import write
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 NOW = 1_700_000_000.0
 
@@ -80,7 +80,7 @@ def test_every_part_of_a_store_can_be_watched(store, clock, condition, subject):
     write(store, NOW - 10, good=97, bad=3, pending=6, connected=False)
     latency = LatencyRow(int(NOW - 10), "c", "p-1", "orders", 320, 97)
     store.append(Batch("p-1", 10**6, latencies=(latency,)))
-    DeadLetters(store).add([letter(1, failed_at=NOW - 7000), letter(2, failed_at=NOW - 100)])
+    DeadLetters(store).add([dead_letter(1, failed_at=NOW - 7000), dead_letter(2, failed_at=NOW - 100)])
 
     changes = evaluator(store, clock, rule(condition)).tick()
 

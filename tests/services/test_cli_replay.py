@@ -17,7 +17,7 @@ from producer_core import ReliableKafkaProducer, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from tests.services.test_replay_kafka import values_on
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 pytestmark = pytest.mark.kafka
 
@@ -41,7 +41,7 @@ def bury(kafka, store, topic, numbers, **changes):
     now = time.time() - 600
     DeadLetters(store).add(
         [
-            letter(
+            dead_letter(
                 number, topic=topic, cluster_id=kafka.cluster_id, accepted_at=now, failed_at=now + 1,
                 **{"key": b"k%d" % number, **changes},
             )

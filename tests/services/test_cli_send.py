@@ -126,15 +126,15 @@ def test_malformed_lines_are_kept_with_their_bytes_and_the_rest_is_sent(broker, 
     assert {"rows": 5, "accepted": 2, "acknowledged": 2, "malformed": 3, "dead": 0}.items() <= summary(
         done
     ).items()
-    letters = dead(path)
-    assert [(letter.source, letter.value) for letter in letters] == [
+    dead_letters = dead(path)
+    assert [(dead_letter.source, dead_letter.value) for dead_letter in dead_letters] == [
         ("line 2 of a.jsonl", b"not json"),
         ("line 3 of a.jsonl", b'{"other":2}'),
         ("line 4 of a.jsonl", b"\xff"),
     ]
-    assert {(letter.code, letter.verdict, letter.replayable) for letter in letters} == {
-        ("malformed", "not_sent", False)
-    }
+    assert {
+        (dead_letter.code, dead_letter.verdict, dead_letter.replayable) for dead_letter in dead_letters
+    } == {("malformed", "not_sent", False)}
 
 
 def test_the_summary_in_words_says_where_the_first_malformed_lines_are(broker, topic, path):
@@ -256,7 +256,7 @@ def test_without_a_store_dead_letters_wait_for_the_next_one(broker, topic):
     run("send", topic, "-", "-b", broker.bootstrap_servers, stdin=b"1\n")
 
     assert "the next producer with a store there takes them in" in done.stdout
-    assert [letter.value for letter in dead(None)] == [b"nonsense"]
+    assert [dead_letter.value for dead_letter in dead(None)] == [b"nonsense"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -312,8 +312,8 @@ def test_a_replay_that_fails_again_says_so_and_keeps_the_letter(broker, path):
 
     assert again.exit_code == 1
     assert "failed again" in again.stdout
-    (letter,) = dead(path)
-    assert letter.replay_count == 1
+    (dead_letter,) = dead(path)
+    assert dead_letter.replay_count == 1
 
 
 def test_letters_of_another_cluster_are_refused_unless_told(broker, path):

@@ -16,7 +16,7 @@ from producer_core.messages import ID_HEADER
 from producer_core.replay.outcome import OrphanedRecord
 from producer_core.replay.transactional import Supervisor, TransactionalReplay
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 pytestmark = pytest.mark.kafka
 
@@ -94,15 +94,15 @@ def test_an_old_value_that_was_compacted_away_is_not_sent_after_the_newer_one(
 
     with ReliableKafkaProducer(kafka.bootstrap_servers, **options) as producer:
         producer.flush(60)
-        letters = [producer.dlq.get(message.id) for message in producer.dlq.messages]
+        dead_letters = [producer.dlq.get(message.id) for message in producer.dlq.messages]
     report = producer.close()
 
     assert [value for key, value in records(kafka, topic) if key == b"k"] == [b"new"]
     assert (b"other", b"1") in records(kafka, topic)
-    assert [(letter.value, letter.verdict, letter.code) for letter in letters] == [
+    assert [(dead_letter.value, dead_letter.verdict, dead_letter.code) for dead_letter in dead_letters] == [
         (b"old", "inconclusive", "newer_record")
     ]
-    assert "A newer record of its key is on the topic" in letters[0].verdict_reason
+    assert "A newer record of its key is on the topic" in dead_letters[0].verdict_reason
     assert (report.journaled, report.lost) == (0, 0)
 
 
@@ -110,7 +110,7 @@ def test_an_old_value_that_was_compacted_away_is_not_sent_after_the_newer_one(
 def test_a_replay_that_is_taken_over_does_not_send_an_old_value_again_after_a_newer_one(kafka, topic, newer):
     rows = [(b"k", b"old"), (b"k", b"new"), (b"l", b"replayed"), (b"m", b"never sent")]
     old, new, other, unsent = [
-        letter(number, topic=topic, key=key, value=value, accepted_at=time.time() - 60)
+        dead_letter(number, topic=topic, key=key, value=value, accepted_at=time.time() - 60)
         for number, (key, value) in enumerate(rows)
     ]
 

@@ -30,7 +30,7 @@ from tests.support import eventually
 pytestmark = pytest.mark.browser
 
 
-def letters(page, address, topic, count):
+def dead_letters(page, address, topic, count):
     """The dead letters of one topic, all listed; their ids, the latest first."""
     go(page, f"{address}dead-letters?topic={topic}")
     return listed(page, count)
@@ -45,7 +45,7 @@ def audited(load, action):
 
 def test_replay_empties_a_topic_once_its_fault_is_over(load, page, address):
     load.fail("payments", 3)
-    letters(page, address, "payments", 3)
+    dead_letters(page, address, "payments", 3)
     load.broker.accept("payments")
     replay(page, 3)
     says(page, "Replayed 3 of 3")
@@ -55,7 +55,7 @@ def test_replay_empties_a_topic_once_its_fault_is_over(load, page, address):
 
 def test_a_topic_that_still_rejects_says_how_many_failed_again(load, page, address):
     load.fail("ledger", 3)
-    letters(page, address, "ledger", 3)
+    dead_letters(page, address, "ledger", 3)
     replay(page, 3)
     says(page, "3 failed again: Broker: Policy violation")
     assert load.waiting("ledger") == 3
@@ -63,11 +63,11 @@ def test_a_topic_that_still_rejects_says_how_many_failed_again(load, page, addre
 
 def test_clear_archives_what_is_chosen_and_undo_brings_it_back(load, page, address):
     load.fail("undone", 3)
-    chosen = letters(page, address, "undone", 3)[1]
+    chosen = dead_letters(page, address, "undone", 3)[1]
     check(page, chosen)
     button(page, "Clear 1").click()
     says(page, "Archived 1 ")
-    assert load.letters.get(chosen).state == "archived"
+    assert load.dead_letters.get(chosen).state == "archived"
     button(page, "Undo").click()
     eventually(lambda: load.waiting("undone") == 3)
     button(page, "Clear 3").wait_for()
@@ -75,20 +75,20 @@ def test_clear_archives_what_is_chosen_and_undo_brings_it_back(load, page, addre
 
 def test_a_choice_means_the_same_letters_while_new_ones_arrive(load, page, address):
     load.fail("late", 2)
-    chosen = letters(page, address, "late", 2)[1]
+    chosen = dead_letters(page, address, "late", 2)[1]
     check(page, chosen)
     button(page, "Clear 1").wait_for()
     load.fail("late", 3)
     assert chosen in listed(page, 5)[3:]
     button(page, "Clear 1").click()
     says(page, "Archived 1 ")
-    assert load.letters.get(chosen).state == "archived"
+    assert load.dead_letters.get(chosen).state == "archived"
     assert load.waiting("late") == 4
 
 
 def test_a_group_is_replayed_and_the_others_wait(load, page, address):
     load.fail("group", 2)
-    group = load.letters.groups(DeadLetterFilter(topic="group"))[0].fingerprint
+    group = load.dead_letters.groups(DeadLetterFilter(topic="group"))[0].fingerprint
     load.broker.accept("group")
     load.broker.reject("group", "INVALID_RECORD")
     load.producer.send_message("group", {"other": True}, key="other")
@@ -102,7 +102,7 @@ def test_a_group_is_replayed_and_the_others_wait(load, page, address):
 
 def test_a_double_click_replays_once(load, page, address):
     load.fail("again", 1)
-    (only,) = letters(page, address, "again", 1)
+    (only,) = dead_letters(page, address, "again", 1)
     load.broker.accept("again")
     check(page, only)
     before = len(audited(load, "replay"))
@@ -213,7 +213,7 @@ def test_a_silence_that_is_thought_better_of_silences_nothing(load, page, addres
 
 def test_what_was_cleared_is_found_in_the_archive_and_restored(load, page, address):
     load.fail("cleared", 2)
-    letters(page, address, "cleared", 2)
+    dead_letters(page, address, "cleared", 2)
     button(page, "Clear 2").click()
     says(page, "Archived 2 ")
     eventually(lambda: rows(page).count() == 0)
@@ -254,11 +254,11 @@ def test_two_people_on_the_same_letters_see_each_others_acts_and_each_letter_is_
     load, page, browser, address
 ):
     load.fail("shared", 4)
-    ids = letters(page, address, "shared", 4)
+    ids = dead_letters(page, address, "shared", 4)
     from playwright.sync_api import TimeoutError
 
     with window(browser) as other:
-        assert letters(other, address, "shared", 4) == ids
+        assert dead_letters(other, address, "shared", 4) == ids
         check(page, ids[0])
         button(page, "Clear 1").click()
         says(page, "Archived 1 ")

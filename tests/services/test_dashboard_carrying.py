@@ -12,7 +12,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 from tests.services.browsing import button, go, listed, replay, says, served, window
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 pytestmark = pytest.mark.browser
 
@@ -32,7 +32,7 @@ def bury(store, topic, count, *, ago):
     now = time.time()
     DeadLetters(store).add(
         [
-            letter(
+            dead_letter(
                 len(topic) * 100 + n, topic=topic, cluster_id="", key=f"{topic}-{n}".encode(),
                 accepted_at=now - ago - 10 + n / 1000, failed_at=now - ago + n / 1000,
             )
@@ -77,4 +77,4 @@ def test_without_settings_and_without_a_producer_the_button_says_what_would_help
         assert button(page, "Replay 2").is_disabled()
         says(page, "Nobody can replay these now.")
         page.get_by_text("set to a file of client settings").first.wait_for()
-        says(page, "Their cause may still be there: 2 letters died of it within 2 min")
+        says(page, "Their cause may still be there: 2 dead letters died of it within 2 min")

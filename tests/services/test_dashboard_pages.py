@@ -47,11 +47,11 @@ def full(load):
     store = Store.open(load.store)
     one = alert("weak_replication", "pages", 1.0, text=HOSTILE)
     AlertLog(store).record(follow({}, [one], 1.0), told_by="test")
-    (letter, *_) = load.letters.find(DeadLetterFilter(topic="pages"), limit=1)
+    (dead_letter, *_) = load.dead_letters.find(DeadLetterFilter(topic="pages"), limit=1)
     audited(store, "audit-of-pages", topic="pages", at=time.time() - 60, lost=2, duplicated=1, reordered=1, expired=3,
             sentence="pages: of 1,000 messages acknowledged 2 are lost.", path="findings/audit-of-pages",
             findings=[*(("lost", f"lost-{n}", n, 10 + n, "acknowledged, and not on the log") for n in range(2)),
-                      ("duplicated", letter.message_id, 0, 7, "a copy at partition 0, offset 7")])  # fmt: skip
+                      ("duplicated", dead_letter.message_id, 0, 7, "a copy at partition 0, offset 7")])  # fmt: skip
     audited(store, "audit-of-hostile", topic=HOSTILE, at=time.time() - 50, auditable=False, sentence=HOSTILE)
     job(
         store,
@@ -115,7 +115,7 @@ def test_nothing_that_a_message_or_an_alert_says_is_markup(title, page, full, ad
     go(page, address + PAGES[title] + ("?topic=hostile" if title == "Dead letters" else ""))
     if title == "Dead letters":
         page.locator("tr", has_text="evil.example").locator(".pc-look").first.click()
-        page.get_by_text("Inside the letter").wait_for()
+        page.get_by_text("Inside the dead letter").wait_for()
         code = page.get_by_test_id("stCode").filter(has_text="comment")
         assert "<script>" in code.inner_text() and "**bold**" in code.inner_text()
     assert page.evaluate("window.pwned") is None
@@ -145,7 +145,7 @@ def test_an_audit_is_opened_from_the_fleet_has_an_address_and_leads_to_the_lette
     stands(look)
     look.get_by_role("link", name="dead letter, waits").click()
     look.wait_for_url(re.compile("dead-letters.*letter="))
-    look.get_by_text("Inside the letter").wait_for()
+    look.get_by_text("Inside the dead letter").wait_for()
     look.go_back()
     look.wait_for_url(here)
     says(look, "2 are lost")
@@ -195,9 +195,9 @@ def test_back_leads_from_one_letter_to_the_list_and_from_a_cause_to_all(page, fu
     page.wait_for_url(re.compile("group="))
     rows(page).first.locator(".pc-look").click()
     page.wait_for_url(re.compile("letter="))
-    page.get_by_text("Inside the letter").wait_for()
+    page.get_by_text("Inside the dead letter").wait_for()
     page.go_back()
-    page.get_by_text("Inside the letter").wait_for(state="detached")
+    page.get_by_text("Inside the dead letter").wait_for(state="detached")
     assert "group=" in page.url
     page.go_back()
     eventually(lambda: "group=" not in page.url)
@@ -260,8 +260,8 @@ def test_a_page_is_reached_and_its_letters_are_chosen_by_the_keyboard_alone(page
     button(page, "Clear 1").focus()
     page.keyboard.press("Enter")
     says(page, "Archived 1 ")
-    assert load.letters.get(first).state == "archived"
-    assert load.letters.get(second).state == "dead"
+    assert load.dead_letters.get(first).state == "archived"
+    assert load.dead_letters.get(second).state == "dead"
 
 
 def tab_to(page, text, most=40):
@@ -280,7 +280,7 @@ def test_a_letter_is_opened_by_the_keyboard_and_its_list_says_so(page, full, add
     look = rows(page).first.locator(".pc-look")
     look.focus()
     page.keyboard.press("Enter")
-    page.get_by_text("Inside the letter").wait_for()
+    page.get_by_text("Inside the dead letter").wait_for()
     assert look.get_attribute("aria-expanded") == "true"
     assert page.evaluate("document.activeElement.className") == "pc-look"
 

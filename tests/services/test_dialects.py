@@ -20,7 +20,7 @@ from producer_core.errors import ConfigError, StoreError
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 from tests.unit.test_dialects import CONNECT, OURS, SHARE_GROUP, SPRING
 
 pytestmark = pytest.mark.kafka
@@ -57,12 +57,12 @@ def settings(kafka):
 
 
 def bury(store, kafka, topic, **changes):
-    letters = [
-        letter(number, topic=topic, cluster_id=kafka.cluster_id, key=key, value=value, **changes)
+    dead_letters = [
+        dead_letter(number, topic=topic, cluster_id=kafka.cluster_id, key=key, value=value, **changes)
         for number, (key, value) in enumerate(BODIES)
     ]
-    DeadLetters(store).add(letters)
-    return letters
+    DeadLetters(store).add(dead_letters)
+    return dead_letters
 
 
 def everything(store, **where):
@@ -119,7 +119,7 @@ def times(kafka, topic, value):
 
 @pytest.mark.usefixtures("kcat")
 def test_published_letters_are_on_the_topic_with_their_story_and_stay_dead_here(kafka, topic, store):
-    letters = bury(store, kafka, topic)
+    dead_letters = bury(store, kafka, topic)
 
     done = publish(store, kafka, topic)
 
@@ -127,11 +127,13 @@ def test_published_letters_are_on_the_topic_with_their_story_and_stay_dead_here(
     records = seen_by_kcat(kafka, f"{topic}-dlt")
     assert len(records) == len(BODIES)
     headers = [dict(zip(record["headers"][::2], record["headers"][1::2], strict=True)) for record in records]
-    assert {one["dlq.message.id"] for one in headers} == {one.message_id for one in letters}
+    assert {one["dlq.message.id"] for one in headers} == {one.message_id for one in dead_letters}
     assert {one["dlq.original.topic"] for one in headers} == {topic}
     assert {one["dlq.delivery.verdict"] for one in headers} == {"rejected"}
     assert {one.state for one in everything(store).values()} == {"dead"}
-    said = [moment.text for moment in timeline(store, letters[0].message_id) if moment.what == "published"]
+    said = [
+        moment.text for moment in timeline(store, dead_letters[0].message_id) if moment.what == "published"
+    ]
     assert len(said) == 1
     assert said[0].startswith(f"at {topic}-dlt[")
     acts = [row["action"] for row in store.rows("audit_latest", limit=10)]
@@ -154,7 +156,7 @@ def test_a_second_publish_says_so_and_leaves_them_out_unless_asked(kafka, topic,
 def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent_twice(
     kafka, topic, store, monkeypatch
 ):
-    """As after a kill between the acknowledgement and the line in the letter's life."""
+    """As after a kill between the acknowledgement and the line in the dead letter's life."""
     bury(store, kafka, topic)
     write = publisher._PublishJob._write
 
@@ -191,16 +193,16 @@ def test_a_topic_that_is_missing_or_compacted_takes_no_dead_letters(kafka, topic
 def test_what_was_published_is_fetched_into_another_store_and_replayed_from_there(
     kafka, topic, store, elsewhere
 ):
-    letters = {one.message_id: one for one in bury(store, kafka, topic)}
+    dead_letters = {one.message_id: one for one in bury(store, kafka, topic)}
     publish(store, kafka, topic)
 
     done = fetch(elsewhere, kafka, f"{topic}-dlt")
 
     assert (done.new, done.known, done.not_replayable, done.left) == (len(BODIES), 0, 0, 0)
     there = everything(elsewhere)
-    assert there.keys() == letters.keys()
+    assert there.keys() == dead_letters.keys()
     for message_id, one in there.items():
-        before = letters[message_id]
+        before = dead_letters[message_id]
         assert (one.key, one.value, one.topic) == (before.key, before.value, before.topic)
         assert one.headers == (*before.headers, ("dlq.replay.generation", b"1"))
         assert one.verdict == "possibly_persisted", "it may have been replayed from the first store since"
@@ -239,17 +241,17 @@ def test_dead_letters_of_others_are_fetched_once_and_replayed(kafka, topic, stor
     assert (first.new, first.by_dialect, first.by_verdict) == (5, {"spring": 5}, {"found": 5})
     assert (second.looked_at, second.new) == (0, 0)
     assert (third.looked_at, third.new, third.known) == (5, 0, 5)
-    letters = everything(store).values()
-    assert Counter((one.key, one.value) for one in letters) == Counter(BODIES)
+    dead_letters = everything(store).values()
+    assert Counter((one.key, one.value) for one in dead_letters) == Counter(BODIES)
     said = {
         moment.text
-        for one in letters
+        for one in dead_letters
         for moment in timeline(store, one.message_id)
         if moment.what == "fetched"
     }
     assert said == {f"from {topic}-dlt[0]@{number}" for number in range(5)}
-    assert {one.headers for one in letters} == {(*own, ("dlq.replay.generation", b"1"))}
-    assert {(one.topic, one.partition) for one in letters} == {(topic, 2)}
+    assert {one.headers for one in dead_letters} == {(*own, ("dlq.replay.generation", b"1"))}
+    assert {(one.topic, one.partition) for one in dead_letters} == {(topic, 2)}
     replayed(kafka, store, topic)
     assert times(kafka, topic, b"one") == 1
     assert fetch(store, kafka, f"{topic}-dlt", again=True).new == 0, "not even what was replayed since"

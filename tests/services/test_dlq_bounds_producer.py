@@ -55,10 +55,10 @@ def test_without_a_store_what_is_beyond_the_bound_is_taken_in_by_the_next_produc
     assert spill_path(tmp_path / "store.duckdb").exists()
 
     with producer("auto"):
-        letters = DeadLetters(Store.open(tmp_path / "store.duckdb"))
-        eventually(lambda: letters.count(DeadLetterFilter()) == 3, timeout=120)
+        dead_letters = DeadLetters(Store.open(tmp_path / "store.duckdb"))
+        eventually(lambda: dead_letters.count(DeadLetterFilter()) == 3, timeout=120)
 
-    assert sorted(one.value for one in letters.bodies(letters.ids(DeadLetterFilter()))) == [
+    assert sorted(one.value for one in dead_letters.bodies(dead_letters.ids(DeadLetterFilter()))) == [
         b"line 0",
         b"line 1",
         b"line 2",

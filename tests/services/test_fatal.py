@@ -175,9 +175,9 @@ def test_one_keys_messages_stay_in_order_where_none_was_given_up(queued):
 def test_the_message_that_was_refused_as_out_of_order_is_not_lost(queued):
     """Either it is on the topic, or it is a dead letter with all its bytes and a verdict that promises nothing."""
     if queued.outcomes()["m0"] == "dead":
-        (letter,) = queued.producer.dlq.letters("queued")
-        assert letter.value == b"m0"
-        assert letter.verdict not in ("not_sent", "rejected", "found")
+        (dead_letter,) = queued.producer.dlq.dead_letters("queued")
+        assert dead_letter.value == b"m0"
+        assert dead_letter.verdict not in ("not_sent", "rejected", "found")
     else:
         assert "m0" in {name for name, _ in queued.on_topic()}
 

@@ -318,7 +318,7 @@ def looked(spark):
         "given up, and sent again later",
         lambda s, p: ((rows := at(s, p, 0, 2, 3, 1)), [as_they_stand(rows)]),
     )
-    letters = [
+    dead_letters = [
         [str(cases.sessions[name]), seq, TOPIC, "_MSG_TIMED_OUT", "possibly_persisted", 1.7e9]
         for name, seq in (("given up and there", 2), ("given up, and sent again later", 1))
     ]
@@ -327,7 +327,7 @@ def looked(spark):
         batch("r", 0, told(uuid.UUID(int=998), 3), cluster_id=""),  # before it knew where it was
         batch("r", 1, [], cluster_id="another cluster"),
     ]
-    cases.values += [cases.values[0], batch("q", 0, [], given_up=letters), *elsewhere]
+    cases.values += [cases.values[0], batch("q", 0, [], given_up=dead_letters), *elsewhere]
     return cases, audited(spark, log(spark, cases.rows), cases.values, cases.edges, later=cases.later)
 
 

@@ -150,12 +150,14 @@ def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_goes_on(start, po
     first.assert_ends_cleanly()
     before = dead(store)
     assert before > 1
-    [old] = {letter.cluster_id for letter in DeadLetters(store).find(DeadLetterFilter())}
+    [old] = {dead_letter.cluster_id for dead_letter in DeadLetters(store).find(DeadLetterFilter())}
 
     second = start("--port", port).wait_until_up()
     assert second.store.path == store.path
     eventually(lambda: dead(second.store) > 1, 60)
-    assert old not in {letter.cluster_id for letter in DeadLetters(second.store).find(DeadLetterFilter())}
+    assert old not in {
+        dead_letter.cluster_id for dead_letter in DeadLetters(second.store).find(DeadLetterFilter())
+    }
     assert dead(Store.open(store.path.with_name("demo-earlier.duckdb"))) == before
     second.process.terminate()
     second.assert_ends_cleanly()
@@ -295,18 +297,18 @@ def test_on_a_real_kafka_replayed_payments_are_there_exactly_once(start, port, k
     assert store.path.name == "demo-127.0.0.1.duckdb"
     eventually(lambda: dead(store, topic="demo.payments") > 20, 120)
     eventually(lambda: _quiet_for(store, "demo.payments", 5), 120)
-    letters = DeadLetters(store).find(DeadLetterFilter(topic="demo.payments"), limit=10_000)
-    assert {letter.verdict for letter in letters} == {"not_sent"}
+    dead_letters = DeadLetters(store).find(DeadLetterFilter(topic="demo.payments"), limit=10_000)
+    assert {dead_letter.verdict for dead_letter in dead_letters} == {"not_sent"}
 
     operation = replay.plan(store, DeadLetterFilter(topic="demo.payments"), who="test", origin="test")
 
     done = eventually(lambda: _ended(store, operation), 60)
-    assert done.acknowledged == len(letters), done.message
+    assert done.acknowledged == len(dead_letters), done.message
     run.type_ctrl_c()
     run.assert_ends_cleanly()
     ids = _ids_on(kafka, "demo.payments")
     assert set(ids.values()) == {1}
-    assert {letter.message_id for letter in letters} <= set(ids)
+    assert {dead_letter.message_id for dead_letter in dead_letters} <= set(ids)
 
 
 def _ids_on(kafka, topic):

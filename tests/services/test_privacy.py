@@ -25,7 +25,7 @@ from producer_core.producer.monitor import Monitor
 from producer_core.producer.send_batch import BatchSend
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.unit.replaying import CLUSTER, ScriptedSender, alive, answering, letter
+from tests.unit.replaying import CLUSTER, ScriptedSender, alive, answering, dead_letter
 
 PLANTED = {
     "card": "4111111111111111",
@@ -74,7 +74,7 @@ def rules(tmp_path_factory):
 
 def planted(number, **changes):
     now = time.time()
-    return letter(
+    return dead_letter(
         number,
         **{
             "key": [b"ann.lee@shop.example", b'{"password": "hunter2secret"}', b"\xffann.lee@shop.example", b"CUST-987654"][number % 4],
@@ -100,7 +100,7 @@ class Refusing(ScriptedSender):
         return replay.ReplayResult(
             one.message_id,
             "failed",
-            letter=planted(0, message_id=one.message_id, failed_at=time.time()),
+            dead_letter=planted(0, message_id=one.message_id, failed_at=time.time()),
             text=ERROR,
         )
 
@@ -112,7 +112,7 @@ def store(tmp_path_factory, rules):
     DeadLetters(opened).add([planted(number) for number in range(6)])
     alive(opened, now)
     operation = replay.plan(
-        opened, DeadLetterFilter(ids=(letter(5).message_id,)), who="ann", origin="cli", can_run=CLUSTER
+        opened, DeadLetterFilter(ids=(dead_letter(5).message_id,)), who="ann", origin="cli", can_run=CLUSTER
     )
     replay_runner(opened, Refusing(), probe=answering({})).run_one(operation.operation_id, 60)
     DeadLetters(opened).archive(DeadLetterFilter(key="CUST-987654"), who="ann", origin="cli")
@@ -126,11 +126,15 @@ def leaked(text):
     return [name for name, secret in PLANTED.items() if secret in text or secret in text.replace(" ", "")]
 
 
-ONE = letter(1).message_id
+ONE = dead_letter(1).message_id
 LOOKS = [
     ("dlq", "list"),
     ("dlq", "list", "--json", "--state", "any"),
-    *(("dlq", "show", letter(number).message_id, *more) for number in range(6) for more in ((), ("--json",))),
+    *(
+        ("dlq", "show", dead_letter(number).message_id, *more)
+        for number in range(6)
+        for more in ((), ("--json",))
+    ),
     ("dlq", "groups"),
     ("dlq", "groups", "--json"),
     ("dlq", "archive", "--topic", "none", "--yes"),
@@ -184,7 +188,7 @@ def test_a_masked_export_holds_none(store, tmp_path, name):
 
 def test_what_is_revealed_is_all_there(store):
     result = CliRunner().invoke(
-        main, ["dlq", "show", letter(4).message_id, "--reveal", "--store", str(store.path)]
+        main, ["dlq", "show", dead_letter(4).message_id, "--reveal", "--store", str(store.path)]
     )
 
     assert leaked(result.output) == list(PLANTED)
@@ -210,12 +214,12 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
 
     for number in range(6):
         script = (
-            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import opened\nfrom producer_core.dashboard.views import letter\n"
-            f"letter.show(Path({str(store.path)!r}), {letter(number).message_id!r})\n"
+            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import opened\nfrom producer_core.dashboard.views import dead letter\n"
+            f"letter.show(Path({str(store.path)!r}), {dead_letter(number).message_id!r})\n"
         )
         inside = AppTest.from_string(script, default_timeout=60).run()
         assert not inside.exception
-        assert "Inside the letter" in drawn(inside) and leaked(drawn(inside)) == []
+        assert "Inside the dead letter" in drawn(inside) and leaked(drawn(inside)) == []
 
 
 def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, monkeypatch):
@@ -284,5 +288,5 @@ def test_an_alert_is_masked_where_it_is_made(store):
 
 
 def test_the_files_are_raw(store):
-    """Masking is for looking: a letter that is sent again must have its very bytes."""
+    """Masking is for looking: a dead letter that is sent again must have its very bytes."""
     assert DeadLetters(store).get(ONE).error_text == ERROR

@@ -18,7 +18,7 @@ from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.unit.replaying import ScriptedSender, letter, message_id
+from tests.unit.replaying import ScriptedSender, dead_letter, message_id
 
 pytestmark = pytest.mark.kafka
 
@@ -35,7 +35,7 @@ class Place:
         self.kafka, self.store = kafka, store
         self.config = client_config(kafka.bootstrap_servers, {})
         self.cluster_id = Cluster(self.config).view().cluster_id
-        self.letters = DeadLetters(store)
+        self.dead_letters = DeadLetters(store)
         sender = ScriptedSender()  # a transaction does not need it
         sender.cluster_id = self.cluster_id
         self.runner = replay_runner(store, sender, client=self.config.settings, quiet=0.0)
@@ -48,9 +48,9 @@ class Place:
     def give_up(self, topic, count, **changes):
         now = time.time()
         given = {"topic": topic, "cluster_id": self.cluster_id, "key": b"k", **changes}
-        self.letters.add(
+        self.dead_letters.add(
             [
-                letter(n, accepted_at=now - 60 + n / 1000, failed_at=now - 50 + n / 1000, **given)
+                dead_letter(n, accepted_at=now - 60 + n / 1000, failed_at=now - 50 + n / 1000, **given)
                 for n in range(count)
             ]
         )
@@ -70,7 +70,7 @@ def test_a_replay_is_exactly_once_on_a_real_broker(place):
     done = place.runner.run_one(place.plan().operation_id, 60)
 
     assert (done.state, done.acknowledged, done.delivery) == ("done", 300, "exactly_once")
-    assert place.letters.count(DeadLetterFilter(state="replayed")) == 300
+    assert place.dead_letters.count(DeadLetterFilter(state="replayed")) == 300
 
 
 def test_what_is_there_already_has_landed(place):
@@ -82,7 +82,7 @@ def test_what_is_there_already_has_landed(place):
     done = place.runner.run_one(place.plan(inconclusive="send").operation_id, 60)
 
     assert (done.acknowledged, done.landed) == (19, 1)
-    assert place.letters.count(DeadLetterFilter(state="landed", message_id=there)) == 1
+    assert place.dead_letters.count(DeadLetterFilter(state="landed", message_id=there)) == 1
 
 
 def test_it_waits_for_a_person_who_asked_to_see_first(place):
@@ -121,15 +121,15 @@ def test_a_topic_that_is_gone_is_left_out_with_its_reason(place):
 
     assert (done.acknowledged, done.skipped) == (0, 3)
     assert "does not exist" in done.message
-    assert place.letters.count(DeadLetterFilter()) == 3
+    assert place.dead_letters.count(DeadLetterFilter()) == 3
 
 
 def test_a_record_that_the_topic_refuses_fails_alone(place):
     topic = place.topic(**{"max.message.bytes": "2000"})
     place.give_up(topic, 40)
-    place.letters.add(
+    place.dead_letters.add(
         [
-            letter(
+            dead_letter(
                 99,
                 topic=topic,
                 cluster_id=place.cluster_id,
@@ -142,7 +142,7 @@ def test_a_record_that_the_topic_refuses_fails_alone(place):
     done = place.runner.run_one(place.plan().operation_id, 120)
 
     assert (done.acknowledged, done.failed_again) == (40, 1)
-    again = place.letters.get(message_id(99))
+    again = place.dead_letters.get(message_id(99))
     assert (again.code, again.verdict, again.replay_count) == ("MSG_SIZE_TOO_LARGE", "rejected", 1)
 
 
@@ -177,9 +177,9 @@ def test_python_asks_nobody_skips_old_values_on_compacted_topics_and_sends_them_
     for topic in (plain, compacted):
         place.write(topic, b"newer", b"old")
     now = time.time()
-    place.letters.add(
+    place.dead_letters.add(
         [
-            letter(
+            dead_letter(
                 n,
                 topic=topic,
                 cluster_id=place.cluster_id,

@@ -50,9 +50,9 @@ def write(kafka, topic, records) -> None:
     assert producer.flush(60) == 0
 
 
-def look(kafka, letters, **choices) -> tuple[BrokerCheck, dict]:
+def look(kafka, dead_letters, **choices) -> tuple[BrokerCheck, dict]:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "acks": "all"}
-    return check(settings, letters, **{"timeout": PATIENCE, **choices})
+    return check(settings, dead_letters, **{"timeout": PATIENCE, **choices})
 
 
 def the_only(found: BrokerCheck):
@@ -75,11 +75,11 @@ def compacted(kafka):
 
 
 def test_keys_with_a_newer_record_on_a_compacted_topic_are_named(kafka, compacted):
-    letters = [listed(number, compacted, b"key-%d" % number) for number in range(20)]
+    dead_letters = [listed(number, compacted, b"key-%d" % number) for number in range(20)]
     write(kafka, compacted, [(b"key-%d" % number, b"new", None) for number in range(5)])
     write(kafka, compacted, [(b"another", b"new", None)] * 50)
 
-    found, flags = look(kafka, letters)
+    found, flags = look(kafka, dead_letters)
 
     said = the_only(found)
     assert flags == {name_of(number): "newer_key" for number in range(5)}
@@ -150,15 +150,15 @@ def test_keys_that_are_no_text_and_the_empty_key_are_keys(kafka, topic):
 
 
 def test_a_topic_that_shrank_its_limit_shows_what_is_too_large(kafka, topic):
-    letters = [listed(number, topic, size=900 + number * 100) for number in range(4)]
-    assert look(kafka, letters)[1] == {}
+    dead_letters = [listed(number, topic, size=900 + number * 100) for number in range(4)]
+    assert look(kafka, dead_letters)[1] == {}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     entry = ConfigEntry("max.message.bytes", "1200", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
-    eventually(lambda: the_only(look(kafka, letters)[0]).max_message_bytes == 1200)
+    eventually(lambda: the_only(look(kafka, dead_letters)[0]).max_message_bytes == 1200)
 
-    found, flags = look(kafka, letters)
+    found, flags = look(kafka, dead_letters)
 
     assert flags == {name_of(2): "too_large", name_of(3): "too_large"}
     assert the_only(found).too_large == 2
@@ -306,11 +306,11 @@ def test_without_permission_nothing_is_guessed_and_what_to_grant_is_said(secured
     granted = [Permission("topic", "elsewhere", "WRITE")]
     secure.grant(secured.direct_servers, "app2", granted)
     write(secured, "elsewhere", [(b"k", b"new", None)])
-    letters = [listed(1, "orders"), listed(2, "elsewhere", size=5_000_000)]
+    dead_letters = [listed(1, "orders"), listed(2, "elsewhere", size=5_000_000)]
     settings = {"bootstrap.servers": secured.bootstrap_servers, **secured.security.settings("app2")}
 
     def answer():
-        found, flags = check(settings, letters, timeout=PATIENCE)
+        found, flags = check(settings, dead_letters, timeout=PATIENCE)
         return (found, flags) if found.topics[1].partitions == 1 else None
 
     found, flags = eventually(answer)

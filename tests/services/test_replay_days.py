@@ -16,8 +16,8 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 from tests.conftest import needs
 from tests.faults.run import Media
+from tests.replays.dead_letters import message_id, number_of
 from tests.replays.invariants import check
-from tests.replays.letters import message_id, number_of
 from tests.replays.stage import LEASE, Stage
 from tests.support import eventually
 
@@ -38,7 +38,7 @@ def media():
 def stage(media, tmp_path):
     """Letters, topics and a store; the replay goes slowly enough to be harmed in its middle."""
     one = Stage(
-        media.get("kafka3"), name="day", delivery="exactly_once", seed=1, letters=LETTERS, long=False,
+        media.get("kafka3"), name="day", delivery="exactly_once", seed=1, dead_letters=LETTERS, long=False,
         folder=tmp_path,
     )  # fmt: skip
     one.give_up()
@@ -194,7 +194,7 @@ def test_records_larger_than_their_topic_now_allows_fail_and_all_others_arrive(s
     stage.finish(300)
 
     found = judged(stage)
-    large = {n for n, one in enumerate(stage.buried.letters) if len(one.value or b"") > 2000}
+    large = {n for n, one in enumerate(stage.buried.dead_letters) if len(one.value or b"") > 2000}
     assert {n for n, state in found.state.items() if state == "dead"} == large - stage.buried.there
     assert found.operation.failed_again == len(large - stage.buried.there) > 0
 

@@ -29,7 +29,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka import record_lookup
 from producer_core.messages import ID_HEADER, parse_id
 from tests.support import eventually
-from tests.unit.replaying import letter, message_id
+from tests.unit.replaying import dead_letter, message_id
 
 pytestmark = pytest.mark.kafka
 
@@ -79,13 +79,15 @@ def values_on(kafka, topic) -> Counter:
 
 
 def bury(store, kafka, topic, count, **changes):
-    letters = [letter(number, topic=topic, cluster_id=kafka.cluster_id, **changes) for number in range(count)]
-    DeadLetters(store).add(letters)
-    return letters
+    dead_letters = [
+        dead_letter(number, topic=topic, cluster_id=kafka.cluster_id, **changes) for number in range(count)
+    ]
+    DeadLetters(store).add(dead_letters)
+    return dead_letters
 
 
 def test_a_replay_killed_again_and_again_leaves_each_record_once(kafka, topic, store):
-    letters = bury(store, kafka, topic, COUNT)
+    dead_letters = bury(store, kafka, topic, COUNT)
     operation = replay.plan(
         store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
     )
@@ -99,7 +101,7 @@ def test_a_replay_killed_again_and_again_leaves_each_record_once(kafka, topic, s
                 spare.append(start(store, kafka))
         done = eventually(lambda: ended(store, operation), timeout=60)
 
-    assert values_on(kafka, topic) == Counter(one.value.decode() for one in letters)
+    assert values_on(kafka, topic) == Counter(one.value.decode() for one in dead_letters)
     assert (done.acknowledged + done.landed, done.failed_again, done.skipped) == (COUNT, 0, 0)
     assert [process.returncode for process in spare].count(-signal.SIGKILL) >= 4
     assert DeadLetters(store).count(DeadLetterFilter()) == 0
@@ -125,8 +127,8 @@ def kill_owner(store, operation) -> bool:
 
 
 def test_what_had_landed_is_found_and_only_the_rest_is_sent(kafka, topic, store):
-    letters = bury(store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time())
-    produce(kafka, topic, letters[:40])
+    dead_letters = bury(store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time())
+    produce(kafka, topic, dead_letters[:40])
     operation = replay.plan(
         store,
         DeadLetterFilter(topic=topic),
@@ -141,12 +143,12 @@ def test_what_had_landed_is_found_and_only_the_rest_is_sent(kafka, topic, store)
         done = eventually(lambda: ended(store, operation), timeout=60)
 
     assert (done.landed, done.acknowledged) == (40, 60)
-    assert values_on(kafka, topic) == Counter(one.value.decode() for one in letters)
+    assert values_on(kafka, topic) == Counter(one.value.decode() for one in dead_letters)
 
 
-def produce(kafka, topic, letters, *, timestamp_ms=0):
+def produce(kafka, topic, dead_letters, *, timestamp_ms=0):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for one in letters:
+    for one in dead_letters:
         headers = [(ID_HEADER, parse_id(one.message_id))]
         producer.produce(topic, one.value, partition=0, headers=headers, timestamp=timestamp_ms)
     assert producer.flush(30) == 0
@@ -164,8 +166,8 @@ def probe(kafka, topic, number, **choices):
 def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
     """Accepted with the clock an hour ahead, which was then set back: the timestamp said that nothing so young is there."""
     now = int(time.time() * 1000)
-    produce(kafka, topic, [letter(number) for number in range(50)], timestamp_ms=now)
-    produce(kafka, topic, [letter(99)], timestamp_ms=now + 7_200_000)
+    produce(kafka, topic, [dead_letter(number) for number in range(50)], timestamp_ms=now)
+    produce(kafka, topic, [dead_letter(99)], timestamp_ms=now + 7_200_000)
 
     assert probe(kafka, topic, 7, since_ms=now + 3_600_000).outcome == "found"
     assert probe(kafka, topic, 98, since_ms=now + 3_600_000).unread == frozenset()
@@ -174,8 +176,8 @@ def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
 def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeypatch):
     monkeypatch.setattr(record_lookup, "_OLDER", 10)
     now = int(time.time() * 1000)
-    produce(kafka, topic, [letter(number) for number in range(50)], timestamp_ms=now)
-    produce(kafka, topic, [letter(99)], timestamp_ms=now + 7_200_000)
+    produce(kafka, topic, [dead_letter(number) for number in range(50)], timestamp_ms=now)
+    produce(kafka, topic, [dead_letter(99)], timestamp_ms=now + 7_200_000)
 
     answer = probe(kafka, topic, 7, since_ms=now + 3_600_000)
 
@@ -186,8 +188,8 @@ def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeyp
 def test_the_time_index_saves_reading_what_is_older(kafka, topic, monkeypatch):
     monkeypatch.setattr(record_lookup, "_OLDER", 10)
     now = int(time.time() * 1000)
-    produce(kafka, topic, [letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
-    produce(kafka, topic, [letter(500)], timestamp_ms=now)
+    produce(kafka, topic, [dead_letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
+    produce(kafka, topic, [dead_letter(500)], timestamp_ms=now)
 
     assert probe(kafka, topic, 500, since_ms=now).looked_at == 1
     assert probe(kafka, topic, 501, since_ms=now).outcome == "not_found"
@@ -219,7 +221,7 @@ def test_an_aborted_transaction_did_not_land(kafka, topic):
 
 def test_behind_an_open_transaction_nobody_can_say_until_it_ends(kafka, topic):
     producer = transaction(kafka, topic, 1)
-    produce(kafka, topic, [letter(2)])
+    produce(kafka, topic, [dead_letter(2)])
 
     assert probe(kafka, topic, 2, timeout=2.0).outcome == "inconclusive"
     assert probe(kafka, topic, 3, timeout=2.0).outcome == "inconclusive"

@@ -22,11 +22,11 @@ def media():
         yield started
 
 
-@pytest.mark.parametrize("name, letters", SHORT.items(), ids=SHORT)
-def test_each_dead_letter_is_on_its_topic_once_or_stays_one_and_is_told(media, name, letters):
-    result = run(media, name, seed=1, letters=letters)
+@pytest.mark.parametrize("name, dead letters", SHORT.items(), ids=SHORT)
+def test_each_dead_letter_is_on_its_topic_once_or_stays_one_and_is_told(media, name, dead_letters):
+    result = run(media, name, seed=1, dead_letters=dead_letters)
     assert result.good, f"{result.violations}; again: {command(result)}; {result.notes}"
 
 
 def test_the_same_counting_shows_the_duplicates_of_a_loop_that_sends_and_then_notes_it(media):
-    assert run(media, "C1", seed=1, letters=1_500).verdict == "shows it"
+    assert run(media, "C1", seed=1, dead_letters=1_500).verdict == "shows it"

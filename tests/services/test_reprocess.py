@@ -28,10 +28,10 @@ from producer_core.messages import id_bytes, id_text
 from producer_core.pipeline.reprocess import batches, bring, brought, reprocess, spark_replay
 from producer_core.store import Store
 from tests import reprocess_driver
-from tests.replays import letters as made
+from tests.replays import dead_letters as made
 from tests.replays.reading import read
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 ROOT = Path(__file__).parents[2]
 SESSIONS = 12
@@ -54,7 +54,7 @@ def no_spark(monkeypatch):
 def letters_for(kafka, topic, count, **changes):
     sessions = made.sessions(SESSIONS)
     return [
-        letter(
+        dead_letter(
             number, message_id=id_text(id_bytes(sessions[number % SESSIONS], number)), topic=topic,
             cluster_id=kafka.cluster_id, key=b"k%d" % (number % 50), headers=(("n", b"%d" % number),), **changes,
         )
@@ -63,7 +63,7 @@ def letters_for(kafka, topic, count, **changes):
 
 
 def there(kafka, topic):
-    """How often each letter is on the topic for a read_committed reader that is not ours."""
+    """How often each dead letter is on the topic for a read_committed reader that is not ours."""
     return Counter(record.number for record in read(kafka.bootstrap_servers, topic))
 
 
@@ -79,7 +79,7 @@ def settled(store):
 
 
 def produce(kafka, topic, records):
-    """Value, key and headers of each, as if it were a while ago: a doubtful letter that just failed is let rest for 40 s."""
+    """Value, key and headers of each, as if it were a while ago: a doubtful dead letter that just failed is let rest for 40 s."""
     long_ago = int((time.time() - 100) * 1000)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for value, key, headers in records:
@@ -159,13 +159,15 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     spark, kafka, kcat, topic, store, tmp_path, monkeypatch
 ):
     """All are in doubt, some of them are there: Spark finds them, and they are not sent."""
-    letters = letters_for(kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100)
-    DeadLetters(store).add(letters)
-    produce(kafka, topic, [(one.value, one.key, delivery_of(one).record_headers) for one in letters[:50]])
+    dead_letters = letters_for(kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100)
+    DeadLetters(store).add(dead_letters)
+    produce(
+        kafka, topic, [(one.value, one.key, delivery_of(one).record_headers) for one in dead_letters[:50]]
+    )
     file = tmp_path / "letters.parquet"
     files.export(store, DeadLetterFilter(), file, who="ann", origin="cli")
     elsewhere = Store.open(tmp_path / "elsewhere.duckdb")
-    DeadLetters(elsewhere).add([letter(9_000, topic=topic, cluster_id=kafka.cluster_id)])
+    DeadLetters(elsewhere).add([dead_letter(9_000, topic=topic, cluster_id=kafka.cluster_id)])
     seen = CliRunner().invoke(
         main, command(kafka, elsewhere, "--dry-run", "--from-export", str(file)), catch_exceptions=False
     )

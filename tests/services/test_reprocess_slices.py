@@ -32,7 +32,7 @@ FIRST = 1 << 32
 
 
 class Stage:
-    """A topic, letters of one session for it, and an operation whose one slice is sealed with the number FIRST."""
+    """A topic, dead letters of one session for it, and an operation whose one slice is sealed with the number FIRST."""
 
     def __init__(self, kafka):
         self.kafka = kafka
@@ -40,7 +40,7 @@ class Stage:
         self.operation = uuid.uuid4().hex[:12]
         kafka.create_topic(self.topic, partitions=3)
         self.settings = dict(client_config(kafka.bootstrap_servers).settings)
-        self.letters = [
+        self.dead_letters = [
             in_hand(number, topic=self.topic, key=b"k%d" % (number % 7), headers=(("n", b"%d" % number),))
             for number in range(COUNT)
         ]
@@ -60,9 +60,9 @@ class Stage:
         where = (number, floors or self.floors, self.notes)
         return SliceTask(self.operation, self.settings, *where, most, CanaryRule(), COUNT, rate)
 
-    def send(self, errand=None, letters=None, **more):
+    def send(self, errand=None, dead_letters=None, **more):
         """What one attempt of the task says."""
-        batches = reprocess_batches.table(letters or self.letters, Slicing(1)).to_batches()
+        batches = reprocess_batches.table(dead_letters or self.dead_letters, Slicing(1)).to_batches()
         told = slice_task.send(errand or self.errand(), batches, **more)
         rows = [row for batch in told for row in batch.to_pylist()]
         return Counter(row["ending"] for row in rows)
@@ -90,11 +90,11 @@ def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave
     paces = []
     monkeypatch.setattr(slice_task, "ReplayPace", lambda *words: paces.append(words[0]) or ReplayPace(*words))
     stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
-    errand = replace(stage.errand(rate=400.0), letters=4 * COUNT)
-    letters = [
-        one._replace(key=b"k%d" % number) for number, one in enumerate(stage.letters)
+    errand = replace(stage.errand(rate=400.0), dead_letters=4 * COUNT)
+    dead_letters = [
+        one._replace(key=b"k%d" % number) for number, one in enumerate(stage.dead_letters)
     ]  # no slice is empty
-    batches = reprocess_batches.table(letters, Slicing(3, "key")).to_batches()
+    batches = reprocess_batches.table(dead_letters, Slicing(3, "key")).to_batches()
 
     rows = [row for batch in slice_task.send(errand, batches) for row in batch.to_pylist()]
 
@@ -238,7 +238,7 @@ def test_with_the_client_of_its_seal_a_driver_sends_wave_after_wave_and_neither_
     monkeypatch.setattr(TransactionalReplay, "_look", lambda *_: pytest.fail("it read back"))
 
     for number, start in enumerate(range(0, COUNT, 20), 1):
-        told = stage.send(stage.errand(FIRST + number), stage.letters[start : start + 20], keep=keep)
+        told = stage.send(stage.errand(FIRST + number), stage.dead_letters[start : start + 20], keep=keep)
         assert told == {"acknowledged": 20}
 
     assert len(fences) == 1
@@ -247,10 +247,10 @@ def test_with_the_client_of_its_seal_a_driver_sends_wave_after_wave_and_neither_
 
 
 def test_where_somebody_took_the_id_of_a_kept_client_it_begins_anew_and_finds_what_he_sent(stage, fences):
-    """A twin of the same wave elsewhere, that is: it fenced, sent half of the letters, and is gone."""
+    """A twin of the same wave elsewhere, that is: it fenced, sent half of the dead letters, and is gone."""
     keep = ClientPool()
     stage.notes = stage.seal(FIRST, keep)
-    half = stage.send(letters=stage.letters[:30])
+    half = stage.send(dead_letters=stage.dead_letters[:30])
     del fences[:]
 
     told = stage.send(keep=keep)
@@ -286,10 +286,10 @@ def test_a_slice_of_which_too_many_fail_gives_the_rest_back(stage):
     """Records without a key on a compacted topic, alone in their transactions, so that each is to blame by itself."""
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
-    letters = [one._replace(key=None, topic=compacted) for one in stage.letters]
+    dead_letters = [one._replace(key=None, topic=compacted) for one in stage.dead_letters]
     errand = replace(stage.errand(most=1), rule=CanaryRule(last=5))
 
-    assert stage.send(errand, letters) == {"failed": 5, "pending": COUNT - 5}
+    assert stage.send(errand, dead_letters) == {"failed": 5, "pending": COUNT - 5}
 
 
 def test_what_a_task_says_has_the_columns_that_spark_was_told(stage):

@@ -81,7 +81,7 @@ def sender(cluster, user, *, heard=None, servers=None, **config):
 
 
 def dead(producer):
-    return producer.dlq.letters()
+    return producer.dlq.dead_letters()
 
 
 def on(topic, *operations):
@@ -142,8 +142,8 @@ def test_a_wrong_password_is_told_while_the_message_still_waits(secured, topic, 
         assert not producer.connection.connected
 
     assert "geheim" not in repr(heard.notices)
-    (letter,) = dead(producer)
-    assert letter.verdict == "not_sent"
+    (dead_letter,) = dead(producer)
+    assert dead_letter.verdict == "not_sent"
     assert values(secured, topic) == []
 
 
@@ -173,8 +173,8 @@ def test_who_is_not_let_in_has_sent_nothing_and_knows_it(secured, topic, case, t
         eventually(lambda: len(dead(producer)) == 3, timeout=LONG)
 
     assert heard.of("connection_refused")
-    assert {letter.verdict for letter in dead(producer)} == {"not_sent"}
-    assert {letter.code for letter in dead(producer)} == {"_MSG_TIMED_OUT"}
+    assert {dead_letter.verdict for dead_letter in dead(producer)} == {"not_sent"}
+    assert {dead_letter.code for dead_letter in dead(producer)} == {"_MSG_TIMED_OUT"}
     assert values(secured, topic) == []
     with pytest.raises(BrokerUnreachable, match="refuse the connection"):
         acls.check(
@@ -191,7 +191,7 @@ def test_a_wrong_security_protocol_is_told_and_named_as_the_likely_cause(secured
         assert "security_protocol" in notice.text
         assert producer.pending_count == 1
 
-    assert [letter.verdict for letter in dead(producer)] == ["not_sent"]
+    assert [dead_letter.verdict for dead_letter in dead(producer)] == ["not_sent"]
     assert values(secured, topic) == []
 
 
@@ -205,11 +205,13 @@ def test_without_write_a_message_is_dead_at_once_and_safe_to_send_again(secured,
 
     with sender(secured, "app2", **ALONE) as producer:
         producer.send_message(topic, b"1")
-        (letter,) = eventually(lambda: dead(producer), timeout=LONG)  # not after the 120 s of its time-out
+        (dead_letter,) = eventually(
+            lambda: dead(producer), timeout=LONG
+        )  # not after the 120 s of its time-out
 
-        assert letter.code == "TOPIC_AUTHORIZATION_FAILED"
-        assert letter.verdict in ("not_sent", "rejected")
-        assert "Grant WRITE on the topic" in failure_of(letter.code).advice
+        assert dead_letter.code == "TOPIC_AUTHORIZATION_FAILED"
+        assert dead_letter.verdict in ("not_sent", "rejected")
+        assert "Grant WRITE on the topic" in failure_of(dead_letter.code).advice
         assert values(secured, topic) == []
 
         grant(secured, on(topic, "WRITE"))
@@ -223,10 +225,10 @@ def test_a_user_who_may_write_nowhere_gets_the_message_back_and_one_notice(secur
     heard = Heard()
     with sender(secured, "app2", heard=heard) as producer:
         producer.send_message(topic, b"1")
-        (letter,) = eventually(lambda: dead(producer), timeout=LONG)
+        (dead_letter,) = eventually(lambda: dead(producer), timeout=LONG)
 
-        assert letter.code in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
-        assert letter.verdict == "not_sent"
+        assert dead_letter.code in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
+        assert dead_letter.verdict == "not_sent"
         assert len(heard.of("fatal_error")) <= 1  # not one for each time that the client is re-created
         grant(secured, on(topic, "WRITE"))
         assert replayed(producer, topic) == 1
@@ -298,8 +300,8 @@ def test_a_permission_that_is_taken_and_given_back_in_mid_stream_loses_nothing(s
         producer.flush(LONG)
 
         refused = dead(producer)
-        assert {letter.code for letter in refused} == {"TOPIC_AUTHORIZATION_FAILED"}
-        assert {letter.verdict for letter in refused} <= {"not_sent", "rejected"}
+        assert {dead_letter.code for dead_letter in refused} == {"TOPIC_AUTHORIZATION_FAILED"}
+        assert {dead_letter.verdict for dead_letter in refused} <= {"not_sent", "rejected"}
         assert replayed(producer, topic) == len(refused)
 
     assert sorted(map(int, values(secured, topic))) == list(range(next(numbers)))

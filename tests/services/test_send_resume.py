@@ -255,8 +255,8 @@ def test_what_is_refused_and_what_is_malformed_is_done_and_dead_once(kafka, tmp_
     assert [summary[name] for name in ("acknowledged", "dead", "malformed", "complete")] == [298, 1, 1, True]
     summary = json.loads(again.stdout)
     assert [summary[name] for name in ("acknowledged", "dead_before", "malformed_before")] == [0, 1, 1]
-    letters = DeadLetters(Store.open(tmp_path / "store.duckdb")).find(DeadLetterFilter())
-    assert sorted((one.code, one.verdict) for one in letters) == [
+    dead_letters = DeadLetters(Store.open(tmp_path / "store.duckdb")).find(DeadLetterFilter())
+    assert sorted((one.code, one.verdict) for one in dead_letters) == [
         ("MSG_SIZE_TOO_LARGE", "rejected"),
         ("malformed", "not_sent"),
     ]

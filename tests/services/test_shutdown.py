@@ -161,10 +161,10 @@ def test_with_the_broker_gone_close_keeps_its_bound_and_everything_is_dead(tmp_p
 
     assert (report.acknowledged, report.dead, report.journaled, report.lost) == (5, 100, 0, 0)
     store = Store.open(tmp_path / "store.duckdb")
-    letters = DeadLetters(store).find(DeadLetterFilter(), limit=1000)
+    dead_letters = DeadLetters(store).find(DeadLetterFilter(), limit=1000)
     store.close()
-    assert {letter.message_id for letter in letters} == ids
-    assert {letter.verdict for letter in letters} <= {"not_sent", "possibly_persisted"}
+    assert {dead_letter.message_id for dead_letter in dead_letters} == ids
+    assert {dead_letter.verdict for dead_letter in dead_letters} <= {"not_sent", "possibly_persisted"}
 
 
 HOLDING = """
@@ -200,7 +200,7 @@ def test_dead_letters_are_kept_and_none_is_called_lost_while_a_notebook_holds_th
         with held_by_a_notebook(path):
             ids = {producer.send_message("orders", b"%d" % number) for number in range(10)}
             report = producer.close(timeout=2)
-            spilled = {letter.message_id for letter in Spill(spill_path(path)).take()}
+            spilled = {dead_letter.message_id for dead_letter in Spill(spill_path(path)).take()}
 
     assert (report.dead, report.lost) == (10, 0)
     assert spilled == ids

@@ -36,8 +36,8 @@ class Ends(Hook):
     def acknowledged(self, batch):
         self.acked.update(item.seq for item in batch)
 
-    def died(self, letter):
-        self.dead[int(letter.message_id.rpartition("-")[2])] += 1
+    def died(self, dead_letter):
+        self.dead[int(dead_letter.message_id.rpartition("-")[2])] += 1
 
 
 class Life(RuleBasedStateMachine):

@@ -36,7 +36,7 @@ def batch(producer, sequence):
     )
 
 
-def letter(producer, number):
+def dead_letter(producer, number):
     return DeadLetter(
         *(f"{producer}-{number}", "c", producer, "orders", b"key", b"value" * 40, (("a", b"1"),), None, None),
         *("rejected", "one transmission", "permanent", "X", "boom", "f", (), 1.0, time.time()),
@@ -46,11 +46,11 @@ def letter(producer, number):
 def write(path, producer, seconds, every, said):
     """A producer: a batch and a dead letter each time, told when it is in the store."""
     store, end, sequence = Store.open(path), time.monotonic() + seconds, 0
-    letters = DeadLetters(store)
+    dead_letters = DeadLetters(store)
     try:
         while time.monotonic() < end:
             assert store.append(batch(producer, sequence))
-            letters.add([letter(producer, sequence)])
+            dead_letters.add([dead_letter(producer, sequence)])
             store.maintain(time.time())
             sequence += 1
             said.send(sequence)
@@ -62,14 +62,14 @@ def write(path, producer, seconds, every, said):
 def look(path, producer, seconds, every, said):
     """A dashboard: what a page asks, again and again."""
     store, end, looks = Store.open(path, create=False), time.monotonic() + seconds, 0
-    letters = DeadLetters(store)
+    dead_letters = DeadLetters(store)
     try:
         while time.monotonic() < end:
             since = time.time() - 900
             store.table("series", since=since, bucket=5)
             store.table("latency_buckets_by_window", since=since, bucket_seconds=5)
             store.rows("producers")
-            letters.find(DeadLetterFilter(state=None), limit=50)
+            dead_letters.find(DeadLetterFilter(state=None), limit=50)
             looks += 1
             time.sleep(every)
         said.send(looks)
@@ -83,9 +83,9 @@ def operate(path, who, seconds, every, said):
     try:
         while not acts or time.monotonic() < end:
             store = Store.open(path)
-            letters = DeadLetters(store)
-            cleared = letters.archive(DeadLetterFilter(), who=who, origin="cli")
-            brought = letters.restore(DeadLetterFilter(), who=who, origin="cli", moment=cleared.moment)
+            dead_letters = DeadLetters(store)
+            cleared = dead_letters.archive(DeadLetterFilter(), who=who, origin="cli")
+            brought = dead_letters.restore(DeadLetterFilter(), who=who, origin="cli", moment=cleared.moment)
             assert brought.count == cleared.count
             store.set_setting("looked_at", acts)
             store.take_lease("alerts", who, 15, time.time())
@@ -153,12 +153,12 @@ def test_no_batch_that_was_acknowledged_is_lost_when_writers_are_killed(tmp_path
         acknowledged[producer] = last_word(heard)
 
     store = Store.open(path, create=False)
-    letters = DeadLetters(store)
+    dead_letters = DeadLetters(store)
     for producer, count in acknowledged.items():
         rows = store.rows("totals", producer=producer)[0]["acknowledged"]
         assert rows % TOPICS == 0  # no half batch
         assert count <= rows // TOPICS <= count + 1  # at most the one whose word came no more
-        assert count <= letters.count(DeadLetterFilter(producer_id=producer)) <= count + 1
+        assert count <= dead_letters.count(DeadLetterFilter(producer_id=producer)) <= count + 1
     assert store.append(batch("after", 0))
 
 
@@ -210,7 +210,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_loses_nothing_that_was_acknowledged_and_heals(small_disk):
     store = Store.open(small_disk / "state" / "store.duckdb")
-    letters, spill = DeadLetters(store), Spill(small_disk / "state" / "spill.jsonl")
+    dead_letters, spill = DeadLetters(store), Spill(small_disk / "state" / "spill.jsonl")
     assert store.append(batch("p", 0))
     ballast = small_disk / "ballast"
 
@@ -220,25 +220,25 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged_and_heals(small_disk):
         pytest.raises(StoreFull, match=r"is full; what was committed before is safe.*Free some space"),
     ):
         while True:
-            letters.add([letter("p", kept)])
+            dead_letters.add([dead_letter("p", kept)])
             kept += 1
             file.write(os.urandom(min(200_000, max(0, shutil.disk_usage(small_disk).free - 20_000))))
             file.flush()
 
     for _ in range(3):
         with pytest.raises(StoreFull):
-            letters.add([letter("q", number) for number in range(500)])
+            dead_letters.add([dead_letter("q", number) for number in range(500)])
     assert store.rows("totals")[0]["acknowledged"] == TOPICS  # readers are not disturbed
-    assert letters.count(DeadLetterFilter()) == kept
+    assert dead_letters.count(DeadLetterFilter()) == kept
     with pytest.raises(StoreFull, match="spill file"):
-        spill.append([letter("q", number) for number in range(5000)])
+        spill.append([dead_letter("q", number) for number in range(5000)])
     assert spill.take() == []  # nothing half
 
     ballast.unlink()
-    letters.add([letter("q", number) for number in range(500)])
+    dead_letters.add([dead_letter("q", number) for number in range(500)])
     assert store.append(batch("p", 1))
-    assert letters.count(DeadLetterFilter()) == kept + 500
-    assert letters.bodies(["p-0", f"p-{kept - 1}"])[0].value == b"value" * 40
+    assert dead_letters.count(DeadLetterFilter()) == kept + 500
+    assert dead_letters.bodies(["p-0", f"p-{kept - 1}"])[0].value == b"value" * 40
 
 
 def test_a_store_that_cannot_be_made_on_a_full_disk_says_so(small_disk):

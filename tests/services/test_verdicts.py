@@ -45,8 +45,8 @@ def test_a_quick_refusal_of_a_warm_client_is_rejected(broker):
         producer.flush(10)
         broker.fail_next("orders", "POLICY_VIOLATION", 1)
         message_id = producer.send_message("orders", {"n": 1})
-        letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
-    assert letter.verdict == "rejected"
+        dead_letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
+    assert dead_letter.verdict == "rejected"
 
 
 def test_a_time_out_of_a_client_that_had_sent_is_possibly_persisted(broker):
@@ -57,18 +57,18 @@ def test_a_time_out_of_a_client_that_had_sent_is_possibly_persisted(broker):
         producer.flush(10)
         broker.down()
         message_id = producer.send_message("orders", {"n": 1})
-        letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
-    assert (letter.verdict, letter.code) == ("possibly_persisted", "_MSG_TIMED_OUT")
+        dead_letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
+    assert (dead_letter.verdict, dead_letter.code) == ("possibly_persisted", "_MSG_TIMED_OUT")
 
 
 def test_a_late_refusal_says_why_it_is_doubted(broker):
     """A new client connects first, so that its messages are old when they are refused."""
     broker.fail_next("orders", "REQUEST_TIMED_OUT", 1)
     broker.fail_next("orders", "MSG_SIZE_TOO_LARGE", 1)
-    letter = send(broker)
+    dead_letter = send(broker)
 
-    assert letter.verdict == "possibly_persisted"
-    assert letter.verdict_reason == (
+    assert dead_letter.verdict == "possibly_persisted"
+    assert dead_letter.verdict_reason == (
         "Attempt 1: The broker refused it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have landed."
     )
 
@@ -93,15 +93,15 @@ def test_a_batch_with_one_message_too_large_is_refused_whole_and_smaller_batches
         producer.flush(60)
         assert producer.pending_count == 0
         died = [
-            [letter for one in column if (letter := producer.dlq.get(one))]
+            [dead_letter for one in column if (dead_letter := producer.dlq.get(one))]
             for column in zip(*ids, strict=True)
         ]
     there = len(read(kafka.bootstrap_servers, topic)) - 1
 
     small, large = died
     assert (len(small), len(large), there) == ((20, 20, 0) if batch_size is None else (0, 20, 20))
-    assert {letter.code for letter in (*small, *large)} == {"MSG_SIZE_TOO_LARGE"}
-    assert {letter.verdict for letter in (*small, *large)} <= {"rejected", "possibly_persisted"}
+    assert {dead_letter.code for dead_letter in (*small, *large)} == {"MSG_SIZE_TOO_LARGE"}
+    assert {dead_letter.verdict for dead_letter in (*small, *large)} <= {"rejected", "possibly_persisted"}
     meaning = failure_of("MSG_SIZE_TOO_LARGE")
     assert "the batch that the client made of it and others" in meaning.meaning
     assert "set batch_size below the topic's limit" in meaning.advice

@@ -44,7 +44,7 @@ class World:
         self.now = start
         self.rows = {}  # by topic and producer: moments, and the counts of good and bad messages until each
         self.producers = (seen(),)
-        self.letters = {}
+        self.dead_letters = {}
         self.silences = ()
         self.known = {}
         self.told = []  # (seconds since the start, kind, rule, subject)
@@ -62,7 +62,7 @@ class World:
             self.now,
             sums={window: self._sums(window) for window in windows},
             producers=self.producers,
-            letters=self.letters,
+            dead_letters=self.dead_letters,
             silences=self.silences,
         )
 

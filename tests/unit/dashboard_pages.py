@@ -103,7 +103,7 @@ def producer(name="p", now=None, **changes):
     return row._replace(**changes)
 
 
-def letter(
+def dead_letter(
     number,
     *,
     failed_at,

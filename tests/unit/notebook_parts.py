@@ -16,7 +16,7 @@ from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, S
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def letter(
+def dead_letter(
     number, *, topic="orders", died, code="POLICY_VIOLATION", text="Policy violation", verdict="rejected"
 ):
     return DeadLetter(
@@ -36,7 +36,7 @@ def filled(store, now):
     statistics = StatisticsRow(int(now) - 5, "c", "p", "orders", 100, 90, 10, 10, 0, 0, 0, 0, 10, 0.1)
     latencies = (LatencyRow(int(now) - 5, "c", "p", "orders", bucket_of(0.02), 90),)
     store.append(Batch("p", 1, (statistics,), latencies, (), producer))
-    DeadLetters(store).add([letter(number, died=now - 5) for number in range(10)])
+    DeadLetters(store).add([dead_letter(number, died=now - 5) for number in range(10)])
     return store
 
 

@@ -1,4 +1,4 @@
-"""What the replay tests share: letters, a scripted sender, and a store with dead letters in it."""
+"""What the replay tests share: dead letters, a scripted sender, and a store with dead letters in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def message_id(number: int) -> str:
     return id_text(id_bytes(SESSION, number))
 
 
-def letter(number: int, **changes: object) -> DeadLetter:
+def dead_letter(number: int, **changes: object) -> DeadLetter:
     known = DeadLetter(
         message_id=message_id(number),
         cluster_id=CLUSTER,
@@ -51,15 +51,15 @@ def letter(number: int, **changes: object) -> DeadLetter:
 
 
 def in_hand(number: int, **changes: object) -> ReplayRecord:
-    """The same letter as a replay has it."""
-    whole = letter(number, **changes)
+    """The same dead letter as a replay has it."""
+    whole = dead_letter(number, **changes)
     return ReplayRecord._make(getattr(whole, name) for name in ReplayRecord._fields)
 
 
 def buried(store: Store, count: int, **changes: object) -> list[str]:
-    letters = [letter(number, **changes) for number in range(count)]
-    DeadLetters(store).add(letters)
-    return [one.message_id for one in letters]
+    dead_letters = [dead_letter(number, **changes) for number in range(count)]
+    DeadLetters(store).add(dead_letters)
+    return [one.message_id for one in dead_letters]
 
 
 def alive(store: Store, now: float, *, producer_id: str = "p-1", cluster: str = CLUSTER) -> None:
@@ -113,8 +113,8 @@ class ScriptedSender:
             return ReplayResult(one.message_id, "acknowledged", 0, len(self.sent))
         text = "Broker: Policy violation"
         attempts = (Attempt(6000.0, "POLICY_VIOLATION", text),)
-        death = letter(0, **one._asdict(), failed_at=6000.0, error_text=text, attempts=attempts)
-        return ReplayResult(one.message_id, "failed", letter=death, text=text)
+        death = dead_letter(0, **one._asdict(), failed_at=6000.0, error_text=text, attempts=attempts)
+        return ReplayResult(one.message_id, "failed", dead_letter=death, text=text)
 
     def release(self) -> None:
         with self._lock:

@@ -199,9 +199,9 @@ def test_without_a_limit_nobody_speaks_of_memory():
         (DeadLetterCounts(5000, 1_000_000.0, {900.0: 1001}), "dead_letters_growing"),
     ],
 )
-def test_old_and_many_dead_letters_fire_after_a_minute(letters, rule):
+def test_old_and_many_dead_letters_fire_after_a_minute(dead_letters, rule):
     world = World(RULES)
-    world.letters = {"orders": letters}
+    world.dead_letters = {"orders": dead_letters}
 
     told = [(at, producers(world, at)) for at in range(5, 200, 5)]
 

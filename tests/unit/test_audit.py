@@ -22,7 +22,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
 from producer_core.store import Store
 from producer_core.store.queries import queries
-from tests.unit.replaying import alive, buried, letter
+from tests.unit.replaying import alive, buried, dead_letter
 
 ROOT = Path(__file__).parents[2]
 ANY = DeadLetterFilter()
@@ -45,7 +45,7 @@ def store(template, tmp_path):
 
 
 @pytest.fixture
-def letters(store):
+def dead_letters(store):
     return DeadLetters(store)
 
 
@@ -107,7 +107,7 @@ PYTHON = {
     "restore": ("restore", archived, lambda store, _: DeadLetters(store).restore(ANY, **WHO)),
     "purge": ("purge", archived, lambda store, _: DeadLetters(store).purge(ANY, confirmation="purge 4", **WHO)),
     "refused purge": ("purge", archived, lambda store, _: refused(lambda: DeadLetters(store).purge(ANY, confirmation="yes", **WHO))),
-    "reveal": ("reveal", None, lambda store, _: DeadLetters(store).reveal([letter(1).message_id], **WHO)),
+    "reveal": ("reveal", None, lambda store, _: DeadLetters(store).reveal([dead_letter(1).message_id], **WHO)),
     "acknowledge": ("acknowledge", fired, lambda store, one: AlertLog(store).acknowledge(one, **WHO)),
     "silence": ("silence", None, lambda store, _: AlertLog(store).silence("connection_lost", until=time.time() + 60, why="", **WHO)),
     "unsilence": ("unsilence", quiet, lambda store, _: AlertLog(store).unsilence("connection_lost", "p-1", **WHO)),
@@ -126,7 +126,7 @@ SHELL = {
     "purge with nobody there": ("purge", archived, lambda *_: ("dlq", "purge")),
     "purge of what is too young": ("purge", lambda store: archived(store, days=0), lambda *_: ("dlq", "purge")),
     "reveal in a list": ("reveal", None, lambda *_: ("dlq", "list", "--reveal")),
-    "reveal of one": ("reveal", None, lambda *_: ("dlq", "show", letter(1).message_id, "--reveal")),
+    "reveal of one": ("reveal", None, lambda *_: ("dlq", "show", dead_letter(1).message_id, "--reveal")),
     "acknowledge": ("acknowledge", fired, lambda store, one: ("alerts", "ack", one)),
     "silence": ("silence", None, lambda *_: ("alerts", "silence", "connection_lost")),
     "unsilence": ("unsilence", quiet, lambda *_: ("alerts", "unsilence", "connection_lost", "--subject", "p-1")),
@@ -153,7 +153,7 @@ PAGE = {
     "silence": ("silence", None, lambda store, _: alerts.silence(store, "connection_lost", "p-1", 60.0, "known")),
     "unsilence": ("unsilence", quiet, lambda store, _: alerts.unsilence(store, "connection_lost", "p-1")),
     "test of a route": ("test_route", None, lambda store, _: alerts.try_route(store, "pager")),
-    "reveal": ("reveal", None, lambda store, _: exports.reveal(store, letter(1).message_id)),
+    "reveal": ("reveal", None, lambda store, _: exports.reveal(store, dead_letter(1).message_id)),
     "refused silence": ("silence", looks_only, lambda store, _: alerts.silence(store, "connection_lost", "p-1", 60.0, "known")),
     "refused test of a route": ("test_route", looks_only, lambda store, _: alerts.try_route(store, "pager")),
 }  # fmt: skip
@@ -212,7 +212,7 @@ def test_an_import_is_in_the_audit_with_its_beginning_and_its_end(store, tmp_pat
     assert (end["count"], begin["count"]) == (4, 0)
 
 
-def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, letters):
+def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, dead_letters):
     archived(store)
 
     result = run(store, "dlq", "purge", "--confirmation", "purge 3")
@@ -220,7 +220,7 @@ def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, letters)
     assert result.exit_code == 2 and "Type exactly: purge 4" in result.stderr
     (entry,) = rows(store, action="purge")
     assert (entry["count"], entry["outcome"]) == (0, "Refused: 'purge 3' was typed instead of 'purge 4'.")
-    assert letters.count(DeadLetterFilter(state="archived")) == 4
+    assert dead_letters.count(DeadLetterFilter(state="archived")) == 4
 
 
 def test_every_act_of_the_dashboard_is_known_here():
@@ -261,13 +261,13 @@ def test_pruning_keeps_the_audit_for_good(store):
     assert [row["action"] for row in rows(store)] == ["archive"]
 
 
-def test_an_act_that_the_store_refuses_leaves_neither_half(store, letters, monkeypatch):
+def test_an_act_that_the_store_refuses_leaves_neither_half(store, dead_letters, monkeypatch):
     monkeypatch.setattr(Store, "audit", lambda *_, **__: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
-        letters.archive(ANY, **WHO)
+        dead_letters.archive(ANY, **WHO)
 
-    assert letters.count(ANY) == 4
+    assert dead_letters.count(ANY) == 4
     with store.borrow() as connection:
         assert connection.execute("SELECT count(*) FROM letter_events").fetchone() == (0,)
 

@@ -135,9 +135,9 @@ def test_raises_at_the_call_and_disturbs_nothing(producer, case, arguments, kind
 def test_becomes_a_dead_letter_with_a_safe_verdict(producer, case, arguments, code):
     message_id = producer.send_message(**{"topic": "orders", **arguments})
     producer.flush(10)
-    letter = eventually(lambda: producer.dlq.get(message_id))
-    assert (letter.code, letter.verdict) == (code, "not_sent")
-    assert letter.value == arguments["value"] or letter.value == b"{}"
+    dead_letter = eventually(lambda: producer.dlq.get(message_id))
+    assert (dead_letter.code, dead_letter.verdict) == (code, "not_sent")
+    assert dead_letter.value == arguments["value"] or dead_letter.value == b"{}"
 
 
 def test_a_closed_producer_raises(broker, tmp_path):
@@ -213,8 +213,8 @@ def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
     settings = {"delivery_timeout_ms": 300, "linger_ms": 0}
     with ReliableKafkaProducer("127.0.0.1:1", settings, store=tmp_path / "s.duckdb") as producer:
         message_id = producer.send_message("orders", {"a": 1})
-        letter = eventually(lambda: producer.dlq.get(message_id), timeout=30)
-    assert (letter.verdict, letter.code) == ("not_sent", "_MSG_TIMED_OUT")
+        dead_letter = eventually(lambda: producer.dlq.get(message_id), timeout=30)
+    assert (dead_letter.verdict, dead_letter.code) == ("not_sent", "_MSG_TIMED_OUT")
 
 
 def test_messages_of_an_outage_are_called_not_sent_with_its_reason_also_after_others_were_sent(tmp_path):

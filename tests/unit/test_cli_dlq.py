@@ -17,7 +17,7 @@ from producer_core.store import Store
 SESSION = new_session()
 
 
-def letter(number, **changes):
+def dead_letter(number, **changes):
     code = changes.get("code", "POLICY_VIOLATION")
     values = {
         "message_id": id_text(id_bytes(SESSION, number)),
@@ -49,10 +49,12 @@ def path(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     DeadLetters(store).add(
         [
-            letter(1),
-            letter(2),
-            letter(3, topic="payments", verdict="possibly_persisted", fingerprint="ddddeeeeffff"),
-            letter(4, topic="payments", value=b"\xff", replayable=False, source="line 17 of a.csv", key=None),
+            dead_letter(1),
+            dead_letter(2),
+            dead_letter(3, topic="payments", verdict="possibly_persisted", fingerprint="ddddeeeeffff"),
+            dead_letter(
+                4, topic="payments", value=b"\xff", replayable=False, source="line 17 of a.csv", key=None
+            ),
         ]
     )
     return store.path
@@ -94,7 +96,7 @@ def test_every_filter_means_the_same_in_list_and_in_archive(path):
 
 
 def test_a_person_sees_masked_values_and_a_reveal_is_audited(path):
-    message = letter(1).message_id
+    message = dead_letter(1).message_id
 
     masked = run(path, "dlq", "show", message).output
     revealed = run(path, "dlq", "show", message, "--reveal").output
@@ -109,7 +111,7 @@ def test_a_person_sees_masked_values_and_a_reveal_is_audited(path):
 
 
 def test_revealed_json_has_the_very_bytes(path):
-    found, _ = as_json(path, "dlq", "show", letter(4).message_id, "--reveal")
+    found, _ = as_json(path, "dlq", "show", dead_letter(4).message_id, "--reveal")
 
     assert found["value_base64"] == "/w=="
     assert found["source"] == "line 17 of a.csv"
@@ -236,7 +238,7 @@ def test_replay_of_nothing_is_done_at_once(path):
 
 
 def test_replay_says_what_may_be_there_twice(path):
-    result = run(path, "dlq", "replay", "--topic", "payments", "--message-id", letter(3).message_id)
+    result = run(path, "dlq", "replay", "--topic", "payments", "--message-id", dead_letter(3).message_id)
 
     assert "1 record may be on its topic already" in result.stderr
 

@@ -21,7 +21,7 @@ from producer_core.errors import PipelineError
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, buried, letter, message_id
+from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, buried, dead_letter, message_id
 
 BY = {"who": "ann", "origin": "python"}
 
@@ -30,7 +30,7 @@ BY = {"who": "ann", "origin": "python"}
 def store(tmp_path):
     opened = Store.open(tmp_path / "store.duckdb")
     buried(opened, 4)
-    DeadLetters(opened).add([letter(9, topic="payments", verdict="possibly_persisted", partition=2)])
+    DeadLetters(opened).add([dead_letter(9, topic="payments", verdict="possibly_persisted", partition=2)])
     yield opened
     opened.close()
 
@@ -104,7 +104,7 @@ def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more)
 
 
 def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_path):
-    DeadLetters(store).add([letter(20 + n, topic=f"topic-{n}") for n in range(6)])
+    DeadLetters(store).add([dead_letter(20 + n, topic=f"topic-{n}") for n in range(6)])
     result = run(store, "dlq", "replay", "--code", "UNKNOWN", "--yes")
 
     assert (result.exit_code, result.stdout.startswith("Nothing to replay: the selection matches none.")) == (

@@ -14,7 +14,7 @@ from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.claims import ReplayClaims
-from tests.unit.replaying import CLUSTER, alive, buried, letter
+from tests.unit.replaying import CLUSTER, alive, buried, dead_letter
 
 ALL = DeadLetterFilter()
 BY = {"who": "ann", "origin": "python"}
@@ -40,11 +40,11 @@ def may_compact(monkeypatch):
 
 def bury(store, topic, count=2):
     now = time.time()
-    letters = [
-        letter(n, topic=topic, cluster_id="", accepted_at=now - 600 + n, failed_at=now - 500 + n)
+    dead_letters = [
+        dead_letter(n, topic=topic, cluster_id="", accepted_at=now - 600 + n, failed_at=now - 500 + n)
         for n in range(count)
     ]
-    DeadLetters(store).add(letters)
+    DeadLetters(store).add(dead_letters)
 
 
 def run(store, *words):
@@ -111,7 +111,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips
 def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker, may_compact):
     bury(store, "orders")
     before = {"cluster_id": "", "accepted_at": time.time() - 60}
-    DeadLetters(store).add([letter(8, topic="quiet", **before), letter(9, topic="gone", **before)])
+    DeadLetters(store).add([dead_letter(8, topic="quiet", **before), dead_letter(9, topic="gone", **before)])
     with ReliableKafkaProducer(broker.bootstrap_servers, store=store, run_replays=False) as producer:
         assert producer.replay_dlq_messages("quiet") == 1
         assert producer.replay_dlq_messages("orders") == 0

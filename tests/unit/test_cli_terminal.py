@@ -16,7 +16,7 @@ from producer_core.cli import main
 from producer_core.cli.plain_text import in_json, plain
 from producer_core.dlq import DeadLetters
 from producer_core.store import Store
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 RIGHT_TO_LEFT = "\u202e"
 HOSTILE = f"abc{RIGHT_TO_LEFT}fdp.exe \x1b[2J\x07 \u2066x\u2069 \u200f \x9b31m"
@@ -26,7 +26,7 @@ HOSTILE = f"abc{RIGHT_TO_LEFT}fdp.exe \x1b[2J\x07 \u2066x\u2069 \u200f \x9b31m"
 def store(tmp_path):
     opened = Store.open(tmp_path / "store.duckdb")
     value = json.dumps({"name": HOSTILE}, ensure_ascii=False).encode()
-    hostile = letter(
+    hostile = dead_letter(
         1, key=HOSTILE.encode(), value=value, headers=(("trace", HOSTILE.encode()),), error_text=HOSTILE,
         verdict_reason=HOSTILE,
     )  # fmt: skip
@@ -45,10 +45,10 @@ def said(store, *words):
     [
         ("dlq", "list"),
         ("dlq", "groups"),
-        ("dlq", "show", letter(1).message_id),
-        ("dlq", "show", letter(1).message_id, "--reveal"),
+        ("dlq", "show", dead_letter(1).message_id),
+        ("dlq", "show", dead_letter(1).message_id, "--reveal"),
         ("dlq", "list", "--json"),
-        ("dlq", "show", letter(1).message_id, "--reveal", "--json"),
+        ("dlq", "show", dead_letter(1).message_id, "--reveal", "--json"),
     ],
 )
 def test_nothing_that_steers_a_terminal_comes_through(store, words):
@@ -59,7 +59,7 @@ def test_nothing_that_steers_a_terminal_comes_through(store, words):
 
 
 def test_json_says_the_same_value(store):
-    found = json.loads(said(store, "dlq", "show", letter(1).message_id, "--reveal", "--json"))
+    found = json.loads(said(store, "dlq", "show", dead_letter(1).message_id, "--reveal", "--json"))
 
     assert found["error_text"] == HOSTILE
 

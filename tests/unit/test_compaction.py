@@ -138,6 +138,6 @@ def test_a_message_in_doubt_is_not_sent_again_behind_a_newer_record_of_its_key(m
     producer.flush(10)
 
     assert made[0].log["t"] == []
-    letters = [(letter.code, letter.verdict) for letter in producer.dlq.letters("t")]
-    assert letters == [("newer_record", "inconclusive")]
+    dead_letters = [(dead_letter.code, dead_letter.verdict) for dead_letter in producer.dlq.dead_letters("t")]
+    assert dead_letters == [("newer_record", "inconclusive")]
     producer.close()

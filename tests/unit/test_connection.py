@@ -209,7 +209,7 @@ def test_without_a_broker_health_and_the_dead_letters_say_why():
     (issue,) = producer.get_health_status()["issues"]
     producer.close(0.1)
 
-    (letter,) = producer.dlq.letters("orders")
+    (dead_letter,) = producer.dlq.dead_letters("orders")
     assert f":{port}" in issue and "Connection refused" in issue
-    assert (letter.code, letter.verdict) == ("_ALL_BROKERS_DOWN", "not_sent")
-    assert f":{port}" in letter.error_text and "Connection refused" in letter.error_text
+    assert (dead_letter.code, dead_letter.verdict) == ("_ALL_BROKERS_DOWN", "not_sent")
+    assert f":{port}" in dead_letter.error_text and "Connection refused" in dead_letter.error_text

@@ -16,7 +16,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreLocked
 from producer_core.store import Store
 from tests.unit.dashboard_pages import text_of
-from tests.unit.replaying import CLUSTER, alive, buried, letter, looked
+from tests.unit.replaying import CLUSTER, alive, buried, dead_letter, looked
 
 ALL = DeadLetterFilter()
 HOSTILE = "<img src=x onerror=alert(1)> **bold**"
@@ -95,13 +95,13 @@ def test_one_click_stops_with_the_question_where_the_look_ahead_found_one(path, 
 
     assert not page.exception
     assert only(store).state == "ready"
-    assert "What a replay of these 3 letters" in text_of(page)
+    assert "What a replay of these 3 dead letters" in text_of(page)
     assert not page.button(key="replay_sure").disabled
 
 
 def test_before_the_click_it_is_said_that_the_cause_is_still_there(path, store):
     buried(store, 3, failed_at=time.time() - 20)
-    assert "Their cause may still be there: 3 letters died of it within 2 min" in text_of(bar(path))
+    assert "Their cause may still be there: 3 dead letters died of it within 2 min" in text_of(bar(path))
 
 
 def test_an_old_cause_is_not_said(path, store):
@@ -128,7 +128,7 @@ def test_where_not_every_letter_may_simply_go_the_click_shows_first_what_it_woul
     path, store, changes, reason
 ):
     buried(store, 2)
-    DeadLetters(store).add([letter(7, **changes)])
+    DeadLetters(store).add([dead_letter(7, **changes)])
     page = bar(path)
     assert page.button(key="replay").label == "Replay 3 …"
     assert reason in text_of(page)
@@ -313,7 +313,7 @@ def test_quarantined_letters_go_only_when_somebody_says_so(path, store):
     buried(store, 2)
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE dead_letters SET quarantined = true, replay_count = 3")
-    DeadLetters(store).add([letter(9)])
+    DeadLetters(store).add([dead_letter(9)])
     page = bar(path)
     page.button(key="replay").click().run()
     one = only(store).operation_id
@@ -398,7 +398,7 @@ def test_clear_says_what_a_replay_holds(path, store):
     actions.start_replay(store, ALL, who="ann")
     page = bar(path)
     assert page.button(key="replay").label == "Replay 2 …"
-    assert "2 letters are in a replay already" in text_of(page)
+    assert "2 dead letters are in a replay already" in text_of(page)
 
     page.button(key="clear").click().run()
 

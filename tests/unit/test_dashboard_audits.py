@@ -13,7 +13,7 @@ from producer_core.dashboard.wording import jobs as of
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store
 from tests.unit.auditing import WHOLE, audited, job, job_ended
-from tests.unit.dashboard_pages import HOSTILE, letter, links, opened, producer, rows_of, text_of
+from tests.unit.dashboard_pages import HOSTILE, dead_letter, links, opened, producer, rows_of, text_of
 
 AUDITS = "The last audit of each topic, faults first"
 JOBS = "Jobs of the pipeline, dead ones first"
@@ -221,14 +221,14 @@ def test_ranges_that_make_no_sense_are_none(store, now):
 
 
 def test_findings_lead_to_the_letter_that_the_store_has(store, now):
-    died = letter(1, failed_at=now - 50)
+    died = dead_letter(1, failed_at=now - 50)
     DeadLetters(store).add([died])
     audited(store, "a", at=now - 9, lost=1, given_up_found=1,
             findings=[("given_up_found", died.message_id, 0, 5, "given up"), *LOST])  # fmt: skip
     (known,) = findings(store, "a", "given_up_found", 10)
-    assert (known.letter, known.operation_id) == ("dead", None)
+    assert (known.dead_letter, known.operation_id) == ("dead", None)
     assert [found.message_id for found in findings(store, "a", "lost", 2)] == ["m-0", "m-2"]
-    assert findings(store, "a", "lost", 2)[0].letter is None
+    assert findings(store, "a", "lost", 2)[0].dead_letter is None
 
 
 def test_undecided_messages_are_counted_and_listed(store, now):
@@ -297,7 +297,7 @@ def test_the_fleet_page_leads_to_the_audit(path, store, now, monkeypatch):
 
 
 def test_the_page_of_an_audit_shows_what_was_found_where_and_how_it_was_made(path, store, now, monkeypatch):
-    died = letter(1, failed_at=now - 50)
+    died = dead_letter(1, failed_at=now - 50)
     DeadLetters(store).add([died])
     audited(store, "older", at=now - 900)
     audited(store, "a-1", at=now - 90, lost=3, duplicated=1, path="found/a-1", foreign_records=4,

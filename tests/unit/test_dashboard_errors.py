@@ -20,7 +20,7 @@ from producer_core.store import Batch, ErrorRow, Store
 from tests.unit.dashboard_pages import (
     HOSTILE,
     counts,
-    letter,
+    dead_letter,
     links,
     opened,
     producer,
@@ -68,13 +68,13 @@ def fill(store, *, old=True):
         rows.append(counts(NOW - 400, "payments", dead=2, failed=6))
         failed += [error(400, number=5), error(400, "_TIMED_OUT", kind="timed_out")]
     store.append(Batch("p", 0, tuple(rows), (), tuple(failed), producer("p", NOW)))
-    letters = [letter(number, failed_at=NOW - 20 * number) for number in (1, 2)]
-    letters.append(
-        letter(3, failed_at=NOW - 60, code="MSG_SIZE_TOO_LARGE", text="Broker: Message size too large")
+    dead_letters = [dead_letter(number, failed_at=NOW - 20 * number) for number in (1, 2)]
+    dead_letters.append(
+        dead_letter(3, failed_at=NOW - 60, code="MSG_SIZE_TOO_LARGE", text="Broker: Message size too large")
     )
     if old:
-        letters += [letter(number, failed_at=NOW - 400) for number in (11, 12)]
-    DeadLetters(store).add(letters)
+        dead_letters += [dead_letter(number, failed_at=NOW - 400) for number in (11, 12)]
+    DeadLetters(store).add(dead_letters)
 
 
 # data
@@ -87,9 +87,9 @@ def test_attempts_that_were_saved_by_a_retry_are_told_from_deaths(store):
 
 
 def test_retry_success_is_one_number_on_both_pages_and_only_of_what_was_sent_again(store):
-    fill(store)  # the three letters died at their first attempt
+    fill(store)  # the three dead letters died at their first attempt
     again = Attempt(NOW - 30, "_TIMED_OUT", "timed out"), Attempt(NOW - 29, "_TIMED_OUT", "timed out")
-    DeadLetters(store).add([letter(number, failed_at=NOW - 29, attempts=again) for number in (71, 72)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 29, attempts=again) for number in (71, 72)])
     page, first = errors(store, VIEW, NOW), queries.overview(store, VIEW, NOW)
     assert page.retry_success[0] == first.sums.retry_success == pytest.approx(6 / 8)
     tile = next(one for one in charts.tiles(first) if one.label == "Retry success")
@@ -151,7 +151,7 @@ def test_nothing_is_called_new_in_a_store_that_began_within_the_range(store):
 def test_a_letter_that_died_again_in_its_replay_makes_no_new_group(store):
     fill(store)
     DeadLetters(store).add(
-        [letter(1, failed_at=NOW - 9, code="INVALID_RECORD", text="no key", replay_count=1), letter(2, failed_at=NOW - 9, code="_ALL_BROKERS_DOWN", text="down")]
+        [dead_letter(1, failed_at=NOW - 9, code="INVALID_RECORD", text="no key", replay_count=1), dead_letter(2, failed_at=NOW - 9, code="_ALL_BROKERS_DOWN", text="down")]
     )  # fmt: skip
     new = {line.group.code for line in errors(store, VIEW, NOW).groups if line.new}
     assert new == {"MSG_SIZE_TOO_LARGE", "_ALL_BROKERS_DOWN"}
@@ -161,7 +161,7 @@ def test_deaths_whose_letters_are_in_another_store_are_counted(store):
     fill(store)
     store.append(Batch("q", 0, (counts(NOW - 9, "far", producer="q", dead=7),)))
     page = errors(store, VIEW, NOW)
-    assert (page.whole.dead, page.unlettered) == (10, 7)
+    assert (page.whole.dead, page.without_dead_letters) == (10, 7)
 
 
 def test_a_topic_narrows_everything(store):
@@ -285,7 +285,7 @@ def test_a_group_that_is_gone_is_said_to_be(path, store, monkeypatch):
 def test_texts_are_masked_and_names_are_never_markup(path, store, monkeypatch):
     fill(store)
     said = f"{HOSTILE} password=hunter2"
-    DeadLetters(store).add([letter(9, failed_at=NOW - 5, topic=HOSTILE, code="ODD", text=said)])
+    DeadLetters(store).add([dead_letter(9, failed_at=NOW - 5, topic=HOSTILE, code="ODD", text=said)])
     store.append(Batch("q", 0, (counts(NOW - 5, HOSTILE, dead=1),), (), (error(5, "ODD", topic=HOSTILE),)))
     page = opened("errors", path, monkeypatch)
     assert not page.exception

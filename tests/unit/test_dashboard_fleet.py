@@ -20,7 +20,7 @@ from producer_core.store import Batch, LatencyRow, Store
 from tests.unit.dashboard_pages import (
     HOSTILE,
     counts,
-    letter,
+    dead_letter,
     links,
     opened,
     producer,
@@ -76,11 +76,11 @@ def test_percentiles_are_those_of_merged_histograms_and_not_of_percentiles(store
 def test_a_producer_is_told_with_its_own_numbers(store):
     add(store, "shop", rate=20, dead=3)
     DeadLetters(store).add(
-        [letter(number, failed_at=NOW - 5, producer_id="shop", topic="orders") for number in range(3)]
+        [dead_letter(number, failed_at=NOW - 5, producer_id="shop", topic="orders") for number in range(3)]
     )
     (member,) = fleet(store, VIEW, NOW).members
     assert member.rate == pytest.approx(20, rel=0.1)
-    assert (member.dead, member.letters, member.acknowledged) == (3, 3, 1200)
+    assert (member.dead, member.dead_letters, member.acknowledged) == (3, 3, 1200)
     assert member.p99 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
     assert member.error_rate == pytest.approx(3 / 1203)
 
@@ -158,7 +158,7 @@ def test_what_is_about_the_whole_store_and_what_is_only_news_is_no_producers_tro
 def test_an_alert_about_a_topic_is_told_of_those_whose_messages_died_there(store):
     add(store, "shop")
     add(store, "other")
-    DeadLetters(store).add([letter(1, failed_at=NOW - 5, producer_id="shop", topic="payments")])
+    DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5, producer_id="shop", topic="payments")])
     burns = alert(
         "error_budget_fast",
         "payments",
@@ -177,11 +177,11 @@ def test_an_alert_about_a_topic_is_told_of_those_whose_messages_died_there(store
 
 
 def test_the_same_deaths_are_counted_as_on_every_page(store):
-    """By letters: a letter that failed again in a replay is one message that died; and by statistics where none is here."""
+    """By dead letters: a dead letter that failed again in a replay is one message that died; and by statistics where none is here."""
     add(store, "shop", dead=5, topic="payments")
     add(store, "far", dead=2, topic="refunds")
     DeadLetters(store).add(
-        [letter(number, failed_at=NOW - 5, producer_id="shop", topic="payments") for number in range(3)]
+        [dead_letter(number, failed_at=NOW - 5, producer_id="shop", topic="payments") for number in range(3)]
     )
     found = fleet(store, VIEW, NOW)
     assert {member.name: member.dead for member in found.members} == {"shop": 3, "far": 2}
@@ -278,7 +278,7 @@ def test_the_page_of_an_empty_store_invents_nothing_and_says_how_to_fill_it(path
 def test_the_page_lists_by_trouble_and_leads_on(path, store, monkeypatch):
     add(store, "web")
     add(store, "batch", connected=False, connection_error="Connection refused")
-    DeadLetters(store).add([letter(1, failed_at=NOW - 5, producer_id="web")])
+    DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5, producer_id="web")])
     page = opened("fleet", path, monkeypatch, range="5 min")
     assert not page.exception
     first, second = rows_of(page, LIST)

@@ -57,7 +57,7 @@ def messages(at, topic="orders", acknowledged=1000, dead=0):
     )
 
 
-def letter(number, *, failed_at):
+def dead_letter(number, *, failed_at):
     text = "Broker: Policy violation"
     return DeadLetter(
         message_id=f"m-{number}", cluster_id="c", producer_id="p", topic="payments", key=b"k", value=b"{}", headers=(),
@@ -184,7 +184,7 @@ def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store
     fill(store)
     store.append(Batch("q", 0, (messages(NOW - 50, "payments", 0, 20), messages(NOW - 9, "payments", 0, 10))))
     DeadLetters(store).add(
-        [letter(number, failed_at=NOW - (50.5 if number < 20 else 9.5)) for number in range(30)]
+        [dead_letter(number, failed_at=NOW - (50.5 if number < 20 else 9.5)) for number in range(30)]
     )
     first = queries.latency(store, VIEW, NOW).findings[0]
     assert first.title.startswith("30 of 120,030 messages became dead letters on payments: ")

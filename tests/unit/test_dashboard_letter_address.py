@@ -8,7 +8,7 @@ from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.views import dead_letter_reads, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool
-from tests.unit.dashboard_pages import letter, opened, text_of
+from tests.unit.dashboard_pages import dead_letter, opened, text_of
 
 NOW = 1_000_000.0
 
@@ -26,7 +26,11 @@ def three_dead_letters(path, monkeypatch):
     reads.again()
     dead_letter_reads.again()
     DeadLetters(Store.open(path)).add(
-        [letter(1, failed_at=NOW, value=b"needle"), letter(2, failed_at=NOW), letter(3, failed_at=NOW)]
+        [
+            dead_letter(1, failed_at=NOW, value=b"needle"),
+            dead_letter(2, failed_at=NOW),
+            dead_letter(3, failed_at=NOW),
+        ]
     )
 
 
@@ -118,14 +122,14 @@ def test_a_click_on_a_button_of_the_filter_before_acts_on_nothing(page, path):
 def test_a_click_under_an_open_letter_acts_although_the_address_changed_with_it(page, path):
     search(page, "needle")
 
-    browser_at(page, body="needle", letter="m-payments-POLICY_VIOLATION-1")
+    browser_at(page, body="needle", dead_letter="m-payments-POLICY_VIOLATION-1")
     clear_button(page).click().run()
 
     assert waiting(path) == 2
 
 
 def test_two_filters_are_the_same_whatever_page_or_letter_is_open():
-    asked = DeadLetterQuery(DeadLetterFilter(topic="a"), letter="m")
+    asked = DeadLetterQuery(DeadLetterFilter(topic="a"), dead_letter="m")
     assert asked.filter == DeadLetterQuery(DeadLetterFilter(topic="a")).filter
     assert asked.filter != DeadLetterQuery(DeadLetterFilter(topic="b")).filter
     assert asked.filter != DeadLetterQuery(DeadLetterFilter(topic="a"), "1 hour").filter

@@ -1,4 +1,4 @@
-"""The dead letters page: its address, its words, its data on a real store, and the page with hostile letters in it."""
+"""The dead letters page: its address, its words, its data on a real store, and the page with hostile dead letters in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.actions import exports
-from producer_core.dashboard.queries import dead_letter_list as of_letters
+from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery, dead_letter_query
 from producer_core.dashboard.views import dead_letter_reads
 from producer_core.dashboard.wording import dead_letters as said
@@ -44,7 +44,7 @@ def nothing_remembered():
     dead_letter_reads.inside.cache_clear()
 
 
-def letter(number, **changes):
+def dead_letter(number, **changes):
     text = "Broker: Policy violation"
     known = {
         "message_id": f"m-{number}", "cluster_id": "c", "producer_id": "p", "topic": "payments", "key": b"k",
@@ -79,7 +79,7 @@ def runs_replays(store):
         DeadLetterQuery(
             DeadLetterFilter(ids=("m-1", "m, 2"), message_id="x", cluster_id="c", producer_id="p")
         ),
-        DeadLetterQuery(span="1 hour", after=PageCursor(12.5, "m-1"), letter="m/2"),
+        DeadLetterQuery(span="1 hour", after=PageCursor(12.5, "m-1"), dead_letter="m/2"),
     ],
 )
 def test_an_address_says_everything_that_is_looked_at(asked):
@@ -101,8 +101,8 @@ def test_other_pages_names_are_understood():
 
 
 def test_another_filter_begins_on_the_first_page_and_keeps_what_is_open():
-    asked = DeadLetterQuery(after=PageCursor(1.0, "m"), letter="m-1").narrowed(topic="orders")
-    assert (asked.after, asked.letter, asked.where.topic) == (None, "m-1", "orders")
+    asked = DeadLetterQuery(after=PageCursor(1.0, "m"), dead_letter="m-1").narrowed(topic="orders")
+    assert (asked.after, asked.dead_letter, asked.where.topic) == (None, "m-1", "orders")
 
 
 def test_a_range_that_follows_the_clock_moves_in_steps():
@@ -191,13 +191,13 @@ def test_the_bounds_are_said_with_what_waits():
 
 
 def test_pages_follow_each_other_and_what_dies_meanwhile_moves_nothing(store, monkeypatch):
-    monkeypatch.setattr(of_letters, "LISTED", 2)
-    DeadLetters(store).add([letter(number) for number in range(5)])
+    monkeypatch.setattr(of_dead_letters, "LISTED", 2)
+    DeadLetters(store).add([dead_letter(number) for number in range(5)])
     first = queries.dead_letters(store, DeadLetterFilter())
-    DeadLetters(store).add([letter(9)])
+    DeadLetters(store).add([dead_letter(9)])
     second = queries.dead_letters(store, DeadLetterFilter(), after=first.next)
-    assert [one.message_id for one in first.letters] == ["m-4", "m-3"]
-    assert [one.message_id for one in second.letters] == ["m-2", "m-1"]
+    assert [one.message_id for one in first.dead_letters] == ["m-4", "m-3"]
+    assert [one.message_id for one in second.dead_letters] == ["m-2", "m-1"]
     assert (first.total, second.total) == (5, 6)
     assert queries.scope(store, first.seen).count == 5  # m-9 was not there when it was offered
     assert queries.scope(store, second.seen).count == 6
@@ -206,65 +206,71 @@ def test_pages_follow_each_other_and_what_dies_meanwhile_moves_nothing(store, mo
 def test_causes_stay_in_view_when_one_of_them_is_chosen(store):
     rare = fingerprint("MSG_SIZE_TOO_LARGE", "too large")
     DeadLetters(store).add(
-        [letter(1), letter(2), letter(3, code="MSG_SIZE_TOO_LARGE", error_text="too large", fingerprint=rare)]
+        [
+            dead_letter(1),
+            dead_letter(2),
+            dead_letter(3, code="MSG_SIZE_TOO_LARGE", error_text="too large", fingerprint=rare),
+        ]
     )
-    found = of_letters.causes(store, DeadLetterFilter(group=rare))
+    found = of_dead_letters.causes(store, DeadLetterFilter(group=rare))
     assert [group.count for group in found.groups] == [2, 1]
     assert (found.one.fingerprint, found.total, found.others) == (rare, 3, 0)
     assert found.groups[0].advice and sum(found.groups[0].trend.counts) == 2
 
 
 def test_a_chosen_cause_outside_the_largest_is_shown_all_the_same(store, monkeypatch):
-    monkeypatch.setattr(of_letters, "GROUPS", 1)
-    DeadLetters(store).add([letter(1), letter(2), letter(3, fingerprint="rare")])
-    found = of_letters.causes(store, DeadLetterFilter(group="rare"))
+    monkeypatch.setattr(of_dead_letters, "GROUPS", 1)
+    DeadLetters(store).add([dead_letter(1), dead_letter(2), dead_letter(3, fingerprint="rare")])
+    found = of_dead_letters.causes(store, DeadLetterFilter(group="rare"))
     assert (len(found.groups), found.one.fingerprint, found.others) == (1, "rare", 1)
 
 
 def test_all_numbers_of_a_page_are_of_one_moment(store):
-    DeadLetters(store).add([letter(1), letter(2)])
-    found = of_letters.seen(store, DeadLetterFilter(), NOW)
-    assert found.page.total == found.causes.total == found.waiting.load.letters == 2
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
+    found = of_dead_letters.seen(store, DeadLetterFilter(), NOW)
+    assert found.page.total == found.causes.total == found.waiting.load.dead_letters == 2
 
 
 def test_a_search_in_bodies_goes_on_where_it_ended_and_acts_on_what_it_found(store, monkeypatch):
-    monkeypatch.setattr(of_letters, "SEARCHED", 1)
-    DeadLetters(store).add([letter(number, value=b"needle" if number % 2 else b"hay") for number in range(6)])
+    monkeypatch.setattr(of_dead_letters, "SEARCHED", 1)
+    DeadLetters(store).add(
+        [dead_letter(number, value=b"needle" if number % 2 else b"hay") for number in range(6)]
+    )
     where = DeadLetterFilter(body="NEEDLE")
-    search = of_letters.searched(store, where, NOW)
+    search = of_dead_letters.searched(store, where, NOW)
     assert (search.ids, search.complete, search.frozen) == (("m-5",), False, None)
     while not search.complete:
-        search = of_letters.searched(store, where, NOW, search)
+        search = of_dead_letters.searched(store, where, NOW, search)
     assert search.ids == ("m-5", "m-3", "m-1")
     assert (search.looked_at, search.of) == (6, 6)
-    page = of_letters.found_page(store, search)
+    page = of_dead_letters.found_page(store, search)
     assert queries.scope(store, page.seen).count == page.total == 3
     actions.clear(store, search.frozen)
-    assert of_letters.found_page(store, search).total == 0
+    assert of_dead_letters.found_page(store, search).total == 0
 
 
 def test_a_search_that_found_nothing_means_nothing_and_not_everything(store):
-    DeadLetters(store).add([letter(1)])
-    search = of_letters.searched(store, DeadLetterFilter(body="absent"), NOW)
-    page = of_letters.found_page(store, search)
+    DeadLetters(store).add([dead_letter(1)])
+    search = of_dead_letters.searched(store, DeadLetterFilter(body="absent"), NOW)
+    page = of_dead_letters.found_page(store, search)
     assert (search.complete, search.frozen, page.total) == (True, None, 0)
     assert queries.scope(store, page.seen).count == 0
 
 
 def test_the_bounds_are_those_that_the_store_is_set_to(store):
-    DeadLetters(store).add([letter(1), letter(2), letter(3)])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2), dead_letter(3)])
     actions.clear(store, DeadLetterFilter(ids=("m-3",)))
-    found = of_letters.waiting(store, NOW)
-    assert (found.load.letters, found.archived, found.bounds.letters) == (2, 1, 10_000)
+    found = of_dead_letters.waiting(store, NOW)
+    assert (found.load.dead_letters, found.archived, found.bounds.dead_letters) == (2, 1, 10_000)
 
 
 def test_a_stamp_changes_with_what_happens_and_is_none_for_what_is_gone(store):
-    DeadLetters(store).add([letter(1)])
-    before = of_letters.stamp(store, "m-1")
+    DeadLetters(store).add([dead_letter(1)])
+    before = of_dead_letters.stamp(store, "m-1")
     actions.clear(store, DeadLetterFilter())
-    assert before != of_letters.stamp(store, "m-1")
-    assert of_letters.stamp(store, "m-1")[0] == "archived"
-    assert of_letters.stamp(store, "nobody") is None
+    assert before != of_dead_letters.stamp(store, "m-1")
+    assert of_dead_letters.stamp(store, "m-1")[0] == "archived"
+    assert of_dead_letters.stamp(store, "nobody") is None
 
 
 def test_a_letter_names_its_producer_as_people_know_it_and_says_when_it_was_accepted(
@@ -275,9 +281,11 @@ def test_a_letter_names_its_producer_as_people_know_it_and_says_when_it_was_acce
         "at_least_once", "{}",
     )  # fmt: skip
     store.append(Batch("p", 0, producer=row))
-    DeadLetters(store).add([letter(1, accepted_at=NOW - 0.2, failed_at=NOW), letter(2, producer_id="gone")])
-    assert of_letters.producer_of(store, queries.letter(store, "m-1")) == "checkout-1 (process 7)"
-    assert of_letters.producer_of(store, queries.letter(store, "m-2")) == ""
+    DeadLetters(store).add(
+        [dead_letter(1, accepted_at=NOW - 0.2, failed_at=NOW), dead_letter(2, producer_id="gone")]
+    )
+    assert of_dead_letters.producer_of(store, queries.dead_letter(store, "m-1")) == "checkout-1 (process 7)"
+    assert of_dead_letters.producer_of(store, queries.dead_letter(store, "m-2")) == ""
     assert said.accepted(0.2) == "accepted less than a second before"
     assert said.accepted(5.0) == "accepted 5 s before"
 
@@ -309,7 +317,7 @@ def test_what_costs_much_to_read_is_read_less_often():
 
 def test_an_export_is_masked_audited_and_no_cell_is_a_formula(store):
     DeadLetters(store).add(
-        [letter(1, key=b"=cmd|' /C calc'!A0", value=b'{"password": "hunter2"}'), letter(2)]
+        [dead_letter(1, key=b"=cmd|' /C calc'!A0", value=b'{"password": "hunter2"}'), dead_letter(2)]
     )
     made = exports.export(store, DeadLetterFilter(ids=("m-1",)), "csv", who="ada", now=NOW)
     rows = list(csv.DictReader(io.StringIO(made.content.decode("utf-8-sig"))))
@@ -326,9 +334,9 @@ def test_an_export_is_masked_audited_and_no_cell_is_a_formula(store):
 
 
 def test_an_export_beyond_its_bound_is_refused_and_names_the_command(store, path, monkeypatch):
-    DeadLetters(store).add([letter(1), letter(2)])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     monkeypatch.setattr(exports, "MOST_LETTERS", 1)
-    with pytest.raises(TransferError, match="2 letters are more than the 1 of one download"):
+    with pytest.raises(TransferError, match="2 dead letters are more than the 1 of one download"):
         exports.export(store, DeadLetterFilter(), "csv", who="ada", now=NOW)
     monkeypatch.setattr(exports, "MOST_LETTERS", 10)
     monkeypatch.setattr(exports, "MOST_BYTES", 10)
@@ -339,10 +347,10 @@ def test_an_export_beyond_its_bound_is_refused_and_names_the_command(store, path
 
 
 def test_a_reveal_is_written_down_first(store):
-    DeadLetters(store).add([letter(1)])
+    DeadLetters(store).add([dead_letter(1)])
     assert exports.reveal(store, "m-1").ok
     assert store.rows("audit_latest", limit=1)[0]["action"] == "reveal"
-    assert [moment.what for moment in of_letters.life(store, "m-1")][-1] == "revealed"
+    assert [moment.what for moment in of_dead_letters.life(store, "m-1")][-1] == "revealed"
 
 
 # the page
@@ -374,7 +382,7 @@ def test_an_empty_store_says_that_nothing_waits(path, store, monkeypatch):
 
 def test_the_address_fills_the_filters_and_a_filter_writes_the_address(path, store, monkeypatch):
     runs_replays(store)
-    DeadLetters(store).add([letter(1), letter(2, topic="orders")])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, topic="orders")
     assert page.selectbox(key="letters_topic").value == "orders"
     assert "Topic orders" in html_of(page)
@@ -397,7 +405,7 @@ def test_the_address_fills_the_filters_and_a_filter_writes_the_address(path, sto
     ],
 )  # fmt: skip
 def test_every_field_of_the_filter_has_a_control(path, store, monkeypatch, name, given, written):
-    DeadLetters(store).add([letter(1)])
+    DeadLetters(store).add([dead_letter(1)])
     page = page_of(path, monkeypatch)
     control = next(
         one
@@ -415,7 +423,7 @@ def test_every_field_of_the_filter_has_a_control(path, store, monkeypatch, name,
 
 def test_what_was_chosen_by_hand_is_meant_whatever_the_filters_say_by_now(path, store, monkeypatch):
     runs_replays(store)
-    DeadLetters(store).add([letter(1), letter(2, topic="orders")])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders")
     assert "1 chosen by hand, 1 of them not on this page." in html_of(page)
     page.button(key="clear").click().run()
@@ -423,24 +431,27 @@ def test_what_was_chosen_by_hand_is_meant_whatever_the_filters_say_by_now(path, 
 
 
 def test_show_only_these_writes_their_ids_into_the_address(path, store, monkeypatch):
-    DeadLetters(store).add([letter(1), letter(2, topic="orders")])
-    page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders", letter="m-2")
+    DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
+    page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders", dead_letter="m-2")
     page.button(key="letters_only").click().run()
     asked, wrong = dead_letter_query({name: "".join(text) for name, text in page.query_params.items()})
-    assert (asked, wrong) == (DeadLetterQuery(DeadLetterFilter(ids=("m-1",), state=None), letter="m-2"), None)
+    assert (asked, wrong) == (
+        DeadLetterQuery(DeadLetterFilter(ids=("m-1",), state=None), dead_letter="m-2"),
+        None,
+    )
 
 
 def test_a_letter_is_opened_by_its_address_with_everything_escaped(path, store, monkeypatch):
     DeadLetters(store).add(
         [
-            letter(
+            dead_letter(
                 1, topic=HOSTILE[:60], key=HOSTILE.encode(), value=HOSTILE.encode(), error_text=HOSTILE, verdict_reason=HOSTILE,
                 headers=((HOSTILE, HOSTILE.encode()), ("empty", b""), ("null", None)), code="<b>x</b>", host=HOSTILE, source=HOSTILE,
                 attempts=(Attempt(NOW, "<i>", HOSTILE),),
             )
         ]
     )  # fmt: skip
-    page = page_of(path, monkeypatch, letter="m-1", state="any")
+    page = page_of(path, monkeypatch, dead_letter="m-1", state="any")
     shown = html_of(page)
     assert "<script>window" not in shown and "<b>x</b>" not in shown and "<i>:" not in shown
     assert "&lt;script&gt;window.pwned=1" in shown
@@ -450,9 +461,9 @@ def test_a_letter_is_opened_by_its_address_with_everything_escaped(path, store, 
 
 
 def test_a_letter_that_vanished_while_it_was_open_says_so(path, store, monkeypatch):
-    DeadLetters(store).add([letter(1), letter(2)])
-    page = page_of(path, monkeypatch, letter="m-1")
-    assert "Inside the letter" in html_of(page)
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
+    page = page_of(path, monkeypatch, dead_letter="m-1")
+    assert "Inside the dead letter" in html_of(page)
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
     page.run()
     assert "It was put aside; Restore brings it back." in html_of(page)
@@ -460,12 +471,12 @@ def test_a_letter_that_vanished_while_it_was_open_says_so(path, store, monkeypat
         connection.execute("DELETE FROM dead_letters WHERE message_id = 'm-1'")
     page.run()
     assert not page.exception
-    assert "This letter is not in the store any more." in html_of(page)
+    assert "This dead letter is not in the store any more." in html_of(page)
 
 
 def test_export_keeps_its_place_so_that_clear_does_not_show_it_twice_for_a_moment(path, store, monkeypatch):
     """The browser keeps what stood at a place until the page is drawn to its end; Export moved to another."""
-    DeadLetters(store).add([letter(1), letter(2)])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     page = page_of(path, monkeypatch)
     before = places(page.main, "Export")
 
@@ -486,8 +497,8 @@ def places(block, label, way=()):
 
 
 def test_unmasking_is_asked_for_and_only_for_this_letter(path, store, monkeypatch):
-    DeadLetters(store).add([letter(1), letter(2)])
-    page = page_of(path, monkeypatch, letter="m-1")
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
+    page = page_of(path, monkeypatch, dead_letter="m-1")
     assert "hunter2" not in page.code[-1].value + page.code[0].value
     page.button(key="letter_reveal").click().run()
     assert any("hunter2" in part.value for part in page.code)
@@ -498,14 +509,14 @@ def test_unmasking_is_asked_for_and_only_for_this_letter(path, store, monkeypatc
 
 def test_a_letters_story_links_to_its_replay(path, store, monkeypatch):
     runs_replays(store)
-    DeadLetters(store).add([letter(1)])
+    DeadLetters(store).add([dead_letter(1)])
     done = actions.start_replay(store, DeadLetterFilter())
-    shown = html_of(page_of(path, monkeypatch, letter="m-1", state="any"))
+    shown = html_of(page_of(path, monkeypatch, dead_letter="m-1", state="any"))
     assert f"replays?operation={done.operation_id}" in shown.replace("&amp;", "&")
 
 
 def test_archived_letters_are_named_and_can_be_restored(path, store, monkeypatch):
-    DeadLetters(store).add([letter(1), letter(2)])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
     page = page_of(path, monkeypatch)
     page.button(key="letters_archived").click().run()
@@ -515,7 +526,7 @@ def test_archived_letters_are_named_and_can_be_restored(path, store, monkeypatch
 
 
 def test_a_search_in_bodies_says_how_far_it_looked(path, store, monkeypatch):
-    DeadLetters(store).add([letter(1, value=b"needle"), letter(2)])
+    DeadLetters(store).add([dead_letter(1, value=b"needle"), dead_letter(2)])
     page = page_of(path, monkeypatch, body="needle")
     assert "Looked into all 2: 1 found." in html_of(page)
     page = page_of(path, monkeypatch, body="nothing")
@@ -524,8 +535,8 @@ def test_a_search_in_bodies_says_how_far_it_looked(path, store, monkeypatch):
 
 
 def test_pages_of_letters_go_down_and_back(path, store, monkeypatch):
-    monkeypatch.setattr(of_letters, "LISTED", 2)
-    DeadLetters(store).add([letter(number) for number in range(5)])
+    monkeypatch.setattr(of_dead_letters, "LISTED", 2)
+    DeadLetters(store).add([dead_letter(number) for number in range(5)])
     page = page_of(path, monkeypatch)
     page.button(key="letters_older").click().run()
     page.button(key="letters_older").click().run()

@@ -55,7 +55,7 @@ def producer(**changes):
     return row._replace(**changes)
 
 
-def letter(number, **changes):
+def dead_letter(number, **changes):
     code = changes.get("code", "MSG_SIZE_TOO_LARGE")
     known = {
         "message_id": f"m-{number}", "cluster_id": "c", "producer_id": "p", "topic": "payments", "key": b"k",
@@ -95,7 +95,7 @@ def shop(store, **changes):
     rows = [counts(at, acknowledged=100) for at in range(int(NOW) - 60, int(NOW))]
     rows += [counts(NOW - 5, "payments", acknowledged=97, dead=3)]
     write(store, rows, [LatencyRow(int(NOW) - 30, "c", "p", "orders", bucket_of(0.005), 100)], **changes)
-    DeadLetters(store).add([letter(number) for number in range(3)])
+    DeadLetters(store).add([dead_letter(number) for number in range(3)])
 
 
 # time ranges
@@ -428,9 +428,9 @@ def test_retries_duplicates_and_verdicts_are_counted(store):
     )
     DeadLetters(store).add(
         [
-            letter(1, attempts=tries(3)),
-            letter(2, verdict="possibly_persisted", attempts=tries(2)),
-            letter(3, verdict="possibly_persisted"),
+            dead_letter(1, attempts=tries(3)),
+            dead_letter(2, verdict="possibly_persisted", attempts=tries(2)),
+            dead_letter(3, verdict="possibly_persisted"),
         ]
     )
     page = queries.overview(store, "5 min", NOW)
@@ -453,7 +453,7 @@ def test_a_page_of_a_range_that_is_over_counts_that_range_alone(store):
 
 def test_the_filters_hold_for_everything_that_is_counted(store):
     shop(store)
-    DeadLetters(store).add([letter(9, topic="orders", producer_id="other")])
+    DeadLetters(store).add([dead_letter(9, topic="orders", producer_id="other")])
     page = queries.overview(store, queries.View("5 min", topic="orders"), NOW)
     assert page.situation.dead == 1
     assert [row.topic for row in page.topics] == ["orders"]
@@ -500,7 +500,10 @@ def test_topics_are_sorted_by_trouble_and_say_why(store):
     shop(store)
     write(store, [counts(NOW - 9, "ledger", acknowledged=1, dead=9)])
     DeadLetters(store).add(
-        [letter(20, topic="old", failed_at=NOW - 9000), letter(21, topic="ledger", code="POLICY_VIOLATION")]
+        [
+            dead_letter(20, topic="old", failed_at=NOW - 9000),
+            dead_letter(21, topic="ledger", code="POLICY_VIOLATION"),
+        ]
     )
     rows = queries.overview(store, "15 min", NOW).topics
     assert [(row.topic, row.trouble) for row in rows] == [
@@ -510,7 +513,7 @@ def test_topics_are_sorted_by_trouble_and_say_why(store):
         ("orders", 0),
     ]
     assert rows[0].cause.meaning == "A policy of the broker forbids this."
-    assert rows[1].cause.fingerprint == letter(0).fingerprint
+    assert rows[1].cause.fingerprint == dead_letter(0).fingerprint
     assert (rows[1].waiting, rows[3].throughput) == (3, pytest.approx(100, rel=0.15))
 
 
@@ -519,7 +522,7 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
         store,
         [counts(NOW - 200, "payments", acknowledged=5, dead=3), counts(NOW - 9, "payments", acknowledged=90)],
     )
-    DeadLetters(store).add([letter(number, failed_at=NOW - 200) for number in range(3)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 200) for number in range(3)])
     waits = queries.overview(store, "15 min", NOW)
     assert (waits.topics[0].trouble, waits.situation.failing) == (1, False)
     assert wording.headline(waits.situation).tone == "warning"
@@ -534,7 +537,7 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
 
 def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
     write(store, [counts(NOW - 200, "payments", dead=3), counts(NOW - 9, acknowledged=90)])
-    DeadLetters(store).add([letter(number, failed_at=NOW - 200) for number in range(3)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 200) for number in range(3)])
     row = queries.overview(store, "15 min", NOW).topics[0]
     assert (row.topic, row.trouble) == ("payments", 3)
 
@@ -543,14 +546,14 @@ def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
 def test_what_failed_minutes_ago_does_not_fail_now_however_long_the_range(store, window):
     rows = [counts(at, "payments", acknowledged=9) for at in range(int(NOW) - 200, int(NOW))]
     write(store, [*rows, counts(NOW - 180, "payments", dead=50)])
-    DeadLetters(store).add([letter(number, failed_at=NOW - 180) for number in range(50)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 180) for number in range(50)])
     page = queries.overview(store, window, NOW)
     assert (page.topics[0].trouble, page.situation.failing, page.situation.dead) == (1, False, 50)
 
 
 def test_the_sentence_and_the_table_count_the_same_deaths_while_statistics_are_late(store):
     write(store, [counts(NOW - 3, "payments", acknowledged=97, dead=2)])
-    DeadLetters(store).add([letter(number, failed_at=NOW - 3 + number) for number in range(3)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 3 + number) for number in range(3)])
     page = queries.overview(store, "5 min", NOW)
     assert page.situation.dead == page.topics[0].dead == page.causes[0].dead == 3
 
@@ -561,7 +564,7 @@ def test_a_fault_is_over_when_so_many_were_delivered_since_that_it_would_have_sh
     rows = [counts(at, "payments", acknowledged=5, dead=5) for at in range(int(NOW) - 60, int(NOW) - 14)]
     rows += [counts(at, "payments", acknowledged=each) for at in range(int(NOW) - 11, int(NOW) - 3)]
     write(store, rows)
-    DeadLetters(store).add([letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
     page = queries.overview(store, "15 min", NOW)
     found, (row,) = page.situation, page.topics
     assert (found.recovered, found.failing, row.recovered) == (over, not over, over)
@@ -589,7 +592,7 @@ def test_what_two_producers_say_in_the_same_words_is_one_line_and_what_is_over_s
     write(
         store, [*rows, *(counts(at, "payments", acknowledged=9) for at in range(int(NOW) - 11, int(NOW) - 3))]
     )
-    DeadLetters(store).add([letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 60 + number / 5) for number in range(230)])
     fired = [alert("connection_lost", name, NOW - 9, reason="refused") for name in ("p", "q")]
     fired += [
         alert(
@@ -662,7 +665,7 @@ def test_two_codes_that_mean_the_same_are_one_reason(store):
     shop(store)
     codes = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION")
     DeadLetters(store).add(
-        [letter(40 + place, topic="orders", code=code) for place, code in enumerate(codes)]
+        [dead_letter(40 + place, topic="orders", code=code) for place, code in enumerate(codes)]
     )
     causes = queries.overview(store, "15 min", NOW).causes
     assert [(cause.topic, cause.dead) for cause in causes] == [("payments", 3), ("orders", 2)]
@@ -904,7 +907,7 @@ def html_of(page):
 def test_names_from_messages_are_text_and_never_markup(store):
     hostile = '<img src=x onerror="alert(1)">'
     write(store, [counts(NOW - 9, hostile, acknowledged=1, dead=1)])
-    DeadLetters(store).add([letter(1, topic=hostile)])
+    DeadLetters(store).add([dead_letter(1, topic=hostile)])
     page = queries.overview(store, "5 min", NOW)
     assert any(text_of(tree).find(hostile[:10]) >= 0 for tree in tiles.topics(page))
     assert "<img" not in dashboard_charts.throughput(page).to_json()

@@ -50,7 +50,7 @@ def alive(seen_at=None, **changes):
     return row._replace(**changes)
 
 
-def letter(number, **changes):
+def dead_letter(number, **changes):
     text = "Broker: Policy violation"
     known = {
         "message_id": f"m-{number}", "cluster_id": "c", "producer_id": "p", "topic": "payments", "key": b"k",
@@ -98,7 +98,7 @@ def test_percentiles_come_from_merged_histograms_and_not_from_averages(store):
 
 def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_retried(store):
     fill(store)
-    DeadLetters(store).add([letter(number, failed_at=NOW - 5) for number in range(60)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 5) for number in range(60)])
     tone, text = wording.sentence(queries.overview(store, "15 min", NOW).situation)
     assert tone == "bad"
     assert text.startswith(
@@ -115,7 +115,9 @@ def test_every_range_has_a_chart_of_a_hundred_or_so_windows(store, window):
 
 
 def test_an_act_is_about_the_letters_chosen_else_about_all_that_match(store):
-    DeadLetters(store).add([letter(1), letter(2, verdict="possibly_persisted"), letter(3, topic="orders")])
+    DeadLetters(store).add(
+        [dead_letter(1), dead_letter(2, verdict="possibly_persisted"), dead_letter(3, topic="orders")]
+    )
     where = DeadLetterFilter(topic="payments")
     all_of_them = queries.scope(store, actions.selected(where, ()))
     one = queries.scope(store, actions.selected(where, ("m-1",)))
@@ -188,18 +190,18 @@ def test_the_latency_axis_spans_whole_powers_of_ten_and_says_its_units(store):
 
 
 def test_clear_archives_and_undo_brings_back_exactly_those(store):
-    letters = DeadLetters(store)
-    letters.add([letter(1), letter(2), letter(3)])
+    dead_letters = DeadLetters(store)
+    dead_letters.add([dead_letter(1), dead_letter(2), dead_letter(3)])
     first = actions.clear(store, DeadLetterFilter(ids=("m-1",)))
     second = actions.clear(store, DeadLetterFilter())
     assert (first.ok, second.text) == (True, "Archived 2 dead letters.")
     assert actions.undo_clear(store, second.undo).ok
-    assert letters.get("m-1").state == "archived"
-    assert letters.count(DeadLetterFilter()) == 2
+    assert dead_letters.get("m-1").state == "archived"
+    assert dead_letters.count(DeadLetterFilter()) == 2
 
 
 def test_a_replay_that_nobody_can_run_is_refused_in_a_sentence(store):
-    DeadLetters(store).add([letter(1)])
+    DeadLetters(store).add([dead_letter(1)])
     done = actions.start_replay(store, DeadLetterFilter())
     assert not done.ok
     assert "Start a producer on this store" in done.text
@@ -234,7 +236,7 @@ def text_of(page):
 
 def test_a_store_in_use_shows_its_letters_and_says_that_it_is_live(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
-    DeadLetters(store).add([letter(1, failed_at=NOW - 5)])
+    DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5)])
     page = opened(path, monkeypatch)
     assert not page.exception
     assert "Data is live" in text_of(page)
@@ -246,7 +248,7 @@ def test_a_store_in_use_shows_its_letters_and_says_that_it_is_live(path, store, 
 
 def test_without_a_producer_replay_says_why_it_cannot(path, store, monkeypatch):
     fill(store, seen_at=NOW - 100)
-    DeadLetters(store).add([letter(1)])
+    DeadLetters(store).add([dead_letter(1)])
     page = opened(path, monkeypatch, "dead_letters")
     assert page.button(key="replay").disabled
     assert "Nobody can replay these now." in text_of(page)
@@ -275,9 +277,9 @@ def test_a_store_of_a_newer_version_and_a_damaged_one_are_said_in_a_sentence(
 
 
 def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(store):
-    DeadLetters(store).add([letter(1), letter(2)])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     page = queries.dead_letters(store, DeadLetterFilter())
-    DeadLetters(store).add([letter(3)])
+    DeadLetters(store).add([dead_letter(3)])
     scope = queries.scope(store, page.seen)
     assert scope.count == 2
     assert actions.clear(store, scope.about).text.startswith("Archived 2 ")
@@ -286,11 +288,11 @@ def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(stor
 
 def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
-    DeadLetters(store).add([letter(1, verdict="possibly_persisted")])
+    DeadLetters(store).add([dead_letter(1, verdict="possibly_persisted")])
     page = opened(path, monkeypatch, "dead_letters")
     page.button(key="replay").click().run()
     assert page.button(key="replay_sure").label == "Replay 1 now"
-    DeadLetters(store).add([letter(2)])
+    DeadLetters(store).add([dead_letter(2)])
     (asked,) = queries.operations(store)
     looked = '{"topics": [], "at": 0}'
     store.execute("replay_checked", operation=asked.operation_id, checked=looked, now=time.time(), message="")
@@ -303,16 +305,16 @@ def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(pa
 
 
 def test_the_choices_stay_in_their_order_while_letters_arrive(store):
-    DeadLetters(store).add([letter(1), letter(2), letter(3, topic="late")])
+    DeadLetters(store).add([dead_letter(1), dead_letter(2), dead_letter(3, topic="late")])
     before = queries.choices(store, "dead")
-    DeadLetters(store).add([letter(number, topic="late") for number in range(10, 15)])
+    DeadLetters(store).add([dead_letter(number, topic="late") for number in range(10, 15)])
     assert queries.choices(store, "dead") == before == (("late", "payments"), ("POLICY_VIOLATION",))
 
 
 def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(store):
     raised = alert("high_dlq_size", "p", NOW, value=101, threshold=100)
     AlertLog(store).record([AlertChange("fired", raised)])
-    DeadLetters(store).add([letter(number) for number in range(120)])
+    DeadLetters(store).add([dead_letter(number) for number in range(120)])
     page = queries.overview(store, "5 min", NOW)
     assert [found["text"] for found in page.alerts] == ["120 dead letters wait; this alert fires above 100"]
     assert page.dead_total == 120

@@ -18,7 +18,7 @@ from producer_core.replay.outcome import FailedReplay, RecordOutcome
 from producer_core.replay.preflight import NEWER_KEY
 from producer_core.store import Store
 from tests.unit.dashboard_pages import links, text_of
-from tests.unit.replaying import alive, buried, letter, looked
+from tests.unit.replaying import alive, buried, dead_letter, looked
 
 ALL = DeadLetterFilter()
 HOSTILE = "<script>alert(1)</script> **bold**"
@@ -64,7 +64,7 @@ def begun(store, **choices):
 def ended(store, *, failed=(), doubtful=()):
     """A replay that a runner has carried out."""
     one, claims = begun(store)
-    claimed = claims.turn([], want=100, busy=False).letters
+    claimed = claims.turn([], want=100, busy=False).dead_letters
     outcomes = []
     for place, dead in enumerate(claimed):
         if place in doubtful:
@@ -113,8 +113,8 @@ def test_a_replay_under_way_is_shown_with_who_what_and_how_far(path, store):
 
     assert not page.exception
     text = text_of(page)
-    assert "1 replay is under way, 3 letters left." in text
-    assert "3 letters: all dead letters" in text and "Asked for by ann (dashboard)" in text
+    assert "1 replay is under way, 3 dead letters left." in text
+    assert "3 dead letters: all dead letters" in text and "Asked for by ann (dashboard)" in text
     assert "Being sent by client on host, process 1." in text
     assert f"operation={one}" in text
 
@@ -209,7 +209,7 @@ def test_with_nobody_alive_the_page_shows_the_command_that_carries_it_out(path, 
 
 
 def test_nothing_of_a_selection_a_person_or_an_outcome_is_drawn_as_markup(path, store):
-    DeadLetters(store).add([letter(1, topic=HOSTILE)])
+    DeadLetters(store).add([dead_letter(1, topic=HOSTILE)])
     done = actions.start_replay(store, DeadLetterFilter(topic=HOSTILE, text="Broker"), who=HOSTILE)
     replay.cancel(store, done.operation_id, who=HOSTILE, origin="cli")
 
@@ -223,7 +223,7 @@ def test_nothing_of_a_selection_a_person_or_an_outcome_is_drawn_as_markup(path, 
 
 def test_a_page_of_replays_knows_when_there_are_more(store):
     for number in range(3):
-        DeadLetters(store).add([letter(number, topic=f"t{number}")])
+        DeadLetters(store).add([dead_letter(number, topic=f"t{number}")])
         done = actions.start_replay(store, DeadLetterFilter(topic=f"t{number}"))
         replay.cancel(store, done.operation_id, who="ann", origin="cli")
 
@@ -248,10 +248,10 @@ def test_a_dead_runner_is_no_hand_and_another_one_is(store):
 @pytest.mark.parametrize(("until", "later"), [(None, 2), (NOW + 100, 0)])
 def test_letters_that_died_after_a_persons_own_end_do_not_match_and_are_not_told(store, until, later):
     """«2 more that match have died since»: they did not match, for the filter ended before."""
-    DeadLetters(store).add([letter(number, failed_at=NOW + number) for number in range(3)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW + number) for number in range(3)])
     page = queries.dead_letters(store, DeadLetterFilter(until=until))
     done = actions.look_ahead(store, page.seen)
-    DeadLetters(store).add([letter(number, failed_at=NOW + 200 + number) for number in (3, 4)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW + 200 + number) for number in (3, 4)])
 
     assert queries.one_replay(store, done.operation_id, time.time()).later == later
 
@@ -259,7 +259,7 @@ def test_letters_that_died_after_a_persons_own_end_do_not_match_and_are_not_told
 def test_the_pace_is_what_was_settled_lately(store):
     buried(store, 4)
     one, claims = begun(store)
-    claimed = claims.turn([], want=4, busy=False).letters
+    claimed = claims.turn([], want=4, busy=False).dead_letters
     claims.turn([RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
 
     assert queries.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
@@ -297,7 +297,7 @@ def test_each_state_has_its_sentence(changes, hands, tone, text):
 def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
     buried(store, 3)
     begun(store)
-    DeadLetters(store).add([letter(9, topic="late")])
+    DeadLetters(store).add([dead_letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
     assert queries.one_replay(store, second, time.time()).behind is None, "looking ahead waits for no replay"
     looked(store, second, topic="late")
@@ -306,7 +306,7 @@ def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
 
     assert seen.behind is not None
     assert told.standing(seen.operation, owner="", hands=1, now=time.time(), behind=seen.behind) == (
-        "quiet", "It waits its turn: another replay, begun by ann, goes first. 3 letters are left of it.",
+        "quiet", "It waits its turn: another replay, begun by ann, goes first. 3 dead letters are left of it.",
     )  # fmt: skip
     alive(store, time.time() + 60, producer_id="p-2")
     assert queries.one_replay(store, second, time.time()).behind is None
@@ -332,7 +332,7 @@ def test_a_selection_is_said_in_words_and_masked():
 
     assert told.selection(where).startswith("topic payments, error POLICY_VIOLATION, error text with «")
     assert "ann@example.com" not in told.selection(where)
-    assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 letters chosen by hand"
+    assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 dead letters chosen by hand"
     assert told.selection(ALL) == "all dead letters"
 
 
@@ -369,10 +369,10 @@ def test_the_sentence_on_top_counts_what_is_under_way():
     running, ready, paused = operation(), operation(state="ready"), operation(state="paused")
 
     assert told.in_all([]) == ("quiet", "No replay is under way.")
-    assert told.in_all([running]) == ("good", "1 replay is under way, 80 letters left.")
+    assert told.in_all([running]) == ("good", "1 replay is under way, 80 dead letters left.")
     assert told.in_all([ready])[1] == "1 replay waits for a decision."
     assert told.in_all([running, running, ready, paused])[1] == (
-        "2 replays are under way, 160 letters left; 1 waits for a decision; 1 is paused."
+        "2 replays are under way, 160 dead letters left; 1 waits for a decision; 1 is paused."
     )
 
 
@@ -395,7 +395,7 @@ def test_what_a_replay_left_out_is_told_without_words_of_the_shell(store):
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operation_records SET flag = 'newer_key' WHERE message_id = ?", [ids[0]])
     claims.skip_flagged("newer_key", NEWER_KEY)
-    taken = claims.turn([], want=10, busy=False).letters
+    taken = claims.turn([], want=10, busy=False).dead_letters
     assert claims.turn(
         [RecordOutcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False
     ).over

@@ -16,7 +16,7 @@ from producer_core.dashboard.wording import settings as say
 from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store
-from tests.unit.dashboard_pages import counts, letter, opened, producer, rows_of, text_of
+from tests.unit.dashboard_pages import counts, dead_letter, opened, producer, rows_of, text_of
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_the_page_of_an_empty_store_says_what_is_there(path, store, monkeypatch)
 
 def test_the_page_names_rows_settings_and_the_command_that_changes_them(path, store, monkeypatch, rules_file):
     store.append(Batch("p", 0, (counts(time.time() - 5, "orders", acknowledged=3),), producer=producer()))
-    DeadLetters(store).add([letter(1, failed_at=time.time() - 5)])
+    DeadLetters(store).add([dead_letter(1, failed_at=time.time() - 5)])
     store.change_settings({"keep_hours": 86_400.0 * 7}, who="ada", origin="test")
     page = opened("settings", path, monkeypatch)
     assert not page.exception

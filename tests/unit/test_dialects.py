@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.topics import DeadLetterRecord, RecordPlace, derived_id, letter_of, read, write
+from producer_core.dlq.topics import DeadLetterRecord, RecordPlace, dead_letter_of, derived_id, read, write
 from producer_core.events import Attempt
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 PLACE = RecordPlace("cluster-1", "orders-dlt", "topic-id")
 
@@ -133,7 +133,7 @@ def record(headers, *, key=b"k", value=b"v", offset=17, timestamp_ms=1_700_000_0
 
 def made(headers, **changes):
     options = {name: changes.pop(name) for name in ("original_topic",) if name in changes}
-    return letter_of(record(headers, **changes), PLACE, now=1_700_000_010.0, **options)
+    return dead_letter_of(record(headers, **changes), PLACE, now=1_700_000_010.0, **options)
 
 
 # reading, dialect by dialect
@@ -252,10 +252,10 @@ def test_of_a_place_named_twice_the_first_counts_and_of_an_exception_the_last():
     ],
 )
 def test_a_wrong_header_never_raises_and_is_said_in_the_source(name, value, said):
-    letter = made(
+    dead_letter = made(
         [("kafka_dlt-exception-message", b"m")] * name.startswith(("kafka", "retry")) + [(name, value)]
     )
-    assert f"{name} {said}" in letter.source
+    assert f"{name} {said}" in dead_letter.source
 
 
 def test_a_number_as_text_where_binary_belongs_is_read_and_said():
@@ -271,7 +271,7 @@ def test_no_bytes_under_known_names_raise(headers):
     struct.pack(">iqq", found.partition or 0, found.timestamp_ms or 0, found.replay_count)
 
 
-# letters
+# dead letters
 
 
 def test_what_a_consumer_gave_up_is_on_its_topic_and_not_called_safe():
@@ -347,7 +347,7 @@ def test_the_id_that_a_foreign_record_carried_is_said_and_not_used():
 
 
 def one(**changes):
-    return letter(3, **{"headers": OWN, "partition": 2, "timestamp_ms": 1_700_000_000_123, **changes})
+    return dead_letter(3, **{"headers": OWN, "partition": 2, "timestamp_ms": 1_700_000_000_123, **changes})
 
 
 def test_canonical_headers_are_plain_text_after_the_messages_own():
@@ -397,7 +397,7 @@ def test_long_texts_are_cut_between_two_characters():
 def test_what_is_published_and_fetched_is_the_same_letter(dialect):
     before = one(attempts=(Attempt(1000.0, "_MSG_TIMED_OUT", "slow"), Attempt(1003.0, "POLICY_VIOLATION", "Broker: Policy violation")))  # fmt: skip
     sent = (("pc-id", b"\x01" * 24), *write(before, dialect), ("pc-original-timestamp", b"1700000000123"))
-    after = letter_of(record(sent), PLACE, now=1.0)
+    after = dead_letter_of(record(sent), PLACE, now=1.0)
     expected = replace(
         before,
         key=b"k",

@@ -17,7 +17,7 @@ from producer_core.dlq.limits import (
     measure,
 )
 from producer_core.store import Store
-from tests.unit.test_dlq_letters import letter
+from tests.unit.test_dlq_letters import dead_letter
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -52,11 +52,11 @@ def test_a_bound_that_was_taken_away_is_never_passed():
 
 
 def test_what_waits_is_measured_and_what_was_archived_is_not(store):
-    letters = DeadLetters(store)
-    letters.add([letter(1, value=b"12345"), letter(2, value=None), letter(3, value=b"1")])
-    letters.archive(DeadLetterFilter(ids=("m-3",)), who="ann", origin="python")
+    dead_letters = DeadLetters(store)
+    dead_letters.add([dead_letter(1, value=b"12345"), dead_letter(2, value=None), dead_letter(3, value=b"1")])
+    dead_letters.archive(DeadLetterFilter(ids=("m-3",)), who="ann", origin="python")
 
-    assert measure(store) == DeadLetterLoad(2, 5, letter(1).failed_at)
+    assert measure(store) == DeadLetterLoad(2, 5, dead_letter(1).failed_at)
     assert measure(Store.open(store.path.with_name("empty.duckdb"))) == DeadLetterLoad(0, 0, None)
 
 
@@ -69,15 +69,15 @@ class Timer:
 
 
 def test_a_passed_bound_is_said_once_and_its_end_once(store):
-    timer, letters = Timer(), DeadLetters(store)
-    watch = LimitWatch(DeadLetterLimits(letters=1), timer=timer)
-    letters.add([letter(1), letter(2)])
+    timer, dead_letters = Timer(), DeadLetters(store)
+    watch = LimitWatch(DeadLetterLimits(dead_letters=1), timer=timer)
+    dead_letters.add([dead_letter(1), dead_letter(2)])
 
     said = []
     for _ in range(3):
         said += watch.look(store, NOW)
         timer.now += 10
-    letters.archive(DeadLetterFilter(), who="ann", origin="python")
+    dead_letters.archive(DeadLetterFilter(), who="ann", origin="python")
     for _ in range(3):
         said += watch.look(store, NOW)
         timer.now += 10
@@ -85,7 +85,7 @@ def test_a_passed_bound_is_said_once_and_its_end_once(store):
     assert [(notice.kind, notice.severity) for notice in said] == [(OVER, "warning"), (WITHIN, "info")]
     assert "2 dead letters wait; the bound (dlq_max_size) is 1. Look at the groups" in said[0].text
     assert said[0].details["subject"] == said[1].details["subject"] == "number of dead letters"
-    assert letters.count(DeadLetterFilter(state=None)) == 2
+    assert dead_letters.count(DeadLetterFilter(state=None)) == 2
 
 
 def test_the_watch_looks_every_five_seconds_at_most(store, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_look_that_takes_long_is_made_seldom(store, monkeypatch):
 
 
 def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
-    given = DeadLetterLimits(letters=7)
+    given = DeadLetterLimits(dead_letters=7)
 
     assert (
         CliRunner()
@@ -162,7 +162,7 @@ def test_a_setting_that_makes_no_sense_changes_nothing(store, word, said):
 def test_without_a_store_what_is_beyond_the_bound_goes_to_the_spill_and_into_the_next_store(tmp_path, store):
     spill = Spill(tmp_path / "spill")
     queue = DeadLetterQueue(max_size=100, max_bytes=40, overflow=spill.append)
-    whole = [letter(number, key=b"", value=bytes(10)) for number in range(1, 8)]
+    whole = [dead_letter(number, key=b"", value=bytes(10)) for number in range(1, 8)]
 
     for one in whole:
         queue.add(one)
@@ -170,24 +170,24 @@ def test_without_a_store_what_is_beyond_the_bound_goes_to_the_spill_and_into_the
     assert (len(queue), queue.bytes, queue.spilled, queue.dropped) == (4, 40, 3, 0)
     DeadLetters(store).add(spill.take())
     assert DeadLetters(store).bodies(["m-1", "m-2", "m-3"]) == whole[:3]
-    assert queue.letters() == whole[3:]
+    assert queue.dead_letters() == whole[3:]
 
 
 def test_without_a_store_what_is_too_old_goes_to_the_spill(tmp_path):
     now, spill = [NOW], Spill(tmp_path / "spill")
     queue = DeadLetterQueue(max_age=60.0, overflow=spill.append, clock=lambda: now[0])
-    queue.add(letter(1, failed_at=NOW))
+    queue.add(dead_letter(1, failed_at=NOW))
     now[0] += 61
-    queue.add(letter(2, failed_at=now[0]))
+    queue.add(dead_letter(2, failed_at=now[0]))
 
-    assert [one.message_id for one in queue.letters()] == ["m-2"]
+    assert [one.message_id for one in queue.dead_letters()] == ["m-2"]
     assert [one.message_id for one in spill.take()] == ["m-1"]
 
 
 def test_what_was_taken_out_counts_no_more(tmp_path):
     queue = DeadLetterQueue(max_bytes=1000)
-    queue.add(letter(1, key=b"123", value=b"12345", headers=(("a", b"12"), ("b", None))))
-    queue.add(letter(1, key=None, value=b"1"))
+    queue.add(dead_letter(1, key=b"123", value=b"12345", headers=(("a", b"12"), ("b", None))))
+    queue.add(dead_letter(1, key=None, value=b"1"))
     assert queue.bytes == 1
 
     queue.remove(["m-1", "nobody"])
@@ -195,11 +195,11 @@ def test_what_was_taken_out_counts_no_more(tmp_path):
 
 
 def test_a_spill_that_cannot_be_written_keeps_the_letter_in_memory():
-    def refuse(letters):
+    def refuse(dead_letters):
         raise OSError("full")
 
     queue = DeadLetterQueue(max_bytes=5, overflow=refuse)
     with pytest.raises(OSError, match="full"):
-        queue.add(letter(1))
+        queue.add(dead_letter(1))
 
-    assert [one.message_id for one in queue.letters()] == ["m-1"]
+    assert [one.message_id for one in queue.dead_letters()] == ["m-1"]

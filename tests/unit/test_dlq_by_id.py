@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dlq import DeadLetters, lookup
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 
 @pytest.mark.parametrize("rows_an_id", [0, 10**9], ids=["by the index", "by a read of the whole column"])
 @pytest.mark.parametrize("count", [1, 150, 2500])
 def test_exactly_the_wanted_letters_are_found(store, monkeypatch, rows_an_id, count):
     monkeypatch.setattr(lookup, "_ROWS_AN_ID", rows_an_id)
-    letters = [letter(number) for number in range(3000)]
-    DeadLetters(store).add(letters)
-    wanted = letters[100 : 100 + count]
+    dead_letters = [dead_letter(number) for number in range(3000)]
+    DeadLetters(store).add(dead_letters)
+    wanted = dead_letters[100 : 100 + count]
 
     found = DeadLetters(store).bodies([one.message_id for one in wanted] + ["nobody-1", wanted[0].message_id])
 
@@ -24,7 +24,7 @@ def test_exactly_the_wanted_letters_are_found(store, monkeypatch, rows_an_id, co
 
 
 def test_few_ids_are_found_by_the_index_and_many_of_a_small_table_by_reading_it(store):
-    DeadLetters(store).add([letter(number) for number in range(1000)])
+    DeadLetters(store).add([dead_letter(number) for number in range(1000)])
 
     with store.borrow() as connection:
         assert not lookup.reads_whole(connection, "dead_letters", 1)
@@ -34,5 +34,5 @@ def test_few_ids_are_found_by_the_index_and_many_of_a_small_table_by_reading_it(
 def test_rows_of_the_same_transaction_are_found(store):
     dead = DeadLetters(store)
     with store.borrow(write=True):
-        dead.add([letter(number) for number in range(200)])
-        assert len(dead.bodies([letter(number).message_id for number in range(200)])) == 200
+        dead.add([dead_letter(number) for number in range(200)])
+        assert len(dead.bodies([dead_letter(number).message_id for number in range(200)])) == 200

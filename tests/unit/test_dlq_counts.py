@@ -1,4 +1,4 @@
-"""The counts by hour: whoever writes dead letters keeps them true, and what they answer is what the letters say."""
+"""The counts by hour: whoever writes dead letters keeps them true, and what they answer is what the dead letters say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import RecordOutcome
 from producer_core.store import Store
 from tests.unit.replaying import CLUSTER, buried
-from tests.unit.test_dlq_letters import NOW, letter
+from tests.unit.test_dlq_letters import NOW, dead_letter
 
 HOUR = 3600
 TOPICS, CAUSES, CLUSTERS = ("orders", "refunds", "carts"), ("fa", "fb", "fc"), ("c", "d")
@@ -35,7 +35,7 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def letters(store):
+def dead_letters(store):
     return DeadLetters(store, clock=lambda: NOW + 100 * HOUR)
 
 
@@ -43,7 +43,7 @@ def some(count, *, seed=7, hours=30):
     chance = random.Random(seed)
     for number in range(count):
         cause, at = chance.choice(CAUSES), NOW + chance.uniform(0, hours * HOUR)
-        yield letter(
+        yield dead_letter(
             number,
             topic=chance.choice(TOPICS),
             fingerprint=cause,
@@ -59,38 +59,40 @@ def some(count, *, seed=7, hours=30):
 
 
 def agreed(store):
-    """Whether the counts are those of the letters: (hour, cluster, topic, state, verdict, kind, code, fingerprint)."""
+    """Whether the counts are those of the dead letters: (hour, cluster, topic, state, verdict, kind, code, fingerprint)."""
     keys = "cluster_id, topic, state, verdict, kind, code, fingerprint"
     with store.borrow() as connection:
-        letters = connection.execute(
+        dead_letters = connection.execute(
             f"SELECT floor(failed_at / 3600)::BIGINT AS hour, {keys}, count(*) FROM dead_letters GROUP BY ALL"
         ).fetchall()
         counts = connection.execute(
             f"SELECT hour, {keys}, sum(n)::BIGINT FROM dead_letter_counts GROUP BY ALL HAVING sum(n) <> 0"
         ).fetchall()
-    assert Counter(letters) == Counter(counts)
+    assert Counter(dead_letters) == Counter(counts)
 
 
-def test_every_change_of_a_letter_is_in_the_counts(store, letters):
+def test_every_change_of_a_letter_is_in_the_counts(store, dead_letters):
     people = {"who": "me", "origin": "python"}
-    letters.add(list(some(60)))
+    dead_letters.add(list(some(60)))
     agreed(store)
-    letters.add([replace(one, failed_at=one.failed_at + HOUR, topic="new") for one in some(20)])
+    dead_letters.add([replace(one, failed_at=one.failed_at + HOUR, topic="new") for one in some(20)])
     agreed(store)
-    letters.archive(DeadLetterFilter(topic="orders"), **people)
+    dead_letters.archive(DeadLetterFilter(topic="orders"), **people)
     agreed(store)
-    letters.restore(DeadLetterFilter(group="fa"), **people)
+    dead_letters.restore(DeadLetterFilter(group="fa"), **people)
     agreed(store)
-    claimed = letters.claim("op", [one.message_id for one in some(30)])
+    claimed = dead_letters.claim("op", [one.message_id for one in some(30)])
     agreed(store)
     for number, message_id in enumerate(claimed):
-        letters.settle_replayed(message_id, 0, number) if number % 2 else letters.settle_landed(
+        dead_letters.settle_replayed(message_id, 0, number) if number % 2 else dead_letters.settle_landed(
             message_id, 0, 1
         )
     agreed(store)
-    letters.archive(DeadLetterFilter(), **people)
+    dead_letters.archive(DeadLetterFilter(), **people)
     where = DeadLetterFilter(state="archived")
-    letters.purge(where, **people, confirmation=letters.purge_phrase(where, min_age=-60), min_age=-60)
+    dead_letters.purge(
+        where, **people, confirmation=dead_letters.purge_phrase(where, min_age=-60), min_age=-60
+    )
     agreed(store)
     store.prune(NOW + 10_000 * HOUR)
     agreed(store)
@@ -114,7 +116,7 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
     )
     agreed(store)
 
-    assert [one.message_id for one in turn.letters] == ids[:20]
+    assert [one.message_id for one in turn.dead_letters] == ids[:20]
     assert Counter(row["state"] for row in store.rows("replay_letter_states", ids=ids)) == {
         "replayed": 15,
         "dead": 15,
@@ -125,15 +127,15 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
     agreed(store)
 
 
-def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, letters, monkeypatch):
+def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, dead_letters, monkeypatch):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._FEW", 0)
     ids = buried(store, 10)
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
-        letters.claim("op", ids)
+        dead_letters.claim("op", ids)
         raise KeyboardInterrupt
 
     agreed(store)
-    letters.archive(ALL, who="me", origin="python")
+    dead_letters.archive(ALL, who="me", origin="python")
     agreed(store)
 
 
@@ -142,25 +144,25 @@ import os, sys
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool, dead_letter_counts
 dead_letter_counts._FEW = 0
-letters = DeadLetters(Store.open(sys.argv[1]))
+dead letters = DeadLetters(Store.open(sys.argv[1]))
 ids = letters.ids(DeadLetterFilter())
 connection_pool.ConnectionPool._let_go = lambda *_: os._exit(9)
 letters.claim("op", ids)
 """
 
 
-def test_who_is_killed_right_after_a_claim_of_many_leaves_counts_and_trigger(store, letters):
+def test_who_is_killed_right_after_a_claim_of_many_leaves_counts_and_trigger(store, dead_letters):
     ids = buried(store, 10)
     done = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
 
     assert done.returncode == 9
     agreed(store)  # from DuckDB's log, which nobody has read yet
-    assert letters.unclaim("op") == ids
+    assert dead_letters.unclaim("op") == ids
     agreed(store)
 
 
 def places(store):
-    """The row ids of letters and records: DuckDB gives new ones to rows that it writes anew."""
+    """The row ids of dead letters and records: DuckDB gives new ones to rows that it writes anew."""
     with store.borrow() as connection:
         return [
             sorted(connection.execute(f"SELECT message_id, rowid FROM {table}").fetchall())
@@ -168,19 +170,19 @@ def places(store):
         ]
 
 
-def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, letters):
-    letters.add(list(some(10)))
+def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, dead_letters):
+    dead_letters.add(list(some(10)))
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True) as connection:
         connection.execute("DELETE FROM dead_letters WHERE topic = 'orders'")
         raise KeyboardInterrupt
     agreed(store)
 
 
-def test_counts_that_were_added_up_say_the_same_in_fewer_rows(store, letters, monkeypatch):
+def test_counts_that_were_added_up_say_the_same_in_fewer_rows(store, dead_letters, monkeypatch):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._SOME", 10)
     for first in range(0, 60, 6):
-        letters.add(list(some(60))[first : first + 6])
-    letters.archive(DeadLetterFilter(topic="orders"), who="me", origin="python")
+        dead_letters.add(list(some(60))[first : first + 6])
+    dead_letters.archive(DeadLetterFilter(topic="orders"), who="me", origin="python")
     before = rows_of(store)
 
     store.maintain(NOW)
@@ -221,11 +223,11 @@ selections = st.builds(
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    letters = DeadLetters(Store.open(tmp_path_factory.mktemp("full") / "store.duckdb"))
-    letters.add(list(some(300)))
-    letters.archive(DeadLetterFilter(code="FC"), who="me", origin="python")
-    letters.claim("op", [f"m-{number}" for number in range(20)])
-    return letters
+    dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("full") / "store.duckdb"))
+    dead_letters.add(list(some(300)))
+    dead_letters.archive(DeadLetterFilter(code="FC"), who="me", origin="python")
+    dead_letters.claim("op", [f"m-{number}" for number in range(20)])
+    return dead_letters
 
 
 @given(selections, st.sampled_from(COLUMNS))
@@ -250,10 +252,10 @@ def test_a_listing_a_count_and_groups_mean_what_the_filter_means_in_memory(full,
         assert sum(group.trend.counts) == group.count
 
 
-def test_a_trend_has_the_same_bars_for_all_groups_over_the_time_of_the_filter(letters):
-    letters.add(list(some(200)))
+def test_a_trend_has_the_same_bars_for_all_groups_over_the_time_of_the_filter(dead_letters):
+    dead_letters.add(list(some(200)))
 
-    groups = letters.groups(DeadLetterFilter(since=NOW, until=NOW + 24 * HOUR))
+    groups = dead_letters.groups(DeadLetterFilter(since=NOW, until=NOW + 24 * HOUR))
 
     assert len({(group.trend.start, group.trend.width, len(group.trend.counts)) for group in groups}) == 1
     trend = groups[0].trend
@@ -263,44 +265,49 @@ def test_a_trend_has_the_same_bars_for_all_groups_over_the_time_of_the_filter(le
     for number, count in enumerate(trend.counts):
         begin = max(trend.start + number * HOUR, NOW)
         end = min(trend.start + (number + 1) * HOUR, NOW + 24 * HOUR)
-        assert count == letters.count(DeadLetterFilter(group=groups[0].fingerprint, since=begin, until=end))
+        assert count == dead_letters.count(
+            DeadLetterFilter(group=groups[0].fingerprint, since=begin, until=end)
+        )
 
 
-def test_a_run_of_minutes_has_a_trend_with_a_shape(letters):
-    letters.add([letter(number, failed_at=NOW + number) for number in range(90)])
+def test_a_run_of_minutes_has_a_trend_with_a_shape(dead_letters):
+    dead_letters.add([dead_letter(number, failed_at=NOW + number) for number in range(90)])
 
-    (group,) = letters.groups(DeadLetterFilter())
+    (group,) = dead_letters.groups(DeadLetterFilter())
 
     assert group.trend.width == 5
     assert len(group.trend.counts) in (18, 19)
     assert max(group.trend.counts) == 5
 
 
-def test_groups_of_years_have_a_trend_of_few_bars(letters):
-    letters.add([letter(number, failed_at=NOW + number * 900 * HOUR) for number in range(20)])
+def test_groups_of_years_have_a_trend_of_few_bars(dead_letters):
+    dead_letters.add([dead_letter(number, failed_at=NOW + number * 900 * HOUR) for number in range(20)])
 
-    (group,) = letters.groups(DeadLetterFilter())
+    (group,) = dead_letters.groups(DeadLetterFilter())
 
     assert len(group.trend.counts) <= 49
     assert sum(group.trend.counts) == 20
 
 
-def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(letters):
+def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(dead_letters):
     edge = (NOW // HOUR + 1) * HOUR
-    letters.add(
-        [letter(1, failed_at=math.nextafter(edge, 0)), letter(2, failed_at=float(edge), fingerprint="f2")]
+    dead_letters.add(
+        [
+            dead_letter(1, failed_at=math.nextafter(edge, 0)),
+            dead_letter(2, failed_at=float(edge), fingerprint="f2"),
+        ]
     )
-    assert {group.fingerprint: group.last_seen for group in letters.groups(DeadLetterFilter())} == {
+    assert {group.fingerprint: group.last_seen for group in dead_letters.groups(DeadLetterFilter())} == {
         "f1": math.nextafter(edge, 0),
         "f2": edge,
     }
 
 
 @pytest.mark.parametrize("since", [-1e15, 0.0])
-def test_a_range_from_before_anybody_was_born_has_a_trend_of_bounded_length(letters, since):
-    letters.add([letter(1)])
+def test_a_range_from_before_anybody_was_born_has_a_trend_of_bounded_length(dead_letters, since):
+    dead_letters.add([dead_letter(1)])
 
-    (group,) = letters.groups(DeadLetterFilter(since=since, until=1e15))
+    (group,) = dead_letters.groups(DeadLetterFilter(since=since, until=1e15))
 
     assert len(group.trend.counts) < 200
     assert sum(group.trend.counts) == 1

@@ -18,7 +18,7 @@ NOW = 1_800_000_000.0
 EVERYTHING = DeadLetterFilter(state=None)
 
 
-def letter(number=1, **fields):
+def dead_letter(number=1, **fields):
     known = {
         "message_id": f"m-{number}",
         "cluster_id": "c",
@@ -50,15 +50,15 @@ def now():
 
 
 @pytest.fixture
-def letters(tmp_path, now):
+def dead_letters(tmp_path, now):
     return DeadLetters(Store.open(tmp_path / "store.duckdb"), clock=lambda: now[0])
 
 
-def state_of(letters, message_id):
-    return letters.get(message_id).state
+def state_of(dead_letters, message_id):
+    return dead_letters.get(message_id).state
 
 
-WHOLE = letter(
+WHOLE = dead_letter(
     1,
     key=b"\x00\xff",
     value=bytes(range(256)) * 40,
@@ -75,98 +75,105 @@ WHOLE = letter(
 
 @pytest.mark.parametrize(
     "whole",
-    [WHOLE, letter(value=None), letter(value=b""), letter(key=None), letter(key=b""), letter(attempts=())],
+    [
+        WHOLE,
+        dead_letter(value=None),
+        dead_letter(value=b""),
+        dead_letter(key=None),
+        dead_letter(key=b""),
+        dead_letter(attempts=()),
+    ],
     ids=["everything", "tombstone", "empty value", "no key", "empty key", "no attempts"],
 )
-def test_a_letter_comes_back_byte_for_byte(letters, whole):
-    letters.add([whole])
+def test_a_letter_comes_back_byte_for_byte(dead_letters, whole):
+    dead_letters.add([whole])
 
-    assert letters.get(whole.message_id) == whole
+    assert dead_letters.get(whole.message_id) == whole
 
 
-def test_a_listing_is_the_latest_death_first_and_without_bodies(letters):
-    letters.add([letter(1), letter(3, headers=(("a", b"1"),)), letter(2)])
+def test_a_listing_is_the_latest_death_first_and_without_bodies(dead_letters):
+    dead_letters.add([dead_letter(1), dead_letter(3, headers=(("a", b"1"),)), dead_letter(2)])
 
-    found = letters.find(DeadLetterFilter())
+    found = dead_letters.find(DeadLetterFilter())
 
     assert [one.message_id for one in found] == ["m-3", "m-2", "m-1"]
     assert {(one.value, one.headers, one.attempts) for one in found} == {(None, (), ())}
-    assert [one.message_id for one in letters.find(DeadLetterFilter(), limit=1, offset=1)] == ["m-2"]
-    table = letters.table(DeadLetterFilter(), limit=2)
+    assert [one.message_id for one in dead_letters.find(DeadLetterFilter(), limit=1, offset=1)] == ["m-2"]
+    table = dead_letters.table(DeadLetterFilter(), limit=2)
     assert table["value_size"].to_pylist() == [7, 7] and table["attempts"].to_pylist() == [1, 1]
 
 
 def test_what_a_batch_accepted_in_one_instant_keeps_its_order_wherever_it_goes(tmp_path, monkeypatch):
     """Ids end with a number: as text 10 comes before 9, and the last value of a key would be an old one."""
     store = Store.open(tmp_path / "store.duckdb")
-    letters = DeadLetters(store, clock=lambda: NOW + 100)
-    letters.add([letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
+    dead_letters = DeadLetters(store, clock=lambda: NOW + 100)
+    dead_letters.add([dead_letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
     monkeypatch.setattr(publisher, "_LISTED", 3)
     in_order = ["m-8", "m-9", "m-10", "m-11"]
 
-    assert letters.ids(EVERYTHING) == in_order
-    assert [one.message_id for one in letters.bodies(in_order[::-1])] == in_order
+    assert dead_letters.ids(EVERYTHING) == in_order
+    assert [one.message_id for one in dead_letters.bodies(in_order[::-1])] == in_order
     with freeze(store, EVERYTHING, tmp_path) as exported:
         assert [one.message_id for some in exported.slices() for one in some] == in_order
     published = publisher._slices(store, EVERYTHING, NOW)
     assert [one.message_id for some in published for one in some] == in_order
 
 
-def test_bodies_come_the_oldest_message_first(letters):
-    letters.add([letter(2), letter(1), letter(3)])
+def test_bodies_come_the_oldest_message_first(dead_letters):
+    dead_letters.add([dead_letter(2), dead_letter(1), dead_letter(3)])
 
-    assert [one.message_id for one in letters.bodies(["m-3", "m-1", "nobody"])] == ["m-1", "m-3"]
-    assert letters.ids(DeadLetterFilter()) == ["m-1", "m-2", "m-3"]
-    assert letters.get("nobody") is None
+    assert [one.message_id for one in dead_letters.bodies(["m-3", "m-1", "nobody"])] == ["m-1", "m-3"]
+    assert dead_letters.ids(DeadLetterFilter()) == ["m-1", "m-2", "m-3"]
+    assert dead_letters.get("nobody") is None
 
 
-def test_a_message_that_dies_again_stays_one_letter_with_all_its_attempts(letters, now):
-    letters.add([letter(1, replay_count=2)])
-    letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+def test_a_message_that_dies_again_stays_one_letter_with_all_its_attempts(dead_letters, now):
+    dead_letters.add([dead_letter(1, replay_count=2)])
+    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
 
     again = Attempt(NOW + 50, "_MSG_TIMED_OUT", "timed out")
-    letters.add(
-        [letter(1, failed_at=NOW + 50, code="_MSG_TIMED_OUT", attempts=(again,), accepted_at=NOW + 49)]
+    dead_letters.add(
+        [dead_letter(1, failed_at=NOW + 50, code="_MSG_TIMED_OUT", attempts=(again,), accepted_at=NOW + 49)]
     )
 
-    one = letters.get("m-1")
+    one = dead_letters.get("m-1")
     assert (one.state, one.code, one.replay_count, one.failed_at) == ("dead", "_MSG_TIMED_OUT", 2, NOW + 50)
     assert one.accepted_at == NOW
     assert [attempt.code for attempt in one.attempts] == ["MSG_SIZE_TOO_LARGE", "_MSG_TIMED_OUT"]
-    assert letters.count(EVERYTHING) == 1
+    assert dead_letters.count(EVERYTHING) == 1
 
 
-def test_the_same_death_told_twice_changes_nothing(letters):
-    letters.add([letter(1), letter(1)])
-    letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+def test_the_same_death_told_twice_changes_nothing(dead_letters):
+    dead_letters.add([dead_letter(1), dead_letter(1)])
+    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
 
-    letters.add([letter(1)])
+    dead_letters.add([dead_letter(1)])
 
-    assert state_of(letters, "m-1") == "archived"
-    assert letters.count(EVERYTHING) == 1
-
-
-def test_two_deaths_of_one_message_in_one_batch_are_joined(letters):
-    later = letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),))
-    letters.add([letter(1), later])
-
-    assert len(letters.get("m-1").attempts) == 2
+    assert state_of(dead_letters, "m-1") == "archived"
+    assert dead_letters.count(EVERYTHING) == 1
 
 
-def test_a_text_that_utf8_cannot_write_does_not_keep_a_message_from_being_kept(letters):
-    letters.add([letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
+def test_two_deaths_of_one_message_in_one_batch_are_joined(dead_letters):
+    later = dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),))
+    dead_letters.add([dead_letter(1), later])
 
-    assert letters.get("m-1").error_text == "bad ?"
+    assert len(dead_letters.get("m-1").attempts) == 2
 
 
-def test_nothing_added_is_nothing_done(letters):
-    letters.add([])
+def test_a_text_that_utf8_cannot_write_does_not_keep_a_message_from_being_kept(dead_letters):
+    dead_letters.add([dead_letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
 
-    assert letters.count(EVERYTHING) == 0
+    assert dead_letters.get("m-1").error_text == "bad ?"
+
+
+def test_nothing_added_is_nothing_done(dead_letters):
+    dead_letters.add([])
+
+    assert dead_letters.count(EVERYTHING) == 0
 
 
 SOME = [
-    letter(
+    dead_letter(
         1,
         topic="orders",
         code="A",
@@ -175,17 +182,21 @@ SOME = [
         key=b"k1",
         error_text="Broker 17 down",
     ),
-    letter(2, topic="orders", code="B", verdict="rejected", fingerprint="fb", key=b"k2", producer_id="q"),
-    letter(3, topic="refunds", code="A", verdict="possibly_persisted", fingerprint="fa", cluster_id="d"),
-    letter(4, topic="refunds", code="B", verdict="rejected", fingerprint="fb", error_text="100% wrong_topic"),
+    dead_letter(
+        2, topic="orders", code="B", verdict="rejected", fingerprint="fb", key=b"k2", producer_id="q"
+    ),
+    dead_letter(3, topic="refunds", code="A", verdict="possibly_persisted", fingerprint="fa", cluster_id="d"),
+    dead_letter(
+        4, topic="refunds", code="B", verdict="rejected", fingerprint="fb", error_text="100% wrong_topic"
+    ),
 ]
 
 
 @pytest.fixture(scope="module")
 def some_letters(tmp_path_factory):
-    letters = DeadLetters(Store.open(tmp_path_factory.mktemp("some") / "store.duckdb"))
-    letters.add(SOME)
-    return letters
+    dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("some") / "store.duckdb"))
+    dead_letters.add(SOME)
+    return dead_letters
 
 
 @pytest.mark.parametrize(
@@ -217,19 +228,22 @@ def test_a_filter_means_the_same_in_the_store_and_in_memory(some_letters, where,
     assert some_letters.count(where) == len(expected)
 
 
-def test_counts_by_a_column(letters):
-    letters.add(SOME)
+def test_counts_by_a_column(dead_letters):
+    dead_letters.add(SOME)
 
-    assert letters.count_by(DeadLetterFilter(), "topic") == {"orders": 2, "refunds": 2}
-    assert letters.count_by(DeadLetterFilter(topic="orders"), "verdict") == {"not_sent": 1, "rejected": 1}
+    assert dead_letters.count_by(DeadLetterFilter(), "topic") == {"orders": 2, "refunds": 2}
+    assert dead_letters.count_by(DeadLetterFilter(topic="orders"), "verdict") == {
+        "not_sent": 1,
+        "rejected": 1,
+    }
     with pytest.raises(ConfigError, match="not counted by 'key'"):
-        letters.count_by(DeadLetterFilter(), "key")
+        dead_letters.count_by(DeadLetterFilter(), "key")
 
 
-def test_groups_are_the_largest_first_with_a_sample_and_advice(letters):
-    letters.add([*SOME, letter(5, fingerprint="fa", code="MSG_SIZE_TOO_LARGE", topic="orders")])
+def test_groups_are_the_largest_first_with_a_sample_and_advice(dead_letters):
+    dead_letters.add([*SOME, dead_letter(5, fingerprint="fa", code="MSG_SIZE_TOO_LARGE", topic="orders")])
 
-    first, second = letters.groups(DeadLetterFilter())
+    first, second = dead_letters.groups(DeadLetterFilter())
 
     assert isinstance(first, Group)
     assert (first.fingerprint, first.count, first.topics) == ("fa", 3, ("orders", "refunds"))
@@ -240,83 +254,83 @@ def test_groups_are_the_largest_first_with_a_sample_and_advice(letters):
     assert (second.fingerprint, second.advice) == ("fb", "")
 
 
-def test_clearing_archives_and_undo_brings_back_exactly_that(letters):
-    letters.add(SOME)
-    first = letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
-    second = letters.archive(DeadLetterFilter(), who="ada", origin="dashboard")
+def test_clearing_archives_and_undo_brings_back_exactly_that(dead_letters):
+    dead_letters.add(SOME)
+    first = dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
+    second = dead_letters.archive(DeadLetterFilter(), who="ada", origin="dashboard")
 
-    undone = letters.restore(DeadLetterFilter(), who="ada", origin="dashboard", moment=second.moment)
+    undone = dead_letters.restore(DeadLetterFilter(), who="ada", origin="dashboard", moment=second.moment)
 
     assert (first.text, second.count, undone.text) == (
         "Archived 2 dead letters.",
         2,
         "Restored 2 dead letters.",
     )
-    assert {one.message_id for one in letters.find(DeadLetterFilter())} == {"m-3", "m-4"}
-    assert letters.restore(DeadLetterFilter(topic="orders"), who="ada", origin="cli").count == 2
-    assert letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
+    assert {one.message_id for one in dead_letters.find(DeadLetterFilter())} == {"m-3", "m-4"}
+    assert dead_letters.restore(DeadLetterFilter(topic="orders"), who="ada", origin="cli").count == 2
+    assert dead_letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
 
 
 @pytest.mark.parametrize("state", ["archived", "replayed", "replaying", None])
-def test_archive_touches_only_what_is_dead(letters, state):
-    letters.add(SOME)
-    letters.claim("op", ["m-1", "m-2"])
-    letters.settle_replayed("m-2", 0, 1)
+def test_archive_touches_only_what_is_dead(dead_letters, state):
+    dead_letters.add(SOME)
+    dead_letters.claim("op", ["m-1", "m-2"])
+    dead_letters.settle_replayed("m-2", 0, 1)
 
-    letters.archive(DeadLetterFilter(state=state), who="ada", origin="cli")
+    dead_letters.archive(DeadLetterFilter(state=state), who="ada", origin="cli")
 
-    assert (state_of(letters, "m-1"), state_of(letters, "m-2")) == ("replaying", "replayed")
-
-
-def test_a_letter_that_died_after_the_clear_is_not_cleared(letters):
-    letters.add([letter(1)])
-    letters.archive(DeadLetterFilter(), who="ada", origin="cli")
-    letters.add([letter(2)])
-
-    assert [one.message_id for one in letters.find(DeadLetterFilter())] == ["m-2"]
+    assert (state_of(dead_letters, "m-1"), state_of(dead_letters, "m-2")) == ("replaying", "replayed")
 
 
-def purge(letters, phrase, where=EVERYTHING, **more):
-    return letters.purge(where, who="ada", origin="cli", confirmation=phrase, **more)
+def test_a_letter_that_died_after_the_clear_is_not_cleared(dead_letters):
+    dead_letters.add([dead_letter(1)])
+    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+    dead_letters.add([dead_letter(2)])
+
+    assert [one.message_id for one in dead_letters.find(DeadLetterFilter())] == ["m-2"]
 
 
-def test_purging_needs_the_typed_count_and_a_day_of_age(letters, now):
-    letters.add(SOME)
-    letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="cli")
+def purge(dead_letters, phrase, where=EVERYTHING, **more):
+    return dead_letters.purge(where, who="ada", origin="cli", confirmation=phrase, **more)
 
-    assert letters.purge_phrase(EVERYTHING) == "purge 0"
+
+def test_purging_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
+    dead_letters.add(SOME)
+    dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="cli")
+
+    assert dead_letters.purge_phrase(EVERYTHING) == "purge 0"
     now[0] += 86401
     for wrong in ("", "yes", "purge", "purge 4"):
         with pytest.raises(ConfigError, match="Type exactly: purge 2"):
-            purge(letters, wrong)
-    assert letters.count_by(EVERYTHING, "state") == {"archived": 2, "dead": 2}
+            purge(dead_letters, wrong)
+    assert dead_letters.count_by(EVERYTHING, "state") == {"archived": 2, "dead": 2}
 
-    result = purge(letters, "purge 2")
+    result = purge(dead_letters, "purge 2")
 
     assert result.text.startswith("Purged 2 dead letters for good.")
-    assert letters.count_by(EVERYTHING, "state") == {"dead": 2, "purged": 2}
-    gone = letters.get("m-1")
+    assert dead_letters.count_by(EVERYTHING, "state") == {"dead": 2, "purged": 2}
+    gone = dead_letters.get("m-1")
     assert (gone.key, gone.value, gone.error_text, gone.attempts) == (None, None, "", ())
-    assert letters.get("m-3") == SOME[2]
+    assert dead_letters.get("m-3") == SOME[2]
 
 
-def test_what_waits_can_never_be_purged(letters, now):
-    letters.add(SOME)
+def test_what_waits_can_never_be_purged(dead_letters, now):
+    dead_letters.add(SOME)
     now[0] += 1e6
 
-    assert purge(letters, "purge 0").count == 0
-    assert letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
+    assert purge(dead_letters, "purge 0").count == 0
+    assert dead_letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
 
 
-def test_every_act_is_in_the_audit_once(letters, now):
-    letters.add(SOME)
-    letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
-    letters.restore(DeadLetterFilter(topic="orders"), who="bob", origin="cli")
-    letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+def test_every_act_is_in_the_audit_once(dead_letters, now):
+    dead_letters.add(SOME)
+    dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
+    dead_letters.restore(DeadLetterFilter(topic="orders"), who="bob", origin="cli")
+    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
     now[0] += 1
-    purge(letters, letters.purge_phrase(EVERYTHING, min_age=0), min_age=0)
+    purge(dead_letters, dead_letters.purge_phrase(EVERYTHING, min_age=0), min_age=0)
 
-    rows = letters._store.rows("audit_latest")
+    rows = dead_letters._store.rows("audit_latest")
     assert sorted((row["who"], row["origin"], row["action"], row["count"]) for row in rows) == [
         ("ada", "cli", "archive", 4),
         ("ada", "cli", "purge", 4),
@@ -325,25 +339,25 @@ def test_every_act_is_in_the_audit_once(letters, now):
     ]
 
 
-def test_a_claim_takes_only_what_is_still_dead_and_may_be_replayed(letters):
-    letters.add([letter(1), letter(2), letter(3, replayable=False)])
+def test_a_claim_takes_only_what_is_still_dead_and_may_be_replayed(dead_letters):
+    dead_letters.add([dead_letter(1), dead_letter(2), dead_letter(3, replayable=False)])
 
-    assert letters.claim("op-1", ["m-2", "m-1", "m-3", "nobody"]) == ["m-2", "m-1"]
-    assert letters.claim("op-2", ["m-1", "m-2"]) == []
-    assert letters.claim("op-2", []) == []
+    assert dead_letters.claim("op-1", ["m-2", "m-1", "m-3", "nobody"]) == ["m-2", "m-1"]
+    assert dead_letters.claim("op-2", ["m-1", "m-2"]) == []
+    assert dead_letters.claim("op-2", []) == []
 
 
 def test_two_runners_never_claim_one_letter(tmp_path):
     path = tmp_path / "store.duckdb"
     ids = [f"m-{number}" for number in range(40)]
-    DeadLetters(Store.open(path)).add([letter(number) for number in range(40)])
+    DeadLetters(Store.open(path)).add([dead_letter(number) for number in range(40)])
     claimed, start = [], threading.Barrier(4)
 
     def run(name):
-        letters = DeadLetters(Store.open(path))
+        dead_letters = DeadLetters(Store.open(path))
         start.wait()
         for first in range(0, 40, 5):
-            claimed.extend(letters.claim(name, ids[first : first + 5]))
+            claimed.extend(dead_letters.claim(name, ids[first : first + 5]))
 
     threads = [threading.Thread(target=run, args=(str(number),)) for number in range(4)]
     [thread.start() for thread in threads]
@@ -351,50 +365,50 @@ def test_two_runners_never_claim_one_letter(tmp_path):
     assert sorted(claimed) == sorted(ids)
 
 
-def test_a_replay_settles_a_letter_once(letters):
-    letters.add([letter(1), letter(2)])
-    letters.claim("op", ["m-1", "m-2"])
+def test_a_replay_settles_a_letter_once(dead_letters):
+    dead_letters.add([dead_letter(1), dead_letter(2)])
+    dead_letters.claim("op", ["m-1", "m-2"])
 
-    assert letters.settle_replayed("m-1", 2, 77)
-    assert not letters.settle_replayed("m-1", 2, 78)
-    assert letters.settle_landed("m-2", 0, 5)
-    row = letters.table(DeadLetterFilter(state="replayed")).to_pylist()[0]
+    assert dead_letters.settle_replayed("m-1", 2, 77)
+    assert not dead_letters.settle_replayed("m-1", 2, 78)
+    assert dead_letters.settle_landed("m-2", 0, 5)
+    row = dead_letters.table(DeadLetterFilter(state="replayed")).to_pylist()[0]
     assert (row["landed_partition"], row["landed_offset"], row["operation_id"]) == (2, 77, "op")
 
 
-def test_a_letter_that_failed_again_is_dead_with_one_replay_more(letters):
-    letters.add([letter(1)])
-    letters.claim("op", ["m-1"])
-    again = letter(1, failed_at=NOW + 60, code="X", attempts=(Attempt(NOW + 60, "X", "again"),))
+def test_a_letter_that_failed_again_is_dead_with_one_replay_more(dead_letters):
+    dead_letters.add([dead_letter(1)])
+    dead_letters.claim("op", ["m-1"])
+    again = dead_letter(1, failed_at=NOW + 60, code="X", attempts=(Attempt(NOW + 60, "X", "again"),))
 
-    assert letters.settle_failed(again)
+    assert dead_letters.settle_failed(again)
 
-    one = letters.get("m-1")
+    one = dead_letters.get("m-1")
     assert (one.state, one.replay_count, one.code, len(one.attempts)) == ("dead", 1, "X", 2)
-    assert not letters.settle_failed(letter(9))
+    assert not dead_letters.settle_failed(dead_letter(9))
 
 
-def test_a_replay_that_gives_up_leaves_its_letters_as_they_were(letters):
-    letters.add(SOME)
-    letters.claim("op", ["m-1", "m-2"])
-    letters.claim("other", ["m-3"])
+def test_a_replay_that_gives_up_leaves_its_letters_as_they_were(dead_letters):
+    dead_letters.add(SOME)
+    dead_letters.claim("op", ["m-1", "m-2"])
+    dead_letters.claim("other", ["m-3"])
 
-    assert letters.unclaim("op", ["m-2", "m-3"]) == ["m-2"]
-    assert letters.unclaim("op") == ["m-1"]
-    assert letters.count_by(EVERYTHING, "state") == {"dead": 3, "replaying": 1}
-    assert letters.get("m-1") == SOME[0]
-
-
-def test_who_archives_what_another_replays_comes_second(letters):
-    letters.add([letter(1)])
-    letters.claim("op", ["m-1"])
-
-    assert letters.archive(DeadLetterFilter(ids=("m-1",)), who="ada", origin="cli").count == 0
-    assert letters.settle_replayed("m-1", 0, 1)
-    assert letters.restore(EVERYTHING, who="ada", origin="cli").count == 0
+    assert dead_letters.unclaim("op", ["m-2", "m-3"]) == ["m-2"]
+    assert dead_letters.unclaim("op") == ["m-1"]
+    assert dead_letters.count_by(EVERYTHING, "state") == {"dead": 3, "replaying": 1}
+    assert dead_letters.get("m-1") == SOME[0]
 
 
-def test_only_the_drawn_ways_are_ways(letters):
+def test_who_archives_what_another_replays_comes_second(dead_letters):
+    dead_letters.add([dead_letter(1)])
+    dead_letters.claim("op", ["m-1"])
+
+    assert dead_letters.archive(DeadLetterFilter(ids=("m-1",)), who="ada", origin="cli").count == 0
+    assert dead_letters.settle_replayed("m-1", 0, 1)
+    assert dead_letters.restore(EVERYTHING, who="ada", origin="cli").count == 0
+
+
+def test_only_the_drawn_ways_are_ways(dead_letters):
     for before, after in itertools.product(
         ("dead", "replaying", "replayed", "landed", "archived", "purged"), repeat=2
     ):
@@ -403,22 +417,22 @@ def test_only_the_drawn_ways_are_ways(letters):
                 states.move(None, ("true", []), before, after, now=0)
 
 
-def test_many_changes_can_be_one_transaction(letters):
-    letters.add(SOME)
+def test_many_changes_can_be_one_transaction(dead_letters):
+    dead_letters.add(SOME)
 
     with pytest.raises(ZeroDivisionError):
-        with letters._store.borrow(write=True):
-            letters.claim("op", ["m-1"])
-            letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+        with dead_letters._store.borrow(write=True):
+            dead_letters.claim("op", ["m-1"])
+            dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
             raise ZeroDivisionError
 
-    assert letters.count(DeadLetterFilter()) == 4
+    assert dead_letters.count(DeadLetterFilter()) == 4
 
 
-def test_groups_of_a_producer_leave_no_threads_that_a_fork_would_lose(letters):
-    letters.add([letter(1)])
+def test_groups_of_a_producer_leave_no_threads_that_a_fork_would_lose(dead_letters):
+    dead_letters.add([dead_letter(1)])
 
-    assert letters.groups(DeadLetterFilter(producer_id=letter(1).producer_id))
+    assert dead_letters.groups(DeadLetterFilter(producer_id=dead_letter(1).producer_id))
 
-    with letters._store.borrow() as connection:
+    with dead_letters._store.borrow() as connection:
         assert connection.execute("SELECT current_setting('threads')").fetchone() == (1,)

@@ -16,14 +16,14 @@ from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters, Pa
 from producer_core.dlq.filter import command_options
 from producer_core.errors import ConfigError
 from producer_core.store import Store
-from tests.unit.test_dlq_letters import NOW, letter
+from tests.unit.test_dlq_letters import NOW, dead_letter
 
 ANY = DeadLetterFilter(state=None)
 PEOPLE = {"who": "me", "origin": "python"}
 
 
 @pytest.fixture
-def letters(tmp_path):
+def dead_letters(tmp_path):
     return DeadLetters(Store.open(tmp_path / "store.duckdb"), clock=lambda: NOW + 1000)
 
 
@@ -82,18 +82,26 @@ def test_what_no_filter_wrote_is_a_mistake_that_is_said(query):
         DeadLetterFilter.from_query(query)
 
 
-def test_a_key_is_text_or_any_bytes_in_hexadecimal(letters):
-    letters.add([letter(1, key=b"\xff\x00"), letter(2, key=b""), letter(3, key=None), letter(4, key=b"0x4")])
+def test_a_key_is_text_or_any_bytes_in_hexadecimal(dead_letters):
+    dead_letters.add(
+        [
+            dead_letter(1, key=b"\xff\x00"),
+            dead_letter(2, key=b""),
+            dead_letter(3, key=None),
+            dead_letter(4, key=b"0x4"),
+        ]
+    )
     found = {
-        key: ids(letters.find(DeadLetterFilter(key=key))) for key in ("0xff00", "0xFF00", "0x", "", "0x4")
+        key: ids(dead_letters.find(DeadLetterFilter(key=key)))
+        for key in ("0xff00", "0xFF00", "0x", "", "0x4")
     }
     assert found == {"0xff00": ["m-1"], "0xFF00": ["m-1"], "0x": ["m-2"], "": ["m-2"], "0x4": ["m-4"]}
 
 
-def test_a_key_has_the_same_mark_in_a_store_that_was_made_before_there_were_marks(letters):
-    letters.add([letter(1, key=b"k"), letter(2, key=None), letter(3, key=b"\x00\xff")])
+def test_a_key_has_the_same_mark_in_a_store_that_was_made_before_there_were_marks(dead_letters):
+    dead_letters.add([dead_letter(1, key=b"k"), dead_letter(2, key=None), dead_letter(3, key=b"\x00\xff")])
     again = "(md5_number_lower(key) & 4294967295)::UINTEGER"  # the migration's words
-    with letters._store.borrow() as connection:
+    with dead_letters._store.borrow() as connection:
         rows = connection.execute(
             f"SELECT key_mark, {again} FROM dead_letters ORDER BY message_id"
         ).fetchall()
@@ -109,27 +117,27 @@ def ids(found):
     return [one.message_id for one in found]
 
 
-def test_pages_are_the_listing_in_pieces_even_where_all_died_at_once(letters):
-    letters.add([letter(number, failed_at=NOW + number // 7) for number in range(40)])
+def test_pages_are_the_listing_in_pieces_even_where_all_died_at_once(dead_letters):
+    dead_letters.add([dead_letter(number, failed_at=NOW + number // 7) for number in range(40)])
 
     pages, after = [], None
     while True:
-        page = letters.page(DeadLetterFilter(), limit=6, after=after)
-        pages.append(ids(page.letters))
+        page = dead_letters.page(DeadLetterFilter(), limit=6, after=after)
+        pages.append(ids(page.dead_letters))
         if (after := page.next) is None:
             break
         after = PageCursor.parse(str(after))
 
-    assert [one for page in pages for one in page] == ids(letters.find(DeadLetterFilter(), limit=100))
+    assert [one for page in pages for one in page] == ids(dead_letters.find(DeadLetterFilter(), limit=100))
     assert [len(page) for page in pages] == [6] * 6 + [4]
 
 
-def test_a_letter_that_dies_while_pages_are_turned_moves_nothing(letters):
-    letters.add([letter(number) for number in range(10)])
-    first = letters.page(DeadLetterFilter(), limit=5)
-    letters.add([letter(99)])
-    second = letters.page(DeadLetterFilter(), limit=5, after=first.next)
-    assert ids(first.letters + second.letters) == [f"m-{number}" for number in range(9, -1, -1)]
+def test_a_letter_that_dies_while_pages_are_turned_moves_nothing(dead_letters):
+    dead_letters.add([dead_letter(number) for number in range(10)])
+    first = dead_letters.page(DeadLetterFilter(), limit=5)
+    dead_letters.add([dead_letter(99)])
+    second = dead_letters.page(DeadLetterFilter(), limit=5, after=first.next)
+    assert ids(first.dead_letters + second.dead_letters) == [f"m-{number}" for number in range(9, -1, -1)]
 
 
 def test_a_cursor_that_nobody_wrote_is_a_mistake_that_is_said():
@@ -141,11 +149,11 @@ def test_a_cursor_that_nobody_wrote_is_a_mistake_that_is_said():
 
 
 BODIES = [
-    letter(1, value=b'{"name":"Ada"}'),
-    letter(2, value=b"\x00\xff\xfe" * 5),
-    letter(3, value=None, key="schlüssel".encode()),
-    letter(4, value=b"", headers=(("Trace", b"AbC"), ("empty", None))),
-    letter(5, value=b"x" * 10_000_000 + b"the end"),
+    dead_letter(1, value=b'{"name":"Ada"}'),
+    dead_letter(2, value=b"\x00\xff\xfe" * 5),
+    dead_letter(3, value=None, key="schlüssel".encode()),
+    dead_letter(4, value=b"", headers=(("Trace", b"AbC"), ("empty", None))),
+    dead_letter(5, value=b"x" * 10_000_000 + b"the end"),
 ]
 
 
@@ -165,77 +173,85 @@ BODIES = [
         ("nowhere", []),
     ],
 )
-def test_a_body_is_looked_for_in_value_key_and_headers(letters, body, expected):
-    letters.add(BODIES)
+def test_a_body_is_looked_for_in_value_key_and_headers(dead_letters, body, expected):
+    dead_letters.add(BODIES)
     memory = DeadLetterQueue()
     for one in BODIES:
         memory.add(one)
 
-    found = letters.search(DeadLetterFilter(body=body))
+    found = dead_letters.search(DeadLetterFilter(body=body))
 
-    assert ids(found.letters) == expected
+    assert ids(found.dead_letters) == expected
     assert (found.complete, found.looked_at, found.of) == (True, 5, 5)
     assert ids(memory.find(DeadLetterFilter(body=body))) == expected
 
 
-def test_a_search_says_how_far_it_looked_and_goes_on_there(letters):
-    letters.add([letter(number, value=b"needle" if number in (2, 17) else b"hay") for number in range(20)])
+def test_a_search_says_how_far_it_looked_and_goes_on_there(dead_letters):
+    dead_letters.add(
+        [dead_letter(number, value=b"needle" if number in (2, 17) else b"hay") for number in range(20)]
+    )
     where = DeadLetterFilter(body="needle")
 
-    first = letters.search(where, letters=10)
-    second = letters.search(where, after=first.next)
+    first = dead_letters.search(where, dead_letters=10)
+    second = dead_letters.search(where, after=first.next)
 
-    assert (ids(first.letters), first.looked_at, first.of, first.complete) == (["m-17"], 10, 20, False)
+    assert (ids(first.dead_letters), first.looked_at, first.of, first.complete) == (["m-17"], 10, 20, False)
     assert first.text == (
         "Looked at 10 of 20, the latest first, back to 2027-01-15 08:00:10 UTC: 1 found so far."
     )
-    assert (ids(second.letters), second.looked_at) == (["m-2"], 10)
+    assert (ids(second.dead_letters), second.looked_at) == (["m-2"], 10)
 
 
-def test_a_search_ends_when_its_time_is_over_or_enough_is_found(letters, monkeypatch):
+def test_a_search_ends_when_its_time_is_over_or_enough_is_found(dead_letters, monkeypatch):
     monkeypatch.setattr(search, "_AT_ONCE", 4)
-    letters.add([letter(number) for number in range(20)])
+    dead_letters.add([dead_letter(number) for number in range(20)])
 
-    hurried = letters.search(DeadLetterFilter(body="nowhere"), seconds=-1)
-    content = letters.search(DeadLetterFilter(body="key"), limit=3)
+    hurried = dead_letters.search(DeadLetterFilter(body="nowhere"), seconds=-1)
+    content = dead_letters.search(DeadLetterFilter(body="key"), limit=3)
 
     assert (hurried.looked_at, hurried.complete) == (4, False)
-    assert (ids(content.letters), content.looked_at, content.complete) == (["m-19", "m-18", "m-17"], 3, False)
+    assert (ids(content.dead_letters), content.looked_at, content.complete) == (
+        ["m-19", "m-18", "m-17"],
+        3,
+        False,
+    )
 
 
-def test_an_act_on_a_body_is_about_exactly_what_a_complete_search_found(letters):
-    letters.add([letter(1, value=b"needle"), letter(2, value=b"hay"), letter(3, key=b"needle")])
+def test_an_act_on_a_body_is_about_exactly_what_a_complete_search_found(dead_letters):
+    dead_letters.add(
+        [dead_letter(1, value=b"needle"), dead_letter(2, value=b"hay"), dead_letter(3, key=b"needle")]
+    )
     where = DeadLetterFilter(body="needle")
 
-    assert letters.count(where) == 2
-    assert letters.count_by(where, "state") == {"dead": 2}
-    assert [group.count for group in letters.groups(where)] == [2]
-    assert letters.ids(where) == ["m-1", "m-3"]
-    frozen = letters.frozen(where)
+    assert dead_letters.count(where) == 2
+    assert dead_letters.count_by(where, "state") == {"dead": 2}
+    assert [group.count for group in dead_letters.groups(where)] == [2]
+    assert dead_letters.ids(where) == ["m-1", "m-3"]
+    frozen = dead_letters.frozen(where)
     assert (frozen.ids, frozen.body, frozen.state) == (("m-3", "m-1"), None, "dead")
-    assert letters.archive(where, **PEOPLE).count == 2
-    assert letters.archive(where, **PEOPLE).count == 0
-    assert letters.get("m-2").state == "dead"
-    assert letters.restore(where, **PEOPLE).count == 2
-    assert letters.archive(DeadLetterFilter(), **PEOPLE).count == 3
+    assert dead_letters.archive(where, **PEOPLE).count == 2
+    assert dead_letters.archive(where, **PEOPLE).count == 0
+    assert dead_letters.get("m-2").state == "dead"
+    assert dead_letters.restore(where, **PEOPLE).count == 2
+    assert dead_letters.archive(DeadLetterFilter(), **PEOPLE).count == 3
     archived = DeadLetterFilter(state="archived", body="needle")
-    phrase = letters.purge_phrase(archived, min_age=-60)
+    phrase = dead_letters.purge_phrase(archived, min_age=-60)
     assert phrase == "purge 2"
-    assert letters.purge(archived, **PEOPLE, confirmation=phrase, min_age=-60).count == 2
+    assert dead_letters.purge(archived, **PEOPLE, confirmation=phrase, min_age=-60).count == 2
 
 
-def test_a_body_that_nothing_has_selects_nothing_and_not_everything(letters):
-    letters.add([letter(1), letter(2)])
-    assert letters.count(DeadLetterFilter(body="nowhere")) == 0
-    assert letters.archive(DeadLetterFilter(body="nowhere"), **PEOPLE).count == 0
+def test_a_body_that_nothing_has_selects_nothing_and_not_everything(dead_letters):
+    dead_letters.add([dead_letter(1), dead_letter(2)])
+    assert dead_letters.count(DeadLetterFilter(body="nowhere")) == 0
+    assert dead_letters.archive(DeadLetterFilter(body="nowhere"), **PEOPLE).count == 0
 
 
-def test_an_act_on_a_body_is_refused_when_the_search_did_not_see_everything(letters, monkeypatch):
-    letters.add([letter(number) for number in range(20)])
+def test_an_act_on_a_body_is_refused_when_the_search_did_not_see_everything(dead_letters, monkeypatch):
+    dead_letters.add([dead_letter(number) for number in range(20)])
     monkeypatch.setattr(search, "MOST_IDS", 3)
     with pytest.raises(ConfigError, match=r"Nothing was changed.*Looked at 3 of 20.*Narrow the selection"):
-        letters.archive(DeadLetterFilter(body="key"), **PEOPLE)
-    assert letters.count(DeadLetterFilter()) == 20
+        dead_letters.archive(DeadLetterFilter(body="key"), **PEOPLE)
+    assert dead_letters.count(DeadLetterFilter()) == 20
 
 
 def test_a_filter_with_a_body_is_no_condition_that_somebody_could_forget():
@@ -249,18 +265,18 @@ def test_a_filter_with_a_body_is_no_condition_that_somebody_could_forget():
 
 
 @pytest.fixture
-def shell(letters):
+def shell(dead_letters):
     from producer_core.cli import main
 
     def run(*arguments):
-        path = str(letters._store.path)
+        path = str(dead_letters._store.path)
         return CliRunner().invoke(main, ["dlq", *arguments, "--store", path])
 
     return run
 
 
-def test_the_shell_turns_pages_by_what_the_page_before_says(letters, shell):
-    letters.add([letter(number) for number in range(7)])
+def test_the_shell_turns_pages_by_what_the_page_before_says(dead_letters, shell):
+    dead_letters.add([dead_letter(number) for number in range(7)])
     first = json.loads(shell("list", "--limit", "5", "--json").stdout)
     second = json.loads(shell("list", "--limit", "5", "--after", first["next"], "--json").stdout)
     assert [row["message_id"] for row in second["records"]] == ["m-1", "m-0"]
@@ -268,8 +284,8 @@ def test_the_shell_turns_pages_by_what_the_page_before_says(letters, shell):
     assert f"--after {first['next']} goes on." in shell("list", "--limit", "5").stdout
 
 
-def test_the_shell_says_how_far_it_looked_into_bodies(letters, shell):
-    letters.add([letter(1, value=b"needle"), letter(2)])
+def test_the_shell_says_how_far_it_looked_into_bodies(dead_letters, shell):
+    dead_letters.add([dead_letter(1, value=b"needle"), dead_letter(2)])
     assert "Looked at all 2: 1 found." in shell("list", "--body", "needle").stdout
     found = json.loads(shell("list", "--body", "needle", "--json").stdout)
     assert [row["message_id"] for row in found["records"]] == ["m-1"]
@@ -279,8 +295,8 @@ def test_the_shell_says_how_far_it_looked_into_bodies(letters, shell):
     assert "Looked into the bodies of 2 dead letters." in archived.stderr
 
 
-def test_the_shell_draws_the_trend_of_a_group(letters, shell):
-    letters.add([letter(number, failed_at=NOW + number) for number in range(90)])
+def test_the_shell_draws_the_trend_of_a_group(dead_letters, shell):
+    dead_letters.add([dead_letter(number, failed_at=NOW + number) for number in range(90)])
     assert "█" in shell("groups").stdout
     group = json.loads(shell("groups", "--json").stdout)["groups"][0]
     assert sum(group["trend"]["counts"]) == 90

@@ -11,7 +11,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetterQueue
 from producer_core.errors import StoreFull
 from producer_core.events import Attempt
 from producer_core.messages import Message, MessageStatus
-from tests.unit.test_dlq_letters import NOW, letter
+from tests.unit.test_dlq_letters import NOW, dead_letter
 
 
 def message(number=1, topic="q", **fields):
@@ -70,46 +70,46 @@ def test_beyond_the_bound_the_oldest_are_handed_on_not_dropped():
     spilled = []
     queue = DeadLetterQueue(2, overflow=spilled.extend)
     for number in range(4):
-        queue.add(letter(number))
+        queue.add(dead_letter(number))
 
     assert [one.message_id for one in spilled] == ["m-0", "m-1"]
-    assert [one.message_id for one in queue.letters()] == ["m-2", "m-3"]
+    assert [one.message_id for one in queue.dead_letters()] == ["m-2", "m-3"]
     assert (queue.spilled, queue.dropped) == (2, 0)
 
 
 def test_what_cannot_be_handed_on_stays_and_the_caller_hears_of_it():
-    def full(letters):
+    def full(dead_letters):
         raise StoreFull
 
     queue = DeadLetterQueue(1, overflow=full)
-    queue.add(letter(1))
+    queue.add(dead_letter(1))
 
     with pytest.raises(StoreFull):
-        queue.add(letter(2))
-    assert [one.message_id for one in queue.letters()] == ["m-1", "m-2"]
+        queue.add(dead_letter(2))
+    assert [one.message_id for one in queue.dead_letters()] == ["m-1", "m-2"]
 
 
 def test_dropping_begins_with_a_warning(caplog):
     queue = DeadLetterQueue(1)
     for number in range(3):
-        queue.add(letter(number))
+        queue.add(dead_letter(number))
 
     assert caplog.messages.count("dead letter queue full, the oldest are dropped") == 1
 
 
 def test_a_message_that_dies_again_is_held_once_with_all_its_attempts():
     queue = DeadLetterQueue()
-    queue.add(letter(1))
-    queue.add(letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),)))
+    queue.add(dead_letter(1))
+    queue.add(dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),)))
 
-    (held,) = queue.letters()
+    (held,) = queue.dead_letters()
     assert [attempt.code for attempt in held.attempts] == ["MSG_SIZE_TOO_LARGE", "Y"]
     assert queue.get_stats()["total_messages"] == 1
 
 
 def test_letters_are_found_like_in_the_store():
     queue = DeadLetterQueue()
-    for one in (letter(1), letter(2, topic="refunds"), letter(3)):
+    for one in (dead_letter(1), dead_letter(2, topic="refunds"), dead_letter(3)):
         queue.add(one)
 
     assert [one.message_id for one in queue.find(DeadLetterFilter(topic="orders"))] == ["m-3", "m-1"]
@@ -122,8 +122,8 @@ def test_letters_are_found_like_in_the_store():
 
 def test_a_letter_reads_as_the_message_that_was_sent():
     queue = DeadLetterQueue()
-    queue.add(letter(1, value=b'{"n": 1}', key=b"k"))
-    queue.add(letter(2, value=b"\xff"))
+    queue.add(dead_letter(1, value=b'{"n": 1}', key=b"k"))
+    queue.add(dead_letter(2, value=b"\xff"))
 
     first, second = queue.messages
     assert (first.key, first.value, first.status) == ("k", {"n": 1}, MessageStatus.DLQ)

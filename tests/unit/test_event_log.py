@@ -11,7 +11,7 @@ import pytest
 from producer_core.events import Notice
 from producer_core.producer.event_log import EventLog
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 
 class Lines(logging.Handler):
@@ -41,7 +41,9 @@ def log(lines):
 
 
 def dead(number, code="_MSG_TIMED_OUT", topic="orders"):
-    return replace(letter(number), topic=topic, code=code, fingerprint=code, error_text=f"{code}: no answer")
+    return replace(
+        dead_letter(number), topic=topic, code=code, fingerprint=code, error_text=f"{code}: no answer"
+    )
 
 
 def test_a_broker_that_cannot_be_reached_is_logged_with_its_address_once(log, lines):

@@ -278,13 +278,15 @@ def test_a_written_message_whose_topic_then_vanished_is_not_called_not_sent():
 
             forget_topic(broker, "orders", UNKNOWN_TOPIC_OR_PART)
             broker.down(home)
-            letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
+            dead_letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
 
         forget_topic(broker, "orders", 0)
         broker.set_latency(0, home)
         broker.up(home)
         assert end_of(broker, "orders") == 2  # it is there
-    assert letter.verdict == "possibly_persisted", letter.code  # mostly _UNKNOWN_PARTITION, else _DESTROY
+    assert dead_letter.verdict == "possibly_persisted", (
+        dead_letter.code
+    )  # mostly _UNKNOWN_PARTITION, else _DESTROY
 
 
 class Transmitted(Hook):

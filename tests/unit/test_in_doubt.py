@@ -76,7 +76,9 @@ def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
     producer.send_message("orders", b"1", "a")
     producer.flush(10)
 
-    assert [letter.verdict for letter in producer.dlq.letters("orders")] == ["possibly_persisted"]
+    assert [dead_letter.verdict for dead_letter in producer.dlq.dead_letters("orders")] == [
+        "possibly_persisted"
+    ]
     producer.close()
 
 
@@ -114,9 +116,9 @@ def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
     producer.flush(30)
 
     assert transport.log["orders"] == []
-    (letter,) = producer.dlq.letters("orders")
-    assert letter.verdict == "inconclusive"
-    assert "a late request may still arrive" in letter.verdict_reason
+    (dead_letter,) = producer.dlq.dead_letters("orders")
+    assert dead_letter.verdict == "inconclusive"
+    assert "a late request may still arrive" in dead_letter.verdict_reason
     producer.close()
 
 
@@ -128,7 +130,9 @@ def test_with_dead_letter_what_cannot_be_looked_for_waits_for_a_person(monkeypat
     producer.flush(30)
 
     assert transport.log["orders"] == []
-    assert [letter.verdict for letter in producer.dlq.letters("orders")] == ["possibly_persisted"]
+    assert [dead_letter.verdict for dead_letter in producer.dlq.dead_letters("orders")] == [
+        "possibly_persisted"
+    ]
     producer.close()
 
 
@@ -138,7 +142,7 @@ def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
     heard, goes_on = threading.Event(), threading.Event()
 
     class Slow(Hook):
-        def died(self, letter):
+        def died(self, dead_letter):
             heard.set()
             assert goes_on.wait(10)
 
@@ -152,7 +156,7 @@ def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
     producer.flush(10)
 
     assert (settled, early) == (True, False)
-    assert len(producer.dlq.letters("orders")) == 1
+    assert len(producer.dlq.dead_letters("orders")) == 1
     producer.close()
 
 

@@ -110,7 +110,7 @@ def test_a_ledger_comes_in_slices_of_whole_merges_and_the_store_is_free_between_
 def test_what_was_given_up_is_fetched_where_no_ledger_speaks_beside_it(store):
     store.append(Batch("p", 0, given_up=(given_up(SESSION, 3, "orders"), given_up(SESSION, 4, "payments"))))
     ((row,),) = fetched(store)
-    assert row["ledger"] is None and [letter[1] for letter in row["given_up"]] == ["3"]
+    assert row["ledger"] is None and [dead_letter[1] for dead_letter in row["given_up"]] == ["3"]
 
 
 def test_an_empty_ledger_has_no_slice(store):

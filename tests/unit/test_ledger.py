@@ -36,7 +36,7 @@ from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, Store
 from producer_core.testing import InMemoryTransport
 from tests.ledgers import Acked, given_up, ledger_rows
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 SESSION = uuid.UUID("018bcfe5-6800-7000-8000-000000000001")
 OTHER = uuid.UUID("018bcfe5-6800-7000-8000-000000000002")
@@ -187,9 +187,9 @@ def test_it_may_hear_on_two_threads_while_it_is_taken():
 
 def test_what_was_given_up_is_told_with_its_verdict():
     ledger = AckLedger(SESSION.bytes)
-    ledger.died(letter(7, code="MSG_SIZE_TOO_LARGE", verdict="not_sent"))
+    ledger.died(dead_letter(7, code="MSG_SIZE_TOO_LARGE", verdict="not_sent"))
     _, (row,) = ledger.take()
-    assert (f"{row.session}-{row.seq}", row.code, row.verdict) == (letter(7).message_id, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
+    assert (f"{row.session}-{row.seq}", row.code, row.verdict) == (dead_letter(7).message_id, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
 
 
 # batches

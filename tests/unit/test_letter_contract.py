@@ -51,19 +51,19 @@ LETTERS = st.builds(
 
 class InStore:
     def __init__(self, folder):
-        self.letters = DeadLetters(Store.open(folder / "store.duckdb"))
+        self.dead_letters = DeadLetters(Store.open(folder / "store.duckdb"))
 
-    def keep(self, letter):
-        self.letters.add([letter])
-        return self.letters.get(letter.message_id)
+    def keep(self, dead_letter):
+        self.dead_letters.add([dead_letter])
+        return self.dead_letters.get(dead_letter.message_id)
 
 
 class InSpill:
     def __init__(self, folder):
         self.spill = Spill(folder / "spill")
 
-    def keep(self, letter):
-        self.spill.append([letter])
+    def keep(self, dead_letter):
+        self.spill.append([dead_letter])
         (found,) = self.spill.take()
         return found
 
@@ -72,9 +72,9 @@ class InMemory:
     def __init__(self, folder):
         self.queue = DeadLetterQueue()
 
-    def keep(self, letter):
-        self.queue.add(letter)
-        return self.queue.get(letter.message_id)
+    def keep(self, dead_letter):
+        self.queue.add(dead_letter)
+        return self.queue.get(dead_letter.message_id)
 
 
 class OverflowingIntoStore:
@@ -83,15 +83,15 @@ class OverflowingIntoStore:
     def __init__(self, folder):
         self.spill = Spill(folder / "spill")
         self.queue = DeadLetterQueue(max_size=1, max_bytes=0, overflow=self.spill.append)
-        self.letters = DeadLetters(Store.open(folder / "store.duckdb"))
+        self.dead_letters = DeadLetters(Store.open(folder / "store.duckdb"))
 
-    def keep(self, letter):
+    def keep(self, dead_letter):
         self.queue.max_bytes = -1  # the next one overflows at once
-        self.queue.add(letter)
+        self.queue.add(dead_letter)
         assert len(self.queue) == 0
         with self.spill.taking() as taken:
-            self.letters.add(taken)
-        return self.letters.get(letter.message_id)
+            self.dead_letters.add(taken)
+        return self.dead_letters.get(dead_letter.message_id)
 
 
 @pytest.fixture(params=[InStore, InSpill, InMemory, OverflowingIntoStore], scope="module")
@@ -103,18 +103,20 @@ NUMBERS = itertools.count()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(letter=LETTERS)
-def test_a_letter_comes_back_byte_for_byte_from_wherever_it_is_kept(place, letter):
-    letter = DeadLetter(**{**_fields(letter), "message_id": f"m-{next(NUMBERS)}"})
+@given(dead_letter=LETTERS)
+def test_a_letter_comes_back_byte_for_byte_from_wherever_it_is_kept(place, dead_letter):
+    dead_letter = DeadLetter(**{**_fields(dead_letter), "message_id": f"m-{next(NUMBERS)}"})
 
-    assert place.keep(letter) == letter
+    assert place.keep(dead_letter) == dead_letter
 
 
 def test_a_value_of_ten_megabytes_is_not_cut(place):
     whole = bytes(range(256)) * 40_000
-    letter = example(key=whole[:1000], value=whole, headers=(("a", whole[:5000]), ("a", None), ("a", b"")))
+    dead_letter = example(
+        key=whole[:1000], value=whole, headers=(("a", whole[:5000]), ("a", None), ("a", b""))
+    )
 
-    assert place.keep(letter) == letter
+    assert place.keep(dead_letter) == dead_letter
 
 
 def test_the_first_and_the_last_error_and_all_attempts_between_are_kept(place):
@@ -133,5 +135,5 @@ def example(**fields):
     return DeadLetter(**{**known, **fields})
 
 
-def _fields(letter):
-    return {name: getattr(letter, name) for name in DeadLetter.__dataclass_fields__}
+def _fields(dead_letter):
+    return {name: getattr(dead_letter, name) for name in DeadLetter.__dataclass_fields__}

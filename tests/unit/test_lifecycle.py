@@ -344,8 +344,8 @@ class Ends(Hook):
     def acknowledged(self, batch):
         self.acked.extend(item.seq for item in batch)
 
-    def died(self, letter):
-        self.dead.append(int(letter.message_id.rpartition("-")[2]))
+    def died(self, dead_letter):
+        self.dead.append(int(dead_letter.message_id.rpartition("-")[2]))
 
 
 @settings(max_examples=40, deadline=None)

@@ -13,7 +13,7 @@ from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreUnavailable
 from producer_core.testing import InMemoryTransport
 from tests.unit import notebook_parts as parts
-from tests.unit.notebook_parts import HOSTILE, letter
+from tests.unit.notebook_parts import HOSTILE, dead_letter
 
 displayed, now, store = parts.displayed, parts.now, parts.store
 
@@ -35,7 +35,7 @@ def test_the_numbers_are_those_of_the_store(store, now):
 
 def test_a_cause_says_what_it_means_and_whether_a_resend_is_safe(store, now):
     DeadLetters(store).add(
-        [letter(50, died=now - 1, code="_MSG_TIMED_OUT", text="Timed out", verdict="possibly_persisted")]
+        [dead_letter(50, died=now - 1, code="_MSG_TIMED_OUT", text="Timed out", verdict="possibly_persisted")]
     )
     first, second = widget_state.moment(store, now=now).causes
 
@@ -45,7 +45,7 @@ def test_a_cause_says_what_it_means_and_whether_a_resend_is_safe(store, now):
 
 
 def test_many_causes_are_six_and_a_number(store, now):
-    DeadLetters(store).add([letter(100 + n, died=now, text=f"Reason {chr(97 + n)}") for n in range(20)])
+    DeadLetters(store).add([dead_letter(100 + n, died=now, text=f"Reason {chr(97 + n)}") for n in range(20)])
     seen = widget_state.moment(store, now=now)
     assert len(seen.causes) == 6
     assert seen.others == 30 - sum(cause.count for cause in seen.causes)
@@ -118,7 +118,7 @@ def test_html_alone_is_the_still_picture(store):
 
 
 def test_names_and_errors_are_shown_as_text(store, now):
-    DeadLetters(store).add([letter(99, topic=HOSTILE, died=now, text=f"{HOSTILE} password=hunter2")])
+    DeadLetters(store).add([dead_letter(99, topic=HOSTILE, died=now, text=f"{HOSTILE} password=hunter2")])
     seen = widget_state.moment(store, now=now)
     page = static_export.page(seen, "x")
     picture = b64decode(re.search(r"base64,([^']+)'", page)[1]).decode()

@@ -14,7 +14,7 @@ from producer_core.dlq import DeadLetters
 from producer_core.errors import ConfigError, ReplayError, StoreUnavailable
 from producer_core.testing import InMemoryTransport
 from tests.unit import notebook_parts as parts
-from tests.unit.notebook_parts import HOSTILE, letter
+from tests.unit.notebook_parts import HOSTILE, dead_letter
 from tests.unit.replaying import looked
 
 displayed, now, store = parts.displayed, parts.now, parts.store
@@ -58,7 +58,7 @@ def test_without_any_source_the_default_store_is_meant(shell):
 
 
 def test_the_causes_as_text_and_as_a_table(shell, store, now, capsys):
-    DeadLetters(store).add([letter(99, topic=HOSTILE, died=now)])
+    DeadLetters(store).add([dead_letter(99, topic=HOSTILE, died=now)])
     groups = shell.run_line_magic("dlq", f"{store.path} --topic orders")
 
     assert [group.count for group in groups] == [10]
@@ -138,7 +138,7 @@ def test_a_replay_is_a_plan_first_and_sends_nothing_before_go(store):
 def test_a_replay_asked_for_again_is_about_what_waits_by_then(store, now):
     """It was yesterday's plan, with yesterday's letters."""
     before = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
-    DeadLetters(store).add([letter(99, died=now)])
+    DeadLetters(store).add([dead_letter(99, died=now)])
 
     plan = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
 

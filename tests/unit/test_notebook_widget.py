@@ -18,7 +18,7 @@ from producer_core.kafka.classify import fingerprint
 from producer_core.replay import cancel, live
 from producer_core.replay.dry_run import dry_run
 from tests.unit import notebook_parts as parts
-from tests.unit.notebook_parts import letter
+from tests.unit.notebook_parts import dead_letter
 from tests.unit.replaying import looked
 
 displayed, now, store = parts.displayed, parts.now, parts.store
@@ -71,7 +71,9 @@ def test_a_cell_gets_a_still_picture_and_the_live_widget(store, displayed):
 
 
 def test_what_is_saved_stays_far_below_100_kB(store, displayed, now):
-    DeadLetters(store).add([letter(100 + number, topic=f"topic-{number}", died=now) for number in range(400)])
+    DeadLetters(store).add(
+        [dead_letter(100 + number, topic=f"topic-{number}", died=now) for number in range(400)]
+    )
     monitor = Monitor(store)
     monitor._ipython_display_()
     saved = [bundle for bundle, _ in displayed]
@@ -121,7 +123,7 @@ def test_nothing_runs_where_nobody_asks(store):
 
 def test_each_question_is_answered_with_fresh_numbers(widget, store, now):
     assert browser_says(widget, type="ask")["seen"]["dead_total"] == 10
-    DeadLetters(store).add([letter(10, died=now)])
+    DeadLetters(store).add([dead_letter(10, died=now)])
     assert browser_says(widget, type="ask")["seen"]["dead_total"] == 11
 
 
@@ -162,7 +164,7 @@ def test_a_question_about_what_is_gone_says_so(widget, store):
 
 def test_clear_leaves_what_died_after_the_person_looked(widget, store, now):
     seen = browser_says(widget, type="ask")["seen"]
-    DeadLetters(store).add([letter(10, died=now + 1)])
+    DeadLetters(store).add([dead_letter(10, died=now + 1)])
 
     answer = browser_says(widget, type="clear", until=seen["until"], at=time.time())
 
@@ -172,7 +174,7 @@ def test_clear_leaves_what_died_after_the_person_looked(widget, store, now):
 
 
 def test_an_act_on_one_cause_leaves_the_others(widget, store, now):
-    DeadLetters(store).add([letter(20, died=now, text="Another reason")])
+    DeadLetters(store).add([dead_letter(20, died=now, text="Another reason")])
     acts(widget, "clear", mark=POLICY, until=now + 1)
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-20"]
 

@@ -196,7 +196,7 @@ def test_what_waited_behind_an_undecided_message_is_provably_not_sent_at_close()
     report = producer.close(timeout=0.05)
 
     assert report.dead == 2
-    verdicts = {letter.value: letter.verdict for letter in producer.dlq.letters("orders")}
+    verdicts = {dead_letter.value: dead_letter.verdict for dead_letter in producer.dlq.dead_letters("orders")}
     assert verdicts == {b"0": "possibly_persisted", b"1": "not_sent"}
 
 

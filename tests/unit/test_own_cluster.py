@@ -11,7 +11,7 @@ from producer_core.errors import OtherCluster
 from producer_core.messages import MessageStatus
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
-from tests.unit.replaying import letter, message_id
+from tests.unit.replaying import dead_letter, message_id
 
 HERE, ELSEWHERE, UNKNOWN = message_id(1), message_id(2), message_id(3)
 CHECKED_OFTEN = {"health_check_interval": 0.1}
@@ -19,12 +19,16 @@ CHECKED_OFTEN = {"health_check_interval": 0.1}
 
 def bury(store, here="here"):
     DeadLetters(store).add(
-        [letter(1, cluster_id=here), letter(2, cluster_id="elsewhere"), letter(3, cluster_id="")]
+        [
+            dead_letter(1, cluster_id=here),
+            dead_letter(2, cluster_id="elsewhere"),
+            dead_letter(3, cluster_id=""),
+        ]
     )
 
 
 @pytest.fixture
-def letters(store):
+def dead_letters(store):
     bury(store)
 
 
@@ -63,7 +67,7 @@ def dead(store):
     return {one.message_id for one in DeadLetters(store).find(DeadLetterFilter())}
 
 
-def test_a_producer_lists_and_counts_only_dead_letters_that_may_be_of_its_own_cluster(store, letters):
+def test_a_producer_lists_and_counts_only_dead_letters_that_may_be_of_its_own_cluster(store, dead_letters):
     with producer_of(store, **CHECKED_OFTEN) as producer:
         eventually(lambda: producer.get_health_status()["metrics"]["max_dlq_size"] == 2)
         assert listed(producer) == listed(producer, "orders") == [HERE, UNKNOWN]
@@ -75,13 +79,13 @@ def test_a_producer_lists_and_counts_only_dead_letters_that_may_be_of_its_own_cl
         assert producer.get_message_status(ELSEWHERE) is None
 
 
-def test_a_filter_that_names_a_cluster_shows_that_one(store, letters):
+def test_a_filter_that_names_a_cluster_shows_that_one(store, dead_letters):
     with producer_of(store) as producer:
         named = DeadLetterFilter(cluster_id="elsewhere")
         assert producer.dlq.to_frame(named, kind="arrow").column("message_id").to_pylist() == [ELSEWHERE]
 
 
-def test_clearing_leaves_the_dead_letters_of_other_clusters(store, letters):
+def test_clearing_leaves_the_dead_letters_of_other_clusters(store, dead_letters):
     with producer_of(store) as producer:
         assert producer.clear_dlq() == 2
     assert dead(store) == {ELSEWHERE}
@@ -117,12 +121,12 @@ def test_without_a_store_another_cluster_is_refused_too():
         producer.replay_dlq_messages("orders", to_cluster="elsewhere")
 
 
-def test_a_new_producer_asks_for_its_cluster_before_it_lists_dead_letters(store, letters):
+def test_a_new_producer_asks_for_its_cluster_before_it_lists_dead_letters(store, dead_letters):
     with producer_of(store, cluster=None, found="here") as producer:
         assert listed(producer) == [HERE, UNKNOWN]
 
 
-def test_while_the_cluster_is_not_known_only_letters_of_no_known_one_are_touched(store, letters):
+def test_while_the_cluster_is_not_known_only_letters_of_no_known_one_are_touched(store, dead_letters):
     with producer_of(store, cluster=None) as producer:
         assert listed(producer) == [UNKNOWN]
         with pytest.raises(OtherCluster, match="does not know yet"):
@@ -132,7 +136,7 @@ def test_while_the_cluster_is_not_known_only_letters_of_no_known_one_are_touched
 
 
 def test_lines_of_the_readme_that_ran_before_run_again_on_a_new_embedded_broker(store, broker):
-    DeadLetters(store).add([letter(4, topic="refunds", cluster_id="mockClusterOfTheFirstRun")])
+    DeadLetters(store).add([dead_letter(4, topic="refunds", cluster_id="mockClusterOfTheFirstRun")])
 
     broker.reject("refunds", "POLICY_VIOLATION")
     slow = {"retry_backoff_ms": 20_000}  # so that the refusal proves itself on a busy machine too
@@ -149,11 +153,13 @@ def test_lines_of_the_readme_that_ran_before_run_again_on_a_new_embedded_broker(
 @pytest.mark.parametrize("cluster", ["here", "elsewhere", "nowhere", ""])
 def test_counts_listings_and_the_filter_in_memory_choose_the_same_letters(store, cluster):
     bury(store)
-    where, all_letters = DeadLetterFilter(cluster_or_unknown=cluster), DeadLetters(store)
+    where, all_dead_letters = DeadLetterFilter(cluster_or_unknown=cluster), DeadLetters(store)
     chosen = {HERE: "here", ELSEWHERE: "elsewhere", UNKNOWN: ""}
 
     expected = {one for one, of in chosen.items() if of in ("", cluster)}
 
-    assert {one.message_id for one in all_letters.find(where)} == expected
-    assert all_letters.count(where) == all_letters.count_by(where, "topic")["orders"] == len(expected)
-    assert {one for one in chosen if where.matches(all_letters.get(one))} == expected
+    assert {one.message_id for one in all_dead_letters.find(where)} == expected
+    assert (
+        all_dead_letters.count(where) == all_dead_letters.count_by(where, "topic")["orders"] == len(expected)
+    )
+    assert {one for one in chosen if where.matches(all_dead_letters.get(one))} == expected

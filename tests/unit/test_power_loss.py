@@ -13,7 +13,7 @@ from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.dlq import Spill
 from producer_core.errors import JournalFull
 from tests.unit.power_loss import Disk, restore
-from tests.unit.test_dlq_letters import letter
+from tests.unit.test_dlq_letters import dead_letter
 
 TOPIC = "orders-placed"
 """A mark of one message takes 64 bytes with this name, and the first mark of all 128: some begin with a sector."""
@@ -189,13 +189,13 @@ def test_a_dead_letter_that_was_spilled_outlives_a_power_failure(tmp_path, monke
     disk = Disk(root, monkeypatch)
 
     for number in range(3):
-        Spill(root / "state" / "producer" / "spill.jsonl").append([letter(number)])
+        Spill(root / "state" / "producer" / "spill.jsonl").append([dead_letter(number)])
 
         for place, state in enumerate(disk.states(random.Random(1), 5)):
             (target := tmp_path / f"after-{number}-{place}").mkdir()
             restore(state, target)
             spill = Spill(target / "state" / "producer" / "spill.jsonl")
-            assert spill.take() == [letter(earlier) for earlier in range(number + 1)]
+            assert spill.take() == [dead_letter(earlier) for earlier in range(number + 1)]
 
 
 def contents(root):

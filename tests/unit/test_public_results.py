@@ -85,13 +85,13 @@ def test_a_failed_message_hands_its_callback_an_exception_and_the_number_of_retr
     with producer_of(retry_config=RetryConfig(max_retries=0)) as producer:
         producer.send_message("refused", {"n": 1}, callback=lambda *about: heard.append(about))
         producer.flush()
-        (letter,) = producer.get_dlq_messages()
+        (dead_letter,) = producer.get_dlq_messages()
 
     ok, message, error = heard[0]
     assert not ok
     assert isinstance(error, DeliveryFailed)
     assert (str(error), error.code) == (message.last_error, REFUSED)
-    assert message.retry_count == letter.retry_count == 0
+    assert message.retry_count == dead_letter.retry_count == 0
 
 
 # statistics
@@ -147,8 +147,8 @@ def test_a_message_can_be_added_to_the_dead_letters_of_a_store(tmp_path):
     with producer_of(tmp_path / "s.duckdb") as producer:
         producer.dlq.add_message(Message("own-id", "orders", "k", {"n": 1}, datetime.datetime.now()), "boom")
 
-        (letter,) = producer.get_dlq_messages()
-        assert (letter.id, letter.topic, letter.last_error) == ("own-id", "orders", "boom")
+        (dead_letter,) = producer.get_dlq_messages()
+        assert (dead_letter.id, dead_letter.topic, dead_letter.last_error) == ("own-id", "orders", "boom")
         assert producer.dlq.get_stats()["topic_breakdown"] == {"orders": 1}
 
 

@@ -18,16 +18,16 @@ from producer_core.metrics.counters import Metrics
 from producer_core.metrics.recorder import Recorder, RecorderDestination, added_up
 from producer_core.metrics.stats_window import StatsWindow
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 
 @dataclass
 class FakeStore:
-    """Takes batches and letters, unless it is told to be in trouble."""
+    """Takes batches and dead letters, unless it is told to be in trouble."""
 
     trouble: Exception | None = None
     batches: list = field(default_factory=list)
-    letters: list = field(default_factory=list)
+    dead_letters: list = field(default_factory=list)
     looked: bool = False
     writes: int = 0
 
@@ -40,9 +40,9 @@ class FakeStore:
     def looked_at(self):
         return self.looked
 
-    def add(self, letters):
+    def add(self, dead_letters):
         self._check()
-        self.letters.extend(item.message_id for item in letters)
+        self.dead_letters.extend(item.message_id for item in dead_letters)
 
     def rollup(self, now):
         return 0
@@ -58,17 +58,17 @@ class FakeStore:
 @dataclass
 class FakeSpill:
     trouble: Exception | None = None
-    letters: list = field(default_factory=list)
+    dead_letters: list = field(default_factory=list)
 
-    def append(self, letters):
+    def append(self, dead_letters):
         if self.trouble is not None:
             raise self.trouble
-        self.letters.extend(letters)
+        self.dead_letters.extend(dead_letters)
 
     @contextlib.contextmanager
     def taking(self):
-        yield list(self.letters)
-        self.letters.clear()
+        yield list(self.dead_letters)
+        self.dead_letters.clear()
 
 
 def row():
@@ -97,10 +97,10 @@ def acknowledged(count, topic="orders"):
 
 def test_a_close_keeps_dead_letters_before_it_waits_for_the_store():
     """The store is held for as long as the recorder waits for it."""
-    store, spill, kept, died = FakeStore(), FakeSpill(), [], letter(1)
+    store, spill, kept, died = FakeStore(), FakeSpill(), [], dead_letter(1)
 
-    def held(letters):
-        kept.append(list(spill.letters))
+    def held(dead_letters):
+        kept.append(list(spill.dead_letters))
         raise StoreLocked("held")
 
     store.add = held
@@ -112,7 +112,7 @@ def test_a_close_keeps_dead_letters_before_it_waits_for_the_store():
     recorder.died(died)
     recorder._end()  # what its thread does last
 
-    assert spill.letters == [died]
+    assert spill.dead_letters == [died]
     assert kept and all(seen == [died] for seen in kept)
     assert recorder.unwritten == 0
 
@@ -205,24 +205,24 @@ def test_who_hurries_while_something_is_written_waits_for_what_he_wants(parts):
 
 def test_a_dead_letter_is_written_within_a_moment(parts):
     recorder, store, _, _ = parts
-    recorder.died(letter(1))
+    recorder.died(dead_letter(1))
     assert recorder.wait_written(60)
-    assert len(store.letters) == 1
+    assert len(store.dead_letters) == 1
 
 
 def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_once(parts):
     recorder, store, spill, metrics = parts
     store.trouble = StoreLocked()
     metrics.acknowledged(acknowledged(7))
-    recorder.died(letter(1))
-    eventually(lambda: spill.letters)
+    recorder.died(dead_letter(1))
+    eventually(lambda: spill.dead_letters)
     recorder.flush_soon(60)
     recorder.flush_soon(60)
     assert recorder.trouble is not None and not recorder.full
 
     store.trouble = None
     recorder.flush_soon(60)
-    eventually(lambda: store.letters and not spill.letters)
+    eventually(lambda: store.dead_letters and not spill.dead_letters)
 
     recorder.flush_soon(60)
     rows = [item for batch in store.batches for item in batch.statistics]
@@ -235,25 +235,25 @@ def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_on
 def test_a_listing_waits_for_dead_letters_that_are_only_in_the_spill_file(parts):
     recorder, store, spill, _ = parts
     store.trouble = StoreLocked()
-    recorder.died(letter(1))
-    eventually(lambda: spill.letters)
+    recorder.died(dead_letter(1))
+    eventually(lambda: spill.dead_letters)
     assert not recorder.wait_stored(0.01)
 
     store.trouble = None
     assert recorder.wait_stored(60)
-    assert len(store.letters) == 1
+    assert len(store.dead_letters) == 1
 
 
 def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
     recorder, store, spill, _ = parts
     store.trouble, spill.trouble = StoreLocked(), StoreFull()
     for number in range(4):
-        recorder.died(letter(number))
+        recorder.died(dead_letter(number))
     eventually(lambda: recorder.full)
 
     store.trouble = spill.trouble = None
     recorder.flush_soon(60)
-    eventually(lambda: len(store.letters) == 4)
+    eventually(lambda: len(store.dead_letters) == 4)
     assert not recorder.full
 
 

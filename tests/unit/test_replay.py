@@ -35,8 +35,8 @@ from tests.unit.replaying import (
     alive,
     answering,
     buried,
+    dead_letter,
     in_hand,
-    letter,
     message_id,
 )
 
@@ -99,11 +99,11 @@ def test_a_second_click_with_the_same_selection_is_the_same_operation(store, clo
 
 
 def test_an_undecided_plan_is_made_anew_where_more_wait_by_now(store, clock):
-    """It was yesterday's: with yesterday's letters only, and nothing said so."""
+    """It was yesterday's: with yesterday's dead letters only, and nothing said so."""
     buried(store, 3)
     first = planned(store, clock, check_first=True)
     assert planned(store, clock, check_first=True) == first
-    DeadLetters(store).add([letter(9)])
+    DeadLetters(store).add([dead_letter(9)])
 
     anew = planned(store, clock, check_first=True)
 
@@ -115,7 +115,7 @@ def test_an_undecided_plan_is_made_anew_where_more_wait_by_now(store, clock):
 def test_a_replay_that_was_decided_stays_the_same_where_more_wait_by_now(store, clock):
     buried(store, 3)
     first = planned(store, clock)
-    DeadLetters(store).add([letter(9)])
+    DeadLetters(store).add([dead_letter(9)])
 
     assert planned(store, clock) == first
 
@@ -134,7 +134,7 @@ def test_ids_are_frozen_at_the_plan(store, clock):
     old = buried(store, 2)
     operation = planned(store, clock)
 
-    DeadLetters(store).add([letter(7)])
+    DeadLetters(store).add([dead_letter(7)])
     sender = ScriptedSender()
     done = runner(store, sender, clock).run_one(operation.operation_id, 60)
 
@@ -144,7 +144,7 @@ def test_ids_are_frozen_at_the_plan(store, clock):
 
 
 def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, clock):
-    DeadLetters(store).add([letter(number, accepted_at=1.0) for number in (10, 9, 100, 1)])
+    DeadLetters(store).add([dead_letter(number, accepted_at=1.0) for number in (10, 9, 100, 1)])
     sender = ScriptedSender()
 
     runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
@@ -182,7 +182,9 @@ def test_without_a_live_process_a_replay_is_refused_and_says_what_to_do(store, c
 
 def test_a_malformed_and_a_quarantined_letter_are_skipped_with_the_reason(store, clock):
     buried(store, 1)
-    DeadLetters(store).add([letter(1, replayable=False), letter(2, quarantined=True, replay_count=4)])
+    DeadLetters(store).add(
+        [dead_letter(1, replayable=False), dead_letter(2, quarantined=True, replay_count=4)]
+    )
     sender = ScriptedSender()
 
     done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
@@ -194,7 +196,7 @@ def test_a_malformed_and_a_quarantined_letter_are_skipped_with_the_reason(store,
 
 
 def test_a_quarantined_letter_is_sent_when_that_was_asked(store, clock):
-    DeadLetters(store).add([letter(2, quarantined=True)])
+    DeadLetters(store).add([dead_letter(2, quarantined=True)])
 
     done = runner(store, ScriptedSender(), clock).run_one(
         planned(store, clock, allow_quarantined=True).operation_id, 60
@@ -215,7 +217,7 @@ def test_letters_of_another_cluster_are_refused_unless_told(store, clock):
 
 def test_among_letters_of_two_clusters_only_ours_are_sent(store, clock):
     buried(store, 1)
-    DeadLetters(store).add([letter(1, cluster_id="elsewhere"), letter(2, cluster_id="elsewhere")])
+    DeadLetters(store).add([dead_letter(1, cluster_id="elsewhere"), dead_letter(2, cluster_id="elsewhere")])
 
     done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock).operation_id, 60)
 
@@ -445,7 +447,7 @@ def test_a_selection_within_a_replay_under_way_joins_it_where_that_is_asked_for(
 def test_a_selection_that_holds_more_is_a_replay_of_its_own(store, clock):
     buried(store, 2)
     first = planned(store, clock, DeadLetterFilter(until=1002.0))
-    DeadLetters(store).add([letter(9)])
+    DeadLetters(store).add([dead_letter(9)])
 
     both = planned(store, clock, join=True)
 
@@ -476,7 +478,7 @@ def test_cancel_leaves_the_rest_dead_and_settles_what_is_in_flight(store, clock)
 def test_cancelling_a_dry_run_says_what_another_replay_delivered_meanwhile(store, clock):
     """It said «4 skipped: cancelled before it was sent», of which 2 had been replayed elsewhere."""
     buried(store, 2)
-    DeadLetters(store).add([letter(8, topic="payments"), letter(9, topic="payments")])
+    DeadLetters(store).add([dead_letter(8, topic="payments"), dead_letter(9, topic="payments")])
     dry = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, clock=clock)
     runner(store, ScriptedSender(), clock).run_one(
         planned(store, clock, DeadLetterFilter(topic="payments")).operation_id, 60
@@ -521,7 +523,7 @@ def test_a_replay_for_a_cluster_that_vanished_does_not_stand_in_the_way(store, c
     stale = replay.plan(store, ALL, **BY, can_run="gone", clock=clock)
     ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
     ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).turn([], want=2, busy=False)
-    DeadLetters(store).add([letter(9)])
+    DeadLetters(store).add([dead_letter(9)])
 
     fresh = planned(store, clock)
     assert fresh.operation_id != stale.operation_id
@@ -655,7 +657,7 @@ def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
     sender_outcome = sender.outcome
     sender.outcome = lambda one: replace(
         sender_outcome(one),
-        letter=replace(sender_outcome(one).letter, verdict="not_sent", verdict_reason="Local."),
+        dead_letter=replace(sender_outcome(one).dead_letter, verdict="not_sent", verdict_reason="Local."),
     )
 
     runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"})).run_one(
@@ -676,7 +678,7 @@ def claimed_by_a_dead_runner(store, clock, **choices):
     dead = ReplayClaims(store, operation.operation_id, "dead", lease=15, clock=clock)
     assert dead.take()
     turn = dead.turn([], want=2, busy=False)
-    return operation, dead, [one.message_id for one in turn.letters]
+    return operation, dead, [one.message_id for one in turn.dead_letters]
 
 
 def heir(store, sender, clock, *, after=16, **choices):
@@ -774,7 +776,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     )
 
     assert turn.over
-    assert turn.letters == ()
+    assert turn.dead_letters == ()
     assert {records(store, operation)[one][0] for one in (first, second)} == {"claimed"}
     assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
 
@@ -860,7 +862,9 @@ def test_a_replay_that_waits_for_old_attempts_says_so_and_takes_it_back(store, c
     def said():
         return replay.get(store, operation.operation_id).message or ""
 
-    eventually(lambda: re.match(r"It waits \d+ s at most: an old attempt of the next letters may", said()))
+    eventually(
+        lambda: re.match(r"It waits \d+ s at most: an old attempt of the next dead letters may", said())
+    )
     assert sender.sent == []
     eventually(lambda: len(sender.sent) == 3)
     eventually(lambda: said() == "")
@@ -930,7 +934,7 @@ def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
     claims.turn([], want=1, busy=False)
-    death = letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
+    death = dead_letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
     outcome = RecordOutcome(ids[0], "failed", "x", death=FailedReplay.again(death))
 
     claims.turn([outcome], want=0, busy=True)
@@ -958,7 +962,7 @@ def test_a_store_that_another_process_holds_is_waited_for(store, clock, monkeypa
 
 def test_a_letter_that_may_be_on_a_cluster_nobody_knows_is_sent_only_where_one_says_so(store, clock):
     buried(store, 2, cluster_id="", verdict="possibly_persisted")
-    DeadLetters(store).add([letter(number, cluster_id="", verdict="not_sent") for number in (7, 8)])
+    DeadLetters(store).add([dead_letter(number, cluster_id="", verdict="not_sent") for number in (7, 8)])
 
     asked = planned(store, clock)
     told = planned(store, clock, DeadLetterFilter(verdict="possibly_persisted"), to_cluster=CLUSTER)
@@ -968,9 +972,9 @@ def test_a_letter_that_may_be_on_a_cluster_nobody_knows_is_sent_only_where_one_s
 
 
 @pytest.mark.parametrize("letters", [10, 40])
-def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_one(store, clock, letters):
+def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_one(store, clock, dead_letters):
     """An index's limit once hid its newest record behind the others: it was sent, and its outcome lost."""
-    buried(store, letters)
+    buried(store, dead_letters)
     for _ in range(11):
         before = planned(store, clock)
         replay.cancel(store, before.operation_id, **BY, clock=clock)
@@ -978,13 +982,13 @@ def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_on
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     assert claims.take()
 
-    while claimed := claims.turn([], want=10, busy=False).letters:
+    while claimed := claims.turn([], want=10, busy=False).dead_letters:
         claims.turn(
             [RecordOutcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed], want=0, busy=True
         )
 
-    assert replay.get(store, operation.operation_id).acknowledged == letters
-    assert DeadLetters(store).count(DeadLetterFilter(state="replayed")) == letters
+    assert replay.get(store, operation.operation_id).acknowledged == dead_letters
+    assert DeadLetters(store).count(DeadLetterFilter(state="replayed")) == dead_letters
 
 
 def test_the_store_is_asked_for_replays_only_when_somebody_wrote_to_it(store, clock, monkeypatch):
@@ -1027,11 +1031,11 @@ def test_what_is_given_back_is_claimed_again_in_another_transaction(store, clock
     buried(store, 3)
     claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
     claims.take()
-    first, second, _ = claims.turn([], want=3, busy=False).letters
+    first, second, _ = claims.turn([], want=3, busy=False).dead_letters
 
     given_back = [
         RecordOutcome(first.message_id, "acknowledged"),
         RecordOutcome(second.message_id, "pending"),
     ]
-    assert claims.turn(given_back, want=3, busy=True).letters == ()
-    assert claims.turn([], want=3, busy=True).letters == (second,)
+    assert claims.turn(given_back, want=3, busy=True).dead_letters == ()
+    assert claims.turn([], want=3, busy=True).dead_letters == (second,)

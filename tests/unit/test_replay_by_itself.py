@@ -18,7 +18,7 @@ from producer_core.replay.operation import end_abandoned
 from producer_core.store import Batch, StatisticsRow, Store
 from tests.factories import replay_runner
 from tests.support import eventually
-from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, letter
+from tests.unit.replaying import FakeClock, ScriptedSender, alive, answering, buried, dead_letter
 
 ALL = DeadLetterFilter()
 BY = {"who": "ann", "origin": "python"}
@@ -110,7 +110,7 @@ def test_where_something_is_to_be_asked_nothing_is_sent_before_a_person_said_so(
 
 
 def test_letters_in_doubt_are_asked_about_too(store, clock, sees):
-    DeadLetters(store).add([letter(1, cluster_id=CLUSTER, verdict="possibly_persisted")])
+    DeadLetters(store).add([dead_letter(1, cluster_id=CLUSTER, verdict="possibly_persisted")])
     one, sends = clicked(store, clock), sender()
 
     assert runner(store, sends, clock).run_one(one, 60).state == "ready"
@@ -139,7 +139,7 @@ def test_a_runner_that_cannot_look_asks(store, clock):
 
 def test_looking_ahead_does_not_wait_for_a_replay_that_is_sent(store, clock, sees):
     buried(store, 2, cluster_id=CLUSTER)
-    DeadLetters(store).add([letter(9, cluster_id=CLUSTER, topic="late")])
+    DeadLetters(store).add([dead_letter(9, cluster_id=CLUSTER, topic="late")])
     sends = sender(hold=True)
     running = runner(store, sends, clock)
     first = replay.plan(
@@ -328,11 +328,13 @@ def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, c
 
 def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
     now = time.time()
-    DeadLetters(store).add([letter(1, failed_at=now - 4000), letter(2, failed_at=now - 30)])
-    DeadLetters(store).add([letter(3, failed_at=now - 3000, topic="payments")])
+    DeadLetters(store).add([dead_letter(1, failed_at=now - 4000), dead_letter(2, failed_at=now - 30)])
+    DeadLetters(store).add([dead_letter(3, failed_at=now - 3000, topic="payments")])
 
     (said,) = [one for one in dry_run(store, ALL).sentences if "cause" in one]
-    assert said.startswith("Their cause may still be there: 1 letter died of it within 2 min, the last 3")
+    assert said.startswith(
+        "Their cause may still be there: 1 dead letter died of it within 2 min, the last 3"
+    )
     assert "(POLICY_VIOLATION)" in said and "may fail the same way." in said
     assert (
         "once 10 more messages are delivered on orders without another death, or when none died for 2 min ("
@@ -344,7 +346,7 @@ def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
 def test_a_cause_is_gone_once_enough_was_delivered_since(store):
     """One of four failed, so a row of twelve deliveries without a failure shows that it is over."""
     now = float(int(time.time()))
-    DeadLetters(store).add([letter(number, failed_at=now - 30) for number in range(5)])
+    DeadLetters(store).add([dead_letter(number, failed_at=now - 30) for number in range(5)])
     burns = alert(
         "error_budget_fast",
         "orders",
@@ -401,7 +403,7 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
 
 def test_an_alert_that_letters_wait_says_nothing_of_their_cause(store):
     buried(store, 2)
-    found = alert("dead_letters_old", "orders", 5000.0, says="a letter waits for 2 d")
+    found = alert("dead_letters_old", "orders", 5000.0, says="a dead letter waits for 2 d")
     AlertLog(store).record([AlertChange("fired", found)])
 
     assert not dry_run(store, ALL).active

@@ -1,4 +1,4 @@
-"""What a replay would meet, looked up on librdkafka's mock brokers, and how the keys of letters are compared."""
+"""What a replay would meet, looked up on librdkafka's mock brokers, and how the keys of dead letters are compared."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def listed(number, topic="orders", key=b"k", *, size=10, ago=60.0, partition=Non
     return ListedRecord(name_of(number), topic, partition, key, size, at, at + 1)
 
 
-def look(broker, letters, **choices):
-    return check({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"}, letters, **choices)
+def look(broker, dead_letters, **choices):
+    return check({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"}, dead_letters, **choices)
 
 
 def test_newer_keys_are_found_without_a_time_index_where_the_topic_can_be_read_whole(broker):
@@ -161,9 +161,9 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path,
 
 
 def test_nobody_at_the_address_is_an_answer_within_the_bound():
-    letters = [listed(number, f"topic-{number}") for number in range(500)]
+    dead_letters = [listed(number, f"topic-{number}") for number in range(500)]
 
-    found, flags = check({"bootstrap.servers": "127.0.0.1:1"}, letters, timeout=0.5)
+    found, flags = check({"bootstrap.servers": "127.0.0.1:1"}, dead_letters, timeout=0.5)
 
     assert flags == {}
     assert {topic.partitions for topic in found.topics} == {0}

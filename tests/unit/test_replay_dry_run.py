@@ -11,7 +11,7 @@ from producer_core.dashboard.wording import dry_run as told
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.replay.dry_run import dry_run
-from tests.unit.replaying import CLUSTER, buried, letter
+from tests.unit.replaying import CLUSTER, buried, dead_letter
 
 ALL = DeadLetterFilter()
 BY = {"who": "ann", "origin": "python"}
@@ -31,8 +31,10 @@ def checked(*topics: TopicCheck) -> BrokerCheck:
 
 def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
     buried(store, 4)
-    letters = [letter(number, topic="payments", partition=2, verdict="not_sent") for number in range(10, 16)]
-    DeadLetters(store).add(letters)
+    dead_letters = [
+        dead_letter(number, topic="payments", partition=2, verdict="not_sent") for number in range(10, 16)
+    ]
+    DeadLetters(store).add(dead_letters)
 
     run = dry_run(store, ALL, rate=5.0)
 
@@ -53,7 +55,7 @@ def test_without_a_rate_nobody_knows_how_long_it_takes(store):
 def test_a_limit_counts_the_oldest_that_can_be_sent(store):
     buried(store, 5, verdict="possibly_persisted")
     DeadLetters(store).add(
-        [letter(9, topic="payments", accepted_at=1.0), letter(8, replayable=False, accepted_at=0.5)]
+        [dead_letter(9, topic="payments", accepted_at=1.0), dead_letter(8, replayable=False, accepted_at=0.5)]
     )
 
     run = dry_run(store, ALL, limit=2)
@@ -64,7 +66,7 @@ def test_a_limit_counts_the_oldest_that_can_be_sent(store):
 
 def test_what_is_doubtful_is_said_with_what_will_be_done(store):
     buried(store, 3, verdict="possibly_persisted")
-    DeadLetters(store).add([letter(7, verdict="inconclusive")])
+    DeadLetters(store).add([dead_letter(7, verdict="inconclusive")])
 
     doubtful = dry_run(store, ALL).doubtful
 
@@ -76,7 +78,11 @@ def test_what_is_doubtful_is_said_with_what_will_be_done(store):
 def test_what_is_left_out_is_said_with_the_reason(store):
     buried(store, 2)
     DeadLetters(store).add(
-        [letter(5, replayable=False), letter(6, quarantined=True), letter(7, cluster_id="elsewhere")]
+        [
+            dead_letter(5, replayable=False),
+            dead_letter(6, quarantined=True),
+            dead_letter(7, cluster_id="elsewhere"),
+        ]
     )
 
     run = dry_run(store, ALL)
@@ -131,7 +137,10 @@ def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_a
     assert told.frozen(200, "22:31:05", 38).endswith(
         "38 more that match have died since and are not among them."
     )
-    assert told.frozen(1, "22:31:05", 0) == "The one letter that waited at 22:31:05, when this was asked for."
+    assert (
+        told.frozen(1, "22:31:05", 0)
+        == "The one dead letter that waited at 22:31:05, when this was asked for."
+    )
     assert told.split(200, 29) == "Of the 200, 171 would be sent and 29 stay dead letters."
     assert told.split(200, 0) == ""
 
@@ -189,7 +198,7 @@ def test_of_an_operation_it_is_what_it_froze_and_what_a_runner_found(store):
     store.execute(
         "replay_checked", operation=planned.operation_id, checked=found.to_json(), now=5000.0, message=None
     )
-    DeadLetters(store).add([letter(20)])
+    DeadLetters(store).add([dead_letter(20)])
 
     run = dry_run(store, ALL, operation=replay.get(store, planned.operation_id))
 

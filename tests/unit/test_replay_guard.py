@@ -21,8 +21,8 @@ from tests.unit.replaying import (
     alive,
     answering,
     buried,
+    dead_letter,
     in_hand,
-    letter,
     message_id,
 )
 
@@ -164,19 +164,19 @@ def test_bodies_are_claimed_within_the_room_that_memory_has(store):
     buried(store, 5, value=b"x" * 1000)
     claims = claims_of(store)
 
-    assert len(claims.turn([], want=5, busy=False, room=2500).letters) == 2
-    assert claims.turn([], want=5, busy=True, room=500).letters == ()
-    assert len(claims.turn([], want=5, busy=False, room=500).letters) == 1
+    assert len(claims.turn([], want=5, busy=False, room=2500).dead_letters) == 2
+    assert claims.turn([], want=5, busy=True, room=500).dead_letters == ()
+    assert len(claims.turn([], want=5, busy=False, room=500).dead_letters) == 1
 
 
 def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
     buried(store, 3)
-    DeadLetters(store).add([letter(3, verdict="possibly_persisted", failed_at=4990.0)])
+    DeadLetters(store).add([dead_letter(3, verdict="possibly_persisted", failed_at=4990.0)])
     claims = claims_of(store)
 
-    early = claims.turn([], want=10, busy=False, everything_may_go=False).letters
+    early = claims.turn([], want=10, busy=False, everything_may_go=False).dead_letters
     assert [one.message_id for one in early] == [message_id(number) for number in range(3)]
-    assert len(claims.turn([], want=10, busy=True).letters) == 1
+    assert len(claims.turn([], want=10, busy=True).dead_letters) == 1
 
 
 def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
@@ -184,10 +184,10 @@ def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store
     asked = iter([StoreLocked(), StoreLocked()])
     look = DoubtfulRecord.look_first
 
-    def away_at_first(self, letters):
+    def away_at_first(self, dead_letters):
         if (error := next(asked, None)) is not None:
             raise error
-        return look(self, letters)
+        return look(self, dead_letters)
 
     monkeypatch.setattr(DoubtfulRecord, "look_first", away_at_first)
     assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
@@ -200,7 +200,7 @@ def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, mon
 
     def breaks_after_the_commit(self, outcomes, **choices):
         turn = claim(self, outcomes, **choices)
-        if turn.letters and next(failing, False):
+        if turn.dead_letters and next(failing, False):
             raise StoreLocked
         return turn
 
@@ -255,7 +255,7 @@ def test_looks_that_take_minutes_answer_for_every_topic():
         return {one: ProbeResult("not_found", None, None, 0, "") for one in ids}
 
     doubt = DoubtfulRecord(slow, monotonic=lambda: now[0])
-    letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
+    dead_letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
 
-    sendable, outcomes = doubt.look_first(letters)
+    sendable, outcomes = doubt.look_first(dead_letters)
     assert (len(sendable), {one.verdict for one in outcomes}) == (0, {"inconclusive"})

@@ -42,7 +42,7 @@ from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOut
 from producer_core.replay.strategy import Interrupted
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, in_hand, letter
+from tests.unit.replaying import CLUSTER, ScriptedSender, alive, buried, dead_letter, in_hand
 
 HOLDS_ALL = {"orders": {0: 9}}
 
@@ -118,12 +118,12 @@ def test_a_driver_that_lost_its_operation_while_brokers_were_asked_decides_nothi
 
 def test_large_slices_are_dealt_to_different_tasks():
     """Spark cuts the rows of a small table into even runs."""
-    letters = [of_session(number, session) for session in range(30) for number in range(1 + session)]
+    dead_letters = [of_session(number, session) for session in range(30) for number in range(1 + session)]
     rows = [
         (row["slice"], len(unpacked(row["letters"])))
-        for row in batches.table(letters, Slicing(6), 3).to_pylist()
+        for row in batches.table(dead_letters, Slicing(6), 3).to_pylist()
     ]
-    counts = Counter(Slicing(6).of(letter) for letter in letters)
+    counts = Counter(Slicing(6).of(dead_letter) for dead_letter in dead_letters)
 
     assert dict(rows) == counts
     assert {slice_ for slice_, _ in rows[:: len(rows) // 3]} == {
@@ -132,15 +132,15 @@ def test_large_slices_are_dealt_to_different_tasks():
 
 
 def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
-    letters = [
+    dead_letters = [
         in_hand(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
         for number in range(6)
     ]
-    table = batches.table(letters, Slicing(3))
+    table = batches.table(dead_letters, Slicing(3))
     (content,) = table["letters"].to_pylist()
     back = unpacked(content)
 
-    for before, after in zip(letters, back, strict=True):
+    for before, after in zip(dead_letters, back, strict=True):
         for name in (
             "message_id",
             "topic",
@@ -153,7 +153,7 @@ def test_a_wave_keeps_the_order_and_every_byte_of_its_letters():
             "verdict",
         ):
             assert getattr(after, name) == getattr(before, name)
-    assert [one.message_id for one in back] == [one.message_id for one in letters]
+    assert [one.message_id for one in back] == [one.message_id for one in dead_letters]
 
 
 # what is believed
@@ -184,10 +184,14 @@ def log(monkeypatch):
         def after(self, orphans):
             return [
                 RecordOutcome(
-                    one.letter.message_id, "landed", "there", 0, found.on_topic[one.letter.message_id]
+                    one.dead_letter.message_id,
+                    "landed",
+                    "there",
+                    0,
+                    found.on_topic[one.dead_letter.message_id],
                 )
-                if one.letter.message_id in found.on_topic
-                else RecordOutcome(one.letter.message_id, "pending")
+                if one.dead_letter.message_id in found.on_topic
+                else RecordOutcome(one.dead_letter.message_id, "pending")
                 for one in orphans
             ]
 
@@ -300,36 +304,36 @@ def test_a_wave_whose_tasks_all_answered_needs_no_look(log):
 
 
 def test_what_a_task_did_not_answer_for_is_sealed_and_looked_for(log):
-    letters = [in_hand(number) for number in range(6)]
+    dead_letters = [in_hand(number) for number in range(6)]
     going = way(log)
     going.begin(["orders"])
     log.answers += [lambda rows: everything(rows[:3]), everything]
-    log.on_topic = {letters[3].message_id: 3}
-    going.send(letters)
+    log.on_topic = {dead_letters[3].message_id: 3}
+    going.send(dead_letters)
 
     first = going.gather(0)
     second = going.gather(0)
 
     assert endings(first) == {"acknowledged": 4}
-    assert log.sealed[-1] == ((Slicing(2).of(letters[0]),), log.waves[0][1] + 1)
-    assert log.waves[1] == ([letters[4].message_id, letters[5].message_id], log.sealed[-1][1] + 1)
+    assert log.sealed[-1] == ((Slicing(2).of(dead_letters[0]),), log.waves[0][1] + 1)
+    assert log.waves[1] == ([dead_letters[4].message_id, dead_letters[5].message_id], log.sealed[-1][1] + 1)
     assert endings(second) == {"acknowledged": 2}
 
 
 def test_a_failure_is_believed_only_when_no_other_attempt_was_luckier(log):
-    letters = [in_hand(number) for number in range(3)]
+    dead_letters = [in_hand(number) for number in range(3)]
     death = FailedReplay("permanent", "X", "no", "f", "rejected", "r", 9.0, (Attempt(9.0, "X", "no"),))
     going = way(log)
     going.begin(["orders"])
     log.answers.append(lambda rows: [told(row, "failed", text="no", death=written(death)) for row in rows])
-    log.on_topic = {letters[1].message_id: 7}
-    going.send(letters)
+    log.on_topic = {dead_letters[1].message_id: 7}
+    going.send(dead_letters)
 
     outcomes = {one.message_id: one for one in going.gather(0)}
 
-    assert outcomes[letters[1].message_id].ending == "acknowledged"
-    assert outcomes[letters[0].message_id].ending == "failed"
-    assert outcomes[letters[0].message_id].death == death
+    assert outcomes[dead_letters[1].message_id].ending == "acknowledged"
+    assert outcomes[dead_letters[0].message_id].ending == "failed"
+    assert outcomes[dead_letters[0].message_id].death == death
 
 
 def lost(_):
@@ -337,12 +341,12 @@ def lost(_):
 
 
 def test_a_lost_wave_goes_again_and_the_third_in_a_row_ends_the_job_with_its_letters_claimed(log):
-    letters = [in_hand(number) for number in range(4)]
+    dead_letters = [in_hand(number) for number in range(4)]
     going = way(log)
     going.begin(["orders"])
-    log.on_topic = {letters[0].message_id: 3}
+    log.on_topic = {dead_letters[0].message_id: 3}
     log.answers += [lost, everything]
-    going.send(letters)
+    going.send(dead_letters)
     assert endings(going.gather(0)) == {"acknowledged": 1}
     assert endings(going.gather(0)) == {"acknowledged": 3}
     assert going._lost == 0
@@ -363,12 +367,12 @@ NEVER = None
 
 
 def test_paused_in_a_wave_it_finds_out_what_became_of_it_and_gives_the_rest_back(log):
-    letters = [in_hand(number) for number in range(4)]
+    dead_letters = [in_hand(number) for number in range(4)]
     going = way(log, interrupt=lambda: True)
     going.begin(["orders"])
     log.answers.append(NEVER)
-    log.on_topic = {letters[0].message_id: 3}
-    going.send(letters)
+    log.on_topic = {dead_letters[0].message_id: 3}
+    going.send(dead_letters)
 
     assert endings(going.gather(0)) == {"acknowledged": 1, "pending": 3}
     assert (log.cancelled, len(log.waves), going.in_flight) == (1, 1, 0)
@@ -425,7 +429,7 @@ def test_what_is_small_and_no_full_wave_the_driver_sends_itself(log, monkeypatch
 
         def __init__(self, table, errand, keep, holds):
             super().__init__(None, table, errand)
-            near.append(errand.letters)
+            near.append(errand.dead_letters)
 
     monkeypatch.setattr(spark_replay, "DriverBatch", Near)
     monkeypatch.setattr(spark_replay, "NEAR", 20)
@@ -603,9 +607,9 @@ def test_an_export_selects_the_letters_that_are_in_it(store, tmp_path, name):
 def test_a_dead_letter_topic_selects_what_was_fetched_from_it(store):
     buried(store, 3)
     DeadLetters(store).add(
-        [letter(number, source=f"orders-dlt[0]@{number} (Spring Kafka)") for number in range(5, 9)]
+        [dead_letter(number, source=f"orders-dlt[0]@{number} (Spring Kafka)") for number in range(5, 9)]
     )
-    DeadLetters(store).add([letter(20, source="orders-dlt-2[0]@1 (Spring Kafka)")])
+    DeadLetters(store).add([dead_letter(20, source="orders-dlt-2[0]@1 (Spring Kafka)")])
 
     assert DeadLetters(store).count(brought(DeadLetterFilter(), dead_letter_topic="orders-dlt")) == 4
     assert brought(DeadLetterFilter(topic="a")) == DeadLetterFilter(topic="a")
@@ -722,7 +726,7 @@ def test_a_driver_whose_spark_is_gone_says_so_and_lets_go(store, log, monkeypatc
 
 
 def cancelled_under_a_dead_driver(store, ago):
-    """Of three letters two were claimed so many seconds ago."""
+    """Of three dead letters two were claimed so many seconds ago."""
     now = time.time()
     ids = buried(store, 3)
     alive(store, now)
@@ -842,9 +846,12 @@ def test_where_one_slice_cannot_be_sealed_the_others_are_not_tried(monkeypatch):
 
 
 def test_orphans_of_a_dead_driver_are_looked_for_above_the_floors(log):
-    letters = [in_hand(1), in_hand(2)]
-    log.on_topic = {letters[0].message_id: 4}
+    dead_letters = [in_hand(1), in_hand(2)]
+    log.on_topic = {dead_letters[0].message_id: 4}
     going = way(log)
     going.begin(["orders"])
 
-    assert endings(going.after([OrphanedRecord(one, 0.0) for one in letters])) == {"landed": 1, "pending": 1}
+    assert endings(going.after([OrphanedRecord(one, 0.0) for one in dead_letters])) == {
+        "landed": 1,
+        "pending": 1,
+    }

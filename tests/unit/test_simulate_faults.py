@@ -125,8 +125,8 @@ def test_a_message_refused_on_our_side_was_truly_not_sent(ours, producer):
     producer.send_message("orders", {"n": 2})
     producer.flush(5)
 
-    [letter] = producer.get_dlq_messages("payments")
-    assert "fault schedule" in letter.last_error
+    [dead_letter] = producer.get_dlq_messages("payments")
+    assert "fault schedule" in dead_letter.last_error
     assert producer.get_stats()["messages_sent"] == 1
 
 

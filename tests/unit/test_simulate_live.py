@@ -21,7 +21,7 @@ from producer_core.simulate.parent_watchdog import leashed
 from producer_core.simulate.target_cluster import real_place, store_path
 from producer_core.store import Store
 from tests.support import eventually
-from tests.unit.replaying import letter
+from tests.unit.replaying import dead_letter
 
 SERVER = """
 import http.server, sys
@@ -183,18 +183,18 @@ def test_the_demo_has_a_store_of_its_own(monkeypatch):
 
 
 def test_a_second_demo_run_shows_no_letters_of_a_broker_that_is_gone(tmp_path):
-    """It showed 1,272 letters that could never be replayed, under an alert 49 minutes old."""
+    """It showed 1,272 dead letters that could never be replayed, under an alert 49 minutes old."""
     path = tmp_path / "state" / "demo.duckdb"
     with own_store(path) as earlier:
         assert earlier is None
-        DeadLetters(Store.open(path)).add([letter(1), letter(2)])
+        DeadLetters(Store.open(path)).add([dead_letter(1), dead_letter(2)])
         path.with_name("demo.duckdb.spill").write_bytes(b"of the first run")
 
     with own_store(path) as earlier:
         assert DeadLetters(Store.open(path)).count(DeadLetterFilter()) == 0
         assert DeadLetters(Store.open(earlier, create=False)).count(DeadLetterFilter()) == 2
         assert not path.with_name("demo.duckdb.spill").exists()
-        DeadLetters(Store.open(path)).add([letter(3)])
+        DeadLetters(Store.open(path)).add([dead_letter(3)])
 
         joined = contextlib.ExitStack()
         assert joined.enter_context(own_store(path)) is None
@@ -210,7 +210,7 @@ def test_only_a_demo_on_the_embedded_broker_begins_with_its_own_store(tmp_path, 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for given in ({}, {"bootstrap_servers": "127.0.0.1:1"}, {"store": tmp_path / "mine.duckdb"}):
         run = LiveRun(**given)
-        DeadLetters(Store.open(run.store)).add([letter(1)])
+        DeadLetters(Store.open(run.store)).add([dead_letter(1)])
         with run:
             run.open_store()
             left = DeadLetters(Store.open(run.store)).count(DeadLetterFilter())

@@ -13,7 +13,7 @@ from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreFull
 from producer_core.store import Store, paths
-from tests.unit.replaying import alive, letter
+from tests.unit.replaying import alive, dead_letter
 
 ANY = DeadLetterFilter(state=None)
 CHANCE = random.Random(7)
@@ -23,19 +23,21 @@ GONE = [number for number in CONTENT if number % 5 == 0]
 
 @pytest.fixture
 def store(tmp_path):
-    """Three hundred letters, every fifth purged; a heartbeat and some settings."""
+    """Three hundred dead letters, every fifth purged; a heartbeat and some settings."""
     now = [5000.0]
     opened = Store.open(tmp_path / "store.duckdb")
-    letters = DeadLetters(opened, clock=lambda: now[0])
-    letters.add(
+    dead_letters = DeadLetters(opened, clock=lambda: now[0])
+    dead_letters.add(
         [
-            letter(number, value=value, topic="gone" if number in GONE else "stays")
+            dead_letter(number, value=value, topic="gone" if number in GONE else "stays")
             for number, value in CONTENT.items()
         ]
     )
-    letters.archive(DeadLetterFilter(topic="gone"), who="ann", origin="cli")
+    dead_letters.archive(DeadLetterFilter(topic="gone"), who="ann", origin="cli")
     now[0] += 86401
-    letters.purge(DeadLetterFilter(topic="gone"), who="ann", origin="cli", confirmation=f"purge {len(GONE)}")
+    dead_letters.purge(
+        DeadLetterFilter(topic="gone"), who="ann", origin="cli", confirmation=f"purge {len(GONE)}"
+    )
     opened.set_setting("keep_settled", 5.0)
     alive(opened, 6000.0)
     return opened
@@ -81,22 +83,22 @@ def test_what_was_purged_is_in_no_byte_of_the_file_and_everything_else_is(store)
 
 def test_the_store_goes_on_for_whoever_had_it_open(store):
     other = Store.open(store.path)
-    letters = DeadLetters(other)
-    assert letters.count(ANY) == 300
+    dead_letters = DeadLetters(other)
+    assert dead_letters.count(ANY) == 300
 
     store.compact()
-    letters.add([letter(1000)])
+    dead_letters.add([dead_letter(1000)])
 
-    assert DeadLetters(store).count(ANY) == letters.count(ANY) == 301
+    assert DeadLetters(store).count(ANY) == dead_letters.count(ANY) == 301
     assert DeadLetters(store).count_by(ANY, "state") == {"dead": 241, "purged": 60}
 
 
 def test_what_is_written_meanwhile_waits_and_is_there(store):
     others = [DeadLetters(Store.open(store.path)) for _ in range(3)]
 
-    def write(place_of, letters):
+    def write(place_of, dead_letters):
         for number in range(10):
-            letters.add([letter(10_000 + 100 * place_of + number)])
+            dead_letters.add([dead_letter(10_000 + 100 * place_of + number)])
 
     threads = [threading.Thread(target=write, args=pair) for pair in enumerate(others)]
     for thread in threads:

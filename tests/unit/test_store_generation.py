@@ -21,7 +21,7 @@ def path(tmp_path):
 
 
 def verdicts(store):
-    return {letter.verdict for letter in DeadLetters(store).find(DeadLetterFilter(), limit=100)}
+    return {dead_letter.verdict for dead_letter in DeadLetters(store).find(DeadLetterFilter(), limit=100)}
 
 
 def test_after_a_store_was_put_back_its_letters_are_looked_for_and_none_is_written_twice(path, tmp_path):

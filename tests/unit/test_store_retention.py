@@ -9,7 +9,7 @@ import pytest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Notice
 from producer_core.store import Batch, ErrorRow, LatencyRow, StatisticsRow, Store
-from tests.unit.test_dlq_letters import letter
+from tests.unit.test_dlq_letters import dead_letter
 
 HOUR, DAY = 3600, 86400
 NOW = 1_800_000_000 // HOUR * HOUR + 1234
@@ -122,7 +122,7 @@ def test_pruning_deletes_what_is_older_than_it_is_kept(store):
 
 def test_dead_letters_that_wait_or_are_archived_are_never_pruned_and_settled_ones_after_a_month(store):
     then = DeadLetters(store, clock=lambda: NOW - 31 * DAY)
-    then.add([letter(1), letter(2), letter(3)])
+    then.add([dead_letter(1), dead_letter(2), dead_letter(3)])
     then.archive(DeadLetterFilter(message_id="m-1"), who="ada", origin="cli")
     then.claim("op", ["m-2"])
     then.settle_replayed("m-2", 0, 7)
@@ -130,7 +130,7 @@ def test_dead_letters_that_wait_or_are_archived_are_never_pruned_and_settled_one
     store.prune(NOW)
 
     assert {one.message_id for one in then.find(DeadLetterFilter(state=None))} == {"m-1", "m-3"}
-    assert then.get("m-1").value == letter(1).value
+    assert then.get("m-1").value == dead_letter(1).value
     with store.borrow() as connection:
         assert connection.execute("SELECT count(*) FROM dead_letter_bodies").fetchone() == (2,)
 

@@ -18,7 +18,7 @@ from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.dashboard_pages import opened, text_of
-from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, answering, letter
+from tests.unit.replaying import CLUSTER, FakeClock, ScriptedSender, answering, dead_letter
 
 ANY = DeadLetterFilter(state=None)
 
@@ -34,7 +34,7 @@ def store(tmp_path, clock):
 
 
 @pytest.fixture
-def letters(store, clock):
+def dead_letters(store, clock):
     return DeadLetters(store, clock=clock)
 
 
@@ -52,13 +52,13 @@ def words(store, one):
     return [moment.what for moment in timeline(store, one.message_id)]
 
 
-def test_a_letter_that_was_never_touched_was_accepted_tried_and_died(store, letters):
-    one = letter(
+def test_a_letter_that_was_never_touched_was_accepted_tried_and_died(store, dead_letters):
+    one = dead_letter(
         1,
         attempts=(Attempt(1000.0, "_TIMED_OUT", "no answer"), Attempt(1001.0, "POLICY_VIOLATION", "refused")),
         failed_at=1001.0,
     )
-    letters.add([one])
+    dead_letters.add([one])
 
     life = timeline(store, one.message_id)
 
@@ -70,16 +70,16 @@ def test_a_letter_that_was_never_touched_was_accepted_tried_and_died(store, lett
     }
 
 
-def test_a_whole_life_is_told_in_order(store, letters, clock):
-    one = letter(1, accepted_at=999.0, failed_at=1000.0)
-    letters.add([one])
+def test_a_whole_life_is_told_in_order(store, dead_letters, clock):
+    one = dead_letter(1, accepted_at=999.0, failed_at=1000.0)
+    dead_letters.add([one])
     failed = replayed(store, clock, ScriptedSender(refuse=[one.message_id]))
     clock.now = 7000.0
-    letters.archive(ANY, who="bob", origin="dashboard")
+    dead_letters.archive(ANY, who="bob", origin="dashboard")
     clock.forward(1)
-    letters.restore(ANY, who="eve", origin="python")
+    dead_letters.restore(ANY, who="eve", origin="python")
     clock.forward(1)
-    letters.reveal([one.message_id], who="ann", origin="cli")
+    dead_letters.reveal([one.message_id], who="ann", origin="cli")
     clock.forward(1)
     sent = replayed(store, clock, ScriptedSender())
 
@@ -96,9 +96,9 @@ def test_a_whole_life_is_told_in_order(store, letters, clock):
     assert [moment.at for moment in life] == sorted(moment.at for moment in life)
 
 
-def test_a_letter_of_many_replays_is_told_of_all(store, letters, clock):
-    one = letter(1)
-    letters.add([one])
+def test_a_letter_of_many_replays_is_told_of_all(store, dead_letters, clock):
+    one = dead_letter(1)
+    dead_letters.add([one])
     for _ in range(12):
         before = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
         replay.cancel(store, before.operation_id, who="ann", origin="cli", clock=clock)
@@ -107,12 +107,12 @@ def test_a_letter_of_many_replays_is_told_of_all(store, letters, clock):
     assert words(store, one).count("replay planned") == 12
 
 
-def test_a_purged_letter_keeps_its_life_without_its_content(store, letters, clock):
-    one = letter(1)
-    letters.add([one])
-    letters.archive(ANY, who="ann", origin="cli")
+def test_a_purged_letter_keeps_its_life_without_its_content(store, dead_letters, clock):
+    one = dead_letter(1)
+    dead_letters.add([one])
+    dead_letters.archive(ANY, who="ann", origin="cli")
     clock.forward(86401)
-    letters.purge(ANY, who="bob", origin="cli", confirmation="purge 1")
+    dead_letters.purge(ANY, who="bob", origin="cli", confirmation="purge 1")
 
     life = timeline(store, one.message_id)
 
@@ -120,9 +120,9 @@ def test_a_purged_letter_keeps_its_life_without_its_content(store, letters, cloc
     assert "Policy violation" not in repr(life)
 
 
-def test_what_a_plan_left_out_is_told_with_its_reason(store, letters, clock):
-    one = letter(1, replayable=False)
-    letters.add([one])
+def test_what_a_plan_left_out_is_told_with_its_reason(store, dead_letters, clock):
+    one = dead_letter(1, replayable=False)
+    dead_letters.add([one])
     replayed(store, clock, ScriptedSender())
 
     skipped = timeline(store, one.message_id)[-1]
@@ -138,9 +138,9 @@ def malformed_line():
     )  # fmt: skip
 
 
-def test_a_malformed_line_was_read_and_never_accepted_or_attempted(store, letters):
+def test_a_malformed_line_was_read_and_never_accepted_or_attempted(store, dead_letters):
     """Its life said «accepted … attempt 1 failed», and then that it never became a message."""
-    letters.add([malformed_line()])
+    dead_letters.add([malformed_line()])
 
     assert [(moment.what, moment.text) for moment in timeline(store, "m-1")] == [
         ("read", "line 17 of flights.csv, for flights, on host-1"),
@@ -149,18 +149,18 @@ def test_a_malformed_line_was_read_and_never_accepted_or_attempted(store, letter
     ]
 
 
-def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, letters, monkeypatch):
-    letters.add([malformed_line()])
-    page = opened("dead_letters", store.path, monkeypatch, letter="m-1", state="any")
+def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, dead_letters, monkeypatch):
+    dead_letters.add([malformed_line()])
+    page = opened("dead_letters", store.path, monkeypatch, dead_letter="m-1", state="any")
 
     shown = text_of(page)
     assert "What is wrong" in shown and "<b>malformed</b>" in shown
     assert "broker's words" not in shown and "accepted" not in shown
 
 
-def test_what_is_being_sent_is_told(store, letters, clock):
-    one, sender = letter(1), ScriptedSender(hold=True)
-    letters.add([one])
+def test_what_is_being_sent_is_told(store, dead_letters, clock):
+    one, sender = dead_letter(1), ScriptedSender(hold=True)
+    dead_letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
     runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
     runner.start()
@@ -174,12 +174,12 @@ def test_what_is_being_sent_is_told(store, letters, clock):
     runner.stop()
 
 
-def test_many_letters_have_their_line_from_one_act(store, letters):
-    letters.add([letter(number) for number in range(300)])
+def test_many_letters_have_their_line_from_one_act(store, dead_letters):
+    dead_letters.add([dead_letter(number) for number in range(300)])
 
-    letters.archive(DeadLetterFilter(), who="ann", origin="cli")
+    dead_letters.archive(DeadLetterFilter(), who="ann", origin="cli")
 
-    assert {words(store, letter(number))[-1] for number in (0, 150, 299)} == {"archived"}
+    assert {words(store, dead_letter(number))[-1] for number in (0, 150, 299)} == {"archived"}
     with store.borrow() as connection:
         assert connection.execute("SELECT count(*) FROM letter_events").fetchone() == (300,)
 
@@ -188,9 +188,9 @@ def test_an_unknown_letter_has_no_life(store):
     assert timeline(store, "nobody-1") == ()
 
 
-def test_the_shell_tells_the_life_masked_unless_it_is_revealed(store, letters):
-    one = letter(1, attempts=(Attempt(1000.0, "X", "refused for ann.lee@example.com"),))
-    letters.add([one])
+def test_the_shell_tells_the_life_masked_unless_it_is_revealed(store, dead_letters):
+    one = dead_letter(1, attempts=(Attempt(1000.0, "X", "refused for ann.lee@example.com"),))
+    dead_letters.add([one])
 
     def show(*words):
         return CliRunner().invoke(main, ["dlq", "show", one.message_id, "--store", str(store.path), *words])

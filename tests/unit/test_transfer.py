@@ -30,7 +30,7 @@ from producer_core.errors import ConfigError, StoreLocked, TransferError
 from producer_core.events import Attempt
 from producer_core.messages import id_text
 from producer_core.store import Store
-from tests.unit.replaying import buried, letter, message_id
+from tests.unit.replaying import buried, dead_letter, message_id
 
 ANY = DeadLetterFilter(state=None)
 ME = {"who": "ann@here", "origin": "test"}
@@ -96,8 +96,8 @@ data = st.none() | st.binary(max_size=40)
 moments = st.floats(-1e15, 1e15)
 small = st.integers(0, 2**31 - 1)
 
-letters = st.builds(
-    lambda raw, **fields: replace(letter(0), message_id=id_text(raw), **fields),
+dead_letters = st.builds(
+    lambda raw, **fields: replace(dead_letter(0), message_id=id_text(raw), **fields),
     st.binary(min_size=24, max_size=24),
     topic=texts,
     key=data,
@@ -122,11 +122,11 @@ turns = itertools.count()
 
 
 @settings(max_examples=60, deadline=None)
-@given(one=letters, state=states, place=st.none() | small, operation=st.none() | texts)
+@given(one=dead_letters, state=states, place=st.none() | small, operation=st.none() | texts)
 def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
     """Without a store, and so many more of them: what is written is what is read, type for type."""
     body = dict(zip(codec.BODY_COLUMNS, codec.body_row(one), strict=True))
-    row = dict(zip(codec.LETTER_COLUMNS, codec.letter_row(one, now=5.0), strict=True))
+    row = dict(zip(codec.LETTER_COLUMNS, codec.dead_letter_row(one, now=5.0), strict=True))
     record = record_of({**row, "state": state, "landed_offset": place, "operation_id": operation}, body)
     table = writers.batch([record], masked=False)
 
@@ -135,13 +135,13 @@ def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
 
     assert isinstance(line, ImportedRecord), line
     assert line == row
-    assert line.letter == replace(one, state=state)
+    assert line.dead_letter == replace(one, state=state)
     assert (line.landed_offset, line.value_size) == (place, None if one.value is None else len(one.value))
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    found=st.lists(letters, min_size=1, max_size=12, unique_by=lambda one: one.message_id),
+    found=st.lists(dead_letters, min_size=1, max_size=12, unique_by=lambda one: one.message_id),
     how=st.lists(st.tuples(states, small, st.booleans(), st.none() | small), min_size=12, max_size=12),
     format=st.sampled_from(FORMATS),
 )
@@ -173,7 +173,7 @@ def test_the_same_file_twice_adds_nothing_and_what_is_known_stays_as_it_is(store
     buried(store, 5)
     target = tmp_path / f"a.{format}"
     export(store, DeadLetterFilter(), target, **ME)
-    DeadLetters(other).add([letter(2, value=b"ours", topic="elsewhere")])
+    DeadLetters(other).add([dead_letter(2, value=b"ours", topic="elsewhere")])
     DeadLetters(other).archive(DeadLetterFilter(), **ME)
 
     first = import_(other, target, **ME)
@@ -246,7 +246,7 @@ def test_the_life_of_a_letter_says_from_where_it_was_imported(store, other, tmp_
 
 def test_the_manifest_says_what_why_how_many_and_by_whom(store, tmp_path):
     buried(store, 3)
-    DeadLetters(store).add([letter(9, topic="payments", verdict="possibly_persisted")])
+    DeadLetters(store).add([dead_letter(9, topic="payments", verdict="possibly_persisted")])
     where = DeadLetterFilter(code="POLICY_VIOLATION", since=1.0)
 
     export(store, where, tmp_path / "a.jsonl", **ME)
@@ -310,7 +310,7 @@ def test_a_manifest_of_a_later_version_says_to_upgrade(store, other, tmp_path):
 
 @pytest.mark.parametrize("format", [*FORMATS, "csv"])
 def test_a_masked_file_holds_no_secret_and_is_never_imported(store, other, tmp_path, format):
-    secret = letter(
+    secret = dead_letter(
         1,
         key=b"ann.lee@example.com",
         value=b'{"password": "hunter2", "card": "4111111111111111"}',
@@ -370,7 +370,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
     evil = "=HYPERLINK(1)"
     DeadLetters(store).add(
         [
-            letter(
+            dead_letter(
                 1,
                 topic=evil,
                 key=b"+1",
@@ -381,7 +381,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
                 headers=(("=1", b"=2"),),
                 timestamp_ms=-5,
             ),
-            letter(2, key=b"", value=None, source=None),
+            dead_letter(2, key=b"", value=None, source=None),
         ]
     )
     export(store, ANY, tmp_path / "a.csv", **ME)
@@ -410,7 +410,7 @@ def test_what_is_moved_while_the_file_is_written_is_in_it_and_counted(store, tmp
     def act(done, _total):
         if done == 4:
             DeadLetters(store).archive(DeadLetterFilter(ids=tuple(ids[5:8])), **ME)
-            DeadLetters(store).add([letter(99)])
+            DeadLetters(store).add([dead_letter(99)])
             put(store, "DELETE FROM dead_letters WHERE message_id = ?", ids[9])
 
     manifest = export(store, DeadLetterFilter(), tmp_path / "a.jsonl", **ME, progress=act)
@@ -613,7 +613,7 @@ def test_a_letter_whose_body_is_gone_does_not_become_a_tombstone(store, other, t
 def test_a_dry_run_says_the_same_and_changes_nothing(store, other, tmp_path):
     buried(store, 3)
     export(store, ANY, tmp_path / "a.parquet", **ME)
-    DeadLetters(other).add([letter(0)])
+    DeadLetters(other).add([dead_letter(0)])
 
     tried = import_(other, tmp_path / "a.parquet", **ME, dry_run=True)
 
@@ -646,7 +646,7 @@ def test_an_import_is_in_the_audit_when_it_begins_and_when_it_ends_or_stops(
 
 
 def test_times_out_of_this_world_do_not_stop_a_csv_file(store, tmp_path):
-    DeadLetters(store).add([letter(1, accepted_at=1e15, failed_at=-1e15)])
+    DeadLetters(store).add([dead_letter(1, accepted_at=1e15, failed_at=-1e15)])
     assert math.isfinite(export(store, ANY, tmp_path / "a.csv", **ME).rows)
 
 
@@ -659,7 +659,7 @@ def run(*arguments):
 
 def test_the_shell_exports_what_the_selection_matches_and_imports_it(store, tmp_path):
     buried(store, 3)
-    DeadLetters(store).add([letter(9, topic="payments")])
+    DeadLetters(store).add([dead_letter(9, topic="payments")])
     target, there = tmp_path / "a.parquet", tmp_path / "there.duckdb"
 
     said = run("dlq", "export", target, "--topic", "orders", "--store", store.path)

@@ -53,7 +53,7 @@ def export(
 
     The file appears when it is whole; what changed while it was written is counted and said. The manifest
     (TARGET.manifest.json) has counts, the selection, sha256, and by whom and when it was exported. The export is in
-    the audit. Nothing is taken away here: letters that are imported elsewhere could be replayed from both places,
+    the audit. Nothing is taken away here: dead letters that are imported elsewhere could be replayed from both places,
     so archive them in one.
 
     In CSV a cell that a spreadsheet could take for a formula begins with ' (take it away for the text), and null

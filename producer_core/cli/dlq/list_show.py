@@ -78,7 +78,7 @@ def list_(
     elif not total:
         output.say("No dead letter matches.")
     elif not limit:
-        output.say(f"{output.count(total, 'dead letter matches', 'dead letters match')}.")
+        output.say(f"{output.count(total, 'dead dead_letter matches', 'dead dead_letters match')}.")
     else:
         _list(records)
         if total > len(records):
@@ -98,7 +98,7 @@ def _search(
     from producer_core.dlq import DeadLetterFilter
 
     found = dead.search(where, limit=limit, after=after)
-    ids = [letter.message_id for letter in found.letters]
+    ids = [dead_letter.message_id for dead_letter in found.dead_letters]
     if reveal and ids:
         dead.reveal(ids, who=options.current_user(), origin="cli", selection=where.to_query())
     listed = (
@@ -152,15 +152,17 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
     from producer_core.dlq.timeline import timeline
 
     store, dead, _ = _opened(store_path, {})
-    letter = dead.get(message_id)
-    if letter is None:
+    dead_letter = dead.get(message_id)
+    if dead_letter is None:
         raise Failed(f"There is no dead letter {message_id}.", "See producer-core dlq list --state any.")
     if reveal:
         dead.reveal(
             [message_id], who=options.current_user(), origin="cli", selection={"message_id": message_id}
         )
     life = timeline(store, message_id)
-    output.emit(_whole(letter, life, reveal=reveal)) if as_json else _say(letter, life, reveal=reveal)
+    output.emit(_whole(dead_letter, life, reveal=reveal)) if as_json else _say(
+        dead_letter, life, reveal=reveal
+    )
 
 
 @click.command(short_help="Dead letters by cause, each with what to do.")
@@ -251,46 +253,50 @@ def _list(records: list[dict[str, Any]]) -> None:
     output.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
 
 
-def _whole(letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> dict[str, Any]:
+def _whole(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> dict[str, Any]:
     text = _same if reveal else mask_text
     body = {
-        name: value for name, value in dataclasses.asdict(letter).items() if name not in ("value", "headers")
+        name: value
+        for name, value in dataclasses.asdict(dead_letter).items()
+        if name not in ("value", "headers")
     }
     for name in ("error_text", "verdict_reason", "source"):
         body[name] = body[name] and text(body[name])
-    body["group"] = letter.fingerprint
-    body["key"] = shown_key(letter.key, reveal=reveal)
+    body["group"] = dead_letter.fingerprint
+    body["key"] = shown_key(dead_letter.key, reveal=reveal)
     body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
-    body["headers"] = mask_headers(letter.headers, reveal=reveal)
-    body["value"] = shown(letter.value, reveal=reveal)
-    body["value_size"] = None if letter.value is None else len(letter.value)
+    body["headers"] = mask_headers(dead_letter.headers, reveal=reveal)
+    body["value"] = shown(dead_letter.value, reveal=reveal)
+    body["value_size"] = None if dead_letter.value is None else len(dead_letter.value)
     body["timeline"] = [{**dataclasses.asdict(moment), "text": text(moment.text)} for moment in life]
     if reveal:
-        body["value_base64"] = None if letter.value is None else base64.b64encode(letter.value).decode()
+        body["value_base64"] = (
+            None if dead_letter.value is None else base64.b64encode(dead_letter.value).decode()
+        )
     return {**body, "masked": not reveal}
 
 
-def _say(letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> None:
+def _say(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> None:
     text = _same if reveal else mask_text
-    asked = "" if letter.partition is None else f", partition {letter.partition}"
+    asked = "" if dead_letter.partition is None else f", partition {dead_letter.partition}"
     output.pairs(
         [
-            ("message", letter.message_id),
-            ("topic", f"{letter.topic}{asked}"),
-            ("key", _key(letter, reveal=reveal)),
-            ("state", letter.state + (", quarantined" if letter.quarantined else "")),
-            ("verdict", f"{letter.verdict}: {text(letter.verdict_reason)}"),
-            ("error", f"{letter.code}: {text(letter.error_text)}"),
-            ("group", letter.fingerprint),
-            ("producer", f"{letter.producer_id} on {letter.host or 'an unknown host'}, version {letter.version or '?'}"),
-            ("died", f"{output.moment(letter.failed_at)} ({output.ago(letter.failed_at)})"),
-            ("replays", f"{letter.replay_count} failed" if letter.replay_count else "none"),
+            ("message", dead_letter.message_id),
+            ("topic", f"{dead_letter.topic}{asked}"),
+            ("key", _key(dead_letter, reveal=reveal)),
+            ("state", dead_letter.state + (", quarantined" if dead_letter.quarantined else "")),
+            ("verdict", f"{dead_letter.verdict}: {text(dead_letter.verdict_reason)}"),
+            ("error", f"{dead_letter.code}: {text(dead_letter.error_text)}"),
+            ("group", dead_letter.fingerprint),
+            ("producer", f"{dead_letter.producer_id} on {dead_letter.host or 'an unknown host'}, version {dead_letter.version or '?'}"),
+            ("died", f"{output.moment(dead_letter.failed_at)} ({output.ago(dead_letter.failed_at)})"),
+            ("replays", f"{dead_letter.replay_count} failed" if dead_letter.replay_count else "none"),
         ]
-        + ([("source", text(letter.source))] if letter.source else [])
-        + ([] if letter.replayable else [("note", _UNSENDABLE)])
+        + ([("source", text(dead_letter.source))] if dead_letter.source else [])
+        + ([] if dead_letter.replayable else [("note", _UNSENDABLE)])
     )  # fmt: skip
     _tell(life, text)
-    _content(letter, reveal=reveal)
+    _content(dead_letter, reveal=reveal)
     if not reveal:
         output.say("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
 
@@ -303,17 +309,19 @@ def _tell(life: Sequence[TimelineEvent], text: Callable[[str], str]) -> None:
         output.say(f"  {output.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
 
 
-def _content(letter: DeadLetter, *, reveal: bool) -> None:
+def _content(dead_letter: DeadLetter, *, reveal: bool) -> None:
     import orjson
 
     output.say("")
-    for name, value in mask_headers(letter.headers, reveal=reveal):
+    for name, value in mask_headers(dead_letter.headers, reveal=reveal):
         output.say(f"header {name}: {value}")
-    value = shown(letter.value, reveal=reveal)
-    output.say(f"value ({'a tombstone' if letter.value is None else output.size(len(letter.value))}):")
+    value = shown(dead_letter.value, reveal=reveal)
+    output.say(
+        f"value ({'a tombstone' if dead_letter.value is None else output.size(len(dead_letter.value))}):"
+    )
     output.say(value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
-def _key(letter: DeadLetter, *, reveal: bool) -> str:
-    key = shown_key(letter.key, reveal=reveal)
+def _key(dead_letter: DeadLetter, *, reveal: bool) -> str:
+    key = shown_key(dead_letter.key, reveal=reveal)
     return "none" if key is None else key or "(empty)"

@@ -12,7 +12,7 @@ COMMANDS = (
     Command(
         "integrity", "Prove what is lost, duplicated and out of order on a topic, by message id.", "integrity"
     ),
-    Command("reprocess", "Send a large DLQ again, in parallel, each letter once.", "reprocess"),
+    Command("reprocess", "Send a large DLQ again, in parallel, each dead letter once.", "reprocess"),
 )
 
 

@@ -1,4 +1,4 @@
-"""The `pipeline reprocess` command: a large DLQ sent again by Spark's workers, each letter exactly once."""
+"""The `pipeline reprocess` command: a large DLQ sent again by Spark's workers, each dead letter exactly once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 
-@click.command(short_help="Send a large DLQ again, in parallel, each letter once.")
+@click.command(short_help="Send a large DLQ again, in parallel, each dead letter once.")
 @filter_options.filter_options
 @click.option(
     "--from-export",
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The letters of this file of dlq export; it is imported first.",
+    help="The dead letters of this file of dlq export; it is imported first.",
 )
 @click.option(
     "--no-manifest", is_flag=True, help="Take what can be read of a file without a (true) manifest."
@@ -110,7 +110,7 @@ def reprocess(
 
     It is a replay as dlq replay makes one: the same look ahead, canary, rate (of the whole job), stop rule and
     outcomes, seen by the dashboard and by replay status, paused and cancelled there. A read_committed reader sees each
-    letter once, whatever is killed meanwhile: workers, this process, brokers. After a killed process give the same
+    dead letter once, whatever is killed meanwhile: workers, this process, brokers. After a killed process give the same
     command again, or --operation. Ctrl-C pauses.
 
     \b
@@ -253,7 +253,7 @@ class ReprocessRun(ReplayRun):
 
 
 def _only_goes_on(where: DeadLetterFilter, plan: Mapping[str, Any]) -> None:
-    """A replay that was begun keeps its letters and its plan; only its rate may change."""
+    """A replay that was begun keeps its dead letters and its plan; only its rate may change."""
     from producer_core.dlq import DeadLetterFilter
 
     names = {"allow_quarantined": "--include-quarantined", "to_cluster": "--to"}
@@ -266,7 +266,7 @@ def _only_goes_on(where: DeadLetterFilter, plan: Mapping[str, Any]) -> None:
         given.insert(0, "a selection")
     if given:
         raise Failed(
-            f"A replay that was begun keeps its letters and its plan, and you gave {', '.join(given)}.",
+            f"A replay that was begun keeps its dead letters and its plan, and you gave {', '.join(given)}.",
             "Leave that out; only --rate may change with --operation.",
         )
 

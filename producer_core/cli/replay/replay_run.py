@@ -73,7 +73,7 @@ class ReplayRun:
 
         assert self.client is not None
         config, found = reached(*self.client, self.to_cluster)
-        letters = listed(
+        dead_letters = listed(
             self.store,
             self.where,
             allow_quarantined=allow_quarantined,
@@ -81,7 +81,7 @@ class ReplayRun:
             limit=limit,
         )
         which = which_keys(choices.get("newer") or "auto", found, asked_first=True)
-        looked, _ = check(config.settings, letters, newer=which, sends_at_most=config.max_message_bytes)
+        looked, _ = check(config.settings, dead_letters, newer=which, sends_at_most=config.max_message_bytes)
         said = replay_guarantee(config, [topic.topic for topic in looked.topics if topic.partitions], found)
         looked = replace(looked, delivery=said.delivery, why=said.why)
         return self.counted(

@@ -400,11 +400,11 @@ class SendRun:
 
     def _keep_without_store(self) -> None:
         """Dead letters that only this process has go to the spill file, which the next store takes in."""
-        letters = self.producer.dlq.letters() if self.producer.store is None else []
-        if letters:
+        dead_letters = self.producer.dlq.dead_letters() if self.producer.store is None else []
+        if dead_letters:
             spill = Spill(spill_path(default_path()))
-            spill.append(letters)
-            ids = [letter.message_id for letter in letters]
+            spill.append(dead_letters)
+            ids = [dead_letter.message_id for dead_letter in dead_letters]
             self.producer.dlq.remove(ids)
             if self.resume is not None:
                 self.resume.give_up(self.resume.rows_of(ids))

@@ -208,7 +208,7 @@ end
 """Each for many keys in one step; the life of a claim in milliseconds comes first, then whose each is, as JSON.
 
 The client packs and reads each argument and each item of an answer in Python, 1 to 2 µs: so owners are one, and so is
-the answer, a letter for each key.
+the answer, a dead letter for each key.
 """
 
 
@@ -248,12 +248,12 @@ class RedisClaimBackend:
     def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim]:
         """Of each key for its owner, in order, in one round trip: what `claim` finds."""
         found = self._ask(lambda: self._claimed(asked))
-        return [_FOUND[letter] for letter in found]
+        return [_FOUND[dead_letter] for dead_letter in found]
 
     def _claimed(self, asked: Sequence[tuple[str, str]]) -> Sequence[str]:
         if len(asked) == 1 or self._in_one_place():
-            letters: str = self._claim(*self._own(asked))
-            return letters
+            dead_letters: str = self._claim(*self._own(asked))
+            return dead_letters
         pipeline = self._redis.pipeline(transaction=False)
         for one in asked:
             keys, arguments = self._own([one])

@@ -224,7 +224,7 @@ def _epochs(now: CauseInputs) -> Iterator[CauseFinding]:
 
 
 def failing(now: CauseInputs) -> Iterator[CauseFinding]:
-    dead = max(now.dead, sum(count for _, _, count in now.causes))  # letters come before the statistics
+    dead = max(now.dead, sum(count for _, _, count in now.causes))  # dead letters come before the statistics
     if not dead:
         return
     settled = now.acknowledged + dead

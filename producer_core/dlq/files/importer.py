@@ -51,7 +51,7 @@ def import_(
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ImportSummary:
-    """Take in the letters of a Parquet or JSON Lines file of `export`, each as it was.
+    """Take in the dead letters of a Parquet or JSON Lines file of `export`, each as it was.
 
     The file must be what its manifest says, byte for byte; `no_manifest` takes one without, or a damaged one, as far
     as it can be read. A masked export is refused. A message id that this store knows stays as it is here, so an
@@ -118,7 +118,7 @@ class _Tally:
             if isinstance(item, RejectedRecord):
                 self.refused += item.count
                 self.bad += [item] if len(self.bad) < NAMED else []
-            elif item.was_replaying and item.letter.message_id in fresh:
+            elif item.was_replaying and item.dead_letter.message_id in fresh:
                 self.replaying += 1
 
     @property
@@ -127,8 +127,8 @@ class _Tally:
 
     def text(self, source: Path, *, dry_run: bool = False) -> str:
         verb = "Would import" if dry_run else "Imported"
-        letters = "1 dead letter" if self.new == 1 else f"{self.new:,} dead letters"
-        sentences = [f"{verb} {letters} from {source.name}."]
+        dead_letters = "1 dead letter" if self.new == 1 else f"{self.new:,} dead letters"
+        sentences = [f"{verb} {dead_letters} from {source.name}."]
         if self.known:
             states = ", ".join(f"{number:,} {state}" for state, number in self.known.most_common())
             sentences.append(f"{self.known.total():,} were known here and stay as they are ({states}).")
@@ -187,7 +187,7 @@ class _ImportJob:
         if not some:
             return ImportResult(())
         if self.dry_run:
-            return turn(self.store, lambda connection: look(connection, [one.letter for one in some]))
+            return turn(self.store, lambda connection: look(connection, [one.dead_letter for one in some]))
         with self.store.borrow(write=True, timeout=_PATIENCE) as connection:
             return take_in(
                 connection,
@@ -205,7 +205,7 @@ def _brought(one: ImportedRecord) -> Import:
         "landed_partition": one.landed_partition,
         "landed_offset": one.landed_offset,
     }
-    return Import(one.letter, kept)
+    return Import(one.dead_letter, kept)
 
 
 def _by(manifest: Manifest | None) -> str:

@@ -32,7 +32,7 @@ _SUFFIXES: Mapping[str, Format] = {
 class Manifest:
     """What an export wrote. `filter` is the selection as DeadLetterFilter.to_query() writes it.
 
-    Of `matched` letters at the start `rows` are in the file; `changed` of these had changed by the time they were
+    Of `matched` dead letters at the start `rows` are in the file; `changed` of these had changed by the time they were
     read (the file has them as they were then), and `missing` were moved out of the selection or removed before.
     """
 
@@ -58,8 +58,8 @@ class Manifest:
     @property
     def text(self) -> str:
         """What a person should know about the file."""
-        letters = "1 dead letter" if self.rows == 1 else f"{self.rows:,} dead letters"
-        sentences = [f"Exported {letters} to {self.file}."]
+        dead_letters = "1 dead letter" if self.rows == 1 else f"{self.rows:,} dead letters"
+        sentences = [f"Exported {dead_letters} to {self.file}."]
         if self.masked:
             sentences.append(
                 "Masked: to look at, never to be imported or replayed."

@@ -22,11 +22,11 @@ _TEXTS = ("verdict_reason", "error_text", "source")
 _MOMENTS = ("accepted_at", "failed_at", "state_at")
 
 
-def record_of(letter: Mapping[str, Any], body: Mapping[str, Any] | None) -> Record:
-    """From the store's rows. A letter whose body is gone has no value, though its `value_size` says one."""
+def record_of(dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None) -> Record:
+    """From the store's rows. A dead letter whose body is gone has no value, though its `value_size` says one."""
     body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
     return {
-        **letter,
+        **dead_letter,
         "value": body["value"],
         "headers": read_headers(body["headers"]),
         "timestamp_ms": body["timestamp_ms"],

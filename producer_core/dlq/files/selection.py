@@ -1,7 +1,7 @@
-"""The letters that a filter matched when an export began: their ids on disk, and the turns that read them.
+"""The dead letters that a filter matched when an export began: their ids on disk, and the turns that read them.
 
 The store is shared: every look at it is a short turn that a waiting writer interrupts after two seconds. So the ids
-are taken first, a window of acceptance times a turn, and kept in a file without a name; then the letters are read by
+are taken first, a window of acceptance times a turn, and kept in a file without a name; then the dead letters are read by
 their ids, a few hundred a turn, whatever became of them meanwhile. Memory does not grow with their number.
 """
 
@@ -45,7 +45,7 @@ _IDS = f"SELECT message_id, value_size, state_at FROM dead_letters WHERE {{where
 
 
 class KnownRecords(NamedTuple):
-    """A letter as the start of an export knew it."""
+    """A dead letter as the start of an export knew it."""
 
     message_id: str
     value_size: int | None
@@ -100,22 +100,22 @@ def freeze(store: Store, where: DeadLetterFilter, folder: Path) -> Iterator[Froz
 
 
 def read(store: Store, some: Sequence[KnownRecords]) -> list[tuple[KnownRecords, dict[str, Any]]]:
-    """The letters as they are now, with their bodies; what is gone is left out.
+    """The dead letters as they are now, with their bodies; what is gone is left out.
 
     One turn, or where the machine is so busy that it is cancelled, two with half of them each.
     """
     ids = [known.message_id for known in some]
     try:
-        letters, bodies = turn(store, partial(_rows, ids=ids), tries=1 if len(some) > 1 else _TRIES)
+        dead_letters, bodies = turn(store, partial(_rows, ids=ids), tries=1 if len(some) > 1 else _TRIES)
     except StoreError as error:
         if len(some) == 1 or not _cancelled(error):
             raise
         half = len(some) // 2
         return [*read(store, some[:half]), *read(store, some[half:])]
     return [
-        (known, {"letter": letters[known.message_id], "body": bodies.get(known.message_id)})
+        (known, {"letter": dead_letters[known.message_id], "body": bodies.get(known.message_id)})
         for known in some
-        if known.message_id in letters
+        if known.message_id in dead_letters
     ]
 
 
@@ -138,8 +138,8 @@ def _cancelled(error: StoreError) -> bool:
 def _rows(
     connection: duckdb.DuckDBPyConnection, ids: Sequence[str]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
-    return letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
+    dead_letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
+    return dead_letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
 
 
 def _start(

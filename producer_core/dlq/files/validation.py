@@ -1,4 +1,4 @@
-"""A record of a file, checked field by field, as the letter that it was."""
+"""A record of a file, checked field by field, as the dead letter that it was."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Check = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class ImportedRecord:
-    """A letter out of a file, and what the store knows of it besides."""
+    """A dead letter out of a file, and what the store knows of it besides."""
 
-    letter: DeadLetter
+    dead_letter: DeadLetter
     value_size: int | None
     landed_partition: int | None
     landed_offset: int | None
@@ -42,16 +42,18 @@ def imported_record(record: Record) -> ImportedRecord:
             raise ValueError(f"its {name} is not one: {_short(record[name])}")
     _check_body(record)
     fields = {name: record[name] for name in _LETTER}
-    letter = DeadLetter(
+    dead_letter = DeadLetter(
         **fields,
         headers=tuple((name, value) for name, value in record["headers"]),
         attempts=tuple(Attempt(at, code, text) for at, code, text in record["attempts"]),
     )
-    under_way = letter.state == "replaying"
+    under_way = dead_letter.state == "replaying"
     if under_way:
-        letter = replace(letter, state="dead", verdict="possibly_persisted", verdict_reason=UNDER_WAY)
+        dead_letter = replace(
+            dead_letter, state="dead", verdict="possibly_persisted", verdict_reason=UNDER_WAY
+        )
     return ImportedRecord(
-        letter, record["value_size"], record["landed_partition"], record["landed_offset"], under_way
+        dead_letter, record["value_size"], record["landed_partition"], record["landed_offset"], under_way
     )
 
 

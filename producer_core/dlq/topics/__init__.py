@@ -1,7 +1,7 @@
 """Dead letters on Kafka topics: the headers of every dialect that we know, publishing, and fetching back."""
 
 from producer_core.dlq.topics.fetcher import FetchSummary, NotDeadLetters, fetch
-from producer_core.dlq.topics.from_record import DeadLetterRecord, RecordPlace, derived_id, letter_of
+from producer_core.dlq.topics.from_record import DeadLetterRecord, RecordPlace, dead_letter_of, derived_id
 from producer_core.dlq.topics.origin import Dialect, Headers, RecordOrigin, Written
 from producer_core.dlq.topics.publisher import PublishSummary, publish
 from producer_core.dlq.topics.read_headers import read
@@ -17,9 +17,9 @@ __all__ = [
     "RecordOrigin",
     "RecordPlace",
     "Written",
+    "dead_letter_of",
     "derived_id",
     "fetch",
-    "letter_of",
     "publish",
     "read",
     "write",

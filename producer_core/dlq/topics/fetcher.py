@@ -13,7 +13,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.lookup import fetch as rows_by_id
-from producer_core.dlq.topics.from_record import QUARANTINE_AFTER, DeadLetterRecord, RecordPlace, letter_of
+from producer_core.dlq.topics.from_record import (
+    QUARANTINE_AFTER,
+    DeadLetterRecord,
+    RecordPlace,
+    dead_letter_of,
+)
 from producer_core.dlq.topics.origin import NAMES, Dialect
 from producer_core.dlq.topics.read_headers import END_OF_TIME, read
 from producer_core.errors import BrokerUnreachable, ConfigError, StoreError
@@ -79,7 +84,7 @@ def fetch(
     fetch of this topic ended; with `again` it begins at the start, with `since` at that time. Each slice is taken in
     together with the place where the next begins, and a record's message id is the same each time (its own, or one
     made of its place), so a fetch that was killed is repeated, and nothing comes in twice. What this store knows
-    stays as it is, but for a letter that could not be replayed, and now can. Without `unmarked` a topic of which none of
+    stays as it is, but for a dead letter that could not be replayed, and now can. Without `unmarked` a topic of which none of
     the first records has headers of any dialect is refused, NotDeadLetters, before anything is taken in: it is an
     ordinary topic, most likely. One that was fetched before was let through then.
 
@@ -240,8 +245,8 @@ class _FetchJob:
             self._must_be_marked()
         now = self.clock()
         quarantine_after = self.store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
-        letters = [
-            letter_of(
+        dead_letters = [
+            dead_letter_of(
                 record,
                 self.place,
                 now=now,
@@ -251,10 +256,12 @@ class _FetchJob:
             for record in self.waiting
         ]
         with self.store.borrow(write=True) as connection:
-            here = rows_by_id(connection, "dead_letters", _HERE, [letter.message_id for letter in letters])
+            here = rows_by_id(
+                connection, "dead_letters", _HERE, [dead_letter.message_id for dead_letter in dead_letters]
+            )
             taken = [
                 one if one.message_id not in here else replace(one, failed_at=now)
-                for one in _first_of_each(letters)
+                for one in _first_of_each(dead_letters)
                 if one.message_id not in here or _better(one, here[one.message_id])
             ]
             DeadLetters(self.store, clock=self.clock).add(taken)
@@ -266,7 +273,7 @@ class _FetchJob:
             ]
             insert(connection, "letter_events", _EVENT, events)
             self._write_marks()
-        self._count(taken, len(letters))
+        self._count(taken, len(dead_letters))
         self.waiting, self.bytes = [], 0
 
     def _must_be_marked(self) -> None:
@@ -345,15 +352,15 @@ class _FetchJob:
         )
 
 
-def _first_of_each(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+def _first_of_each(dead_letters: Sequence[DeadLetter]) -> list[DeadLetter]:
     first: dict[str, DeadLetter] = {}
-    for letter in letters:
-        first.setdefault(letter.message_id, letter)
+    for dead_letter in dead_letters:
+        first.setdefault(dead_letter.message_id, dead_letter)
     return list(first.values())
 
 
-def _better(letter: DeadLetter, here: Mapping[str, Any]) -> bool:
-    return letter.replayable and not here["replayable"] and here["state"] == "dead"
+def _better(dead_letter: DeadLetter, here: Mapping[str, Any]) -> bool:
+    return dead_letter.replayable and not here["replayable"] and here["state"] == "dead"
 
 
 def _place(

@@ -49,7 +49,7 @@ def derived_id(place: RecordPlace, partition: int, offset: int) -> str:
     return id_text(id_bytes(uuid.uuid5(_NAMESPACE, name), offset))
 
 
-def letter_of(
+def dead_letter_of(
     record: DeadLetterRecord,
     place: RecordPlace,
     *,
@@ -59,8 +59,8 @@ def letter_of(
 ) -> DeadLetter:
     """The record as a dead letter: key and value byte for byte, and the message's own headers.
 
-    `original_topic` is where records go whose headers do not say it; without it such a letter is not replayable.
-    A letter that came back `quarantine_after` times from replays is quarantined: it goes round in circles.
+    `original_topic` is where records go whose headers do not say it; without it such a dead letter is not replayable.
+    A dead letter that came back `quarantine_after` times from replays is quarantined: it goes round in circles.
     """
     origin = read(record.headers)
     failed_ms = next(
@@ -78,7 +78,7 @@ def letter_of(
     code, text = _error(origin)
     verdict, reason = _verdict(origin, place, replayable=why_not is None)
     rounds = _rounds(origin)
-    letter = DeadLetter(
+    dead_letter = DeadLetter(
         message_id=_own_id(origin) or derived_id(place, record.partition, record.offset),
         cluster_id=origin.cluster_id or place.cluster_id,
         producer_id=origin.client_id or origin.consumer or "",
@@ -104,11 +104,11 @@ def letter_of(
         replay_count=rounds,
         quarantined=rounds >= quarantine_after,
     )
-    return replace(letter, headers=_for_the_next_round(letter.headers, origin, rounds))
+    return replace(dead_letter, headers=_for_the_next_round(dead_letter.headers, origin, rounds))
 
 
 def _own_id(origin: RecordOrigin) -> str | None:
-    """The id that a letter of ours had, if it is one."""
+    """The id that a dead letter of ours had, if it is one."""
     if origin.message_id is None:
         return None
     try:

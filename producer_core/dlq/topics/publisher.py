@@ -77,7 +77,7 @@ class _Listed:
 class PublishingProducer(Protocol):
     """The part of a producer that publishing needs."""
 
-    def resend(self, letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None: ...
+    def resend(self, dead_letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None: ...
     def close(self) -> object: ...
 
 
@@ -113,7 +113,7 @@ def publish(
     What was published to the same topic before is left out, unless `again`. Before a slice is sent that is written
     down, and after it where each record went; so after a kill the next run looks on the topic for what may be there.
 
-    ConfigError when a topic is missing, or compacted: letters of one key would delete one another there.
+    ConfigError when a topic is missing, or compacted: dead letters of one key would delete one another there.
     """
     dead = DeadLetters(store, clock=clock)
     chosen = dead.frozen(where)
@@ -197,25 +197,28 @@ class _PublishJob:
     def _slice(self, producer: PublishingProducer, some: Sequence[_Listed]) -> None:
         targets = {one.message_id: topic_for(one.topic, self.name) for one in some}
         before = _before(self.store, targets)
-        letters = [
-            letter
-            for letter in DeadLetters(self.store).bodies(list(targets))
-            if letter.state != "purged" and (self.again or letter.message_id not in before.published)
+        dead_letters = [
+            dead_letter
+            for dead_letter in DeadLetters(self.store).bodies(list(targets))
+            if dead_letter.state != "purged"
+            and (self.again or dead_letter.message_id not in before.published)
         ]
-        self.already += len(some) - len(letters)
-        letters = self._not_there_yet(letters, before.begun, targets)
-        if letters:
-            self._write("publishing", {one.message_id: f"to {targets[one.message_id]}" for one in letters})
-            self._settle(self._send(producer, letters, targets), targets)
+        self.already += len(some) - len(dead_letters)
+        dead_letters = self._not_there_yet(dead_letters, before.begun, targets)
+        if dead_letters:
+            self._write(
+                "publishing", {one.message_id: f"to {targets[one.message_id]}" for one in dead_letters}
+            )
+            self._settle(self._send(producer, dead_letters, targets), targets)
 
     def _not_there_yet(
-        self, letters: Sequence[DeadLetter], begun: Mapping[str, float], targets: Mapping[str, str]
+        self, dead_letters: Sequence[DeadLetter], begun: Mapping[str, float], targets: Mapping[str, str]
     ) -> list[DeadLetter]:
         """Those that an earlier run has not sent: it wrote down that it would, and not where they went."""
         asked: dict[str, list[str]] = defaultdict(list)
-        for letter in letters:
-            if letter.message_id in begun:
-                asked[targets[letter.message_id]].append(letter.message_id)
+        for dead_letter in dead_letters:
+            if dead_letter.message_id in begun:
+                asked[targets[dead_letter.message_id]].append(dead_letter.message_id)
         answers: dict[str, record_lookup.ProbeResult] = {}
         for topic, ids in asked.items():
             since = int(min(begun[one] for one in ids) * 1000)
@@ -233,19 +236,19 @@ class _PublishJob:
             for answer in unknown.values():
                 self._fails(f"nobody can say whether an earlier run published it ({answer.text})")
         left_out = found.keys() | (set() if self.again else unknown.keys())
-        return [letter for letter in letters if letter.message_id not in left_out]
+        return [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in left_out]
 
     def _send(
-        self, producer: PublishingProducer, letters: Sequence[DeadLetter], targets: Mapping[str, str]
+        self, producer: PublishingProducer, dead_letters: Sequence[DeadLetter], targets: Mapping[str, str]
     ) -> list[ReplayResult]:
         reports: queue.SimpleQueue[ReplayResult] = queue.SimpleQueue()
         ended: list[ReplayResult] = []
         sent = 0
-        for letter in letters:
+        for dead_letter in dead_letters:
             record = replace(
-                letter,
-                topic=targets[letter.message_id],
-                headers=write(letter, self.dialect),
+                dead_letter,
+                topic=targets[dead_letter.message_id],
+                headers=write(dead_letter, self.dialect),
                 partition=None,
             )
             while True:
@@ -278,7 +281,9 @@ class _PublishJob:
                 went[one.message_id] = _at(targets[one.message_id], one.partition, one.offset)
                 self.published[targets[one.message_id]] += 1
             else:
-                self._fails(one.text or (one.letter.error_text if one.letter else "no reason given"))
+                self._fails(
+                    one.text or (one.dead_letter.error_text if one.dead_letter else "no reason given")
+                )
         self._write("published", went)
 
     def _write(self, what: str, texts: Mapping[str, str]) -> None:
@@ -302,7 +307,7 @@ class _PublishJob:
         now = self.published.total()
         left = max(0, self.of - now - self.found - self.already - self.failed)
         said = [
-            f"Published {_letters(now)}{_where(self.published)}; {'it stays' if now == 1 else 'they stay'} dead letters here."
+            f"Published {_dead_letters(now)}{_where(self.published)}; {'it stays' if now == 1 else 'they stay'} dead letters here."
         ]
         if self.found:
             said.append(f"{self.found:,} an earlier run had published already.")
@@ -358,7 +363,7 @@ def _before(store: Store, targets: Mapping[str, str]) -> _Before:
 
 
 def _slices(store: Store, where: DeadLetterFilter, until: float) -> Iterator[list[_Listed]]:
-    """What the filter matches and was accepted by then, the oldest first, so that a key's letters keep their order."""
+    """What the filter matches and was accepted by then, the oldest first, so that a key's dead letters keep their order."""
     condition, parameters = where.where()
     at, last = float("-inf"), ""
     while True:
@@ -402,7 +407,7 @@ def _check(topics: set[str], config: ClientConfig, stopping: Callable[[], bool])
                 raise BrokerError(f"{topic} cannot be asked about: {facts.trouble}.")
             if facts.compacted:
                 raise ConfigError(
-                    f"{topic} is compacted: of letters with one key only the last would stay.",
+                    f"{topic} is compacted: of dead letters with one key only the last would stay.",
                     fix="Choose a topic with cleanup.policy=delete.",
                 )
 
@@ -419,5 +424,5 @@ def _where(published: Mapping[str, int]) -> str:
     )
 
 
-def _letters(count: int) -> str:
+def _dead_letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count:,} dead letters"

@@ -21,19 +21,19 @@ HISTORY = 5
 Pairs = Iterator[tuple[str, bytes]]
 
 
-def write(letter: DeadLetter, dialect: Written = "producer_core") -> Headers:
-    """The headers of a record that holds this letter: the message's own as they are, then ours.
+def write(dead_letter: DeadLetter, dialect: Written = "producer_core") -> Headers:
+    """The headers of a record that holds this dead letter: the message's own as they are, then ours.
 
     What an earlier round has left of the same dialects is replaced, so that a record does not grow from round to
     round. A failed send has no offset, so none is written.
     """
-    added = [*_canonical(letter), *_dialects()[dialect](letter)]
+    added = [*_canonical(dead_letter), *_dialects()[dialect](dead_letter)]
     replaced = {name for name, _ in added} | {
         name for name, known in KNOWN.items() if known.dialect == "producer_core"
     }
     if dialect != "producer_core":
         replaced |= {name for name, known in KNOWN.items() if known.dialect == dialect}
-    return (*(header for header in letter.headers if header[0] not in replaced), *added)
+    return (*(header for header in dead_letter.headers if header[0] not in replaced), *added)
 
 
 def generation(headers: Headers) -> int | None:
@@ -43,69 +43,71 @@ def generation(headers: Headers) -> int | None:
 
 
 def _dialects() -> Mapping[Written, Callable[[DeadLetter], Pairs]]:
-    return {"producer_core": lambda letter: iter(()), "spring": _spring, "connect": _connect}
+    return {"producer_core": lambda dead_letter: iter(()), "spring": _spring, "connect": _connect}
 
 
-def _canonical(letter: DeadLetter) -> Pairs:
-    last = letter.attempts[-1] if letter.attempts else None
-    yield "dlq.message.id", letter.message_id.encode()
-    yield "dlq.original.topic", letter.topic.encode()
-    if letter.partition is not None:
-        yield "dlq.original.partition", _number(letter.partition)
-    if letter.timestamp_ms is not None:
-        yield "dlq.original.timestamp_ms", _number(letter.timestamp_ms)
-    if letter.cluster_id:
-        yield "dlq.original.cluster_id", letter.cluster_id.encode()
-    yield "dlq.error.type", cut(letter.code, MESSAGE)
-    if (number := _protocol_number(letter.code)) is not None:
+def _canonical(dead_letter: DeadLetter) -> Pairs:
+    last = dead_letter.attempts[-1] if dead_letter.attempts else None
+    yield "dlq.message.id", dead_letter.message_id.encode()
+    yield "dlq.original.topic", dead_letter.topic.encode()
+    if dead_letter.partition is not None:
+        yield "dlq.original.partition", _number(dead_letter.partition)
+    if dead_letter.timestamp_ms is not None:
+        yield "dlq.original.timestamp_ms", _number(dead_letter.timestamp_ms)
+    if dead_letter.cluster_id:
+        yield "dlq.original.cluster_id", dead_letter.cluster_id.encode()
+    yield "dlq.error.type", cut(dead_letter.code, MESSAGE)
+    if (number := _protocol_number(dead_letter.code)) is not None:
         yield "dlq.error.code", _number(number)
-    yield "dlq.error.kind", letter.kind.encode()
-    yield "dlq.error.message", cut(letter.error_text, MESSAGE)
-    yield "dlq.error.fingerprint", letter.fingerprint.encode()
-    if "." in letter.code:  # a class of Java: a consumer gave it up
-        yield "dlq.exception.type", cut(letter.code, MESSAGE)
+    yield "dlq.error.kind", dead_letter.kind.encode()
+    yield "dlq.error.message", cut(dead_letter.error_text, MESSAGE)
+    yield "dlq.error.fingerprint", dead_letter.fingerprint.encode()
+    if "." in dead_letter.code:  # a class of Java: a consumer gave it up
+        yield "dlq.exception.type", cut(dead_letter.code, MESSAGE)
     if last is not None and "\n" in last.text:
         yield "dlq.exception.stacktrace", cut(last.text.partition("\n")[2], STACKTRACE)
-    yield "dlq.attempts", _number(len(letter.attempts))
-    yield "dlq.accepted_ms", _ms(letter.accepted_at)
-    if letter.attempts:
-        yield "dlq.first_attempt_ms", _ms(letter.attempts[0].failed_at)
-    yield "dlq.failed_ms", _ms(letter.failed_at)
-    yield "dlq.delivery.verdict", letter.verdict.encode()
-    yield "dlq.delivery.reason", cut(letter.verdict_reason, MESSAGE)
-    yield "dlq.client.id", letter.producer_id.encode()
-    if letter.host:
-        yield "dlq.client.host", letter.host.encode()
-    if letter.version:
-        yield "dlq.client.version", letter.version.encode()
-    if letter.source:
-        yield "dlq.source", cut(letter.source, MESSAGE)
-    if not letter.replayable:
+    yield "dlq.attempts", _number(len(dead_letter.attempts))
+    yield "dlq.accepted_ms", _ms(dead_letter.accepted_at)
+    if dead_letter.attempts:
+        yield "dlq.first_attempt_ms", _ms(dead_letter.attempts[0].failed_at)
+    yield "dlq.failed_ms", _ms(dead_letter.failed_at)
+    yield "dlq.delivery.verdict", dead_letter.verdict.encode()
+    yield "dlq.delivery.reason", cut(dead_letter.verdict_reason, MESSAGE)
+    yield "dlq.client.id", dead_letter.producer_id.encode()
+    if dead_letter.host:
+        yield "dlq.client.host", dead_letter.host.encode()
+    if dead_letter.version:
+        yield "dlq.client.version", dead_letter.version.encode()
+    if dead_letter.source:
+        yield "dlq.source", cut(dead_letter.source, MESSAGE)
+    if not dead_letter.replayable:
         yield "dlq.replayable", b"false"
-    yield "dlq.history", history(letter.attempts)
-    yield GENERATION, _number(_rounds(letter))
-    yield from ((name, value) for name, value in letter.headers if name == OPERATION_ID and value is not None)
+    yield "dlq.history", history(dead_letter.attempts)
+    yield GENERATION, _number(_rounds(dead_letter))
+    yield from (
+        (name, value) for name, value in dead_letter.headers if name == OPERATION_ID and value is not None
+    )
 
 
-def _spring(letter: DeadLetter) -> Pairs:
-    yield "kafka_dlt-original-topic", letter.topic.encode()
-    if letter.partition is not None:
-        yield "kafka_dlt-original-partition", letter.partition.to_bytes(4, "big", signed=True)
-    if letter.timestamp_ms is not None:
-        yield "kafka_dlt-original-timestamp", letter.timestamp_ms.to_bytes(8, "big", signed=True)
+def _spring(dead_letter: DeadLetter) -> Pairs:
+    yield "kafka_dlt-original-topic", dead_letter.topic.encode()
+    if dead_letter.partition is not None:
+        yield "kafka_dlt-original-partition", dead_letter.partition.to_bytes(4, "big", signed=True)
+    if dead_letter.timestamp_ms is not None:
+        yield "kafka_dlt-original-timestamp", dead_letter.timestamp_ms.to_bytes(8, "big", signed=True)
         yield "kafka_dlt-original-timestamp-type", b"CreateTime"
-    yield "kafka_dlt-exception-fqcn", cut(letter.code, MESSAGE)
-    yield "kafka_dlt-exception-message", cut(letter.error_text, MESSAGE)
+    yield "kafka_dlt-exception-fqcn", cut(dead_letter.code, MESSAGE)
+    yield "kafka_dlt-exception-message", cut(dead_letter.error_text, MESSAGE)
 
 
-def _connect(letter: DeadLetter) -> Pairs:
-    yield "__connect.errors.topic", letter.topic.encode()
-    if letter.partition is not None:
-        yield "__connect.errors.partition", _number(letter.partition)
-    yield "__connect.errors.connector.name", cut(letter.producer_id, MESSAGE)
+def _connect(dead_letter: DeadLetter) -> Pairs:
+    yield "__connect.errors.topic", dead_letter.topic.encode()
+    if dead_letter.partition is not None:
+        yield "__connect.errors.partition", _number(dead_letter.partition)
+    yield "__connect.errors.connector.name", cut(dead_letter.producer_id, MESSAGE)
     yield "__connect.errors.stage", b"KAFKA_PRODUCE"
-    yield "__connect.errors.exception.class.name", cut(letter.code, MESSAGE)
-    yield "__connect.errors.exception.message", cut(letter.error_text, MESSAGE)
+    yield "__connect.errors.exception.class.name", cut(dead_letter.code, MESSAGE)
+    yield "__connect.errors.exception.message", cut(dead_letter.error_text, MESSAGE)
 
 
 def history(attempts: tuple[Attempt, ...]) -> bytes:
@@ -122,9 +124,9 @@ def history(attempts: tuple[Attempt, ...]) -> bytes:
     return orjson.dumps(lines)
 
 
-def _rounds(letter: DeadLetter) -> int:
-    """How often the message came back already: a letter that was fetched carries the number of its next round."""
-    return max(letter.replay_count, (generation(letter.headers) or 1) - 1)
+def _rounds(dead_letter: DeadLetter) -> int:
+    """How often the message came back already: a dead letter that was fetched carries the number of its next round."""
+    return max(dead_letter.replay_count, (generation(dead_letter.headers) or 1) - 1)
 
 
 def _protocol_number(code: str) -> int | None:

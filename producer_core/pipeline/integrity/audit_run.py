@@ -302,5 +302,5 @@ def _of_ledger(heard: LedgerRange, rows: DataFrame, told: LedgerFrames) -> dict[
         "gaps": tuple(LedgerGap(*row) for row in ledgers.gaps(heard.stretches).collect()),
         "ledger_lost": heard.left_out,
         "strange": heard.strange + ledgers.odd(rows).count(),
-        "given_up": told.letters.count(),
+        "given_up": told.dead_letters.count(),
     }

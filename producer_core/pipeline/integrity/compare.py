@@ -69,7 +69,7 @@ def look(
         zoned = keep(suspects.zoned(entries, groups.span_frame(session, after)))
         beyond = _beyond(zoned) if "beyond" in zones else 0
         findings = _judged(
-            question, compared, rows, told.letters, zoned, second, {*zones}, verdict(question, after)
+            question, compared, rows, told.dead_letters, zoned, second, {*zones}, verdict(question, after)
         )
     expired: tuple[ExpiredRange, ...] = ()
     taken = 0
@@ -91,7 +91,7 @@ def _judged(
     question: ComparisonRequest,
     compared: DataFrame,
     rows: DataFrame,
-    letters: DataFrame,
+    dead_letters: DataFrame,
     told: DataFrame,
     second: _Second,
     zones: set[str],
@@ -102,8 +102,8 @@ def _judged(
     below = suspects.highest_before(rows) if zones & {"before", "expired", "gone"} else None
     found = [
         verdicts.duplicated(places),
-        verdicts.reordered(places, compared, letters, below),
-        verdicts.unledgered(places, told, letters),
+        verdicts.reordered(places, compared, dead_letters, below),
+        verdicts.unledgered(places, told, dead_letters),
     ]
     if "pending" in zones:
         found.append(verdicts.pending(told))
@@ -208,7 +208,7 @@ def compare(
 
     log = groups.groups(read({number: (span.start, span.end) for number, span in question.spans.items()}))
     ledger = groups.ledger_groups(groups.pieces(rows, cut=cut))
-    loose = keep(groups.loose(told.rows, rows, told.letters))
+    loose = keep(groups.loose(told.rows, rows, told.dead_letters))
     twice = None if loose.isEmpty() else groups.doubled(rows, loose)
     compared = groups.compared(log, ledger, twice)
     if question.compacted:  # what compaction leaves is not what was acknowledged

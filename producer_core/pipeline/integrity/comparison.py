@@ -33,10 +33,10 @@ class ComparisonRequest:
 
 @dataclass(frozen=True)
 class LedgerFrames:
-    """`rows` of all topics, and the `letters`: messages of this topic that were given up."""
+    """`rows` of all topics, and the `dead letters`: messages of this topic that were given up."""
 
     rows: DataFrame
-    letters: DataFrame
+    dead_letters: DataFrame
 
 
 @dataclass(frozen=True)

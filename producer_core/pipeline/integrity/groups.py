@@ -136,7 +136,7 @@ def tally(found: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def loose(everything: DataFrame, rows: DataFrame, letters: DataFrame) -> DataFrame:
+def loose(everything: DataFrame, rows: DataFrame, dead_letters: DataFrame) -> DataFrame:
     """(session, window) of which the ledger's sums do not say that no message was acknowledged at two places.
 
     A window of a session in which every number between its lowest and highest was acknowledged or given up once, in
@@ -146,7 +146,7 @@ def loose(everything: DataFrame, rows: DataFrame, letters: DataFrame) -> DataFra
     from pyspark.sql import functions as F
 
     sums = everything.select("session", "window", "n", "s", "lowest", "highest")
-    alone = letters.selectExpr("session", "window", "1L", f"{_PLACE}", "seq", "seq")
+    alone = dead_letters.selectExpr("session", "window", "1L", f"{_PLACE}", "seq", "seq")
     windows = sums.union(alone).groupBy("session", "window").agg(
         F.sum("n").alias("n"), F.sum("s").alias("s"), F.min("lowest").alias("lowest"), F.max("highest").alias("highest"),
     )  # fmt: skip

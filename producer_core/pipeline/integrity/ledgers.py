@@ -214,8 +214,8 @@ def given_up(batches: DataFrame, topic: str) -> DataFrame:
     """(session, seq, window): messages of the topic that their producer gave up."""
     from pyspark.sql import functions as F
 
-    letters = batches.select(F.explode("given_up").alias("row"))
-    named = letters.where(F.expr(f"get(row, {_LETTER['topic']})") == topic).select(
+    dead_letters = batches.select(F.explode("given_up").alias("row"))
+    named = dead_letters.where(F.expr(f"get(row, {_LETTER['topic']})") == topic).select(
         _session(_LETTER["session"]).alias("session"),
         F.expr(f"try_cast(get(row, {_LETTER['seq']}) as bigint)").alias("seq"),
     )

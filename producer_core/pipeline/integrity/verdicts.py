@@ -71,11 +71,11 @@ def duplicated(places: DataFrame) -> DataFrame:
 
 
 def reordered(
-    places: DataFrame, compared: DataFrame, letters: DataFrame, before: DataFrame | None = None
+    places: DataFrame, compared: DataFrame, dead_letters: DataFrame, before: DataFrame | None = None
 ) -> DataFrame:
     """Messages that stand behind one of their session with a higher sequence, in the same partition.
 
-    Copies do not count, neither as the one nor as the other; nor do `letters`, which were given up and sent again later. Within a window by a running maximum; across windows by
+    Copies do not count, neither as the one nor as the other; nor do `dead letters`, which were given up and sent again later. Within a window by a running maximum; across windows by
     where each higher window begins; and by `before`, the highest sequence acknowledged below the range, if any.
     """
     from pyspark.sql import Window
@@ -93,7 +93,7 @@ def reordered(
         found = found.join(before, ["partition", "session"], "left")
         at += " when before.seq > seq then before.offset"
     late = found.withColumn("other_offset", F.expr(f"case {at} end")).where("other_offset is not null")
-    late = late.join(letters.select(*ID), ID, "left_anti")
+    late = late.join(dead_letters.select(*ID), ID, "left_anti")
     return _findings(late.withColumn("other_partition", F.col("partition")), "reordered")
 
 
@@ -141,12 +141,12 @@ def unplaced(places: DataFrame, told: DataFrame, verdict: str) -> DataFrame:
     return _nothing_else(named).select(*COLUMNS)
 
 
-def unledgered(places: DataFrame, told: DataFrame, letters: DataFrame) -> DataFrame:
+def unledgered(places: DataFrame, told: DataFrame, dead_letters: DataFrame) -> DataFrame:
     """Messages on the log that no ledger speaks of: information; those that were given up have a kind of their own."""
     from pyspark.sql import functions as F
 
     alone = places.where("copy = 1 and not earlier").join(told.select(*ID).distinct(), ID, "left_anti")
-    named = alone.join(letters.select(*ID).withColumn("dead", F.lit(True)), ID, "left")
+    named = alone.join(dead_letters.select(*ID).withColumn("dead", F.lit(True)), ID, "left")
     kind = F.when(F.col("dead"), "given_up_found").otherwise("unledgered")
     return _nothing_else(named.withColumn("kind", kind)).select(*COLUMNS)
 

@@ -1,6 +1,6 @@
-"""Reprocess: a large DLQ replayed in parallel by Spark, each letter exactly once for a read_committed reader.
+"""Reprocess: a large DLQ replayed in parallel by Spark, each dead letter exactly once for a read_committed reader.
 
-The operation, its letters and their outcomes live in the store, as those of any replay do, and so do its canary, its
+The operation, its dead letters and their outcomes live in the store, as those of any replay do, and so do its canary, its
 stop rule, its pace, its lease: `producer_core.replay`'s runner carries it out. What is different is the way (here
 `spreading`): a claimed wave is cut into slices, and Spark's workers send each slice in transactions of its own id.
 """

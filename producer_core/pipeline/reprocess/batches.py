@@ -1,4 +1,4 @@
-"""A wave: letters that go out at once, by Spark's tasks or by the driver's own threads."""
+"""A wave: dead letters that go out at once, by Spark's tasks or by the driver's own threads."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class BatchLost(Exception):
         self.error = error
 
 
-def table(letters: Sequence[ReplayRecord], slicing: Slicing, tasks: int = 1) -> pyarrow.Table:
-    """A row for each slice, its letters in the order in which they are to go; for so many tasks at once.
+def table(dead_letters: Sequence[ReplayRecord], slicing: Slicing, tasks: int = 1) -> pyarrow.Table:
+    """A row for each slice, its dead letters in the order in which they are to go; for so many tasks at once.
 
     Spark cuts few rows into as many runs as there are tasks: the largest slices are dealt to different ones.
     """
     import pyarrow as pa
 
     found: dict[int, list[ReplayRecord]] = {}
-    for letter in letters:
-        found.setdefault(slicing.of(letter), []).append(letter)
+    for dead_letter in dead_letters:
+        found.setdefault(slicing.of(dead_letter), []).append(dead_letter)
     largest = sorted(found, key=lambda slice_: -len(found[slice_]))
     rows = [
         {"slice": slice_, "letters": packed(found[slice_])}
@@ -59,11 +59,11 @@ class RunningBatch(threading.Thread):
 
     who: str
 
-    def __init__(self, letters: pyarrow.Table, errand: SliceTask) -> None:
+    def __init__(self, dead_letters: pyarrow.Table, errand: SliceTask) -> None:
         super().__init__(name="reprocess-wave", daemon=True)
         self.done = threading.Event()
         self.began = time.monotonic()
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._errand = errand
         self._rows: list[dict[str, Any]] = []
         self._error: Exception | None = None
@@ -96,14 +96,14 @@ class SparkBatch(RunningBatch):
 
     who = "Spark"
 
-    def __init__(self, session: SparkSession, letters: pyarrow.Table, errand: SliceTask) -> None:
-        super().__init__(letters, errand)
+    def __init__(self, session: SparkSession, dead_letters: pyarrow.Table, errand: SliceTask) -> None:
+        super().__init__(dead_letters, errand)
         self._session = session
         self._group = f"reprocess-{errand.operation_id}-{errand.number}"
 
     def _sent(self) -> list[dict[str, Any]]:
         self._session.sparkContext.setJobGroup(self._group, f"replay {self._errand.operation_id}")
-        slices = self._session.createDataFrame(self._letters, SLICE)
+        slices = self._session.createDataFrame(self._dead_letters, SLICE)
         rows: list[dict[str, Any]] = sent(slices, self._errand).toArrow().to_pylist()
         return rows
 
@@ -113,21 +113,21 @@ class SparkBatch(RunningBatch):
 
 
 class DriverBatch(RunningBatch):
-    """By threads of the driver, with clients that it keeps: for few letters a job of Spark's takes longer to begin than
+    """By threads of the driver, with clients that it keeps: for few dead letters a job of Spark's takes longer to begin than
     they take to be sent. `holds` says whether the operation is ours still."""
 
     who = "The driver"
 
     def __init__(
-        self, letters: pyarrow.Table, errand: SliceTask, keep: ClientPool, holds: Callable[[], bool]
+        self, dead_letters: pyarrow.Table, errand: SliceTask, keep: ClientPool, holds: Callable[[], bool]
     ) -> None:
-        super().__init__(letters, errand)
+        super().__init__(dead_letters, errand)
         self._keep = keep
         self._holds = holds
         self._cancelled = threading.Event()
 
     def _sent(self) -> list[dict[str, Any]]:
-        batches = self._letters.to_batches()
+        batches = self._dead_letters.to_batches()
         told = send(self._errand, batches, keep=self._keep, alone=self._unwanted)
         return [row for batch in told for row in batch.to_pylist()]
 

@@ -93,7 +93,7 @@ def reprocess(
 ) -> Operation:
     """Replays the dead letters of a selection, or goes on with an operation, and says how it stands afterwards.
 
-    Each letter is on its topic exactly once for a `read_committed` reader, whatever of workers, driver and brokers is
+    Each dead letter is on its topic exactly once for a `read_committed` reader, whatever of workers, driver and brokers is
     killed meanwhile; after a killed driver call it again, with the same selection or the operation's id. It leaves
     the DLQ only by its own outcome. `plan` are the choices of `replay.plan`: limit, rate (of the whole job), canary,
     stop_percent, stop_last, newer, inconclusive, allow_quarantined, to_cluster, reason. What was begun keeps them: with `operation_id`
@@ -136,7 +136,7 @@ def _only_goes_on(selection: DeadLetterFilter | None, plan: Mapping[str, Any]) -
     ]
     if given:
         raise ConfigError(
-            f"A replay that was begun keeps its letters and its plan, and you gave {', '.join(given)}.",
+            f"A replay that was begun keeps its dead letters and its plan, and you gave {', '.join(given)}.",
             fix="Leave that out; only rate may change with operation_id.",
         )
 
@@ -152,7 +152,7 @@ def _keeps_its_rate(operation: Operation, rate: float | None) -> None:
 def end_cancelled(
     store: Store, runner: ReplayRunner, cluster: str, timeout: float = ENDING
 ) -> list[Operation]:
-    """Ends what was cancelled under a driver that died, and says what became of its letters: they are looked for on
+    """Ends what was cancelled under a driver that died, and says what became of its dead letters: they are looked for on
     their topics, so that those which were not sent can be in the next plan. Nothing is sent, and Spark is not needed."""
     ended = []
     for row in store.rows("replay_ending"):

@@ -1,4 +1,4 @@
-"""A slice's letters as bytes, in their order: how they travel to a task, as one row of a DataFrame."""
+"""A slice's dead letters as bytes, in their order: how they travel to a task, as one row of a DataFrame."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def packed(letters: Sequence[ReplayRecord]) -> bytes:
+def packed(dead_letters: Sequence[ReplayRecord]) -> bytes:
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _schema()) as stream:
-        stream.write_table(pa.Table.from_pylist(list(map(_row, letters)), schema=_schema()))
+        stream.write_table(pa.Table.from_pylist(list(map(_row, dead_letters)), schema=_schema()))
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -25,11 +25,13 @@ def unpacked(content: bytes) -> list[ReplayRecord]:
     import pyarrow as pa
 
     with pa.ipc.open_stream(content) as stream:
-        return [_letter(row) for row in stream.read_all().to_pylist()]
+        return [_dead_letter(row) for row in stream.read_all().to_pylist()]
 
 
-def _row(letter: ReplayRecord) -> dict[str, Any]:
-    return letter._asdict() | {"headers": [{"name": name, "value": value} for name, value in letter.headers]}
+def _row(dead_letter: ReplayRecord) -> dict[str, Any]:
+    return dead_letter._asdict() | {
+        "headers": [{"name": name, "value": value} for name, value in dead_letter.headers]
+    }
 
 
 def _schema() -> pyarrow.Schema:
@@ -45,6 +47,6 @@ def _schema() -> pyarrow.Schema:
     )  # fmt: skip
 
 
-def _letter(row: Mapping[str, Any]) -> ReplayRecord:
+def _dead_letter(row: Mapping[str, Any]) -> ReplayRecord:
     headers = tuple((header["name"], header["value"]) for header in row["headers"])
     return ReplayRecord(**{**row, "headers": headers})

@@ -1,6 +1,6 @@
-"""A source of letters that are not in the store yet: an exported file, or a dead-letter topic. They are taken in first.
+"""A source of dead letters that are not in the store yet: an exported file, or a dead-letter topic. They are taken in first.
 
-Each is taken in as `dlq import` and `dlq fetch` do it, so that it can be repeated, is in the audit, and each letter
+Each is taken in as `dlq import` and `dlq fetch` do it, so that it can be repeated, is in the audit, and each dead letter
 leaves the store only by its own outcome.
 """
 
@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class ImportedSource(DeadLetterFilter):
-    """Of the letters that match, those that came from this exported file, or from this dead-letter topic."""
+    """Of the dead letters that match, those that came from this exported file, or from this dead-letter topic."""
 
     file: str | None = None
     dead_letter_topic: str | None = None

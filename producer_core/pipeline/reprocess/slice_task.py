@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _never = threading.Event()  # waiting on it is a pause
 
-SLICE = "slice int, letters binary"
+SLICE = "slice int, dead letters binary"
 OUTCOME = (
     "slice int, message_id string, ending string, text string, partition int, offset bigint, verdict string, "
     "death string"
 )
-"""A letter of which a task says nothing may have been sent or not: the driver finds out."""
+"""A dead letter of which a task says nothing may have been sent or not: the driver finds out."""
 
 TOGETHER = 8
 """Slices of a task that are sent at once: for most of its time a small one waits for brokers."""
@@ -51,7 +51,7 @@ TOGETHER = 8
 
 @dataclass(frozen=True)
 class SliceTask:
-    """What every task of a wave knows: `letters` are in it, and `rate` of them go a second; `number` is its own, and seals
+    """What every task of a wave knows: `dead letters` are in it, and `rate` of them go a second; `number` is its own, and seals
     with a greater one end the task. A slice of which too many fail by `rule` (canary aside) gives the others back."""
 
     operation_id: str
@@ -61,7 +61,7 @@ class SliceTask:
     notes: ProgressTopic
     most: int
     rule: CanaryRule
-    letters: int
+    dead_letters: int
     rate: float | None = None
     newer: str | None = None
 
@@ -84,7 +84,7 @@ def send(
     keep: ClientPool | None = None,
     alone: Callable[[], bool] | None = None,
 ) -> Iterator[pyarrow.RecordBatch]:
-    """What became of the letters, a slice at a time as each ends.
+    """What became of the dead letters, a slice at a time as each ends.
 
     `alone` says whether nobody wants it any more: by default, whether Spark's process that made us is gone.
     """
@@ -116,7 +116,7 @@ class _Course:
         self._lock = threading.Lock()  # guards the pace
         rate = None
         if errand.rate is not None:
-            rate = errand.rate * sum(map(len, slices.values())) / errand.letters
+            rate = errand.rate * sum(map(len, slices.values())) / errand.dead_letters
             self.most = max(1, min(errand.most, int(rate / max(1, min(TOGETHER, len(slices))))))
         self._pace = ReplayPace(rate, time.monotonic())
 
@@ -167,13 +167,13 @@ class _Slice:
             client=client,
         )
 
-    def send(self, letters: list[ReplayRecord]) -> list[RecordOutcome]:
+    def send(self, dead_letters: list[ReplayRecord]) -> list[RecordOutcome]:
         """What became of them; nothing of those that were under way when this attempt had to leave."""
         outcomes: list[RecordOutcome] = []
         try:
-            found = {} if self._proven else self._found(letters)
+            found = {} if self._proven else self._found(dead_letters)
             outcomes += found.values()
-            outcomes += self._way.send([one for one in letters if one.message_id not in found])
+            outcomes += self._way.send([one for one in dead_letters if one.message_id not in found])
             while self._way.in_flight:
                 self._await_room()
                 before = self._way.in_flight
@@ -187,10 +187,10 @@ class _Slice:
             self._way.close()
         return outcomes
 
-    def _found(self, letters: list[ReplayRecord]) -> dict[str, RecordOutcome]:
+    def _found(self, dead_letters: list[ReplayRecord]) -> dict[str, RecordOutcome]:
         """What an earlier attempt sent, after the fence."""
         self._way.begin(())  # no floors of its own: that attempt may have sent below the ends of now
-        found = self._way.after([OrphanedRecord(one, 0.0) for one in letters])
+        found = self._way.after([OrphanedRecord(one, 0.0) for one in dead_letters])
         return {one.message_id: _as_sent(one) for one in found if one.ending != "pending"}
 
     def _heard(self, outcomes: list[RecordOutcome]) -> list[RecordOutcome]:

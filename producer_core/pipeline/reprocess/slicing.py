@@ -1,4 +1,4 @@
-"""A slice: the part of a replay's letters that goes out under one transactional id, in its order."""
+"""A slice: the part of a replay's dead letters that goes out under one transactional id, in its order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 256
 
 @dataclass(frozen=True)
 class Slicing:
-    """How letters are sliced. It is a part of the operation: a letter is only ever sent under one transactional id,
+    """How dead letters are sliced. It is a part of the operation: a dead letter is only ever sent under one transactional id,
     by whichever process and in whichever attempt."""
 
     count: int
@@ -36,11 +36,11 @@ class Slicing:
                 fix=f"Use 1 to {MOST} slices, by {' or '.join(get_args(By))}.",
             )
 
-    def of(self, letter: ReplayRecord) -> int:
-        if self.by == "key" and letter.key is not None:
-            mark = letter.topic.encode() + b"\0" + letter.key
+    def of(self, dead_letter: ReplayRecord) -> int:
+        if self.by == "key" and dead_letter.key is not None:
+            mark = dead_letter.topic.encode() + b"\0" + dead_letter.key
         else:
-            mark = parse_id(letter.message_id)[:16]
+            mark = parse_id(dead_letter.message_id)[:16]
         return zlib.crc32(mark) % self.count
 
 
@@ -114,7 +114,7 @@ def _slicing(
     if count not in (None, slicing.count) or by not in (None, slicing.by):
         raise ReplayError(
             f"The replay {operation_id} was begun with {slicing.count} slices by {slicing.by}.",
-            fix="Go on with the same, or leave --slices and --slice-by out: a letter sent from two slices could "
+            fix="Go on with the same, or leave --slices and --slice-by out: a dead letter sent from two slices could "
             "be sent twice.",
         )
     return slicing

@@ -59,7 +59,7 @@ _QUIET = 10.0
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """What one driver needs to know of its operation: where it sends to, and how its letters are sliced."""
+    """What one driver needs to know of its operation: where it sends to, and how its dead letters are sliced."""
 
     operation_id: str
     settings: Mapping[str, Any]
@@ -113,7 +113,7 @@ class SparkReplay:
 
     @property
     def bytes(self) -> int:
-        return sum(letter.size for letter in (*self._hand, *self._unknown))
+        return sum(dead_letter.size for dead_letter in (*self._hand, *self._unknown))
 
     @property
     def floors(self) -> Floors:
@@ -175,12 +175,12 @@ class SparkReplay:
 
     # sending
 
-    def send(self, letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
-        self._hand += letters
+    def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+        self._hand += dead_letters
         return []
 
     def give_back(self) -> list[RecordOutcome]:
-        outcomes = [RecordOutcome(letter.message_id, "pending") for letter in self._hand]
+        outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._hand]
         self._hand.clear()
         return outcomes
 
@@ -250,11 +250,11 @@ class SparkReplay:
         return not self._holds() or time.monotonic() > self._settle_by
 
     def _begin_wave(self) -> RunningBatch:
-        """All or nothing: where it fails the letters are in hand still."""
+        """All or nothing: where it fails the dead letters are in hand still."""
         course, rate = self._course, self._course.rate()
         most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
         chosen = list(itertools.islice(self._hand, most))
-        letters = batches.table(chosen, course.life.slicing, course.cores)
+        dead_letters = batches.table(chosen, course.life.slicing, course.cores)
         errand = SliceTask(
             course.operation_id,
             course.settings,
@@ -269,10 +269,10 @@ class SparkReplay:
         )
         wave: RunningBatch
         if len(chosen) < min(NEAR, course.wave):
-            wave = DriverBatch(letters, errand, self._keep, self._holds)
+            wave = DriverBatch(dead_letters, errand, self._keep, self._holds)
         else:
-            wave = SparkBatch(self._session(), letters, errand)
-            self._keep.drop(letters["slice"].to_pylist())
+            wave = SparkBatch(self._session(), dead_letters, errand)
+            self._keep.drop(dead_letters["slice"].to_pylist())
         wave.start()
         for _ in chosen:
             self._hand.popleft()
@@ -302,26 +302,26 @@ class SparkReplay:
         A failure too: another attempt of the same task may have been luckier, or may yet be.
         """
         sure = {one.message_id: one for one in told.values() if one.ending == "acknowledged"}
-        doubtful = [letter for letter in self._unknown if letter.message_id not in sure]
+        doubtful = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in sure]
         outcomes = list(sure.values())
         again: list[ReplayRecord] = []
         if doubtful:
-            self._seal(sorted({self._course.life.slicing.of(letter) for letter in doubtful}))
-            for found, letter in zip(
+            self._seal(sorted({self._course.life.slicing.of(dead_letter) for dead_letter in doubtful}))
+            for found, dead_letter in zip(
                 self._look([OrphanedRecord(one, 0.0) for one in doubtful]), doubtful, strict=True
             ):
                 if found.ending == "landed":
                     outcomes.append(
                         RecordOutcome(found.message_id, "acknowledged", None, found.partition, found.offset)
                     )
-                elif letter.message_id in told and told[letter.message_id].ending != "pending":
-                    outcomes.append(told[letter.message_id])
+                elif dead_letter.message_id in told and told[dead_letter.message_id].ending != "pending":
+                    outcomes.append(told[dead_letter.message_id])
                 elif found.ending == "pending":
-                    again.append(letter)
+                    again.append(dead_letter)
                 else:
                     outcomes.append(found)
             self._hand.extendleft(reversed(again))
-        topics = {letter.message_id: letter.topic for letter in self._unknown}
+        topics = {dead_letter.message_id: dead_letter.topic for dead_letter in self._unknown}
         self._unknown = []
         self._rising.settled((topics[one.message_id], one.partition, one.offset) for one in outcomes)
         return outcomes
