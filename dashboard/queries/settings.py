@@ -136,7 +136,7 @@ def reach(cluster_id: str, settings: str) -> StoreReach:
 
 
 def _bounds(changed: Mapping[str, float]) -> tuple[RetainedRows, ...]:
-    names = {"dlq_max_size": "letters", "dlq_max_bytes": "bytes", "dlq_max_age": "age"}
+    names = {"dlq_max_size": "dead_letters", "dlq_max_bytes": "bytes", "dlq_max_age": "age"}
     now, default = DeadLetterLimits().set_by(changed), DeadLetterLimits()
     return tuple(
         RetainedRows(name, getattr(now, field), getattr(default, field), name in changed)

@@ -48,12 +48,12 @@ _SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
 _PLANNED = """
 SELECT letters.* FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
 WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed')"""
-_OF_GROUP = "SELECT 1 FROM ({letters}) WHERE fingerprint = ? AND topic = ? LIMIT 1"
+_OF_GROUP = "SELECT 1 FROM ({dead_letters}) WHERE fingerprint = ? AND topic = ? LIMIT 1"
 _ALERTS = """
 SELECT rule, subject, text FROM alerts WHERE state = 'firing' AND list_contains(?::VARCHAR[], rule)
 ORDER BY CASE severity WHEN 'critical' THEN 0 ELSE 1 END, started_at DESC"""
 _DIED = "SELECT count(*), max(failed_at) FROM dead_letters WHERE topic = ? AND failed_at > ?"
-_ABOUT = "SELECT 1 FROM ({letters}) WHERE topic = ? OR producer_id = ? LIMIT 1"
+_ABOUT = "SELECT 1 FROM ({dead_letters}) WHERE topic = ? OR producer_id = ? LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)

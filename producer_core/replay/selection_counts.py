@@ -34,7 +34,7 @@ SELECT topic, partition, verdict, left_out, count(*) AS records, sum(size)::BIGI
            CASE WHEN NOT replayable THEN 'not_replayable'
                 WHEN quarantined AND NOT ? THEN 'quarantined'
                 WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN 'other_cluster' END AS left_out
-    FROM ({letters}))
+    FROM ({dead_letters}))
 GROUP BY ALL"""
 _SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
 _OLDEST = """

@@ -156,7 +156,7 @@ LOOKS = [
 
 @pytest.mark.parametrize("words", LOOKS, ids=" ".join)
 def test_no_command_shows_a_planted_secret(store, words):
-    result = CliRunner().invoke(main, [*wording, "--store", str(store.path)])
+    result = CliRunner().invoke(main, [*words, "--store", str(store.path)])
 
     assert result.exit_code in (0, 1), result.output
     assert leaked(result.output + result.stderr) == []
@@ -164,7 +164,7 @@ def test_no_command_shows_a_planted_secret(store, words):
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
 def test_a_masked_export_holds_none(store, tmp_path, name):
-    wording = [
+    arguments = [
         "dlq",
         "export",
         str(tmp_path / name),
@@ -175,7 +175,7 @@ def test_a_masked_export_holds_none(store, tmp_path, name):
         str(store.path),
     ]
 
-    assert CliRunner().invoke(main, wording).exit_code == 0
+    assert CliRunner().invoke(main, arguments).exit_code == 0
     if name.endswith("parquet"):
         from pyarrow.parquet import read_table
 
@@ -214,8 +214,8 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
 
     for number in range(6):
         script = (
-            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import opened\nfrom producer_core.dashboard.views import dead letter\n"
-            f"letter.show(Path({str(store.path)!r}), {dead_letter(number).message_id!r})\n"
+            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import opened\nfrom producer_core.dashboard.views import dead_letter\n"
+            f"dead_letter.show(Path({str(store.path)!r}), {dead_letter(number).message_id!r})\n"
         )
         inside = AppTest.from_string(script, default_timeout=60).run()
         assert not inside.exception

@@ -129,7 +129,7 @@ def test_what_is_installed_is_the_wheel_and_its_command_answers(installed, tmp_p
     where = run(
         installed,
         "-c",
-        "import producer_core.dashboard as dashboard; print(producer_core.__file__, dashboard.__file__)",
+        "import producer_core, producer_core.dashboard as dashboard; print(producer_core.__file__, dashboard.__file__)",
         cwd=tmp_path,
     )
     assert str(ROOT / "producer_core") not in where

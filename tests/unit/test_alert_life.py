@@ -193,7 +193,7 @@ def test_without_a_limit_nobody_speaks_of_memory():
 
 
 @pytest.mark.parametrize(
-    ("letters", "rule"),
+    ("dead_letters", "rule"),
     [
         (DeadLetterCounts(1, 1_000_000.0 - 2 * DAY, {}), "dead_letters_old"),
         (DeadLetterCounts(5000, 1_000_000.0, {900.0: 1001}), "dead_letters_growing"),

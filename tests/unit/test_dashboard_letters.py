@@ -432,7 +432,7 @@ def test_what_was_chosen_by_hand_is_meant_whatever_the_filters_say_by_now(path, 
 
 def test_show_only_these_writes_their_ids_into_the_address(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
-    page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders", dead_letter="m-2")
+    page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders", letter="m-2")
     page.button(key="letters_only").click().run()
     asked, wrong = dead_letter_query({name: "".join(text) for name, text in page.query_params.items()})
     assert (asked, wrong) == (
@@ -451,7 +451,7 @@ def test_a_letter_is_opened_by_its_address_with_everything_escaped(path, store, 
             )
         ]
     )  # fmt: skip
-    page = page_of(path, monkeypatch, dead_letter="m-1", state="any")
+    page = page_of(path, monkeypatch, letter="m-1", state="any")
     shown = html_of(page)
     assert "<script>window" not in shown and "<b>x</b>" not in shown and "<i>:" not in shown
     assert "&lt;script&gt;window.pwned=1" in shown
@@ -462,7 +462,7 @@ def test_a_letter_is_opened_by_its_address_with_everything_escaped(path, store, 
 
 def test_a_letter_that_vanished_while_it_was_open_says_so(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
-    page = page_of(path, monkeypatch, dead_letter="m-1")
+    page = page_of(path, monkeypatch, letter="m-1")
     assert "Inside the dead letter" in html_of(page)
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
     page.run()
@@ -498,7 +498,7 @@ def places(block, label, way=()):
 
 def test_unmasking_is_asked_for_and_only_for_this_letter(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
-    page = page_of(path, monkeypatch, dead_letter="m-1")
+    page = page_of(path, monkeypatch, letter="m-1")
     assert "hunter2" not in page.code[-1].value + page.code[0].value
     page.button(key="letter_reveal").click().run()
     assert any("hunter2" in part.value for part in page.code)
@@ -511,7 +511,7 @@ def test_a_letters_story_links_to_its_replay(path, store, monkeypatch):
     runs_replays(store)
     DeadLetters(store).add([dead_letter(1)])
     done = actions.start_replay(store, DeadLetterFilter())
-    shown = html_of(page_of(path, monkeypatch, dead_letter="m-1", state="any"))
+    shown = html_of(page_of(path, monkeypatch, letter="m-1", state="any"))
     assert f"replays?operation={done.operation_id}" in shown.replace("&amp;", "&")
 
 

@@ -144,7 +144,7 @@ import os, sys
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool, dead_letter_counts
 dead_letter_counts._FEW = 0
-dead letters = DeadLetters(Store.open(sys.argv[1]))
+letters = DeadLetters(Store.open(sys.argv[1]))
 ids = letters.ids(DeadLetterFilter())
 connection_pool.ConnectionPool._let_go = lambda *_: os._exit(9)
 letters.claim("op", ids)

@@ -116,7 +116,7 @@ def test_a_kill_between_two_pieces_leaves_it_unknown_and_its_repeat_adds_the_res
 def test_a_job_that_is_to_end_ends_between_two_pieces(sink, store):
     def reached(point):
         if point == "merged":
-            one._shutdown = True
+            one._ending = True
 
     one = sink(reached)
     with pytest.raises(PipelineError, match="The job ends"):

@@ -971,7 +971,7 @@ def test_a_letter_that_may_be_on_a_cluster_nobody_knows_is_sent_only_where_one_s
     assert (told.total, told.skipped) == (2, 0)
 
 
-@pytest.mark.parametrize("letters", [10, 40])
+@pytest.mark.parametrize("dead_letters", [10, 40])
 def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_one(store, clock, dead_letters):
     """An index's limit once hid its newest record behind the others: it was sent, and its outcome lost."""
     buried(store, dead_letters)

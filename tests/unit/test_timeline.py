@@ -131,9 +131,9 @@ def test_what_a_plan_left_out_is_told_with_its_reason(store, dead_letters, clock
 
 
 def malformed_line():
-    origin = ProducerInfo("p-1", "host-1", "1", lambda: CLUSTER)
+    producer = ProducerInfo("p-1", "host-1", "1", lambda: CLUSTER)
     return from_malformed_input(
-        "m-1", "flights", origin=origin, key=None, raw=b"{oops", code="malformed", text="not JSON",
+        "m-1", "flights", producer=producer, key=None, raw=b"{oops", code="malformed", text="not JSON",
         source="line 17 of flights.csv", now=1000.0,
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ def test_a_malformed_line_was_read_and_never_accepted_or_attempted(store, dead_l
 
 def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, dead_letters, monkeypatch):
     dead_letters.add([malformed_line()])
-    page = opened("dead_letters", store.path, monkeypatch, dead_letter="m-1", state="any")
+    page = opened("dead_letters", store.path, monkeypatch, letter="m-1", state="any")
 
     shown = text_of(page)
     assert "What is wrong" in shown and "<b>malformed</b>" in shown

@@ -78,7 +78,7 @@ def list_(
     elif not total:
         output.say("No dead letter matches.")
     elif not limit:
-        output.say(f"{output.count(total, 'dead dead_letter matches', 'dead dead_letters match')}.")
+        output.say(f"{output.count(total, 'dead letter matches', 'dead letters match')}.")
     else:
         _list(records)
         if total > len(records):
