@@ -231,7 +231,7 @@ def _serve(store_path: Path | None, wanted: int, place: _Listener) -> None:
     from producer_core.simulate.dashboard_process import DashboardProcess, ReservedPort
     from producer_core.store.paths import resolve
 
-    store, stop = resolve(store_path), StopSignal()
+    store = resolve(store_path)
     serve: Any = load_dashboard("commands").command
     try:
         port = ReservedPort.first_free(serve.free_port(wanted, place.address))
@@ -240,6 +240,7 @@ def _serve(store_path: Path | None, wanted: int, place: _Listener) -> None:
             f"The dashboard cannot listen on {place.address}: {error}.",
             "Give --address one of this machine's.",
         ) from None
+    stop = StopSignal()  # only now: nothing below can be refused
     if port.number != wanted:
         output.say(f"Port {wanted} is taken; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
