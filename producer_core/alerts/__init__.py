@@ -6,8 +6,9 @@ from producer_core.alerts.conditions import Absence, BurnRate, ReportedByProduce
 from producer_core.alerts.evaluation import evaluate
 from producer_core.alerts.evaluator import AlertEvaluator, this_process
 from producer_core.alerts.lease import LEASE
+from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.alerts.reported_alerts import END_CONDITIONS, ReportedAlerts
-from producer_core.alerts.routes import Callback, Notification, Route, RouteResult
+from producer_core.alerts.routes import Callback, Route
 from producer_core.alerts.rule_set import RouteSettings, RuleProblem, RuleSet
 from producer_core.alerts.rule_set_file import load, rule_set_of
 from producer_core.alerts.rules import FORGOTTEN_AFTER, GONE_AFTER, RULES, AlertRule

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from producer_core.alerts.alert_state import Alert
 
 if TYPE_CHECKING:
-    from producer_core.alerts.routes import Route, RouteResult
+    from producer_core.alerts.notification import RouteResult
+    from producer_core.alerts.routes import Route
     from producer_core.store import Store
 
 MOST = 100

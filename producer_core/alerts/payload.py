@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from producer_core._internal.masking import mask_told
 from producer_core.alerts.alert_state import Alert
-from producer_core.alerts.routes import Notification
+from producer_core.alerts.notification import Notification
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.rules import AlertRule
 

@@ -7,38 +7,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
+from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.alerts.rule_set import RouteSettings, RuleSet
 from producer_core.errors import ConfigError
 
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
 """The address of a webhook for who needs no file of rules. `…_FILE` names a file with the address instead, `…_TOKEN`
 and `…_TOKEN_FILE` give its bearer token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notification:
-    """What a receiver gets in one go. `key` is the same whenever the same is said again."""
-
-    key: str
-    status: Literal["firing", "resolved"]
-    payload: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RouteResult:
-    """What came of telling. `text` never holds the address or a secret. `later`: seconds the receiver asked for.
-
-    `refused`: the receiver works, but does not take this; others may still get through.
-    """
-
-    taken: bool
-    text: str
-    later: float | None = None
-    refused: bool = False
-    body: str = ""
-    """The beginning of what the receiver wrote, for a person who tests; it is kept nowhere."""
 
 
 class Route(Protocol):

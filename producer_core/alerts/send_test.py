@@ -6,8 +6,9 @@ import time
 from dataclasses import replace
 
 from producer_core.alerts.alert_state import Alert, resolved
+from producer_core.alerts.notification import RouteResult
 from producer_core.alerts.payload import notification
-from producer_core.alerts.routes import Route, RouteResult
+from producer_core.alerts.routes import Route
 from producer_core.alerts.rule_set import RuleSet
 
 

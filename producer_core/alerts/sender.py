@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.lease import LEASE, Lease
+from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.alerts.outbox import LONGEST_PAUSE, Outbox, OutboxEntry, pause
 from producer_core.alerts.payload import Status, notification
-from producer_core.alerts.routes import Notification, Route, RouteResult
+from producer_core.alerts.routes import Route
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.errors import StoreError
 

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import orjson
 
-from producer_core.alerts.routes import Notification, RouteResult
+from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.errors import ConfigError
 
 _READ = 4096

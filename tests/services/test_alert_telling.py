@@ -12,9 +12,9 @@ import pytest
 
 from producer_core.alerts import AlertChange, AlertLog, AlertWatcher, Callback, RuleSet, alert
 from producer_core.alerts.alert_state import resolved
+from producer_core.alerts.notification import RouteResult
 from producer_core.alerts.outbox import GIVEN_UP_AFTER, LONGEST_PAUSE, pause
 from producer_core.alerts.payload import notification
-from producer_core.alerts.routes import RouteResult
 from producer_core.alerts.sender import RouteSender
 from producer_core.alerts.webhook import Webhook
 from tests.support import eventually

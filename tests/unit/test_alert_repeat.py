@@ -11,7 +11,8 @@ import pytest
 from producer_core import ReliableKafkaProducer
 from producer_core.alerts import AlertChange, AlertLog, Callback, RuleSet, alert, load
 from producer_core.alerts.alert_state import resolved
-from producer_core.alerts.routes import RouteResult, given_routes
+from producer_core.alerts.notification import RouteResult
+from producer_core.alerts.routes import given_routes
 from producer_core.alerts.rule_parser import read
 from producer_core.alerts.rule_set import REPEAT
 from producer_core.alerts.sender import RouteSender
