@@ -1,4 +1,4 @@
-"""`send` and `dlq replay` as real commands against the embedded broker."""
+"""The commands `send` and `dlq replay` against the embedded broker."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def summary(done):
 
 
 def records(broker, topic, partitions=2):
-    """Key and value of every record, read by a plain consumer."""
+    """Return key, value and headers of every record, read by a plain consumer."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "t", "auto.offset.reset": "earliest"}
     )
@@ -90,7 +90,7 @@ def dead(path):
     return DeadLetters(Store.open(path)).bodies(DeadLetters(Store.open(path)).ids(DeadLetterFilter()))
 
 
-def test_json_lines_arrive_as_they_were_written(broker, topic, path):
+def test_json_lines_are_delivered_byte_for_byte(broker, topic, path):
     lines = b'{"id": 1, "price": 1.10}\n{"id": 12345678901234567890123}\n'
 
     done = send(broker, path, topic, "-", "--key", "id", "--header", "source=test", "--json", stdin=lines)
@@ -105,7 +105,7 @@ def test_json_lines_arrive_as_they_were_written(broker, topic, path):
     assert all(headers["source"] == b"test" and len(headers["pc-id"]) == 24 for _, _, headers in found)
 
 
-def test_csv_fields_arrive_typed(broker, topic, path, tmp_path):
+def test_csv_fields_are_delivered_typed(broker, topic, path, tmp_path):
     file = tmp_path / "a.csv.gz"
     file.write_bytes(gzip.compress(b"id,zip,price,at,ok,note\n1,01067,12.50,2013-01-01 05:00:00,true,\n"))
 
@@ -116,7 +116,9 @@ def test_csv_fields_arrive_typed(broker, topic, path, tmp_path):
     assert value == b'{"id":1,"zip":"01067","price":12.5,"at":"2013-01-01T05:00:00","ok":true,"note":null}'
 
 
-def test_malformed_lines_are_kept_with_their_bytes_and_the_rest_is_sent(broker, topic, path, tmp_path):
+def test_malformed_lines_become_dead_letters_with_their_bytes_and_other_lines_are_sent(
+    broker, topic, path, tmp_path
+):
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"id":1}\nnot json\n{"other":2}\n\xff\n{"id":3}\n')
 
@@ -137,7 +139,7 @@ def test_malformed_lines_are_kept_with_their_bytes_and_the_rest_is_sent(broker, 
     } == {("malformed", "not_sent", False)}
 
 
-def test_the_summary_in_words_says_where_the_first_malformed_lines_are(broker, topic, path):
+def test_the_text_summary_names_the_first_malformed_lines(broker, topic, path):
     done = send(broker, path, topic, "-", "--format", "jsonl", stdin=b"nonsense\n1\n")
 
     text = done.stdout
@@ -146,7 +148,7 @@ def test_the_summary_in_words_says_where_the_first_malformed_lines_are(broker, t
     assert "producer-core dlq groups" in text
 
 
-def test_strict_stops_at_the_first_and_delivers_what_was_before(broker, topic, path):
+def test_strict_stops_at_the_first_malformed_row_and_delivers_the_rows_before_it(broker, topic, path):
     done = send(broker, path, topic, "-", "--strict", "--json", stdin=b"1\n2\nnonsense\n4\n")
 
     assert done.exit_code == 1
@@ -156,14 +158,14 @@ def test_strict_stops_at_the_first_and_delivers_what_was_before(broker, topic, p
     assert dead(path) == []
 
 
-def test_skip_and_limit_cut_out_a_piece(broker, topic, path):
+def test_skip_and_limit_select_a_range_of_rows(broker, topic, path):
     done = send(broker, path, topic, "-", "--skip", 1, "--limit", 2, "--json", stdin=b"1\n2\n3\n4\n")
 
     assert summary(done)["last_position"] == 3
     assert sorted(value for _, value, _ in records(broker, topic)) == [b"2", b"3"]
 
 
-def test_dedup_sends_identical_rows_once_and_no_others(broker, topic, path):
+def test_dedup_suppresses_identical_rows_only(broker, topic, path):
     rows = b'{"a":1,"timestamp":1}\n{"a":1,"timestamp":1}\n{"a":1,"timestamp":2}\n'
 
     done = send(broker, path, topic, "-", "--dedup", "--json", stdin=rows)
@@ -180,7 +182,7 @@ def test_a_missing_key_column_sends_nothing(broker, topic, path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["orders", "nothing.csv"], "There is no file"),
         (["or ders", "-"], "not a topic name"),
@@ -190,19 +192,19 @@ def test_a_missing_key_column_sends_nothing(broker, topic, path):
         (["orders", "-", "--format", "parquet"], "not a Parquet file"),
     ],
 )
-def test_what_cannot_run_says_why_in_two_lines(broker, path, arguments, words):
+def test_a_send_that_cannot_run_explains_itself_in_two_lines(broker, path, arguments, message):
     done = send(broker, path, *arguments, stdin=b"1\n")
 
     assert done.exit_code == 2
-    assert words in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
 
 
-def test_no_broker_is_said_with_the_connections_own_words(path):
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
+def test_an_unreachable_broker_is_reported_with_the_error_of_the_connection(path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
         done = run(
-            "send", "orders", "-", "-b", f"127.0.0.1:{nobody.getsockname()[1]}", "--store", path, "--wait", "1s",
+            "send", "orders", "-", "-b", f"127.0.0.1:{unused.getsockname()[1]}", "--store", path, "--wait", "1s",
             stdin=b"1\n",
         )  # fmt: skip
 
@@ -212,7 +214,7 @@ def test_no_broker_is_said_with_the_connections_own_words(path):
 
 
 @pytest.mark.parametrize("resumable", [True, False], ids=["file", "standard input"])
-def test_the_ledger_of_what_was_sent_is_in_the_store_and_on_the_telemetry_topic(
+def test_the_ledger_of_a_send_is_in_the_store_and_on_the_telemetry_topic(
     broker, topic, path, tmp_path, resumable
 ):
     file, rows = tmp_path / "rows.jsonl", b"".join(b'{"n": %d}\n' % number for number in range(50))
@@ -225,8 +227,8 @@ def test_the_ledger_of_what_was_sent_is_in_the_store_and_on_the_telemetry_topic(
     assert done.exit_code == 0, done.output
     sent = {headers["pc-id"] for _, _, headers in records(broker, topic)}
     batches = [decode(value) for _, value, _ in records(broker, fleet, partitions=1)]
-    told = [(row.session, seq) for one in batches for row in one.ledger for seq, _ in entries(row)]
-    assert len(told) == 50 and {parse_id(f"{session}-{seq}") for session, seq in told} == sent
+    ledger = [(row.session, seq) for batch in batches for row in batch.ledger for seq, _ in entries(row)]
+    assert len(ledger) == 50 and {parse_id(f"{session}-{seq}") for session, seq in ledger} == sent
     with Store.open(path).borrow() as connection:
         assert connection.execute("SELECT sum(count), count(DISTINCT session) FROM ledger").fetchone() == (
             50,
@@ -234,14 +236,14 @@ def test_the_ledger_of_what_was_sent_is_in_the_store_and_on_the_telemetry_topic(
         )
 
 
-def test_no_store_leaves_no_store(broker, topic):
+def test_no_store_creates_no_store(broker, topic):
     done = run("send", topic, "-", "-b", broker.bootstrap_servers, "--no-store", stdin=b"1\n")
 
     assert done.exit_code == 0
     assert not default_path().exists()
 
 
-def test_without_a_store_dead_letters_wait_for_the_next_one(broker, topic):
+def test_dead_letters_of_a_send_without_a_store_are_imported_by_the_next_one_with_a_store(broker, topic):
     done = run(
         "send",
         topic,
@@ -255,12 +257,12 @@ def test_without_a_store_dead_letters_wait_for_the_next_one(broker, topic):
     )
     run("send", topic, "-", "-b", broker.bootstrap_servers, stdin=b"1\n")
 
-    assert "the next producer with a store there takes them in" in done.stdout
+    assert "The next producer that uses the store there imports them." in done.stdout
     assert [dead_letter.value for dead_letter in dead(None)] == [b"nonsense"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_stops_reading_settles_and_says_how_to_go_on(broker, topic, path, number):
+def test_an_interrupted_send_settles_its_rows_and_reports_its_position(broker, topic, path, number):
     arguments = ["send", topic, "-", "-b", broker.bootstrap_servers, "--store", str(path), "--json"]
     process = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdin.write(b"1\n2\n")
@@ -274,7 +276,7 @@ def test_an_interrupt_stops_reading_settles_and_says_how_to_go_on(broker, topic,
     assert {"acknowledged": 2, "last_position": 2, "interrupted": True}.items() <= json.loads(out).items()
 
 
-def test_a_refused_message_is_dead_and_a_replay_from_the_shell_delivers_it(broker, path):
+def test_a_rejected_message_becomes_a_dead_letter_and_a_replay_delivers_it(broker, path):
     broker.reject("payments")
     died = send(broker, path, "payments", "-", "--json", stdin=b'{"n":1}\n{"n":2}\n')
     broker.accept("payments")
@@ -302,9 +304,9 @@ def test_a_refused_message_is_dead_and_a_replay_from_the_shell_delivers_it(broke
     assert len(set(sent)) == len(sent) == 2
 
 
-def test_a_replay_that_fails_again_says_so_and_keeps_the_letter(broker, path):
+def test_a_replay_that_fails_again_is_reported_and_keeps_the_dead_letter(broker, path):
     broker.reject("payments")
-    # The refusal proves itself on a busy machine too.
+    # A long retry backoff keeps the verdict at "rejected" on a busy machine too.
     send(broker, path, "payments", "-", "-X", "retry.backoff.ms=20000", stdin=b'{"n":3}\n')
 
     again = run("dlq", "replay", "--yes", "-b", broker.bootstrap_servers, "--store", path)
@@ -316,13 +318,13 @@ def test_a_replay_that_fails_again_says_so_and_keeps_the_letter(broker, path):
     assert dead_letter.replay_count == 1
 
 
-def test_letters_of_another_cluster_are_refused_unless_told(broker, path):
+def test_dead_letters_of_another_cluster_are_refused_without_to(broker, path):
     broker.reject("payments")
     send(broker, path, "payments", "-", stdin=b'{"n":4}\n')
     broker.accept("payments")
     with embedded.start(brokers=1, topics={"payments": 1}) as other:
         cluster = Cluster(client_config(other.bootstrap_servers)).view().cluster_id
-        words = [
+        command = [
             "dlq",
             "replay",
             "--yes",
@@ -333,15 +335,15 @@ def test_letters_of_another_cluster_are_refused_unless_told(broker, path):
             "--inconclusive",
             "send",
         ]
-        refused = run(*words)
-        told = run(*words, "--to", cluster)
+        refused = run(*command)
+        allowed = run(*command, "--to", cluster)
 
     assert refused.exit_code == 2
     assert f"--to {cluster}" in refused.stderr
-    assert told.exit_code == 0, told.output
+    assert allowed.exit_code == 0, allowed.output
 
 
-def test_a_live_producer_carries_out_a_replay_that_the_shell_plans_without_credentials(broker, path):
+def test_a_running_producer_executes_a_replay_that_the_shell_plans_without_credentials(broker, path):
     broker.reject("payments")
     send(broker, path, "payments", "-", stdin=b'{"n":5}\n')
     broker.accept("payments")
@@ -356,7 +358,7 @@ def test_a_live_producer_carries_out_a_replay_that_the_shell_plans_without_crede
     assert dead(path) == []
 
 
-def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, path):
+def test_an_interrupted_replay_is_paused_and_resumed_by_the_same_command(broker, path):
     broker.reject("payments")
     send(broker, path, "payments", "-", stdin=b"".join(b'{"m":%d}\n' % number for number in range(30)))
     broker.accept("payments")
@@ -365,23 +367,23 @@ def test_an_interrupted_replay_is_paused_and_the_same_command_goes_on(broker, pa
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--rate", "1"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    # doubtful ones wait until no old attempt of theirs can arrive
+    # records of uncertain outcome are delayed until no earlier attempt can still arrive
     eventually(lambda: [one for one in operations(path) if one.acknowledged], timeout=180)
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=120)
     paused = operations(path)[0]
-    going_on = run(*arguments, "--rate", "100")
+    resumed = run(*arguments, "--rate", "100")
 
     assert process.returncode == 130
     assert (paused.state, paused.total) == ("paused", 30)
-    assert "Go on with the same command" in said.decode()
-    assert going_on.exit_code == 0
+    assert "Resume with the same command" in err.decode()
+    assert resumed.exit_code == 0
     assert [one.operation_id for one in operations(path)] == [paused.operation_id]
     assert dead(path) == []
 
 
-def test_a_script_finds_the_stats_of_what_was_sent(broker, topic, path):
+def test_stats_json_counts_the_rows_of_a_send(broker, topic, path):
     send(broker, path, topic, "-", stdin=b"1\n2\n3\n")
 
     found = json.loads(run("stats", "--store", path, "--json").stdout)
@@ -390,7 +392,7 @@ def test_a_script_finds_the_stats_of_what_was_sent(broker, topic, path):
     assert found["topic_stats"][topic]["sent"] == 3
 
 
-def test_progress_is_a_bar_on_a_terminal(broker, topic, path, tmp_path):
+def test_progress_on_a_terminal_is_a_bar(broker, topic, path, tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"n":1}\n' * 2000)
     master, slave = os.openpty()

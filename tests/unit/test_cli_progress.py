@@ -1,4 +1,4 @@
-"""The progress line of a `send`: what it counts, and what it says of the connection."""
+"""The progress line of a `send`: its counts and the state of the connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 
 
 @pytest.fixture
-def job():
+def state():
     snapshot = SimpleNamespace(acknowledged=1000, dead=3)
     producer = SimpleNamespace(
         metrics=SimpleNamespace(snapshot=lambda: snapshot),
@@ -25,29 +25,29 @@ def job():
         connection=ConnectionState(lambda notice: None),
     )
     return SimpleNamespace(
-        producer=producer, read=2000, already=0, malformed=0, phase="settling", interrupted=False,
+        producer=producer, read=2000, already_done=0, malformed=0, phase="settling", interrupted=False,
         started=time.monotonic(),
     )  # fmt: skip
 
 
-def test_a_broker_that_goes_away_in_mid_send_is_named_and_its_return_ends_that(job):
-    job.producer.connection.statistics(UP)
-    assert "broker" not in _sentence(job)
+def test_the_line_names_a_lost_broker_until_it_is_connected_again(state):
+    state.producer.connection.statistics(UP)
+    assert "broker" not in _sentence(state)
 
-    job.producer.connection.failed(REFUSED)
-    job.producer.connection.failed(ALL_DOWN)
-    assert "waiting for 34,094; no broker is connected: localhost:9092/1: Connect failed" in _sentence(job)
+    state.producer.connection.failed(REFUSED)
+    state.producer.connection.failed(ALL_DOWN)
+    assert "waiting for 34,094; no broker is connected: localhost:9092/1: Connect failed" in _sentence(state)
 
-    job.producer.connection.statistics(UP)
-    assert _sentence(job).endswith("waiting for 34,094")
-
-
-def test_one_broker_of_several_that_goes_away_is_no_lost_connection(job):
-    job.producer.connection.statistics(UP)
-    job.producer.connection.failed(REFUSED)
-    assert _sentence(job).endswith("waiting for 34,094")
+    state.producer.connection.statistics(UP)
+    assert _sentence(state).endswith("waiting for 34,094")
 
 
-def test_malformed_lines_are_counted_as_malformed_and_not_as_dead(job):
-    job.malformed = 2
-    assert "1,000 acknowledged, 1 dead, 2 malformed" in _sentence(job)
+def test_one_lost_broker_of_several_is_not_a_lost_connection(state):
+    state.producer.connection.statistics(UP)
+    state.producer.connection.failed(REFUSED)
+    assert _sentence(state).endswith("waiting for 34,094")
+
+
+def test_malformed_lines_are_counted_as_malformed_and_not_as_dead(state):
+    state.malformed = 2
+    assert "1,000 acknowledged, 1 dead, 2 malformed" in _sentence(state)

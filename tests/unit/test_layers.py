@@ -100,6 +100,19 @@ def test_imports_at_the_top_of_modules_make_no_circle(package):
         pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
 
 
+@pytest.mark.parametrize("package", ["producer_core", DASHBOARD_NAME])
+def test_imports_inside_functions_and_for_type_checking_make_no_circle(package):
+    graph = {
+        module: {target for target in imported_anywhere(module) if target != module}
+        for module in modules(package)
+        if module != package
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
+
+
 def test_every_package_has_its_place_in_the_table():
     known = {name for line in PACKAGES.splitlines() for name in line.split()}
     there = {package_of(module) for module in modules("producer_core") if module != LAZY_FACE}
@@ -233,6 +246,18 @@ def _imported(module, inside_functions):
                     yield inner if found else node.module
         elif inside_functions and isinstance(node, ast.Constant) and names_a_module(node.value):
             yield node.value  # import_module("…"), or `-m …` of a child process
+
+
+def imported_anywhere(module):
+    """The modules that the import statements of a module name, wherever they are."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if is_module(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                if is_module(inner) or is_module(node.module):
+                    yield inner if is_module(inner) else node.module
 
 
 def nodes(node, inside_functions):

@@ -1,4 +1,4 @@
-"""A send that is refused before its first row leaves nothing behind, so that the corrected command runs."""
+"""A send that is refused before its first row writes no state, so that the corrected command runs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def send(broker, state, tmp_path):
     file.write_text("id,name\n1,a\n2\n3,c\n")
 
     def send(*options):
-        asked = ["send", "orders", str(file), "--bootstrap-servers", broker.bootstrap_servers, *options]
-        return CliRunner().invoke(main, asked, catch_exceptions=False)
+        command = ["send", "orders", str(file), "--bootstrap-servers", broker.bootstrap_servers, *options]
+        return CliRunner().invoke(main, command, catch_exceptions=False)
 
     return send
 
@@ -56,13 +56,13 @@ REFUSED = [
 @pytest.mark.parametrize(
     "options", [("--store", "/proc/no/such.duckdb"), ("--telemetry-topic", "a b")], ids=" ".join
 )
-def test_a_send_that_is_refused_for_its_places_leaves_no_file(send, state, options):
+def test_a_send_with_an_unusable_store_or_telemetry_topic_leaves_no_file(send, state, options):
     assert send(*options).exit_code == 2
     assert files(state) == {}
 
 
 @pytest.mark.parametrize("options", REFUSED, ids=" ".join)
-def test_after_a_send_that_was_refused_the_corrected_command_runs(send, state, options):
+def test_the_corrected_command_runs_after_a_refused_send(send, state, options):
     refused = send(*options)
     left = files(state / "producer-core" / "sends")
     corrected = send()
@@ -72,7 +72,7 @@ def test_after_a_send_that_was_refused_the_corrected_command_runs(send, state, o
 
 
 @pytest.mark.parametrize("options", [("--restart", *one) for one in REFUSED], ids=" ".join)
-def test_a_send_that_is_refused_leaves_the_state_of_an_earlier_one_untouched(send, state, options):
+def test_a_refused_send_does_not_change_the_state_of_an_earlier_one(send, state, options):
     begun = send("--strict")
     before = states(state)
 
@@ -83,7 +83,7 @@ def test_a_send_that_is_refused_leaves_the_state_of_an_earlier_one_untouched(sen
     assert states(state) == before
 
 
-def test_the_first_row_stops_a_strict_send_and_the_corrected_file_is_sent_by_the_same_command(
+def test_the_corrected_file_is_sent_by_the_same_command_after_a_strict_stop_at_the_first_row(
     send, state, tmp_path
 ):
     (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
@@ -94,7 +94,7 @@ def test_the_first_row_stops_a_strict_send_and_the_corrected_file_is_sent_by_the
     assert send("--strict").exit_code == 0
 
 
-def test_a_restart_that_ends_before_its_first_row_says_to_restart_again(send, tmp_path):
+def test_a_restart_that_ends_before_its_first_row_suggests_another_restart(send, tmp_path):
     send("--strict")
     (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
 
@@ -108,54 +108,54 @@ def test_a_restart_that_ends_before_its_first_row_says_to_restart_again(send, tm
     [(), ("--types", "text"), ("--format", "jsonl"), ("--format", "jsonl", "--dedup")],
     ids=" ".join,
 )
-def test_a_damaged_gzip_is_refused_before_its_first_row_and_the_whole_one_is_sent_by_the_same_command(
+def test_a_damaged_gzip_is_refused_before_its_first_row_and_the_intact_one_is_sent_by_the_same_command(
     send, state, tmp_path, options
 ):
     lines = b"".join(b"%d\n" % number for number in range(20_000))
     whole = gzip.compress(lines)
-    packed = tmp_path / "orders.csv"  # packing is known by its bytes
-    packed.write_bytes(whole[: len(whole) // 2])
+    compressed = tmp_path / "orders.csv"  # compression is detected by the first bytes
+    compressed.write_bytes(whole[: len(whole) // 2])
     damaged = send("--json", *options)
     left = states(state)
-    packed.write_bytes(whole)
+    compressed.write_bytes(whole)
 
     fetched = send("--limit", "3", "--json", *options)
 
     assert (damaged.exit_code, damaged.stdout, left) == (2, "", {}), damaged.output
-    assert "damaged" in damaged.stderr and "Fetch it again" in damaged.stderr
+    assert "damaged" in damaged.stderr and "Fetch the file again" in damaged.stderr
     assert json.loads(fetched.stdout)["acknowledged"] == 3
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (("--partition", "99"), "Topic 'orders' has no partition 99. It has partition 0 only."),
         (("--header", "pc-id=y"), "The header 'pc-id' carries the message id; choose another name."),
     ],
 )
-def test_a_wrong_option_is_refused_and_not_kept_as_a_dead_letter_of_every_row(send, state, options, words):
+def test_a_wrong_option_is_refused_before_every_row_becomes_a_dead_letter(send, state, options, message):
     refused = send(*options)
 
     assert refused.exit_code == 2
-    assert words in " ".join(refused.stderr.split())
+    assert message in " ".join(refused.stderr.split())
     assert list(state.rglob("*.duckdb")) == []
 
 
-def test_a_strict_stop_counts_the_blank_lines_before_it_only_and_one_row_is_one_row(send, tmp_path):
+def test_a_strict_stop_counts_only_the_blank_lines_before_it_and_uses_the_singular(send, tmp_path):
     (tmp_path / "orders.csv").write_text("id,name\n\n1,a\n2\n\n\n3,c\n")
 
     stopped = send("--strict")
     resumed = send()
 
-    assert "1 blank line left out" in stopped.stdout
-    assert "Going on: 1 row is done." in resumed.stderr
-    assert "1 row was done before" in resumed.stdout
-    assert "3 blank lines left out" in resumed.stdout
+    assert "1 blank line skipped" in stopped.stdout
+    assert "Resuming: 1 row is settled." in resumed.stderr
+    assert "1 row was settled by earlier runs" in resumed.stdout
+    assert "3 blank lines skipped" in resumed.stdout
 
 
-def test_a_skip_beyond_the_last_line_says_that_nothing_was_left(send):
+def test_a_skip_beyond_the_last_line_is_reported(send):
     done = send("--skip", "99")
 
     assert done.exit_code == 0
-    assert "--skip 99 leaves out every line of orders.csv" in done.stdout
-    assert "leaves out every" not in send("--skip", "1", "--limit", "0").stdout
+    assert "--skip 99 skips every line of orders.csv" in done.stdout
+    assert "skips every" not in send("--skip", "1", "--limit", "0").stdout

@@ -1,4 +1,4 @@
-"""The state of a resumable send: believed when whole, refused when the input is another, never in two hands."""
+"""The state of a resumable send: rejected when damaged or for another input, and held by one process at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from producer_core.cli.send.fingerprint import fingerprint, session_of, state_pa
 from producer_core.cli.send.open_rows import InputError
 from producer_core.cli.send.recover_position import PositionSearch, RecoveredPosition
 from producer_core.cli.send.resume import ResumeRefused, begin
-from producer_core.cli.send.resume_check import can_resume, options_of, same_again
+from producer_core.cli.send.resume_check import can_resume, options_of, resume_command
 from producer_core.cli.send.send_command import send
 from producer_core.cli.send.state_file import SendJob, SendState, StateFile, decode, encode
 from producer_core.delivery.journal.ranges import Ranges
@@ -45,7 +45,7 @@ def file(path):
     opened.close()
 
 
-def nothing_there(why):
+def empty_topic(reason):
     return RecoveredPosition(lows={0: 0}, offsets={("orders", 0): -1})
 
 
@@ -56,7 +56,7 @@ def saved(file):
 # the file
 
 
-def test_what_is_written_is_read(file):
+def test_a_state_round_trips_through_the_file(file):
     file.write(state(dead=2, malformed=1, doubtful=5, reached=20, rows=12))
 
     found = file.read()
@@ -75,18 +75,18 @@ def test_what_is_written_is_read(file):
     assert found.possible() == 10
 
 
-def test_no_byte_can_be_changed_unnoticed():
+def test_every_changed_bit_is_detected():
     data = encode(state())
 
-    for place in range(len(data)):
+    for position in range(len(data)):
         for bit in range(8):
             wrong = bytearray(data)
-            wrong[place] ^= 1 << bit
+            wrong[position] ^= 1 << bit
             with pytest.raises(ValueError):
                 decode(bytes(wrong))
 
 
-def test_no_end_can_be_torn_unnoticed():
+def test_every_truncation_and_extension_is_detected():
     data = encode(state())
 
     for length in range(len(data)):
@@ -105,7 +105,7 @@ def test_a_crash_before_the_rename_leaves_the_old_state(file, path):
     assert file.read().dead == 1
 
 
-def test_a_disk_that_takes_nothing_leaves_the_old_state(file, path, monkeypatch):
+def test_a_failed_write_leaves_the_old_state(file, path, monkeypatch):
     file.write(state(dead=1))
 
     def full(handle):
@@ -119,23 +119,20 @@ def test_a_disk_that_takes_nothing_leaves_the_old_state(file, path, monkeypatch)
     assert [one.name for one in path.parent.iterdir() if one.suffix == ".new"] == []
 
 
-def test_only_its_owner_can_read_it(file, path):
+def test_only_the_owner_can_read_the_state_file(file, path):
     file.write(state())
 
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_second_process_is_refused_with_the_owners_number(file, path):
+def test_a_second_process_is_refused_with_the_process_id_of_the_owner(file, path):
     code = "import sys; from pathlib import Path; from producer_core.cli.send.state_file import StateFile; StateFile(Path(sys.argv[1]))"
 
     other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
 
     assert other.returncode != 0
-    assert (
-        f"JournalLocked: This file is being sent to this topic already, by process {os.getpid()}"
-        in other.stderr
-    )
+    assert f"JournalLocked: Process {os.getpid()} is already sending this file to this topic" in other.stderr
 
 
 def test_a_killed_owner_leaves_no_lock(path):
@@ -146,7 +143,7 @@ def test_a_killed_owner_leaves_no_lock(path):
     StateFile(path).close()
 
 
-def test_nothing_is_left_of_a_job_that_ended(file, path):
+def test_a_finished_job_leaves_no_file(file, path):
     file.write(state())
     file.remove()
     file.close()
@@ -154,7 +151,7 @@ def test_nothing_is_left_of_a_job_that_ended(file, path):
     assert list(path.parent.iterdir()) == []
 
 
-def test_one_process_cannot_hold_it_twice(file, path):
+def test_one_process_cannot_lock_the_state_twice(file, path):
     with pytest.raises(JournalLocked):
         StateFile(path)
 
@@ -162,7 +159,7 @@ def test_one_process_cannot_hold_it_twice(file, path):
 # identity
 
 
-def test_ids_are_the_same_on_every_machine_and_differ_by_what_is_sent():
+def test_message_ids_are_the_same_on_every_machine_and_depend_on_the_job():
     here = session_of(JOB, 0)
 
     assert session_of(replace(JOB, path="/elsewhere", cluster_id="c2"), 0) == here
@@ -176,17 +173,17 @@ def test_ids_are_the_same_on_every_machine_and_differ_by_what_is_sent():
     assert session_of(JOB, 1) != here
 
 
-def test_a_new_run_fences_the_one_before_and_so_does_another_set_of_options():
+def test_a_new_run_and_a_run_with_other_options_fence_the_earlier_run():
     assert transactional_id_of(JOB) == transactional_id_of(replace(JOB, options={}))
     assert transactional_id_of(JOB) != transactional_id_of(replace(JOB, topic="refunds"))
 
 
-def test_the_state_is_found_by_place_whatever_is_in_the_file(tmp_path):
+def test_the_state_path_does_not_depend_on_the_content_of_the_file(tmp_path):
     assert state_path(tmp_path, JOB) == state_path(tmp_path, replace(JOB, sha256="", size=0, options={}))
     assert state_path(tmp_path, JOB) != state_path(tmp_path, replace(JOB, cluster_id="c2"))
 
 
-def test_a_file_that_is_written_to_while_it_is_sent_is_noticed(tmp_path):
+def test_a_write_to_the_file_during_the_send_is_detected(tmp_path):
     input = tmp_path / "a.jsonl"
     input.write_text("1\n2\n")
     content = fingerprint(input)
@@ -195,18 +192,18 @@ def test_a_file_that_is_written_to_while_it_is_sent_is_noticed(tmp_path):
         content.check(opened.fileno(), "a.jsonl")
         with input.open("a") as more:
             more.write("3\n")
-        with pytest.raises(InputError, match="was changed while it was sent"):
+        with pytest.raises(InputError, match="was changed while it was being sent"):
             content.check(opened.fileno(), "a.jsonl")
 
 
-def test_the_checksum_is_of_the_whole_file_and_its_reading_is_told(tmp_path):
+def test_the_checksum_covers_the_whole_file_and_reports_its_progress(tmp_path):
     input = tmp_path / "a.bin"
     input.write_bytes(random.Random(1).randbytes(3 << 20))
-    told = []
+    reports = []
 
-    content = fingerprint(input, lambda done, total: told.append((done, total)))
+    content = fingerprint(input, lambda done, total: reports.append((done, total)))
 
-    assert (content.size, told[-1]) == (3 << 20, (3 << 20, 3 << 20))
+    assert (content.size, reports[-1]) == (3 << 20, (3 << 20, 3 << 20))
     input.write_bytes(random.Random(1).randbytes((3 << 20) - 1) + b"!")
     assert fingerprint(input).sha256 != content.sha256
 
@@ -214,7 +211,7 @@ def test_the_checksum_is_of_the_whole_file_and_its_reading_is_told(tmp_path):
 # progress
 
 
-def test_a_settled_row_and_its_offset_are_on_disk_together(file):
+def test_a_settled_row_and_its_offset_are_saved_together(file):
     progress = FileProgress(file, SendState(JOB, 0))
 
     progress.settle([0, 2, 1, 5], {("orders", 0): 4})
@@ -225,7 +222,7 @@ def test_a_settled_row_and_its_offset_are_on_disk_together(file):
     assert [progress.is_settled(row) for row in (2, 3, 5)] == [True, False, True]
 
 
-def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
+def test_start_offsets_are_saved_at_once_and_settled_rows_later(file):
     progress = FileProgress(file, SendState(JOB, 0))
     progress.reach(0)
 
@@ -239,7 +236,7 @@ def test_where_the_log_begins_is_on_disk_at_once_and_other_marks_soon(file):
     assert list(saved(file).settled) == [(0, 2)]
 
 
-def test_no_row_is_handed_over_that_the_file_does_not_allow_for(file):
+def test_the_saved_reach_covers_every_row_before_it_is_enqueued(file):
     progress = FileProgress(file, SendState(LEAST, 0))
 
     for row in range(5000):
@@ -247,7 +244,7 @@ def test_no_row_is_handed_over_that_the_file_does_not_allow_for(file):
         assert saved(file).reached > row
 
 
-def test_after_a_clean_end_nothing_is_in_doubt_but_what_was_before(file):
+def test_a_clean_end_leaves_only_the_uncertain_rows_of_earlier_runs(file):
     progress = FileProgress(file, SendState(LEAST, 0))
     for row in range(100):
         progress.reach(row)
@@ -261,21 +258,21 @@ def test_after_a_clean_end_nothing_is_in_doubt_but_what_was_before(file):
     assert saved(file).possible() == 50
 
 
-def test_no_row_beyond_the_end_of_the_input_is_called_possibly_sent(file):
-    """How far a run may reach is written ahead; killed near the end it had said more rows than there are."""
+def test_rows_beyond_the_end_of_the_input_do_not_count_as_possibly_sent(file):
+    """A run saves its reach ahead of its rows, so a run killed near the end has saved more rows than exist."""
     file.write(state(LEAST, settled=((0, 7),), reached=50_020))
-    begun = begin(file, LEAST, restart=False, look=nothing_there)
-    begun.progress.reach(19)
+    start = begin(file, LEAST, restart=False, recover=empty_topic)
+    start.progress.reach(19)
 
-    begun.progress.ends_at(20)
+    start.progress.ends_at(20)
 
-    assert begun.progress.possibly_twice == saved(file).doubtful == 13
+    assert start.progress.possibly_twice == saved(file).doubtful == 13
     assert (saved(file).reached, saved(file).possible()) == (20, 13)
-    begun.progress.close()
+    start.progress.close()
     assert saved(file).possible() == 13
 
 
-def test_dead_letters_count_as_done_once_and_malformed_rows_apart(file):
+def test_a_dead_letter_settles_its_row_once_and_malformed_rows_are_counted_separately(file):
     progress = FileProgress(file, SendState(JOB, 0))
     progress.malformed(1)
 
@@ -285,7 +282,7 @@ def test_dead_letters_count_as_done_once_and_malformed_rows_apart(file):
     assert (progress.dead, progress.malformed_rows, progress.done) == (1, 1, 2)
 
 
-def test_rows_are_known_by_their_messages_ids(file):
+def test_rows_are_identified_by_their_message_ids(file):
     progress = FileProgress(file, SendState(JOB, 0))
     ours = id_text(id_bytes(progress.session, 7))
     theirs = id_text(id_bytes(uuid.uuid4(), 8))
@@ -293,7 +290,7 @@ def test_rows_are_known_by_their_messages_ids(file):
     assert progress.rows_of([ours, theirs]) == [7]
 
 
-def test_a_full_disk_is_back_pressure_with_its_reason(file, monkeypatch):
+def test_a_full_disk_raises_journal_full_with_the_reason(file, monkeypatch):
     progress = FileProgress(file, SendState(JOB, 0))
 
     def full(handle):
@@ -304,7 +301,7 @@ def test_a_full_disk_is_back_pressure_with_its_reason(file, monkeypatch):
         progress.settle((), {("orders", 0): 1})
 
 
-def test_at_least_once_forgets_what_ended_and_exactly_once_does_not(file):
+def test_at_least_once_deletes_the_state_of_a_finished_job_and_exactly_once_keeps_it(file):
     least = FileProgress(file, SendState(LEAST, 0))
     least.settle(range(3))
     assert not least.finish(4, all_of_them=True)
@@ -314,45 +311,45 @@ def test_at_least_once_forgets_what_ended_and_exactly_once_does_not(file):
     once = FileProgress(file, SendState(JOB, 0))
     once.settle(range(3))
     assert once.finish(3, all_of_them=True)
-    assert begin(file, JOB, look=nothing_there).how == "complete"
+    assert begin(file, JOB, recover=empty_topic).mode == "complete"
 
 
-# deciding
+# the decision
 
 
-def test_the_first_time_it_begins(file):
-    begun = begin(file, JOB, look=nothing_there)
+def test_the_first_run_begins(file):
+    start = begin(file, JOB, recover=empty_topic)
 
-    assert (begun.how, begun.progress.done, dict(begun.progress.offsets)) == ("new", 0, {("orders", 0): -1})
+    assert (start.mode, start.progress.done, dict(start.progress.offsets)) == ("new", 0, {("orders", 0): -1})
 
 
-def test_the_second_time_it_goes_on(file):
+def test_the_second_run_resumes(file):
     file.write(state())
 
-    begun = begin(file, JOB, look=None)
+    start = begin(file, JOB, recover=None)
 
-    assert begun.how == "resumed"
-    assert begun.progress.already == 10
-    assert "10 rows are done" in begun.text
-    assert begun.progress.session == session_of(JOB, 3)
+    assert start.mode == "resumed"
+    assert start.progress.already == 10
+    assert "10 rows are settled" in start.text
+    assert start.progress.session == session_of(JOB, 3)
 
 
-def test_at_least_once_says_how_many_may_be_there_twice_and_adds_them_up(file):
+def test_at_least_once_reports_possible_duplicates_and_adds_them_up_over_runs(file):
     file.write(state(LEAST, reached=20, doubtful=4))
 
-    begun = begin(file, LEAST)
+    start = begin(file, LEAST)
 
-    assert "Up to 10 more" in begun.text
-    assert begun.progress.possibly_twice == 14
+    assert "Up to 10 more" in start.text
+    assert start.progress.possibly_twice == 14
     assert saved(file).doubtful == 4, "nothing is sent again yet"
-    begun.progress.reach(7)
+    start.progress.reach(7)
     assert saved(file).doubtful == 14
 
 
 @pytest.mark.parametrize(
-    ("now", "words"),
+    ("now", "message"),
     [
-        (replace(JOB, sha256="cd" * 32), "other bytes"),
+        (replace(JOB, sha256="cd" * 32), "bytes differ"),
         (replace(JOB, size=90, sha256="cd" * 32), "truncated"),
         (replace(JOB, size=190, sha256="cd" * 32), "grown"),
         (replace(JOB, options={"key": "n"}), "key was id, is n"),
@@ -360,37 +357,38 @@ def test_at_least_once_says_how_many_may_be_there_twice_and_adds_them_up(file):
         (replace(JOB, delivery="at_least_once"), "--delivery exactly_once"),
     ],
 )
-def test_another_input_or_another_command_is_refused_and_nothing_is_changed(file, path, now, words):
+def test_another_input_or_another_command_is_refused_and_the_state_is_unchanged(file, path, now, message):
     file.write(state())
     before = path.read_bytes()
 
-    with pytest.raises(ResumeRefused, match=words) as refusal:
-        begin(file, now, look=nothing_there)
+    with pytest.raises(ResumeRefused, match=message) as refusal:
+        begin(file, now, recover=empty_topic)
 
     assert "--restart" in refusal.value.fix
     assert path.read_bytes() == before
 
 
-def test_a_finished_job_is_refused_another_content_as_well(file):
+def test_changed_content_is_refused_after_a_finished_job(file):
     file.write(state(settled=((0, 12),), rows=12))
 
     with pytest.raises(ResumeRefused):
-        begin(file, replace(JOB, size=101, sha256="cd" * 32), look=nothing_there)
+        begin(file, replace(JOB, size=101, sha256="cd" * 32), recover=empty_topic)
 
 
-def test_restart_begins_with_ids_of_its_own(file):
+def test_a_restart_uses_new_message_ids(file):
     file.write(state())
 
-    begun = begin(file, JOB, restart=True)
+    start = begin(file, JOB, restart=True)
 
-    assert (begun.how, begun.progress.done) == ("new", 0)
-    assert begun.progress.session != session_of(JOB, 3)
-    assert saved(file).run == 3, "a command that is refused now leaves the earlier run"
-    begun.progress.reach(0)
+    assert (start.mode, start.progress.done) == ("new", 0)
+    assert start.progress.session != session_of(JOB, 3)
+    assert saved(file).run == 3, "the earlier run stays until the first row is enqueued"
+    start.progress.reach(0)
     assert saved(file).run > 3
 
 
-def test_a_restart_knows_where_its_partitions_begin_so_that_a_copy_of_its_state_can_be_put_back(file):
+def test_a_restart_saves_the_start_offsets_of_its_partitions(file):
+    """The offsets let a restored copy of the state resume the run."""
     file.write(state())
 
     begin(file, JOB, restart=True, ends=lambda: {("orders", 0): 9}).progress.reach(0)
@@ -398,88 +396,88 @@ def test_a_restart_knows_where_its_partitions_begin_so_that_a_copy_of_its_state_
     assert saved(file).offsets == {("orders", 0): 9}
 
 
-def test_a_damaged_state_is_set_aside_and_the_topic_read(file, path):
+def test_a_damaged_exactly_once_state_is_set_aside_and_recovered_from_the_topic(file, path):
     path.write_bytes(encode(state())[:-9])
-    seen = []
+    reasons = []
 
-    def look(why):
-        seen.append(why)
+    def recover(reason):
+        reasons.append(reason)
         return RecoveredPosition({2: PositionSearch(Ranges([(0, 5)]), {0: 0})}, {0: 0}, {("orders", 0): 9})
 
-    begun = begin(file, JOB, look=look)
+    start = begin(file, JOB, recover=recover)
 
-    assert "damaged" in seen[0]
+    assert "damaged" in reasons[0]
     assert path.with_suffix(".damaged").exists()
-    assert (begun.how, begun.progress.done, dict(begun.progress.offsets)) == ("found", 5, {("orders", 0): 9})
-    assert begun.progress.session == session_of(JOB, 2)
+    assert (start.mode, start.progress.done, dict(start.progress.offsets)) == ("found", 5, {("orders", 0): 9})
+    assert start.progress.session == session_of(JOB, 2)
 
 
-def test_a_damaged_state_of_at_least_once_is_for_a_person_to_decide(file, path):
+def test_a_damaged_at_least_once_state_requires_an_explicit_restart(file, path):
     path.write_bytes(b"nonsense")
 
     with pytest.raises(JournalDamaged) as refusal:
         begin(file, LEAST)
 
     assert "--restart" in refusal.value.fix
-    assert begin(file, LEAST, restart=True).how == "new"
+    assert begin(file, LEAST, restart=True).mode == "new"
 
 
-def test_a_topic_that_lost_what_was_acknowledged_is_refused(file):
+def test_a_topic_that_lost_acknowledged_records_is_refused(file):
     file.write(state())
 
     with pytest.raises(ResumeRefused, match="ends at offset 3"):
-        begin(file, JOB, look=nothing_there, cut=lambda state: "partition 0 ends at offset 3")
+        begin(file, JOB, recover=empty_topic, truncated=lambda state: "partition 0 ends at offset 3")
 
 
 @pytest.mark.parametrize(
     ("rows", "first", "lows", "refused"),
     [
         ([(0, 9)], {0: 0, 1: 1}, {0: 0, 1: 0}, False),  # nothing was removed
-        ([(4, 9)], {0: 4, 1: 5}, {0: 0, 1: 0}, False),  # torn, or malformed rows: they are sent again
-        ([(0, 9)], {0: 0, 1: 1}, {0: 70, 1: 80}, False),  # older records of others were removed
-        ([(0, 4), (6, 9)], {0: 0, 1: 1}, {0: 70, 1: 0}, False),  # a gap above what retention can have taken
+        ([(4, 9)], {0: 4, 1: 5}, {0: 0, 1: 0}, False),  # missing or malformed rows are sent again
+        ([(0, 9)], {0: 0, 1: 1}, {0: 70, 1: 80}, False),  # retention removed older records of other producers
+        ([(0, 4), (6, 9)], {0: 0, 1: 1}, {0: 70, 1: 0}, False),  # the gap is above the first row there
         ([(4, 9)], {0: 4, 1: 5}, {0: 70, 1: 0}, True),  # rows 0 to 3 may have been in partition 0
         ([(0, 2), (5, 9)], {0: 5, 1: 0}, {0: 70, 1: 0}, True),
-        ([(2, 9)], {1: 2}, {0: 70, 1: 0}, True),  # partition 0 holds none of ours any more
-        ([], {}, {0: 70, 1: 0}, False),  # none of ours is there: it begins
+        ([(2, 9)], {1: 2}, {0: 70, 1: 0}, True),  # partition 0 has no row of this file any more
+        ([], {}, {0: 70, 1: 0}, False),  # the topic has no row of this file, so the send begins
     ],
 )
-def test_rows_that_retention_may_have_removed_are_not_sent_again_unasked(file, rows, first, lows, refused):
+def test_a_send_is_refused_where_retention_may_have_removed_its_rows(file, rows, first, lows, refused):
     found = RecoveredPosition({0: PositionSearch(Ranges(rows), first)}, lows, {})
 
     if refused:
         with pytest.raises(ResumeRefused, match="retention") as refusal:
-            begin(file, JOB, look=lambda why: found)
+            begin(file, JOB, recover=lambda reason: found)
         assert "--restart" in refusal.value.fix
         assert file.read() is None
     else:
-        begin(file, JOB, look=lambda why: found)
+        begin(file, JOB, recover=lambda reason: found)
 
 
-def test_of_several_runs_on_the_topic_the_last_one_counts(file):
+def test_the_last_of_several_runs_on_the_topic_is_resumed(file):
     runs = {0: PositionSearch(Ranges([(0, 9)]), {0: 0}), 5: PositionSearch(Ranges([(0, 2)]), {0: 0})}
 
-    begun = begin(file, JOB, look=lambda why: RecoveredPosition(runs, {0: 0}, {}))
+    start = begin(file, JOB, recover=lambda reason: RecoveredPosition(runs, {0: 0}, {}))
 
-    assert (begun.progress.done, begun.progress.session) == (2, session_of(JOB, 5))
+    assert (start.progress.done, start.progress.session) == (2, session_of(JOB, 5))
 
 
 # the command
 
 
 @pytest.mark.parametrize(
-    ("input", "dedup", "cluster", "words"),
+    ("input", "dedup", "cluster", "message"),
     [
         (None, False, "c1", "Standard input cannot be read again"),
-        ("/dev/null", False, "c1", "no regular file"),
-        (__file__, True, "c1", "--dedup remembers rows in memory"),
+        ("/dev/null", False, "c1", "not a regular file"),
+        (__file__, True, "c1", "--dedup keeps row hashes in memory"),
         (__file__, False, "embedded-1", "embedded broker"),
     ],
 )
-def test_what_cannot_be_exactly_once_is_refused_with_a_way_out(input, dedup, cluster, words):
+def test_an_input_that_cannot_be_exactly_once_is_refused_with_a_fix(input, dedup, cluster, message):
     path = None if input is None else Path(input)
 
-    with pytest.raises(ConfigError, match=words) as refusal:
+    with pytest.raises(ConfigError, match=message) as refusal:
         can_resume(path, "exactly_once", dedup=dedup, cluster_id=cluster, restart=False)
 
     assert refusal.value.fix
@@ -487,28 +485,28 @@ def test_what_cannot_be_exactly_once_is_refused_with_a_way_out(input, dedup, clu
     assert least == (input == __file__ and not dedup)
 
 
-def test_there_is_nothing_to_restart_where_nothing_is_resumed():
+def test_restart_is_refused_where_nothing_can_be_resumed():
     with pytest.raises(ConfigError, match="nothing to restart"):
         can_resume(None, "at_least_once", dedup=False, cluster_id="c1", restart=True)
 
 
 def test_an_option_that_changes_rows_is_part_of_the_job():
-    asked = {"partition": 0, "key": None, "null": (), "header": (("a", "b"),), "skip": 0}
+    given = {"partition": 0, "key": None, "null": (), "header": (("a", "b"),), "skip": 0}
 
-    assert options_of(asked) == {"partition": "0", "header": "a=b", "skip": "0"}
+    assert options_of(given) == {"partition": "0", "header": "a=b", "skip": "0"}
 
 
-def test_the_command_that_goes_on_begins_nothing_again_and_shows_no_secret():
-    words = [
+def test_the_resume_command_omits_restart_and_masks_secrets():
+    arguments = [
         "orders", "my rows.csv", "--key", "id", "--restart", "--delivery", "exactly_once", "--wait", "15s",
         "-X", "sasl.password=hunter2", "-X", "linger.ms=5", "--header", "a=b", "--no-store",
     ]  # fmt: skip
-    context: click.Context = send.make_context("send", words)
+    context: click.Context = send.make_context("send", arguments)
 
-    said = same_again(context)
+    command = resume_command(context)
 
-    assert said.startswith("producer-core send orders 'my rows.csv' --key id")
+    assert command.startswith("producer-core send orders 'my rows.csv' --key id")
     for part in ("--delivery exactly_once", "--wait 15s", "linger.ms=5", "--header a=b", "--no-store"):
-        assert part in said
-    assert "--restart" not in said
-    assert "hunter2" not in said
+        assert part in command
+    assert "--restart" not in command
+    assert "hunter2" not in command

@@ -63,7 +63,7 @@ def export(
     from producer_core.store import Store
 
     store, where = Store.open(store_path, create=False), filter_options.chosen(given)
-    with progress_bar.told("exported") as tell:
+    with progress_bar.counter("exported") as tell:
         manifest = files.export(
             store,
             where,
@@ -123,8 +123,8 @@ def import_(
         options.confirm(f"Import {number} of {source}?", yes)
     with (
         _into(store_path, dry_run=dry_run) as store,
-        progress_bar.told("checked") as checking,
-        progress_bar.told("imported") as tell,
+        progress_bar.counter("checked") as checking,
+        progress_bar.counter("imported") as tell,
     ):
         done = files.import_(
             store,

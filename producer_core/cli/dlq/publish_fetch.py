@@ -80,7 +80,7 @@ def publish(
     if number:
         options.confirm(f"Publish {filter_options.what(dead, where, number)} to {to_topic}?", yes)
     address, chosen = options.client_settings(servers, settings, config_file)
-    with _stopping() as stop, progress_bar.told("Published") as tell:
+    with _stopping() as stop, progress_bar.counter("Published") as tell:
         done = topics.publish(
             store,
             where,
@@ -156,7 +156,7 @@ def fetch(
     store = open_store.opened(store_path)
 
     def fetched(*, unmarked: bool) -> tuple[FetchSummary, bool]:
-        with _stopping() as stop, progress_bar.told("Fetched") as tell:
+        with _stopping() as stop, progress_bar.counter("Fetched") as tell:
             done = topics.fetch(
                 config.settings,
                 topic,

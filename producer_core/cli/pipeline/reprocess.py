@@ -143,7 +143,7 @@ def reprocess(
         return
     store = known or open_store.opened(store_path)
     if bringing and operation_id is None:
-        with progress_bar.told("taken in") as tell:
+        with progress_bar.counter("taken in") as tell:
             for text in bring(store, config.settings, who=options.current_user(), progress=tell, **source):  # type: ignore[arg-type]  # by name
                 output.say(text, err=True)
     where = filter_options.frozen(DeadLetters(store), where)

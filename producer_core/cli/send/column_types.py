@@ -1,18 +1,18 @@
-"""The type of a CSV column, found without losing a character that matters.
+"""Lossless type detection for CSV columns.
 
-A field is text. It becomes a JSON number, boolean or null only where the text can be made from it again:
+A field is text. It becomes a JSON number, boolean or null only where the original text can be restored:
 
 - empty, or one of the `nulls` the user named: null;
-- a column whose every value is a whole number without leading zeros or plus, within 64 bits: integers;
+- whole numbers of at most 64 bits without leading zeros or plus sign, in every field of the column: integers;
 - a decimal is a float where the float has exactly its value; decimals with trailing zeros only where the whole
   column has the same number of decimals (12.50, 3.00), so that versions (1.9, 1.10) stay text;
-- true and false (or True and False): booleans, where the column holds nothing else;
-- `2013-01-01 05:00:00`: the same with ISO 8601's T, where the column holds nothing else;
-- NA, NaN, null and their like are null in a column of the kinds above, and text in a column of text;
+- true and false (or True and False): booleans, where the column contains nothing else;
+- `2013-01-01 05:00:00`: the same with ISO 8601's T, where the column contains nothing else;
+- NA, NaN, null and similar marks are null in a column of the types above, and text in a text column;
 - everything else is text: 007, +49, 1e5, 12345678901234567890123.
 
-Value by value (standard input that is sent as it arrives) only the canonical forms count: an integer, a decimal
-without trailing zeros, true, false, empty. The rest stays text.
+With types by value (standard input that is sent as it arrives), only the canonical forms count: an integer, a decimal
+without trailing zeros, true, false, empty. Everything else stays text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from decimal import Decimal
 from typing import Any
 
 EMPTY, INTEGER, DECIMAL, PADDED, BOOLEAN, MOMENT, MARK, TEXT = (1 << bit for bit in range(8))
-_SCALES = 8  # from this bit on: which numbers of decimals occur
+_SCALES = 8  # the bits from here on: which numbers of decimals occur
 _NUMBER = INTEGER | DECIMAL | PADDED
 
 MARKS = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", r"\N"})
@@ -32,27 +32,27 @@ _INTEGER = re.compile(r"(?:0|-?[1-9][0-9]*)\Z")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.([0-9]+)\Z")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?\Z")
 _BOOLEANS = {"true": True, "false": False, "True": True, "False": False}
-_MEMO = 50_000
+_MEMO_SIZE = 50_000
 
 Convert = Callable[[str], Any]
 
 
 class TypeMemo(dict[str, Any]):
-    """A function's answers by text, forgotten all at once when there are too many."""
+    """Caches the results of a function by text. It is cleared when it is full."""
 
-    def __init__(self, answer: Convert) -> None:
+    def __init__(self, function: Convert) -> None:
         super().__init__()
-        self._answer = answer
+        self._function = function
 
     def __missing__(self, text: str) -> Any:
-        if len(self) >= _MEMO:
+        if len(self) >= _MEMO_SIZE:
             self.clear()
-        answer = self[text] = self._answer(text)
-        return answer
+        result = self[text] = self._function(text)
+        return result
 
 
 def kind_of(text: str) -> int:
-    """What one text could be, as one bit, with the bit of its number of decimals."""
+    """Return the kind of one text as a bit, with a second bit for a number's count of decimals."""
     if not text:
         return EMPTY
     if text in MARKS:
@@ -69,7 +69,7 @@ def kind_of(text: str) -> int:
 
 
 def conversion(kinds: int, nulls: frozenset[str] = frozenset()) -> Convert:
-    """How a column's texts become values, given the kinds of all of them."""
+    """Return the function that converts a column's texts, given the kinds of all of them."""
     present = kinds & 0xFF & ~EMPTY & ~MARK
     several_scales = (kinds >> _SCALES).bit_count() > 1
     if present and not present & ~_NUMBER and not (present & PADDED and several_scales):
@@ -86,7 +86,7 @@ def conversion(kinds: int, nulls: frozenset[str] = frozenset()) -> Convert:
 
 
 def by_value(nulls: frozenset[str] = frozenset()) -> Convert:
-    """How a text becomes a value when the others of its column are not known."""
+    """Return the function that converts a text without knowledge of its column."""
 
     def convert(text: str) -> Any:
         kind = kind_of(text) & 0xFF
@@ -100,12 +100,12 @@ def by_value(nulls: frozenset[str] = frozenset()) -> Convert:
 
 
 def as_text(nulls: frozenset[str] = frozenset()) -> Convert:
-    """Every field is text; empty is null."""
+    """Return the function that leaves every field as text. An empty field is null."""
     return conversion(TEXT, nulls)
 
 
 def describe(kinds: int) -> str:
-    """The name of a column's type."""
+    """Return the name of a column's type."""
     sample = conversion(kinds)
     if kinds & 0xFF & ~EMPTY == 0:
         return "empty"

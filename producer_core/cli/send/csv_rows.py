@@ -1,4 +1,4 @@
-"""CSV: records with a header line, their columns typed; a record that is none loses no byte."""
+"""The reader of CSV: records after a header line, with typed columns. A malformed record keeps its bytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from producer_core.errors import ConfigError
 _LONGEST_FIELD = 16 << 20
 _CARRIAGE_RETURN = "a carriage return (CR) inside a field without quotes"
 _DELIMITERS = {";": "';'", "\t": r"'\t'", "|": "'|'", ",": ","}
-"""The usual ones, as a shell takes them."""
+"""The usual delimiters, each quoted for a shell."""
 
 
 class CsvRows(InputRows):
-    """`types`: by "column" the whole input is read once before (a pipe is kept on disk meanwhile); by "value"
-    each field by itself, as it arrives; "text" keeps every field as it is. `sure` is whether the user named the
-    delimiter; if not, a header that has another one is refused."""
+    """Reads CSV records as objects.
+
+    `types`: "column" reads the whole input once to find the column types, and copies a pipe to disk for that;
+    "value" types each field separately as it arrives; "text" keeps every field as text. Unless the user named the
+    delimiter (`explicit`), a header with another delimiter is refused.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class CsvRows(InputRows):
         types: str = "column",
         nulls: tuple[str, ...] = (),
         delimiter: str = ",",
-        sure: bool = False,
+        explicit: bool = False,
     ) -> None:
         super().__init__(source, skip=skip)
         if len(delimiter) != 1:
@@ -39,7 +42,7 @@ class CsvRows(InputRows):
         self._types = types
         self._nulls = frozenset(nulls)
         self._delimiter = delimiter
-        self._sure = sure
+        self._explicit = explicit
         self._conversions: list[column_types.Convert] | None = None
 
     def prepare(self) -> None:
@@ -82,14 +85,15 @@ class CsvRows(InputRows):
         if header is None or not header.fields:
             raise self._no_header(header)
         names = tuple(header.fields)
-        if len(names) == 1 and not self._sure:
+        if len(names) == 1 and not self._explicit:
             self._check_delimiter(names[0])
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if duplicates := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(
-                f"{self.name} has the column {twice[0]!r} twice; one would be lost.", fix="Rename one."
+                f"{self.name} has the column {duplicates[0]!r} twice; one column would be lost.",
+                fix="Rename one of them.",
             )
         self.columns = names
-        note = 'A column has no name in the header; its values are sent under the empty name "".'
+        note = 'A column has no name in the header; its values are sent as the field "".'
         if "" in names and note not in self.notes:
             self.notes.append(note)
         return names
@@ -97,18 +101,18 @@ class CsvRows(InputRows):
     def _no_header(self, header: _Record | None) -> InputError:
         if header is not None and b"\r" in header.raw:
             return InputError(
-                f"{self.name} has a carriage return (CR) inside its header line; lines end with LF or CR LF.",
-                fix=f"Where each line ends with CR alone, convert it: tr '\\r' '\\n' < {self.name}.",
+                f"{self.name} has a carriage return (CR) inside its header line; lines must end with LF or CR LF.",
+                fix=f"If each line ends with CR only, convert the file: tr '\\r' '\\n' < {self.name}.",
             )
-        why = header.problem if header else ""
-        return InputError(f"{self.name} has no header line with the columns' names. {why}".strip())
+        problem = header.problem if header else ""
+        return InputError(f"{self.name} has no header line with the column names. {problem}".strip())
 
     def _check_delimiter(self, column: str) -> None:
         other = next((one for one in _DELIMITERS if one in column and one != self._delimiter), None)
         if other is not None:
             raise InputError(
-                f"{self.name} has one column, {column[:60]!r}, where another delimiter seems to be meant.",
-                fix=f"Say --delimiter {_DELIMITERS[other]}, or --delimiter "
+                f"{self.name} has a single column, {column[:60]!r}, which contains another delimiter.",
+                fix=f"Use --delimiter {_DELIMITERS[other]}, or --delimiter "
                 f"{_DELIMITERS[self._delimiter]} to keep one column.",
             )
 
@@ -133,13 +137,15 @@ class CsvRows(InputRows):
         marked = [name for name, kind in zip(names, kinds, strict=True) if kind & column_types.MARK]
         typed = dict(zip(names, map(column_types.describe, kinds), strict=True))
         if nulled := [name for name in marked if typed[name] not in ("text", "empty")]:
-            self.notes.append(f"NA and the like were read as null in {', '.join(nulled)}.")
+            self.notes.append(f"NA and similar marks were read as null in {', '.join(nulled)}.")
         if kept := [name for name in marked if typed[name] in ("text", "empty")]:
-            self.notes.append(f"NA and the like stayed text in {', '.join(kept)}; --null NA makes them null.")
+            self.notes.append(
+                f"NA and similar marks stayed text in {', '.join(kept)}; --null NA makes them null."
+            )
 
 
 class _Record(NamedTuple):
-    """A record's fields or what is wrong with it, its raw bytes without the line end, its last line's number."""
+    """A record: its fields or its problem, its bytes without the line end, and the number of its last line."""
 
     fields: list[str]
     problem: str
@@ -148,12 +154,12 @@ class _Record(NamedTuple):
 
 
 class _Feed:
-    """Lines as the CSV reader pulls them: it remembers what the record took, and takes lines back."""
+    """Supplies lines to the CSV reader, remembers those of the current record, and accepts lines back."""
 
     def __init__(self, source: Iterator[bytes]) -> None:
         self._source = source
         self._returned: deque[bytes] = deque()
-        self.taken: list[bytes] = []
+        self.record_lines: list[bytes] = []
         self.number = 0
         self.undecodable = False
 
@@ -162,7 +168,7 @@ class _Feed:
 
     def __next__(self) -> str:
         raw = self._returned.popleft() if self._returned else next(self._source)
-        self.taken.append(raw)
+        self.record_lines.append(raw)
         self.number += 1
         try:
             return raw.decode()
@@ -171,18 +177,18 @@ class _Feed:
             return raw.decode(errors="surrogateescape")
 
     def begin(self) -> None:
-        self.taken.clear()
+        self.record_lines.clear()
         self.undecodable = False
 
     def give_back_all_but_first(self) -> None:
-        self.number -= len(self.taken) - 1
-        self._returned.extendleft(reversed(self.taken[1:]))
-        del self.taken[1:]
+        self.number -= len(self.record_lines) - 1
+        self._returned.extendleft(reversed(self.record_lines[1:]))
+        del self.record_lines[1:]
 
 
 def _records(feed: _Feed, delimiter: str) -> Iterator[_Record]:
-    """The records; what is wrong costs one line only, so that an unclosed quote does not swallow the rest."""
-    csv.field_size_limit(_LONGEST_FIELD)  # the module knows one limit for the whole process
+    """Return the records. A malformed one covers one line only, so that an unclosed quote does not consume the rest."""
+    csv.field_size_limit(_LONGEST_FIELD)  # the csv module has one limit per process
     reader = csv.reader(feed, delimiter=delimiter, strict=True)
     width = 0
     while True:
@@ -199,7 +205,7 @@ def _records(feed: _Feed, delimiter: str) -> Iterator[_Record]:
             problem = "not UTF-8 text"
         elif fields and width and len(fields) != width:
             problem = f"{len(fields)} fields where the header has {width}"
-        if problem and len(feed.taken) > 1:
+        if problem and len(feed.record_lines) > 1:
             feed.give_back_all_but_first()
         width = width or len(fields)
-        yield _Record(fields, problem, b"".join(feed.taken).rstrip(b"\r\n"), feed.number)
+        yield _Record(fields, problem, b"".join(feed.record_lines).rstrip(b"\r\n"), feed.number)

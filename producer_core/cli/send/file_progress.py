@@ -1,4 +1,4 @@
-"""The progress of a file that is sent: the file stands for the journal, a small state file for its marks."""
+"""The progress of a file's send. The input file replaces the producer's journal; a small state file holds the position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from producer_core.cli.send.fingerprint import session_of
-from producer_core.cli.send.state_file import SendState, StateFile, Where, encode
+from producer_core.cli.send.state_file import Partition, SendState, StateFile, encode
 from producer_core.delivery import replayable_source
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.journal.ranges import ranges_of
@@ -19,18 +19,18 @@ from producer_core.messages import MessageIds, parse_id
 
 logger = logging.getLogger(__name__)
 
-_EVERY = 0.25
-"""Seconds between two writes of what was settled. What a crash forgets of it is found on the topic again
-(exactly_once), or counted as possibly twice (at_least_once)."""
-_PATIENCE = 0.5
-"""Seconds a row waits for room in the client before its sender may do something else."""
-_FEWEST, _MOST = 500, 50_000
-"""Rows that may be handed over before it is written down again how far they may reach: twice as many as since the
-last time, within these bounds."""
+_SAVE_EVERY = 0.25
+"""Seconds between two writes of the settled rows. Rows that a crash loses from the state are found on the topic
+(exactly_once) or counted as possibly sent twice (at_least_once)."""
+_ROOM_TIMEOUT = 0.5
+"""Seconds a row waits for room in the client before control returns to the sender."""
+_MIN_AHEAD, _MAX_AHEAD = 500, 50_000
+"""Bounds of the rows that may be enqueued until the next write of `reached`. The number is twice the rows since the
+last write."""
 
 
 class RowNumbers:
-    """The row that is handed over now: its number is its message's sequence."""
+    """The number of the row that is being enqueued, which is the sequence of its message."""
 
     def __init__(self) -> None:
         self.at = -1
@@ -41,28 +41,28 @@ class RowNumbers:
 
 
 class FileProgress:
-    """What is done of a file, durably. It is the producer's `journal`; every method may be called from any thread.
+    """Records durably which rows of a file are settled. It is the producer's `journal`. Safe from any thread.
 
-    Whatever is not settled is read from the file again at the next start, so nothing else has to be kept.
-    The state file changes with the first row that is handed over or done: a command that is refused leaves none.
+    The next start reads every unsettled row from the file again, so the messages themselves need no journal.
+    The state file is first written when a row is enqueued or settled; a refused command leaves no state file.
     """
 
     def __init__(self, file: StateFile, state: SendState) -> None:
         self._file = file
-        self._writing = threading.Lock()  # guards the file; taken before the other
+        self._writing = threading.Lock()  # guards the file; acquired before `_lock`
         self._lock = threading.Lock()  # guards the fields below
         self._state = state
         self._changed = False
         self._highest = self._highest_saved = -1
         self._reached_before = state.reached
-        self._reach_on_disk = -1  # nothing of this run is
-        self._most = 1 << 62  # rows of the input, once its end was read
-        self._bad: set[int] = set()  # malformed, and not yet kept
-        self._troubled = False
+        self._reach_on_disk = -1  # this run has written nothing
+        self._row_count = 1 << 62  # rows of the input, known at its end
+        self._malformed: set[int] = set()  # rows whose dead letter is not stored yet
+        self._save_failed = False
         self.begun = False
-        """Whether a row was handed over, or is done, in this run."""
+        """Whether this run has enqueued or settled a row."""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._save_now_and_then, name="send-progress", daemon=True)
+        self._thread = threading.Thread(target=self._save_periodically, name="send-progress", daemon=True)
         self.already = len(state.settled)
         self.session = self.lasting_id = session_of(state.job, state.run)
         self.ids = MessageIds(self.session)
@@ -71,23 +71,23 @@ class FileProgress:
         self.keeps_reach = state.job.delivery != "exactly_once"
         self.save()
 
-    # what is done
+    # settled rows
 
     @property
-    def offsets(self) -> Mapping[Where, int]:
+    def offsets(self) -> Mapping[Partition, int]:
         with self._lock:
             return MappingProxyType(dict(self._state.offsets))
 
     def unsettled_topics(self) -> Mapping[str, float]:
-        """None: an exactly_once send knows from its first moment on where each partition begins."""
+        """Return none: an exactly_once send has the start offset of each partition from the beginning."""
         return {}
 
     def is_settled(self, seq: int) -> bool:
         with self._lock:
             return seq in self._state.settled
 
-    def settle(self, seqs: Iterable[int], offsets: Mapping[Where, int] | None = None) -> None:
-        """Rows are done. Offsets alone say where the log begins for us, and are on disk when this returns."""
+    def settle(self, seqs: Iterable[int], offsets: Mapping[Partition, int] | None = None) -> None:
+        """Mark rows as settled. Offsets without rows are start positions, and are on disk when this returns."""
         ranges = ranges_of(seqs)
         with self._lock:
             self.begun = self.begun or bool(ranges)
@@ -99,39 +99,39 @@ class FileProgress:
             self.save()
 
     def give_up(self, seqs: Iterable[int]) -> None:
-        """Rows are done: their dead letters are on disk."""
+        """Mark rows as settled because their dead letters are on disk."""
         with self._lock:
             self.begun = True
             for seq in seqs:
                 new = self._state.settled.add(seq, seq + 1)
-                if seq in self._bad:
-                    self._bad.discard(seq)
+                if seq in self._malformed:
+                    self._malformed.discard(seq)
                     self._state.malformed += new
                 else:
                     self._state.dead += new
             self._changed = True
 
     def rows_of(self, message_ids: Iterable[str]) -> list[int]:
-        """The rows among these messages."""
+        """Return the row numbers of those messages that belong to this run."""
         raw = map(parse_id, message_ids)
         return [int.from_bytes(one[16:]) for one in raw if one[:16] == self.session.bytes]
 
     def malformed(self, seq: int) -> None:
-        """This row never became a message; `bury` counts it so."""
+        """Mark a row that never became a message; `give_up` counts it as malformed."""
         with self._lock:
-            self._bad.add(seq)
+            self._malformed.add(seq)
 
     def reach(self, seq: int) -> None:
-        """This row is about to be handed over; that it may have been is on disk before."""
+        """Announce that this row is about to be enqueued. The state file on disk covers it before this returns."""
         self._highest = max(self._highest, seq)
         self.begun = True
         if self._reach_on_disk < 0 or (self.keeps_reach and seq >= self._reach_on_disk):
             self.save()
 
     def ends_at(self, rows: int) -> None:
-        """The input has so many rows: none beyond them was sent by any run, however far one had said to reach."""
+        """Set the number of rows in the input. No run has sent a row beyond it, whatever `reached` was."""
         with self._lock:
-            self._most = rows
+            self._row_count = rows
             self._state.doubtful -= max(0, self._reached_before - rows)
             self._reached_before = min(self._reached_before, rows)
             self._state.reached = min(self._state.reached, rows)
@@ -139,8 +139,10 @@ class FileProgress:
             self._try_to_save()
 
     def save(self) -> None:
-        """Write it down, before the first row only try to. JournalFull when the disk does not take it; nothing is
-        lost by that."""
+        """Write the state; before the first row, only check that a write succeeds.
+
+        Raise JournalFull when the write fails. The state stays in memory, so nothing is lost.
+        """
         with self._writing:
             with self._lock:
                 self._reach_further()
@@ -161,35 +163,35 @@ class FileProgress:
         if self.keeps_reach and self._highest >= 0 and not self._stopping.is_set():
             since = self._highest - self._highest_saved if self._highest_saved >= 0 else 0
             self._highest_saved = self._highest
-            ahead = self._highest + min(_MOST, max(_FEWEST, 2 * since))
-            self._state.reached = min(max(self._state.reached, ahead), self._most)
+            ahead = self._highest + min(_MAX_AHEAD, max(_MIN_AHEAD, 2 * since))
+            self._state.reached = min(max(self._state.reached, ahead), self._row_count)
 
-    def _save_now_and_then(self) -> None:
-        while not self._stopping.wait(_EVERY):
+    def _save_periodically(self) -> None:
+        while not self._stopping.wait(_SAVE_EVERY):
             if self._changed:
                 self._try_to_save()
 
     def _try_to_save(self) -> None:
-        """Disk trouble costs a mark only: it is in memory, and the next write has it."""
+        """Write the state, and log a failure. The next write includes everything that this one did not store."""
         try:
             self.save()
         except JournalFull as error:
-            if not self._troubled:
+            if not self._save_failed:
                 logger.warning("state of a send not written", extra={"error": str(error)})
-            self._troubled = True
+            self._save_failed = True
         else:
-            self._troubled = False
+            self._save_failed = False
 
-    # what became of it
+    # totals
 
     @property
     def possibly_twice(self) -> int:
-        """Rows that were sent again, in all runs, although an earlier one may have had them acknowledged."""
+        """Return the rows, over all runs, that were sent again although a broker may already have them."""
         return self._state.doubtful
 
     @property
     def dead(self) -> int:
-        """Rows that are dead letters, of all runs."""
+        """Return the rows, over all runs, that are dead letters."""
         return self._state.dead
 
     @property
@@ -198,14 +200,14 @@ class FileProgress:
 
     @property
     def done(self) -> int:
-        """Rows that need nothing more."""
+        """Return the number of settled rows."""
         with self._lock:
             return len(self._state.settled)
 
     def finish(self, rows: int, *, all_of_them: bool) -> bool:
-        """So many rows were read, as asked: whether each is done. Then at_least_once forgets the job.
+        """Return whether each of the first `rows` rows is settled. If so, at_least_once deletes the state file.
 
-        `all_of_them`: the input has no more, so that an exactly_once send has nothing to do next time.
+        `all_of_them`: the input has no more rows, so exactly_once records that nothing is left to send.
         """
         with self._lock:
             if sum(end - start for start, end in self._state.settled.overlap(0, rows)) < rows:
@@ -219,21 +221,21 @@ class FileProgress:
             self.save()
         return True
 
-    # the producer's journal
+    # the interface of the producer's journal
 
     def pending_log(self, sender: replayable_source.FeederTarget) -> RowsPendingLog:
-        """The producer has us: what changes is written by a thread of ours from now on, so that nobody waits for it."""
+        """Start the thread that writes the state file, so that no other thread waits for the disk."""
         self._thread.start()
         return RowsPendingLog(self, sender)
 
     def unsettled(self) -> int:
-        """Rows that were handed over and are not done; they are sent again at the next start."""
+        """Return the rows that were enqueued and are not settled. The next start sends them again."""
         with self._lock:
             below = self._state.settled.overlap(0, self._highest + 1)
             return max(0, self._highest + 1 - sum(end - start for start, end in below))
 
     def close(self) -> None:
-        """The producer has ended: nothing beyond what was handed over can have been sent."""
+        """Write the final state. No row beyond the last enqueued one can have been sent."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(10)
@@ -243,69 +245,69 @@ class FileProgress:
 
 
 class RowsPendingLog:
-    """What the lifecycle tells of rows; the file itself keeps them."""
+    """Passes the delivery engine's events to `FileProgress`. The input file itself holds the pending rows."""
 
     def __init__(self, progress: FileProgress, sender: replayable_source.FeederTarget) -> None:
         self._progress = progress
         self._sender = sender
-        self._room = threading.Event()  # set after each batch of reports
-        self._leaving = SettlingSet(sender.pending, settles_journal=sender.transport.settles_journal)
+        self._room = threading.Event()  # set after each batch of delivery reports
+        self._settling = SettlingSet(sender.pending, settles_journal=sender.transport.settles_journal)
 
     waiting = 0
 
     @property
     def unkept(self) -> int:
-        return self._leaving.unfinished
+        return self._settling.unfinished
 
     def start(self) -> None:
-        """There is nothing to feed: `send` reads the file."""
+        """Do nothing: `send` itself reads the rows."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: no thread runs."""
 
     def holds(self, seq: int) -> bool:
         return False
 
     def take(self, delivery: Delivery) -> None:
-        """Waits a moment for room; a row that found none is still in the file."""
+        """Enqueue the row, waiting for room. Raise QueueFull when none appears; the row is still in the file."""
         self._progress.reach(delivery.seq)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _ROOM_TIMEOUT
         while not self._sender.offer(delivery):
             if time.monotonic() > deadline:
-                raise QueueFull(f"No room for the next row within {_PATIENCE} s.")
+                raise QueueFull(f"No room for the next row within {_ROOM_TIMEOUT} s.")
             self._room.clear()
-            self._room.wait(_PATIENCE / 10)
+            self._room.wait(_ROOM_TIMEOUT / 10)
 
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
-        """One after the other: rows are handed over singly."""
+        """Enqueue the rows one by one."""
         for delivery in deliveries:
             self.take(delivery)
             taken.append(delivery)
 
     def leave(self, delivery: Delivery) -> bool:
-        return self._leaving.leave(delivery)
+        return self._settling.leave(delivery)
 
     def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        return self._leaving.leave_many(deliveries)
+        return self._settling.leave_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
-        self._leaving.acknowledged(deliveries)
+        self._settling.acknowledged(deliveries)
 
     def wanted(self, message_id: bytes, earlier: Delivery) -> None:
-        """Nothing is claimed before it is handed on."""
+        """Do nothing: no row is claimed before it is enqueued."""
 
     def mark_redundant(self, delivery: Delivery) -> None:
-        self._leaving.finished((delivery.seq,) if delivery.on_replayed is None else ())
+        self._settling.finished((delivery.seq,) if delivery.on_replayed is None else ())
 
     def flush(self) -> None:
         self._room.set()
-        finished = self._leaving.take_finished()
-        self._leaving.written(finished)
+        finished = self._settling.take_finished()
+        self._settling.written(finished)
         if finished:
             self._progress.settle(finished)
 
     def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
-        ours = self._progress.rows_of(message_ids)
-        self._leaving.written(ours)
-        if ours:
-            self._progress.give_up(ours)
+        rows = self._progress.rows_of(message_ids)
+        self._settling.written(rows)
+        if rows:
+            self._progress.give_up(rows)

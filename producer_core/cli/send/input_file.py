@@ -1,4 +1,4 @@
-"""An input file as a stream of bytes, unpacked while it is read."""
+"""An input file as a stream of bytes, decompressed while it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, cast
 from producer_core.errors import ProducerError
 
 LONGEST_LINE = 64 << 20
-"""A longer line is not a row: it is kept malformed, with its first mebibyte."""
+"""The longest line in bytes that can be a row. Of a longer one, the first mebibyte is kept as malformed."""
 KEPT_OF_A_LONG_LINE = 1 << 20
 
 
@@ -25,7 +25,7 @@ class InputError(ProducerError):
 
 
 class InputSource:
-    """Bytes of an input. `raw` is the file as it lies there, `stream` what is in it."""
+    """The bytes of an input. `raw` is the file as stored, `stream` its decompressed content."""
 
     def __init__(self, path: Path | None, raw: IO[bytes], name: str) -> None:
         self.path = path
@@ -41,12 +41,12 @@ class InputSource:
             raise
 
     def peek(self, count: int) -> bytes:
-        """The first bytes, still to be read."""
+        """Return the first bytes without consuming them."""
         with readable(self.name):
             return cast(io.BufferedReader, self.stream).peek(count)[:count]
 
     def position(self) -> int:
-        """How far the file was read, as it lies there; 0 where that cannot be said (a pipe)."""
+        """Return the position in the stored file; 0 where there is none, as in a pipe."""
         if self.raw.closed:
             return self.size or 0
         try:
@@ -55,7 +55,7 @@ class InputSource:
             return 0
 
     def reopen(self) -> InputSource:
-        """The same bytes from the start again; what comes from a pipe was kept in a temporary file."""
+        """Return the same bytes from the start. The bytes of a pipe come from a temporary file, see `keep`."""
         if self.path is not None and self.path.is_file():
             self.close()
             return open_source(self.path)
@@ -63,18 +63,18 @@ class InputSource:
         return self
 
     @property
-    def is_packed(self) -> bool:
+    def is_compressed(self) -> bool:
         return self.stream is not self.raw
 
     def checked(self) -> InputSource:
-        """Read a packed file to its end and begin again; InputError where it is damaged."""
-        with readable(self.name, damaged="Nothing is sent now. Fetch it again and say the same command."):
+        """Read a compressed file to its end, and reopen it. Raise InputError where it is damaged."""
+        with readable(self.name, damaged="Nothing was sent. Fetch the file again and run the same command."):
             while self.stream.read(1 << 20):
                 pass
         return self.reopen()
 
     def keep(self) -> None:
-        """Make a pipe readable twice: copy it to a temporary file, which vanishes with the process."""
+        """Make a pipe readable twice: copy it to a temporary file, which disappears with the process."""
         if self.size is not None:
             return
         kept = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as this source
@@ -86,14 +86,14 @@ class InputSource:
         self.raw = self.stream = kept
 
     def close(self) -> None:
-        if self.path is not None or self.size is not None:  # standard input is not ours to close
+        if self.path is not None or self.size is not None:  # standard input stays open
             self.stream.close()
             self.raw.close()
 
     def _unpack(self) -> None:
         start = self.peek(4)
         if start[:2] == b"\x1f\x8b":
-            # no buffer around it: one would lose what a torn file still holds
+            # unbuffered: a buffer would lose the readable part of a truncated file
             self.stream = cast(IO[bytes], gzip.GzipFile(fileobj=self.raw))
             self.inner_name = self.name.removesuffix(".gz")
         elif start == b"PK\x03\x04" and self.size is not None:
@@ -105,7 +105,7 @@ class InputSource:
         members = [member for member in archive.infolist() if not member.is_dir()]
         if len(members) != 1:
             raise InputError(
-                f"{self.name} holds {len(members)} files.", fix="Unpack it and send them one by one."
+                f"{self.name} contains {len(members)} files.", fix="Extract it and send them one by one."
             )
         self.inner_name = members[0].filename
         member = cast(io.RawIOBase, archive.open(members[0]))
@@ -113,7 +113,7 @@ class InputSource:
 
 
 def open_source(path: Path | str | None) -> InputSource:
-    """The bytes of a file; None is standard input. InputError when it cannot be opened."""
+    """Open a file, or standard input for None. Raise InputError when it cannot be opened."""
     if path is None:
         given = cast(IO[bytes], sys.stdin.buffer)
         raw = (
@@ -126,8 +126,8 @@ def open_source(path: Path | str | None) -> InputSource:
 
 
 @contextlib.contextmanager
-def readable(name: str, *, damaged: str = "Fetch it again.") -> Iterator[None]:
-    """What the operating system or an unpacker says, as one InputError."""
+def readable(name: str, *, damaged: str = "Fetch the file again.") -> Iterator[None]:
+    """Turn errors of the operating system and of decompression into InputError."""
     try:
         yield
     except FileNotFoundError as error:
@@ -138,13 +138,13 @@ def readable(name: str, *, damaged: str = "Fetch it again.") -> Iterator[None]:
         raise InputError(f"{name} is a folder.", fix="Name one file.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         text = str(error).rstrip(".")
-        raise InputError(f"{name} is packed, and the packing is damaged: {text}.", fix=damaged) from error
+        raise InputError(f"{name} is compressed, and the archive is damaged: {text}.", fix=damaged) from error
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror or error}.") from error
 
 
 def lines(source: InputSource) -> Iterator[bytes]:
-    """The lines with their ends, the byte order mark of UTF-8 removed; see LONGEST_LINE for the bound."""
+    """Return the lines with their ends, without a UTF-8 byte order mark, each at most LONGEST_LINE bytes."""
     with readable(source.name):
         first = source.stream.readline(LONGEST_LINE)
         if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -161,7 +161,7 @@ def is_too_long(line: bytes) -> bool:
 
 
 def rest_of_line(source: InputSource) -> None:
-    """Read on to the end of a line that was too long to keep."""
+    """Read and discard the rest of a line that is too long."""
     with readable(source.name):
         while (piece := source.stream.readline(LONGEST_LINE)) and not piece.endswith(b"\n"):
             pass

@@ -1,4 +1,4 @@
-"""JSON lines: one JSON value a line, sent as the bytes it was written with."""
+"""The reader of JSON lines: one JSON value per line, sent byte for byte."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from producer_core.cli.send.rows import InputRow, InputRows, MalformedRow
 
 
 class JsonRows(InputRows):
-    """`sure` is whether the user said that these are JSON lines; if not, a first line that is none stops at once."""
+    """Reads JSON lines. Unless the user named the format (`explicit`), an invalid first line is an error."""
 
-    def __init__(self, source: InputSource, *, skip: int = 0, sure: bool = True) -> None:
+    def __init__(self, source: InputSource, *, skip: int = 0, explicit: bool = True) -> None:
         super().__init__(source, skip=skip)
-        self._sure = sure
+        self._explicit = explicit
 
     def _rows(self) -> Iterator[InputRow | MalformedRow]:
         rows = self._all_rows()
@@ -35,22 +35,22 @@ class JsonRows(InputRows):
             self._first_is_malformed(first)
         if (
             self.skip == 0
-            and not self._sure
+            and not self._explicit
             and isinstance(first, InputRow)
             and isinstance(first.fields, list)
         ):
-            rows = self._others_follow(first, rows)
+            rows = self._with_more_rows(first, rows)
         else:
             yield first
         yield from rows
 
-    def _others_follow(
+    def _with_more_rows(
         self, first: InputRow, rows: Iterator[InputRow | MalformedRow]
     ) -> Iterator[InputRow | MalformedRow]:
-        """Return the rows with their first, an array; InputError where it is the whole input."""
+        """Return the rows, of which the first is an array. Raise InputError where it is the only row."""
         second = next(rows, None)
         if second is None and not self._stopped:
-            raise self._one_array("; --format jsonl sends it as one message")
+            raise self._json_array("; --format jsonl sends it as one message")
         return itertools.chain([first], [second] if second else [], rows)
 
     def _all_rows(self) -> Iterator[InputRow | MalformedRow]:
@@ -69,7 +69,7 @@ class JsonRows(InputRows):
         if is_too_long(raw):
             rest_of_line(self.source)
             return MalformedRow(
-                number, raw[:KEPT_OF_A_LONG_LINE], "longer than 64 MiB; its first mebibyte is kept"
+                number, raw[:KEPT_OF_A_LONG_LINE], "longer than 64 MiB; the first 1 MiB is kept"
             )
         line = raw.strip()
         if not line:
@@ -77,26 +77,26 @@ class JsonRows(InputRows):
         try:
             return InputRow(number, line, orjson.loads(line), line)
         except orjson.JSONDecodeError as error:
-            return MalformedRow(number, raw.rstrip(b"\r\n"), _why(error))
+            return MalformedRow(number, raw.rstrip(b"\r\n"), _reason(error))
 
     def _first_is_malformed(self, row: MalformedRow) -> None:
         if row.raw.lstrip()[:1] == b"[":
-            raise self._one_array("")
-        if not self._sure:
+            raise self._json_array("")
+        if not self._explicit:
             raise InputError(
                 f"The first line of {self.name} is not JSON: {row.text}.",
-                fix="Say --format csv or parquet, or --format jsonl to keep such lines as dead letters.",
+                fix="Use --format csv or parquet, or --format jsonl to keep such lines as dead letters.",
             )
 
-    def _one_array(self, or_else: str) -> InputError:
-        read = f"{'zcat' if self.source.is_packed else 'cat'} {shlex.quote(str(self.source.path))} | "
+    def _json_array(self, alternative: str) -> InputError:
+        read = f"{'zcat' if self.source.is_compressed else 'cat'} {shlex.quote(str(self.source.path))} | "
         return InputError(
-            f"{self.name} begins like one JSON array, not like one JSON value a line.",
-            fix=f"Convert it: {read if self.source.path else '... | '}jq -c '.[]' | producer-core send TOPIC -{or_else}.",
+            f"{self.name} contains one JSON array, not one JSON value per line.",
+            fix=f"Convert it: {read if self.source.path else '... | '}jq -c '.[]' | producer-core send TOPIC -{alternative}.",
         )
 
 
-def _why(error: orjson.JSONDecodeError) -> str:
+def _reason(error: orjson.JSONDecodeError) -> str:
     if "UTF-8" in error.msg:
         return "not UTF-8 text"
     return f"not JSON: {error.msg} (column {error.colno})"

@@ -1,4 +1,4 @@
-"""The key of a row's message, taken from one of its fields."""
+"""The message key of a row, from one of its fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from producer_core.errors import InvalidMessage
 
 
 def key_of(row: InputRow, name: str) -> str | int | None:
-    """The field's value as a key: text as it is, numbers as they were written, null as no key."""
+    """Return the field's value as a key: text unchanged, numbers as in the input, null as no key."""
     if not isinstance(row.fields, dict):
         raise InvalidMessage(f"The row is not an object, so it has no field {name!r} for the key.")
     if name not in row.fields:
@@ -20,7 +20,7 @@ def key_of(row: InputRow, name: str) -> str | int | None:
     value = row.fields[name]
     if isinstance(value, float) and isinstance(
         row.value, bytes
-    ):  # big integers were read as floats: as written
+    ):  # a large integer was parsed as a float; parse it as text
         value = json.loads(row.value, parse_float=str)[name]
     return _key(value, name)
 
@@ -36,4 +36,4 @@ def _key(value: Any, name: str) -> str | int | None:
         return str(value)
     if isinstance(value, datetime | date):
         return value.isoformat()
-    raise InvalidMessage(f"The field {name!r} is {type(value).__name__}: it cannot be a key.")
+    raise InvalidMessage(f"The field {name!r} is {type(value).__name__}, which cannot be a key.")

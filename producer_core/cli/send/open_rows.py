@@ -1,4 +1,4 @@
-"""Rows of a file or of standard input, one at a time: JSON lines, CSV and Parquet."""
+"""Opens an input and chooses its reader: JSON lines, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ def open_rows(
     nulls: tuple[str, ...] = (),
     delimiter: str | None = None,
 ) -> InputRows:
-    """The rows of `path`, None for standard input; gzip and a zip of one file are unpacked as they are read.
+    """Open the rows of `path`, or of standard input for None. Decompress gzip, and a zip of one file, while reading.
 
-    The format is `format`, else the extension's (of the file inside, for .gz and .zip), else what the first
-    bytes say; standard input is JSON lines unless told. `skip` leaves out what ends at or before that line
-    (Parquet: row). `types`, `nulls` and `delimiter` are for CSV, see `column_types`.
+    The format is `format`, otherwise Parquet where the first bytes are its magic number, otherwise that of the file
+    name's extension (for .gz and .zip, of the file inside). Standard input is JSON lines by default. `skip` leaves
+    out the rows that end at or before that line (Parquet: row). `types`, `nulls` and `delimiter` are for CSV, see
+    `column_types`.
     """
     source = open_source(path)
     try:
@@ -78,25 +79,25 @@ def _rows(
         usual = "\t" if _extension(source.inner_name) == ".tsv" else ","
         separator = "\t" if delimiter == r"\t" else delimiter or usual
         return CsvRows(
-            source, skip=skip, types=types, nulls=nulls, delimiter=separator, sure=delimiter is not None
+            source, skip=skip, types=types, nulls=nulls, delimiter=separator, explicit=delimiter is not None
         )
-    return JsonRows(source, skip=skip, sure=format is not None)
+    return JsonRows(source, skip=skip, explicit=format is not None)
 
 
 def _format_of(source: InputSource) -> Format:
     if source.peek(4) == b"PAR1":
         return "parquet"
     extension = _extension(source.inner_name)
-    if extension in (".gz", ".zip") and not source.is_packed:
+    if extension in (".gz", ".zip") and not source.is_compressed:
         raise InputError(
-            f"{source.name} is named {extension}, but its content is not packed so.",
-            fix="Fetch it again, or rename it where it is not packed.",
+            f"{source.name} has the extension {extension}, but its content is not compressed that way.",
+            fix="Fetch the file again, or rename it if it is not compressed.",
         )
     found = _EXTENSIONS.get(extension)
     if found is None and source.path is not None and source.path.is_file():
         raise ConfigError(
-            f"The format of {source.name} cannot be told from its name.",
-            fix=f"Say --format {'|'.join(FORMATS)}.",
+            f"The file name {source.name} does not determine the format.",
+            fix=f"Use --format {'|'.join(FORMATS)}.",
         )
     return found or "jsonl"
 

@@ -1,4 +1,4 @@
-"""Parquet: rows as JSON objects; moments as ISO 8601, binary as base64, decimals as text."""
+"""The reader of Parquet: rows as JSON objects, timestamps as ISO 8601, binary as base64, decimals as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 1024
 
 
 class ParquetRows(InputRows):
-    """Read in batches of a thousand rows; a pipe is kept on disk first, for a Parquet file ends with its index."""
+    """Reads batches of about a thousand rows. A pipe is copied to disk first: the index of Parquet is at its end."""
 
     unit = "row"
 
@@ -41,26 +41,29 @@ class ParquetRows(InputRows):
 
         self.source.keep()
         try:
-            self._file = untrusted_parquet.opened(self._unpacked())
+            self._file = untrusted_parquet.opened(self._decompressed())
             self.columns = tuple(self._file.schema_arrow.names)
         except untrusted_parquet.DecompressionBomb as error:
             raise InputError(
-                f"{self.name} is not read: {error}.", fix="Such a file is made to fill the memory."
+                f"{self.name} is refused: {error}.", fix="Such a file exhausts the memory when it is read."
             ) from error
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.name} is not a Parquet file: {error}.") from error
         self._total = self._file.metadata.num_rows
         if len(set(self.columns)) < len(self.columns):
-            raise InputError(f"{self.name} has a column twice; one would be lost.", fix="Rename one.")
+            raise InputError(
+                f"{self.name} has a duplicate column name; one column would be lost.",
+                fix="Rename one of the columns.",
+            )
 
-    def _unpacked(self) -> IO[bytes]:
-        """The file itself; one that is packed is unpacked on disk, for it may be larger than the memory."""
+    def _decompressed(self) -> IO[bytes]:
+        """Return the file. Decompress to disk, because the content may be larger than the memory."""
         if self.source.stream is self.source.raw:
             return self.source.stream
-        packed = self.source.stream
+        compressed = self.source.stream
         self.source.stream = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as this source
-        with readable(self.name), packed:
-            shutil.copyfileobj(packed, self.source.stream, 1 << 20)
+        with readable(self.name), compressed:
+            shutil.copyfileobj(compressed, self.source.stream, 1 << 20)
         return self.source.stream
 
     def _rows(self) -> Iterator[InputRow | MalformedRow]:
@@ -90,7 +93,7 @@ class ParquetRows(InputRows):
         try:
             for part in untrusted_parquet.slices(batch):
                 yield from self._values(part)
-        except pyarrow.ArrowException as error:  # a reference to a value that the dictionary does not have
+        except pyarrow.ArrowException as error:  # a reference to a value that the dictionary lacks
             raise InputError(f"{self.name} is damaged after row {self._read}: {error}.") from error
 
     def _values(self, batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -100,7 +103,7 @@ class ParquetRows(InputRows):
             yield dict(zip(names, values, strict=True))
 
     def _plain(self, name: str, column: pyarrow.Array) -> list[Any]:
-        """A column as Python values that JSON has a form for."""
+        """Return a column as Python values that JSON can represent."""
         import pyarrow
         from pyarrow import types
 
@@ -117,8 +120,8 @@ class ParquetRows(InputRows):
             values: list[Any] = column.to_pylist()
         except (ValueError, OverflowError, pyarrow.ArrowException) as error:
             raise InputError(
-                f"The column {name!r} of {self.name} ({kind}) has no JSON form: {error}.",
-                fix="Cast it, or leave it out.",
+                f"The column {name!r} of {self.name} ({kind}) cannot be represented in JSON: {error}.",
+                fix="Cast the column, or drop it.",
             ) from error
         if types.is_primitive(kind) or types.is_string(kind) or types.is_large_string(kind):
             return values
@@ -126,12 +129,12 @@ class ParquetRows(InputRows):
 
 
 def raw_of(value: Any) -> bytes:
-    """A row as text for a person, when it has no other raw bytes; NaN is written as null."""
+    """Return a row without raw bytes as JSON. NaN becomes null."""
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _iso(column: pyarrow.Array) -> list[str | None]:
-    """Moments of any unit as ISO 8601; with a zone in UTC, so that no zone data is needed."""
+    """Return timestamps of any unit as ISO 8601. Those with a zone are in UTC, so no zone data is needed."""
     import pyarrow
     import pyarrow.compute
 
@@ -149,7 +152,7 @@ def _integers(column: pyarrow.Array) -> list[int | None]:
 
 
 def _duration(ticks: int, unit: str) -> str:
-    """An ISO 8601 duration in seconds, exact."""
+    """Return an exact ISO 8601 duration in seconds."""
     digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]
     whole, rest = divmod(abs(ticks), 10**digits)
     fraction = f".{rest:0{digits}d}".rstrip("0") if rest else ""

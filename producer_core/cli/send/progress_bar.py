@@ -1,4 +1,4 @@
-"""The progress of a `send`: a bar on a terminal, a plain line every few seconds elsewhere."""
+"""The progress of a `send` on standard error: a bar on a terminal, otherwise a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -15,57 +15,60 @@ from producer_core.cli import output
 from producer_core.cli.plain_text import plain
 
 if TYPE_CHECKING:
-    from producer_core.cli.send.send_run import SendRun
+    from producer_core.cli.send.run_state import RunState
 
 _PLAIN_EVERY = 5.0
 _BAR_EVERY = 0.2
-_STAGES = {"typing": "reading the types of the columns", "checking": "checking that it can be unpacked"}
+_STAGES = {"typing": "reading the column types", "checking": "checking the compressed file"}
 
 
 @contextlib.contextmanager
-def shown(job: SendRun) -> Iterator[None]:
-    """Progress on standard error while the block runs."""
+def shown(state: RunState) -> Iterator[None]:
+    """Show progress on standard error while the block runs."""
     with contextlib.ExitStack() as stack:
         if sys.stderr.isatty():
-            draw, every = stack.enter_context(_bar(job)), _BAR_EVERY
+            draw, every = stack.enter_context(_bar(state)), _BAR_EVERY
         else:
-            draw, every = _plain(job), _PLAIN_EVERY
+            draw, every = _plain(state), _PLAIN_EVERY
         stack.enter_context(repeating(draw, every, name="progress"))
         yield
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[Callable[[int, int], None]]:
-    """For work before the sending: a callable that hears how much of how much is done, and says it now and then."""
+def counter(action: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callable that takes the amount done and the total, and prints the share from time to time.
+
+    Work that ends within a second prints nothing.
+    """
     every = _BAR_EVERY if sys.stderr.isatty() else _PLAIN_EVERY
-    said = time.monotonic() + max(0.0, 1.0 - every)  # short work says nothing
+    printed_at = time.monotonic() + max(0.0, 1.0 - every)
     drawn = False
 
-    def tell(done: int, total: int) -> None:
-        nonlocal said, drawn
-        if time.monotonic() - said < every:
+    def report(done: int, total: int) -> None:
+        nonlocal printed_at, drawn
+        if time.monotonic() - printed_at < every:
             return
-        said, drawn = time.monotonic(), sys.stderr.isatty()
-        text = f"{what}: {done / max(total, 1):.0%} of {total:,}"
+        printed_at, drawn = time.monotonic(), sys.stderr.isatty()
+        text = f"{action}: {done / max(total, 1):.0%} of {total:,}"
         click.echo(f"\r{plain(text)}" if drawn else plain(text), err=True, nl=not drawn)
 
-    yield tell
+    yield report
     if drawn:
         click.echo("\r\033[K", err=True, nl=False)
 
 
-def _plain(job: SendRun) -> Callable[[], None]:
+def _plain(state: RunState) -> Callable[[], None]:
     def draw() -> None:
-        if before := _before_the_rows(job):
-            output.say(f"{before}{_share(job)}", err=True)
+        if preparation := _preparation(state):
+            output.say(f"{preparation}{_share(state)}", err=True)
             return
-        output.say(f"{_sentence(job)}{_left(job)}", err=True)
+        output.say(f"{_sentence(state)}{_remaining(state)}", err=True)
 
     return draw
 
 
 @contextlib.contextmanager
-def _bar(job: SendRun) -> Iterator[Callable[[], None]]:
+def _bar(state: RunState) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -80,51 +83,55 @@ def _bar(job: SendRun) -> Iterator[Callable[[], None]]:
         task = bar.add_task("", total=None)
 
         def draw() -> None:
-            done, total = job.rows.progress()
-            bar.update(task, completed=done, total=total, description=_before_the_rows(job) or _sentence(job))
+            done, total = state.rows.progress()
+            description = _preparation(state) or _sentence(state)
+            bar.update(task, completed=done, total=total, description=description)
 
         draw()
         yield draw
 
 
-def _before_the_rows(job: SendRun) -> str:
-    """What is read of the input before its first row is sent; "" from then on."""
-    return _STAGES.get(job.rows.stage, "") if job.phase == "reading" else ""
+def _preparation(state: RunState) -> str:
+    """Return the step that precedes the first row; "" once rows are being sent."""
+    return _STAGES.get(state.rows.stage, "") if state.phase == "reading" else ""
 
 
-def _sentence(job: SendRun) -> str:
-    snapshot = job.producer.metrics.snapshot()
-    seconds = max(time.monotonic() - job.started, 1e-9)
-    before = f" ({job.already:,} of before)" if job.already else ""
-    dead = max(0, snapshot.dead - job.malformed)
-    malformed = f", {job.malformed:,} malformed" if job.malformed else ""
+def _sentence(state: RunState) -> str:
+    snapshot = state.producer.metrics.snapshot()
+    seconds = max(time.monotonic() - state.started, 1e-9)
+    before = f" ({state.already_done:,} from earlier runs)" if state.already_done else ""
+    dead = max(0, snapshot.dead - state.malformed)
+    malformed = f", {state.malformed:,} malformed" if state.malformed else ""
     rate = snapshot.acknowledged / seconds
-    text = f"{output.count(job.read, 'row')}{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, {rate:,.0f}/s"
-    left = job.producer.pending_count
-    if job.phase == "settling":
-        text += f"; waiting for {left:,}"
-        text += " (Ctrl-C again gives them up)" if job.interrupted else ""
-    return text + (_connection_trouble(job, anything=bool(snapshot.acknowledged)) if left else "")
+    text = (
+        f"{output.count(state.read, 'row')}{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, "
+        f"{rate:,.0f}/s"
+    )
+    pending = state.producer.pending_count
+    if state.phase == "settling":
+        text += f"; waiting for {pending:,}"
+        text += " (press Ctrl-C again to abandon them)" if state.interrupted else ""
+    return text + (_connection_trouble(state, anything=bool(snapshot.acknowledged)) if pending else "")
 
 
-def _connection_trouble(job: SendRun, *, anything: bool) -> str:
+def _connection_trouble(state: RunState, *, anything: bool) -> str:
     """Return why nothing is delivered now; "" while a broker is connected and has acknowledged `anything`."""
-    connection = job.producer.connection
+    connection = state.producer.connection
     error = connection.error
     if not error or (connection.connected and anything):
         return ""
     return f"; {error}" if connection.connected or not anything else f"; no broker is connected: {error}"
 
 
-def _left(job: SendRun) -> str:
-    """How much of the input is done, and how long the rest may take at this pace."""
-    done, total = job.rows.progress()
-    if not total or not done or job.phase != "reading":
+def _remaining(state: RunState) -> str:
+    """Return the share of the input that was read, and the time that the rest takes at this rate."""
+    done, total = state.rows.progress()
+    if not total or not done or state.phase != "reading":
         return ""
-    seconds = (time.monotonic() - job.started) * (total - done) / done
+    seconds = (time.monotonic() - state.started) * (total - done) / done
     return f", {done / total:.0%}, {output.duration(seconds)} left"
 
 
-def _share(job: SendRun) -> str:
-    done, total = job.rows.progress()
+def _share(state: RunState) -> str:
+    done, total = state.rows.progress()
     return f": {done / total:.0%}" if total else ""

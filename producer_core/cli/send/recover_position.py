@@ -1,4 +1,4 @@
-"""What of a file is on its topic already, read there when no state file says it."""
+"""Recovery of a send's position from the topic, where the state file is lost."""
 
 from __future__ import annotations
 
@@ -11,25 +11,22 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from producer_core.cli.send.fingerprint import PREFIX
-from producer_core.cli.send.state_file import Where
+from producer_core.cli.send.state_file import Partition
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import BrokerError, BrokerUnreachable
 from producer_core.kafka.clients import NO_SUCH, answered, reader
 from producer_core.messages import record_id
 
-_PATIENCE = 60.0
-"""Seconds without a record, or an end of partition, until the brokers count as away."""
-_AT_ONCE = 1000
-_ALL = {"isolation.level": "read_uncommitted"}
-_REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
-
-
-Tell = Callable[[int, int], None]
+_TIMEOUT = 60.0
+"""Seconds without a record or an end of partition after which the brokers count as unreachable."""
+_BATCH = 1000
+_UNCOMMITTED = {"isolation.level": "read_uncommitted"}
+_UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 @dataclass
 class PositionSearch:
-    """One run's rows on the topic, and the lowest of each partition."""
+    """The rows of one run that are on the topic, and the lowest row of each partition."""
 
     rows: Ranges = field(default_factory=Ranges)
     first: dict[int, int] = field(default_factory=dict)
@@ -37,22 +34,22 @@ class PositionSearch:
 
 @dataclass
 class RecoveredPosition:
-    """What a look at a whole topic saw: runs by number, where each partition begins, and how far it was read."""
+    """The result of reading a whole topic: runs by number, the low watermark and the end of each partition."""
 
     runs: dict[int, PositionSearch] = field(default_factory=dict)
     lows: dict[int, int] = field(default_factory=dict)
-    offsets: dict[Where, int] = field(default_factory=dict)
-    """Every committed record at or before these was seen."""
+    offsets: dict[Partition, int] = field(default_factory=dict)
+    """Every committed record at or before these offsets was read."""
 
     def newest(self) -> tuple[int, PositionSearch]:
-        """The run that began last; an empty one when there is none."""
+        """Return the run that started last, or an empty one."""
         run = max(self.runs, default=0)
         return run, self.runs.get(run, PositionSearch())
 
-    def retention_took(self, run: PositionSearch) -> str | None:
-        """What speaks for it that rows of this run were removed; None when none can have been.
+    def retention_gap(self, run: PositionSearch) -> str | None:
+        """Return the evidence that retention may have removed rows of this run; None where it cannot have.
 
-        Rows keep their order in a partition, so retention can only have taken rows below the first one there.
+        Rows keep their order in a partition, so retention can only have removed rows below the first one there.
         """
         trimmed = [number for number, low in self.lows.items() if low > 0]
         highest = run.rows.highest
@@ -60,11 +57,14 @@ class RecoveredPosition:
             below = run.first.get(number)
             missing = _first_missing(run.rows)
             if below is None and missing == 0 and highest >= 0:
-                return f"row {_words(missing)} is not there, and partition {number} begins at offset {self.lows[number]:,}"
+                return (
+                    f"row {_one_based(missing)} is missing, and partition {number} begins at offset "
+                    f"{self.lows[number]:,}"
+                )
             if below is not None and missing < below:
                 return (
-                    f"row {_words(missing)} is not there, and partition {number} begins at offset "
-                    f"{self.lows[number]:,} with row {_words(below)}"
+                    f"row {_one_based(missing)} is missing, and partition {number} begins at offset "
+                    f"{self.lows[number]:,} with row {_one_based(below)}"
                 )
         return None
 
@@ -74,23 +74,23 @@ def _first_missing(rows: Ranges) -> int:
     return first[1] if first is not None and first[0] == 0 else 0
 
 
-def _words(row: int) -> str:
+def _one_based(row: int) -> str:
     return f"{row + 1:,}"
 
 
-def look_for(
+def recover(
     settings: Mapping[str, Any],
     topic: str,
     session: uuid.UUID,
     *,
-    begins: Callable[[int], None] = lambda records: None,
-    tell: Tell = lambda done, total: None,
+    announce: Callable[[int], None] = lambda records: None,
+    report: Callable[[int, int], None] = lambda done, total: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> RecoveredPosition:
-    """Reads the topic from its start to its end as it is now, for any run of this session's job.
+    """Read the topic from its start to its current end, and collect the rows of any run of this session's job.
 
-    `begins` hears how many there are, if any, `tell` how many offsets were passed, and of how many. The end is that of a `read_committed` reader;
-    what is still open behind it is for the fenced read-back that precedes the sending.
+    `announce` gets the number of records, if there are any. `report` gets the offsets passed and their total.
+    The end is that of a `read_committed` consumer. The fenced read-back before the send handles open transactions.
     """
     with reader(settings, name="send") as consumer:
         found, spans = RecoveredPosition(), _spans(consumer, topic)
@@ -100,48 +100,51 @@ def look_for(
         total = sum(end - low for low, end in spans.values())
         waiting = {number: span for number, span in spans.items() if span[0] < span[1]}
         if waiting:
-            begins(total)
+            announce(total)
         consumer.assign([TopicPartition(topic, number, low) for number, (low, _) in waiting.items()])
-        heard = clock()
+        last_answer = clock()
         while waiting:
-            messages = consumer.consume(_AT_ONCE, timeout=0.2)
+            messages = consumer.consume(_BATCH, timeout=0.2)
             for message in messages:
-                _take(message, session.bytes[:PREFIX], waiting, found)
+                _collect(message, session.bytes[:PREFIX], waiting, found)
             if messages:
-                heard = clock()
-            elif clock() - heard > _PATIENCE:
-                raise BrokerUnreachable(f"The brokers stopped answering while {topic} was read.")
-            tell(total - sum(end - low for low, end in waiting.values()), total)
+                last_answer = clock()
+            elif clock() - last_answer > _TIMEOUT:
+                raise BrokerUnreachable(f"The brokers stopped answering while {topic} was being read.")
+            report(total - sum(end - low for low, end in waiting.values()), total)
     return found
 
 
-def ends(settings: Mapping[str, Any], topic: str) -> dict[Where, int]:
+def topic_ends(settings: Mapping[str, Any], topic: str) -> dict[Partition, int]:
     """Return the offset of the last record of each partition, committed or not; -1 in an empty one."""
-    with reader(settings, _ALL, name="send") as consumer:
+    with reader(settings, _UNCOMMITTED, name="send") as consumer:
         return {(topic, number): end - 1 for number, (_, end) in _spans(consumer, topic).items()}
 
 
-def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | None:
-    """A sentence about a partition that ends before what was acknowledged there: the topic was made anew, or cut."""
+def truncation(settings: Mapping[str, Any], offsets: Mapping[Partition, int]) -> str | None:
+    """Describe a partition that ends before an acknowledged offset, because the topic was recreated or truncated.
+
+    Return None where every acknowledged offset is still below the end of its partition.
+    """
     for (topic, number), offset in offsets.items():
-        if "/" in topic or offset < 0:  # a note of the transport's, or nothing yet
+        if "/" in topic or offset < 0:  # an internal entry of the transport, or nothing acknowledged yet
             continue
-        with reader(settings, _ALL, name="send") as consumer:
+        with reader(settings, _UNCOMMITTED, name="send") as consumer:
             try:
-                _, end = _ends(consumer, topic, number)
+                _, end = _watermarks(consumer, topic, number)
             except KafkaException as error:
                 if error.args[0].code() not in NO_SUCH:
                     raise _unreachable(error) from error
-                return f"{topic} has no partition {number} any more"
+                return f"{topic} no longer has partition {number}"
             if end <= offset:
-                return f"partition {number} of {topic} ends at offset {end:,}, and {offset:,} was acknowledged there"
+                return f"partition {number} of {topic} ends at offset {end:,}, but offset {offset:,} was acknowledged"
     return None
 
 
 def _spans(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     try:
         partitions = answered(lambda: _partitions(consumer, topic))
-        return {number: _ends(consumer, topic, number) for number in partitions}
+        return {number: _watermarks(consumer, topic, number) for number in partitions}
     except KafkaException as error:
         raise _unreachable(error) from error
 
@@ -153,24 +156,28 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
     return list(metadata.partitions)
 
 
-def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
-    """Return both ends of a partition."""
+def _watermarks(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
+    """Return the low and the high watermark of a partition."""
 
-    def ask() -> tuple[int, int]:
+    def query() -> tuple[int, int]:
         low, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
         return int(low), int(end)
 
-    return answered(ask)
+    return answered(query)
 
 
-def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: RecoveredPosition) -> None:
+def _collect(
+    message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: RecoveredPosition
+) -> None:
+    """Add the message to the rows found. Remove its partition from `waiting` at the end of the partition."""
     number, error, offset = message.partition(), message.error(), message.offset()
-    if error is not None and error.code() in _REFUSED:
+    if error is not None and error.code() in _UNAUTHORIZED:
         raise BrokerError(
-            f"The topic cannot be read: {error.str()}.", fix="Grant READ on it; exactly_once needs that."
+            f"The topic cannot be read: {error.str()}.",
+            fix="Grant READ on the topic; exactly_once requires it.",
         )
     if number not in waiting or (error is not None and error.code() != KafkaError._PARTITION_EOF):
-        return  # a connection that comes back
+        return  # a transient connection error, from which the client recovers
     _, end = waiting[number]
     if error is None:
         id = record_id(message.headers())
@@ -187,4 +194,4 @@ def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], foun
 
 
 def _unreachable(error: KafkaException) -> BrokerError:
-    return BrokerUnreachable(f"The topic's offsets cannot be asked: {error.args[0].str()}.")
+    return BrokerUnreachable(f"The topic's offsets are not available: {error.args[0].str()}.")

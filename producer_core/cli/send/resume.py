@@ -1,4 +1,4 @@
-"""Resuming: whether a `send` begins, goes on, has nothing to do, or is refused."""
+"""The decision at the start of a `send`: begin, resume, do nothing, or refuse."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Literal
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.input_file import InputError
 from producer_core.cli.send.recover_position import RecoveredPosition
-from producer_core.cli.send.state_file import SendJob, SendState, StateFile, Where
+from producer_core.cli.send.state_file import Partition, SendJob, SendState, StateFile
 from producer_core.errors import JournalDamaged
 
-How = Literal["new", "resumed", "complete", "found"]
-_ANEW = "Say --restart to send all of it again, from its first row."
+StartMode = Literal["new", "resumed", "complete", "found"]
+"""`found`: the state file is missing, and the topic already contains rows of this file."""
+_RESTART = "Use --restart to send the whole file again."
 
 
 class ResumeRefused(InputError):
-    """The input, or the command, is not the one that was begun."""
+    """The input or the command differs from the one that was started."""
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Where a send stands at its start, and a sentence or two for its user."""
+    """Partition a send starts, and a sentence or two for its user."""
 
     progress: FileProgress
-    how: How
+    mode: StartMode
     text: str
 
 
@@ -36,31 +37,31 @@ def begin(
     job: SendJob,
     *,
     restart: bool = False,
-    look: Callable[[str], RecoveredPosition] | None = None,
-    ends: Callable[[], dict[Where, int]] = dict,
-    cut: Callable[[SendState], str | None] = lambda state: None,
+    recover: Callable[[str], RecoveredPosition] | None = None,
+    ends: Callable[[], dict[Partition, int]] = dict,
+    truncated: Callable[[SendState], str | None] = lambda state: None,
 ) -> ResumePoint:
-    """Read the state file and decide. What was decided is written down with the first row that is sent.
+    """Read the state file and decide. The first row that is sent writes the decision to disk.
 
-    `look(why)` reads the topic for what is there, and is asked where exactly_once has no state to trust; `ends()`
-    returns the last offset of each partition, where an exactly_once run that is begun anew
-    begins; `cut` says whether the topic has lost what the state says was acknowledged.
+    `recover(reason)` searches the topic for rows of this file; it is called where exactly_once has no valid state.
+    `ends()` returns the last offset of each partition, where a restarted exactly_once run begins.
+    `truncated` returns how the topic lost records that the state records as acknowledged, if it did.
     """
     state, damage = _read(file, job, restart=restart)
     if restart:
-        anew = _anew(job, state)
-        anew.offsets = ends()
-        return ResumePoint(FileProgress(file, anew), "new", "")
+        new = _new_run(job, state)
+        new.offsets = ends()
+        return ResumePoint(FileProgress(file, new), "new", "")
     if state is None:
-        if look is None:
-            return ResumePoint(FileProgress(file, _anew(job, None)), "new", "")
-        return _from_the_topic(file, job, look, damage)
+        if recover is None:
+            return ResumePoint(FileProgress(file, _new_run(job, None)), "new", "")
+        return _recovered(file, job, recover, damage)
     check(state.job, job)
     if state.rows is not None and len(state.settled) >= state.rows:
         return ResumePoint(FileProgress(file, state), "complete", _complete(state))
-    if (why := cut(state)) is not None:
+    if (loss := truncated(state)) is not None:
         raise ResumeRefused(
-            f"The topic is not what it was: {why}. It was made anew, or records were lost.", fix=_ANEW
+            f"The topic has changed: {loss}. It was recreated, or records were lost.", fix=_RESTART
         )
     return _resumed(file, state)
 
@@ -71,29 +72,29 @@ def _read(file: StateFile, job: SendJob, *, restart: bool) -> tuple[SendState | 
     except JournalDamaged as error:
         if job.delivery != "exactly_once" and not restart:
             raise JournalDamaged(
-                f"{error} How far the earlier run came is not known.",
-                fix=f"{_ANEW} Every row that was sent is on the topic twice then.",
+                f"{error} The position of the earlier run is unknown.",
+                fix=f"{_RESTART} Every row that was already sent is then on the topic twice.",
             ) from error
         return None, f"{error} It is kept as {file.set_aside().name}. "
 
 
-def _anew(job: SendJob, before: SendState | None) -> SendState:
-    """A run of its own, with ids of its own. Its number is higher than any before, also of a lost state."""
+def _new_run(job: SendJob, before: SendState | None) -> SendState:
+    """Return the state of a new run, with new message ids. Its number exceeds any earlier one, even of a lost state."""
     if job.delivery != "exactly_once":
         return SendState(job, secrets.randbits(32))
     earlier = before.run if before is not None and before.job.delivery == job.delivery else 0
     return SendState(job, max(earlier + 1, int(time.time())) & 0xFFFFFFFF)
 
 
-def _from_the_topic(
-    file: StateFile, job: SendJob, look: Callable[[str], RecoveredPosition], damage: str
+def _recovered(
+    file: StateFile, job: SendJob, recover: Callable[[str], RecoveredPosition], damage: str
 ) -> ResumePoint:
-    found = look(damage or "No earlier run of this file is known here. ")
+    found = recover(damage or "No state of an earlier run of this file exists here. ")
     number, run = found.newest()
-    if (why := found.retention_took(run)) is not None:
+    if (gap := found.retention_gap(run)) is not None:
         raise ResumeRefused(
-            f"Rows of this file are on {job.topic}, but {why}: retention may have removed rows that were sent.",
-            fix=_ANEW,
+            f"Rows of this file are on {job.topic}, but {gap}: retention may have removed rows that were sent.",
+            fix=_RESTART,
         )
     progress = FileProgress(file, SendState(job, number, settled=run.rows, offsets=found.offsets))
     if not len(run.rows):
@@ -101,20 +102,20 @@ def _from_the_topic(
     return ResumePoint(
         progress,
         "found",
-        f"{damage}{_rows_are(len(run.rows), ' of it')} on {job.topic} already and not sent again.",
+        f"{damage}{_rows_are(len(run.rows), ' of this file')} already on {job.topic} and not sent again.",
     )
 
 
 def _resumed(file: StateFile, state: SendState) -> ResumePoint:
     done = len(state.settled)
-    text = f"Going on: {_rows_are(done)} done."
+    text = f"Resuming: {_rows_are(done)} settled."
     if state.job.delivery != "exactly_once":
         possible = state.possible()
         state.doubtful += possible
         text += (
-            f" Up to {possible:,} more may be on {state.job.topic} already and be there twice now, under the same ids."
+            f" Up to {possible:,} more may already be on {state.job.topic}; they are sent again with the same ids."
             if possible
-            else " None is sent twice."
+            else " No row is sent twice."
         )
     return ResumePoint(FileProgress(file, state), "resumed", text)
 
@@ -126,27 +127,28 @@ def _rows_are(number: int, of: str = "") -> str:
 def _complete(state: SendState) -> str:
     dead = state.dead + state.malformed
     rows = "The only row was" if state.rows == 1 else f"All {state.rows:,} rows were"
-    text = f"{rows} sent to {state.job.topic} before"
+    text = f"{rows} already sent to {state.job.topic}"
     if dead:
-        text += f", but for {dead:,} that {'is a dead letter' if dead == 1 else 'are dead letters'}"
-    return f"{text}; nothing is sent now. {_ANEW}"
+        text += f", except {dead:,} that {'is a dead letter' if dead == 1 else 'are dead letters'}"
+    return f"{text}; there is nothing to send. {_RESTART}"
 
 
 def check(before: SendJob, now: SendJob) -> None:
-    """Refused, with what differs."""
+    """Raise ResumeRefused, with the difference, unless both are the same job."""
     if before.delivery != now.delivery:
         raise ResumeRefused(
-            f"This send was begun with --delivery {before.delivery}.", fix=f"Go on with that. Or: {_ANEW}"
+            f"This send was started with --delivery {before.delivery}.",
+            fix=f"Use the same delivery to resume. {_RESTART}",
         )
     if changed := _changed(before, now):
         raise ResumeRefused(
-            f"This send was begun with other options: {'; '.join(changed)}.",
-            fix=f"Go on with those of before. Or: {_ANEW}",
+            f"This send was started with other options: {'; '.join(changed)}.",
+            fix=f"Use the same options to resume. {_RESTART}",
         )
     if (before.size, before.sha256) != (now.size, now.sha256):
         raise ResumeRefused(
-            f"{now.path} is not the file that was begun with: {_difference(before, now)}.",
-            fix=f"Bring the old content back to go on. Or: {_ANEW}",
+            f"{now.path} has changed since the send started: {_difference(before, now)}.",
+            fix=f"Restore the old content to resume. {_RESTART}",
         )
 
 
@@ -160,7 +162,7 @@ def _changed(before: SendJob, now: SendJob) -> list[str]:
 
 def _difference(before: SendJob, now: SendJob) -> str:
     if now.size < before.size:
-        return f"it was {before.size:,} bytes and is {now.size:,}, so it was truncated or replaced"
+        return f"it had {before.size:,} bytes and has {now.size:,}, so it was truncated or replaced"
     if now.size > before.size:
-        return f"it was {before.size:,} bytes and is {now.size:,}, so it has grown or was replaced"
-    return "it has other bytes than before"
+        return f"it had {before.size:,} bytes and has {now.size:,}, so it has grown or was replaced"
+    return "its bytes differ"

@@ -1,4 +1,4 @@
-"""What precedes a resumable `send`: the file's identity, its lock, and where an earlier run ended."""
+"""The checks before a resumable `send`: the file's identity, its lock, and the position of an earlier run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from producer_core.cli import output
 from producer_core.cli.send import progress_bar
 from producer_core.cli.send.fingerprint import Fingerprint, fingerprint, is_file, session_of, state_path
-from producer_core.cli.send.recover_position import RecoveredPosition, cut_off, ends, look_for
+from producer_core.cli.send.recover_position import RecoveredPosition, recover, topic_ends, truncation
 from producer_core.cli.send.resume import ResumePoint, begin
 from producer_core.cli.send.state_file import SendJob, StateFile
 from producer_core.config import ClientConfig
@@ -28,39 +28,39 @@ _SECRET = re.compile(r"password|secret|jaas|token|\.key", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ResumableJob:
-    """A send that can be gone on with."""
+    """A send that can be resumed."""
 
-    begun: ResumePoint
+    start: ResumePoint
     job: SendJob
     content: Fingerprint
     restart: bool
 
 
 def can_resume(path: Path | None, delivery: str, *, dedup: bool, cluster_id: str, restart: bool) -> bool:
-    """Whether the input can be read again; ConfigError where the command needs that and it cannot."""
+    """Return whether the input can be read again. Raise ConfigError where the command needs that and it cannot."""
     regular = is_file(path)
-    what = "Standard input" if path is None else f"{path} is no regular file; it"
+    source = "Standard input" if path is None else f"{path} is not a regular file; it"
     if regular and not dedup and not (delivery == "exactly_once" and cluster_id.startswith("embedded-")):
         return True
     if delivery == "exactly_once" and not regular:
         raise ConfigError(
-            f"{what} cannot be read again after a crash, so it cannot be sent exactly once.",
-            fix="Write it to a file and send that.",
+            f"{source} cannot be read again after a crash, so exactly_once is not possible.",
+            fix="Write it to a file and send the file.",
         )
     if delivery == "exactly_once" and dedup:
         raise ConfigError(
-            "--dedup remembers rows in memory, and a resumed send would not know those of before.",
-            fix="Leave out --dedup, or --delivery exactly_once.",
+            "--dedup keeps row hashes in memory only, so a resumed send cannot detect earlier duplicates.",
+            fix="Omit --dedup, or --delivery exactly_once.",
         )
     if delivery == "exactly_once":
         raise ConfigError(
-            "The embedded broker neither fences nor hides what was aborted, so nothing is exactly once there.",
-            fix="producer-core broker start gives a real Kafka.",
+            "The embedded broker neither fences producers nor hides aborted records, so exactly_once is not possible.",
+            fix="Start a real Kafka broker: producer-core broker start.",
         )
     if restart:
         raise ConfigError(
-            f"{'A send with --dedup' if regular else what} is never resumed, so there is nothing to restart.",
-            fix="Leave out --restart.",
+            f"{'A send with --dedup' if regular else source} is never resumed, so there is nothing to restart.",
+            fix="Omit --restart.",
         )
     return False
 
@@ -69,7 +69,7 @@ def can_resume(path: Path | None, delivery: str, *, dedup: bool, cluster_id: str
 def resumable(
     path: Path, job: SendJob, config: ClientConfig, *, restart: bool
 ) -> Iterator[ResumableJob | None]:
-    """The job, locked, with its state read or made; None where at_least_once has no place to keep it."""
+    """Yield the job, locked and with its state. Yield None where at_least_once cannot keep state."""
     job = replace(job, path=str(path.resolve()))
     try:
         file = StateFile(state_path(default_path().parent, job))
@@ -82,41 +82,42 @@ def resumable(
         yield None
         return
     with contextlib.closing(file):
-        with progress_bar.told(f"reading {path.name} for its checksum") as tell:
-            content = fingerprint(path, tell)
+        with progress_bar.counter(f"computing the checksum of {path.name}") as report:
+            content = fingerprint(path, report)
         job = replace(job, size=content.size, sha256=content.sha256)
         yield ResumableJob(_begin(file, job, config, restart=restart), job, content, restart)
 
 
 def _begin(file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool) -> ResumePoint:
-    exactly = job.delivery == "exactly_once"
+    exactly_once = job.delivery == "exactly_once"
     return begin(
         file,
         job,
         restart=restart,
-        look=_look(job, config) if exactly else None,
-        ends=(lambda: ends(config.settings, job.topic)) if exactly else dict,
-        cut=lambda state: cut_off(config.settings, state.offsets) if exactly else None,
+        recover=_recover(job, config) if exactly_once else None,
+        ends=(lambda: topic_ends(config.settings, job.topic)) if exactly_once else dict,
+        truncated=lambda state: truncation(config.settings, state.offsets) if exactly_once else None,
     )
 
 
-def _look(job: SendJob, config: ClientConfig) -> Callable[[str], RecoveredPosition]:
-    def look(why: str) -> RecoveredPosition:
-        session = session_of(job, 0)
-
-        def begins(records: int) -> None:
-            text = f"{why}{job.topic} is read from its start for rows of it: {records:,} records (--restart would not look)."
+def _recover(job: SendJob, config: ClientConfig) -> Callable[[str], RecoveredPosition]:
+    def read_topic(reason: str) -> RecoveredPosition:
+        def announce(records: int) -> None:
+            text = (
+                f"{reason}Searching {job.topic} from its start for rows of this file: {records:,} records "
+                "(--restart skips this)."
+            )
             output.say(text, err=True)
 
-        with progress_bar.told(f"reading {job.topic} from its start") as tell:
-            return look_for(config.settings, job.topic, session, begins=begins, tell=tell)
+        with progress_bar.counter(f"reading {job.topic} from its start") as report:
+            return recover(config.settings, job.topic, session_of(job, 0), announce=announce, report=report)
 
-    return look
+    return read_topic
 
 
-def options_of(asked: Mapping[str, Any]) -> dict[str, str]:
-    """The options that decide what rows there are and what they say, as text; those not given are left out."""
-    return {name: _plain(value) for name, value in asked.items() if value is not None and value != ()}
+def options_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that determine the rows and their content, as text. Omit those that were not given."""
+    return {name: _plain(value) for name, value in given.items() if value is not None and value != ()}
 
 
 def _plain(value: Any) -> str:
@@ -125,8 +126,8 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def same_again(ctx: click.Context) -> str:
-    """The command line that goes on with this one: the same without --restart, secrets left out."""
+def resume_command(ctx: click.Context) -> str:
+    """Return the command line that resumes this send: the same without --restart, with secrets masked."""
     parts = ["producer-core", "send"]
     for param in ctx.command.get_params(ctx):
         name = param.name or ""
@@ -139,11 +140,11 @@ def same_again(ctx: click.Context) -> str:
             parts.append(param.opts[0])
         else:
             for one in value if param.multiple else [value]:
-                parts += (param.opts[0], _written(one))
+                parts += (param.opts[0], _as_argument(one))
     return shlex.join(parts)
 
 
-def _written(value: Any) -> str:
+def _as_argument(value: Any) -> str:
     if isinstance(value, tuple):
         name, text = value
         return f"{name}={'...' if _SECRET.search(name) else text}"

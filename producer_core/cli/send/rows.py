@@ -1,4 +1,4 @@
-"""A row read from an input, and what every reader of rows offers."""
+"""A row of an input, and the interface of the row readers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from producer_core.cli.send.input_file import InputSource
 
 
 class InputRow(NamedTuple):
-    """One row: what to send, its fields to take a key from, where it ended, and the bytes it was read from.
+    """One row: the position of its end, the value to send, the fields for the key, and the bytes it was read from.
 
-    The value of a JSON line is its bytes, so nothing is lost by reading it: big integers, decimals, order.
+    The value of a JSON line is its bytes, so that large integers, decimals and field order are preserved.
     """
 
     position: int
@@ -22,7 +22,7 @@ class InputRow(NamedTuple):
 
 
 class MalformedRow(NamedTuple):
-    """What could not be read as a row: where, the raw bytes, and why in a sentence."""
+    """Bytes that are not a row: their position, the bytes, and the reason."""
 
     position: int
     raw: bytes
@@ -30,11 +30,11 @@ class MalformedRow(NamedTuple):
 
 
 class InputRows(ABC):
-    """The rows of one input, read once, from the first to the last, in bounded memory."""
+    """Reads the rows of one input once, in order, in bounded memory."""
 
     unit = "line"
     columns: tuple[str, ...] | None = None
-    """The names of the columns where the format has them before the first row; known once reading began."""
+    """The column names, where the format has them before the first row. Set once reading begins."""
 
     def __init__(self, source: InputSource, *, skip: int) -> None:
         self.source = source
@@ -58,18 +58,18 @@ class InputRows(ABC):
         return self.source.name
 
     def progress(self) -> tuple[int, int | None]:
-        """How much of the input was read, and of how much, in bytes (Parquet: rows); None when unknown."""
+        """Return how much was read and the total, in bytes (Parquet: rows). The total is None when unknown."""
         return self.source.position(), self.source.size
 
     def prepare(self) -> None:
-        """Look at the whole input first where that is needed: a damaged packing is found before the first row."""
-        if self.source.is_packed and self.source.size is not None:
+        """Read a compressed input completely, so that damage is found before the first row."""
+        if self.source.is_compressed and self.source.size is not None:
             self.stage = "checking"
             self.source = self.source.checked()
             self.stage = "reading"
 
     def stop(self) -> None:
-        """End the iteration after the row that is being read."""
+        """End the iteration after the current row."""
         self._stopped = True
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The `send` command: the rows of a file, or of standard input, to a topic."""
+"""The `send` command: send the rows of a file or of standard input to a topic."""
 
 from __future__ import annotations
 
@@ -15,116 +15,117 @@ from producer_core.cli.send.open_rows import FORMATS, TYPES, Format, InputRows, 
 if TYPE_CHECKING:
     from producer_core.cli.send import resume_check
 
-_HELP = """Send the rows of FILE to TOPIC; - or no FILE reads standard input.
+_HELP = """Send the rows of FILE to TOPIC. Without FILE, or with -, read standard input.
 
 \b
   producer-core send orders orders.jsonl --key customer
   producer-core send flights flights.csv.gz --bootstrap-servers broker1:9092
   zcat events.gz | producer-core send events - --header source=backfill
 
-JSON LINES: any JSON value a line (null too: it is the value null, not a tombstone), sent as the very bytes of the
-line. CSV: a header line, then one JSON object a record. Parquet: one JSON object a row; moments become ISO 8601,
-decimals text, binary base64. Files may be gzipped, or a zip of one file.
+FORMATS. JSON Lines: one JSON value per line, sent byte for byte; null is the value null, not a tombstone. CSV: a
+header line, then one JSON object per record. Parquet: one JSON object per row; timestamps become ISO 8601, decimals
+text, binary base64. A file may be compressed with gzip, or be a zip of one file.
 
-TYPES OF CSV: the whole input is read once before, and a column is a number only if every value in it is one whose
-text can be made from the number again: 007, 1e5 and 12345678901234567890123 stay text, so do versions (1.9, 1.10);
-prices (12.50, 3.00) are numbers. Empty is null; so is NA, NaN or null in a column of numbers, booleans or moments.
-true and false are booleans, 2013-01-01 05:00:00 gets ISO 8601's T. --types value judges each field by itself, which
-lets standard input flow; --types text changes nothing.
+CSV TYPES. By default the whole input is read once to find the type of each column. A column is numeric only if the
+text of every value can be restored from its number: 007, 1e5 and 12345678901234567890123 stay text, and so do
+versions (1.9, 1.10); prices (12.50, 3.00) are numbers. An empty field is null; so is NA, NaN or null in a column of
+numbers, booleans or timestamps. true and false are booleans; 2013-01-01 05:00:00 gets the T of ISO 8601. --types
+value types each field separately, so that standard input is sent as it arrives; --types text keeps every field as
+text.
 
-A MALFORMED LINE (no JSON, NaN, a wrong number of fields, not UTF-8, no such key) becomes a dead letter with its line
-number and raw bytes: verdict not_sent. --strict stops at the first one instead.
+MALFORMED ROWS. A line that is not JSON, contains NaN, has a wrong number of fields, is not UTF-8 or lacks the key
+becomes a dead letter with its line number and bytes; its verdict is not_sent. --strict stops at the first one
+instead.
 
-KILLED IN THE MIDDLE (kill -9, reboot, Ctrl-C), a file is gone on with by the same command. How far it is stands in
-a small file in the state folder; a file or options that have changed since are refused, and --restart begins again.
-With --delivery exactly_once a read_committed reader finds every row once, in order per key; when the state file is
-lost, the topic is read instead. With at_least_once (default) it says how many rows may be there twice. A send that
-ended is over: at_least_once sends the file again, exactly_once does not. Standard input and --dedup cannot resume.
+RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the file. A small state file in
+the state folder records the position. The command refuses a file or options that have changed; --restart starts
+over. With --delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state
+file is lost, the command reads the topic instead. With at_least_once (the default), it reports how many rows may be
+on the topic twice. Running a completed command again sends the file again with at_least_once, and nothing with
+exactly_once. Standard input and --dedup cannot be resumed.
 
-THE LEDGER of what the broker acknowledged goes to the store (and to --telemetry-topic): «producer-core pipeline
-integrity» proves from it, row by row, what is on the topic.
+LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
+integrity" can verify the topic row by row.
 
-CTRL-C stops reading, waits for what was sent, and says how to go on; a second one gives up what is on its way.
+CTRL-C stops reading, waits for the rows in flight, and prints how to resume. A second Ctrl-C abandons the rows in
+flight.
 
 \b
 Exit codes: 0 every row acknowledged (or suppressed by --dedup), 1 dead letters (of
-any run) or stopped by --strict, 2 it could not run or was refused, 130 interrupted
-by Ctrl-C or SIGTERM.
+any run) or stopped by --strict, 2 the send could not run or was refused,
+130 interrupted by Ctrl-C or SIGTERM.
 
-The JSON has delivery, rows, already_done, accepted, acknowledged, retried, dead, malformed, duplicates,
+The JSON object contains delivery, rows, already_done, accepted, acknowledged, retried, dead, malformed, duplicates,
 possible_duplicates, dead_before, malformed_before, complete, blank, p50_ms, p95_ms, p99_ms, messages_per_second,
 elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code.
 """
 
 
-@click.command(help=_HELP, short_help="Send a file's rows, or standard input, to a topic.")
+@click.command(help=_HELP, short_help="Send the rows of a file or standard input.")
 @click.argument("topic")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True), default="-")
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="The format where the name does not tell; for - jsonl.",
+    help="Input format; default by file extension, jsonl for standard input.",
 )
-@click.option("--key", metavar="COLUMN", help="The column or field whose value is the message's key.")
+@click.option("--key", metavar="COLUMN", help="Column or field that holds the message key.")
 @options.client_options
 @options.store_option
-@click.option(
-    "--no-store", is_flag=True, help="Keep no statistics; dead letters go to a file in the state folder."
-)
+@click.option("--no-store", is_flag=True, help="Keep no statistics; write dead letters to the spill file.")
 @click.option(
     "--delivery",
     type=click.Choice(("at_least_once", "exactly_once")),
     default="at_least_once",
     show_default=True,
-    help="What a crash may cost: some rows twice, or nothing.",
+    help="Delivery guarantee across crashes.",
 )
-@click.option(
-    "--restart", is_flag=True, help="Send all of it again, whatever was sent before, under new message ids."
-)
+@click.option("--restart", is_flag=True, help="Send the whole file again, with new message ids.")
 @click.option("--dedup", is_flag=True, help="Send identical rows (same topic, key and bytes) once.")
-@click.option(
-    "--strict", is_flag=True, help="Stop at the first malformed line; what was read before is delivered."
-)
+@click.option("--strict", is_flag=True, help="Stop at the first malformed row; deliver the rows before it.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Send at most N rows.")
 @click.option(
     "--skip",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Leave out the first N lines (Parquet: rows).",
+    help="Skip the first N lines (Parquet: rows).",
 )
 @click.option(
-    "--partition", type=click.IntRange(min=0), metavar="P", help="Send to this partition; default by the key."
+    "--partition",
+    type=click.IntRange(min=0),
+    metavar="P",
+    help="Send to this partition; default: chosen by key.",
 )
 @click.option(
     "--header",
     "headers",
     type=options.SettingType(),
     multiple=True,
-    help="A header for every message; repeatable.",
+    help="Add a header to every message; repeatable.",
 )
 @click.option(
-    "--types", type=click.Choice(TYPES), default="column", show_default=True, help="How CSV fields are typed."
+    "--types", type=click.Choice(TYPES), default="column", show_default=True, help="How to type CSV fields."
 )
+@click.option("--null", "nulls", multiple=True, metavar="TEXT", help="CSV text that means null; repeatable.")
 @click.option(
-    "--null", "nulls", multiple=True, metavar="TEXT", help="A CSV text that means null, anywhere; repeatable."
-)
-@click.option(
-    "--delimiter", metavar="CHARACTER", help=r"Between CSV fields (\t is a tab); default comma, for .tsv tab."
+    "--delimiter",
+    metavar="CHARACTER",
+    help=r"CSV field delimiter (\t is a tab); default comma, tab for .tsv.",
 )
 @click.option(
     "--telemetry-topic",
     metavar="TOPIC",
-    help="Publish statistics and the ledger there, for a fleet's pipeline.",
+    help="Publish statistics and the ledger to this topic.",
 )
-@click.option("--cluster-id", help="Refuse to send to any other cluster than this one.")
+@click.option("--cluster-id", help="Refuse to send to any other cluster.")
 @click.option(
     "--wait",
     type=options.DurationType(),
     default="10s",
     show_default=True,
-    help="How long a broker may take to answer first.",
+    help="Time limit for the first answer of a broker.",
 )
 @options.as_json
 @click.pass_context
@@ -162,11 +163,11 @@ def send(
     if no_store and store_path:
         raise click.UsageError("--store and --no-store contradict each other.")
     if no_store and telemetry_topic:
-        raise click.UsageError("--telemetry-topic needs the store: leave --no-store out.")
+        raise click.UsageError("--telemetry-topic requires the store; omit --no-store.")
     send_run.check_headers(headers)
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():
-        output.say("Reading standard input; end it with Ctrl-D.", err=True)
+        output.say("Reading standard input; press Ctrl-D to end it.", err=True)
     rows = open_rows(
         path,
         format=cast("Format | None", form),
@@ -181,22 +182,22 @@ def send(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait
         )
         send_run.check_places(None if no_store else store_path, telemetry_topic)
-        ready: resume_check.ResumableJob | None = None
+        resumable: resume_check.ResumableJob | None = None
         if resume_check.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
-            asked = {
+            row_options = {
                 "format": form, "key": key, "types": types, "null": nulls, "delimiter": delimiter, "header": headers,
                 "partition": partition, "skip": skip,
             }  # fmt: skip
-            job = SendJob(topic, found, "", delivery, resume_check.options_of(asked))
-            ready = stack.enter_context(
+            job = SendJob(topic, found, "", delivery, resume_check.options_of(row_options))
+            resumable = stack.enter_context(
                 resume_check.resumable(
                     cast("Path", path), job, client_config(addresses, config), restart=restart
                 )
             )
-        if ready is not None and ready.begun.text:
-            output.say(ready.begun.text, err=True)
-        if ready is not None and ready.begun.how == "complete":
-            _nothing_to_do(ctx, ready, rows, as_json=as_json)
+        if resumable is not None and resumable.start.text:
+            output.say(resumable.start.text, err=True)
+        if resumable is not None and resumable.start.mode == "complete":
+            _exit_complete(ctx, resumable, rows, as_json=as_json)
         listener = send_run.ReportListener()
         producer = send_run.open_producer(
             addresses,
@@ -205,7 +206,7 @@ def send(
             cluster_id=found,
             dedup=dedup,
             telemetry_topic=telemetry_topic,
-            ready=ready,
+            resumable=resumable,
             listener=listener,
         )
         run = send_run.SendRun(
@@ -213,29 +214,30 @@ def send(
             rows,
             topic,
             send_run.RowOptions(key, headers, partition, limit, strict, dedup),
-            ready=ready,
+            resumable=resumable,
             listener=listener,
-            again=resume_check.same_again(ctx),
+            command=resume_check.resume_command(ctx),
         )
-        with send_run.interruptible(run), progress_bar.shown(run):
+        with send_run.interruptible(run), progress_bar.shown(run.state):
             run.run()
     summary = run.summary()
-    output.emit(summary.to_json()) if as_json else _say(summary, rows)
+    output.emit(summary.to_json()) if as_json else _print(summary, rows)
     ctx.exit(summary.exit_code)
 
 
-def _nothing_to_do(
-    ctx: click.Context, ready: resume_check.ResumableJob, rows: InputRows, *, as_json: bool
+def _exit_complete(
+    ctx: click.Context, resumable: resume_check.ResumableJob, rows: InputRows, *, as_json: bool
 ) -> None:
+    """Exit with the summary of a send that an earlier run completed."""
     from producer_core.cli.send.summary import SendSummary
 
-    summary = SendSummary.of_before(ready.job.topic, rows, ready.begun.progress)
+    summary = SendSummary.of_complete(resumable.job.topic, rows, resumable.start.progress)
     if as_json:
         output.emit(summary.to_json())
     ctx.exit(summary.exit_code)
 
 
-def _say(summary: Any, rows: InputRows) -> None:
+def _print(summary: Any, rows: InputRows) -> None:
     for note in rows.notes:
         output.say(f"Note: {note}", err=True)
     for line in summary.lines():

@@ -1,4 +1,4 @@
-"""The state file of a `send`: how far it is, in a file that is whole or is not believed."""
+"""The state file of a `send`: its position, in a file with a checksum."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from producer_core.errors import JournalDamaged, JournalError, JournalLocked
 
 _TITLE = b"producer-core send 1"
 
-Where = tuple[str, int]
-"""A partition: (topic, number)."""
+Partition = tuple[str, int]
+"""Topic and number."""
 
 
 @dataclass(frozen=True)
 class SendJob:
-    """What is sent where, and how. Two commands with equal jobs are the same command."""
+    """The input, the destination and the options of a send. Two commands with equal jobs are the same command."""
 
     topic: str
     cluster_id: str
     path: str
     delivery: str
     options: dict[str, str]
-    """Those that decide what rows there are, and what they say."""
+    """The options that determine the rows and their content."""
     size: int = 0
     sha256: str = ""
 
 
 @dataclass
 class SendState:
-    """How far a job is. `settled` are rows, counted from 0, that need nothing more: acknowledged, or dead letters."""
+    """The position of a job. `settled` contains the rows, counted from 0, that are acknowledged or dead letters."""
 
     job: SendJob
     run: int
-    """Told apart by --restart: part of the session, and so of every id."""
+    """The run's number, which --restart changes. It is part of the session, and so of every message id."""
     settled: Ranges = field(default_factory=Ranges)
     reached: int = 0
-    """No row at or above this was ever handed over."""
-    offsets: dict[Where, int] = field(default_factory=dict)
+    """No row at or above this number was ever enqueued."""
+    offsets: dict[Partition, int] = field(default_factory=dict)
     dead: int = 0
     malformed: int = 0
     doubtful: int = 0
-    """Rows that were sent again although the broker may have had them."""
+    """Rows that were sent again although a broker may already have them."""
     rows: int | None = None
-    """How many the input has; known once all of them are settled."""
+    """The number of rows in the input, known once all of them are settled."""
 
     def possible(self) -> int:
-        """Rows that may have been sent and are not known to be settled."""
+        """Return the number of rows that may have been sent and are not known to be settled."""
         return self.reached - sum(end - start for start, end in self.settled.overlap(0, self.reached))
 
 
@@ -65,7 +65,7 @@ def encode(state: SendState) -> bytes:
             **{name: getattr(state, name) for name in _PLAIN},
             "job": asdict(state.job),
             "settled": list(state.settled),
-            "offsets": [[*where, offset] for where, offset in state.offsets.items()],
+            "offsets": [[*partition, offset] for partition, offset in state.offsets.items()],
         }
     )
     return b"%s %08x %d\n%s\n" % (_TITLE, zlib.crc32(body), len(body), body)
@@ -75,11 +75,11 @@ _PLAIN = ("run", "reached", "dead", "malformed", "doubtful", "rows")
 
 
 def decode(data: bytes) -> SendState:
-    """ValueError for anything but what `encode` wrote."""
+    """Return the state that `encode` wrote. Raise ValueError for any other bytes."""
     head, _, rest = data.partition(b"\n")
     body = rest.removesuffix(b"\n")
     if head != b"%s %08x %d" % (_TITLE, zlib.crc32(body), len(body)) or len(rest) != len(body) + 1:
-        raise ValueError("the checksum is wrong")
+        raise ValueError("the checksum does not match")
     found: dict[str, Any] = orjson.loads(body)
     return SendState(
         job=SendJob(**found["job"]),
@@ -90,7 +90,7 @@ def decode(data: bytes) -> SendState:
 
 
 class StateFile:
-    """One file, and the lock beside it that says who sends; held until `close`."""
+    """The state file of one job, and a lock beside it that names the sending process. `close` releases the lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -100,12 +100,12 @@ class StateFile:
             self._lock = _locked(path.with_suffix(".lock"))
         except OSError as error:
             raise JournalError(
-                f"The state of this send cannot be kept in {path.parent}: {error.strerror or error}.",
-                fix="Make the folder writable, or name another with XDG_STATE_HOME.",
+                f"The state of this send cannot be written to {path.parent}: {error.strerror or error}.",
+                fix="Make the folder writable, or set XDG_STATE_HOME to another one.",
             ) from error
 
     def read(self) -> SendState | None:
-        """None when there is none; JournalDamaged when what is there is not what was written."""
+        """Return the state, or None without a file. Raise JournalDamaged where the checksum does not match."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -116,16 +116,16 @@ class StateFile:
             raise JournalDamaged(f"The state file {self.path} is damaged: {error}.") from error
 
     def write(self, state: SendState) -> None:
-        """All of it or nothing, also through a power failure. OSError leaves what was there."""
+        """Replace the file atomically, even through a power failure. OSError leaves the old file."""
         self.write_bytes(encode(state))
 
     def write_bytes(self, data: bytes) -> None:
-        """The same, of a state that was encoded before."""
+        """Write a state that is already encoded."""
         self._draft(data).replace(self.path)
         private_files.sync_folder(self.path.parent)
 
     def rehearse(self, data: bytes) -> None:
-        """Raise OSError where a write fails now; leave the file as it is."""
+        """Raise OSError where a write would fail. Leave the file unchanged."""
         self._draft(data).unlink()
 
     def _draft(self, data: bytes) -> Path:
@@ -143,7 +143,7 @@ class StateFile:
         return draft
 
     def set_aside(self) -> Path:
-        """Keep a damaged one for a person."""
+        """Rename a damaged file, so that it can be examined."""
         aside = self.path.with_suffix(".damaged")
         self.path.replace(aside)
         return aside
@@ -152,7 +152,7 @@ class StateFile:
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let the job go; where nothing is left of it, the lock's file goes too."""
+        """Release the lock. Remove the lock file where no state file is left."""
         if self._lock < 0:
             return
         if not self.path.exists():
@@ -162,7 +162,7 @@ class StateFile:
 
 
 def _locked(path: Path) -> int:
-    """A descriptor that holds the lock; it goes with the process, however that ends."""
+    """Return a descriptor that holds the lock. The kernel releases the lock when the process ends."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -171,17 +171,17 @@ def _locked(path: Path) -> int:
             owner = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(file)
             raise JournalLocked(
-                f"This file is being sent to this topic already, by process {owner}.",
-                fix=f"Wait for it, or stop it (kill {owner}) and start again: it goes on where that one ended.",
+                f"Process {owner} is already sending this file to this topic.",
+                fix=f"Wait until it ends, or stop it (kill {owner}) and start again to resume.",
             ) from error
-        if _is(file, path):
+        if _is_same_file(file, path):
             os.ftruncate(file, 0)
             os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
             return file
-        os.close(file)  # its owner removed it just now
+        os.close(file)  # the owner removed it in between
 
 
-def _is(file: int, path: Path) -> bool:
+def _is_same_file(file: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

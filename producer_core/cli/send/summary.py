@@ -1,4 +1,4 @@
-"""The summary of a `send`: what became of the rows, in words and for programs."""
+"""The summary of a `send`: the outcome of its rows, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from producer_core.metrics.histogram import quantiles
 if TYPE_CHECKING:
     from producer_core.cli.send.file_progress import FileProgress
     from producer_core.cli.send.open_rows import InputRows
-    from producer_core.cli.send.send_run import SendRun
+    from producer_core.cli.send.run_state import RunState
 
 
 @dataclass(frozen=True)
 class SendSummary:
-    """Counts of rows; latencies in seconds. `dead` are messages, `malformed` lines that never became one."""
+    """Counts of rows; latencies in seconds.
+
+    `dead` counts messages that became dead letters, `malformed` rows that never became a message.
+    """
 
     topic: str
     source: str
@@ -45,63 +48,63 @@ class SendSummary:
     problems: tuple[str, ...]
     kept_in: str
     delivery: str = "at_least_once"
-    already: int = 0
-    """Rows that an earlier run had done."""
+    already_done: int = 0
+    """Rows that an earlier run settled."""
     dead_before: int = 0
     malformed_before: int = 0
     possibly_twice: int = 0
-    """Rows of all runs that were sent again although the broker may have had them."""
+    """Rows, over all runs, that were sent again although a broker may already have them."""
     complete: bool = False
-    again: str = ""
-    """The command that goes on; empty where nothing can be gone on with."""
+    resume_command: str = ""
+    """The command that resumes this send; empty where it cannot be resumed."""
     skipped_all: bool = False
     """`--skip` left out the whole input."""
 
     @classmethod
     def of(
-        cls, job: SendRun, snapshot: Snapshot, elapsed: float, problem: ProducerError | None
+        cls, state: RunState, snapshot: Snapshot, elapsed: float, problem: ProducerError | None
     ) -> SendSummary:
         p50, p95, p99 = quantiles(snapshot.histogram.counts, (0.5, 0.95, 0.99))
         return cls(
-            topic=job.topic,
-            source=job.rows.name,
-            unit=job.rows.unit,
-            rows=job.read,
-            accepted=job.accepted - (duplicates := int(snapshot.total("duplicates"))),
+            topic=state.topic,
+            source=state.rows.name,
+            unit=state.rows.unit,
+            rows=state.read,
+            accepted=state.accepted - (duplicates := int(snapshot.total("duplicates"))),
             acknowledged=snapshot.acknowledged,
             retried=int(snapshot.total("retried")),
-            dead=snapshot.dead - job.malformed,
-            malformed=job.malformed,
+            dead=snapshot.dead - state.malformed,
+            malformed=state.malformed,
             duplicates=duplicates,
-            blank=job.blank,
+            blank=state.blank,
             p50=p50,
             p95=p95,
             p99=p99,
             elapsed=elapsed,
-            last_position=job.position,
-            interrupted=job.interrupted,
-            stopped=job.stopped,
+            last_position=state.position,
+            interrupted=state.interrupted,
+            stopped=state.stopped,
             error="" if problem is None else str(problem),
             reasons=tuple(_reasons(snapshot)),
-            problems=tuple(job.problems),
-            kept_in=job.kept_in,
-            delivery=job.delivery,
-            already=job.already,
-            dead_before=job.dead_before,
-            malformed_before=job.malformed_before,
-            possibly_twice=job.possibly_twice + int(snapshot.total("possible_duplicates")),
-            complete=job.complete,
-            skipped_all=job.skipped_all,
-            again="" if job.complete or job.resume is None else job.again,
+            problems=tuple(state.problems),
+            kept_in=state.kept_in,
+            delivery=state.delivery,
+            already_done=state.already_done,
+            dead_before=state.dead_before,
+            malformed_before=state.malformed_before,
+            possibly_twice=state.possibly_twice + int(snapshot.total("possible_duplicates")),
+            complete=state.complete,
+            skipped_all=state.skipped_all,
+            resume_command="" if state.complete or state.progress is None else state.resume_command,
         )
 
     @classmethod
-    def of_before(cls, topic: str, rows: InputRows, progress: FileProgress) -> SendSummary:
-        """Of a send that was complete already."""
+    def of_complete(cls, topic: str, rows: InputRows, progress: FileProgress) -> SendSummary:
+        """Return the summary of a send that an earlier run completed."""
         return cls(
             topic=topic, source=rows.name, unit=rows.unit, rows=progress.done, p50=None, p95=None, p99=None,
             elapsed=0.0, interrupted=False, stopped="", error="", reasons=(), problems=(), kept_in="",
-            delivery="exactly_once", already=progress.done, dead_before=progress.dead,
+            delivery="exactly_once", already_done=progress.done, dead_before=progress.dead,
             malformed_before=progress.malformed_rows, complete=True, accepted=0, acknowledged=0, retried=0, dead=0,
             malformed=0, duplicates=0, blank=0, last_position=0,
         )  # fmt: skip
@@ -120,13 +123,13 @@ class SendSummary:
         return 1 if dead or self.stopped else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Latencies in milliseconds, as the contract's statistics have them."""
+        """Return the JSON object. Latencies are in milliseconds, as in the producer's statistics."""
         return {
             "topic": self.topic,
             "source": self.source,
             "delivery": self.delivery,
             "rows": self.rows,
-            "already_done": self.already,
+            "already_done": self.already_done,
             "accepted": self.accepted,
             "acknowledged": self.acknowledged,
             "retried": self.retried,
@@ -147,32 +150,41 @@ class SendSummary:
             "interrupted": self.interrupted,
             "stopped": self.stopped or None,
             "error": self.error or None,
-            "go_on": self.again or None,
+            "go_on": self.resume_command or None,
             "exit_code": self.exit_code,
         }
 
     def lines(self) -> Iterator[str]:
-        """The summary in words."""
+        """Return the summary as text."""
         yield f"{output.count(self.rows, 'row')} of {self.source} read, {self.accepted:,} accepted for {self.topic}."
-        yield f"  acknowledged {self.acknowledged:,}   retried {self.retried:,}   dead {self.dead:,}   malformed {self.malformed:,}   duplicates {self.duplicates:,}"
+        yield (
+            f"  acknowledged {self.acknowledged:,}   retried {self.retried:,}   dead {self.dead:,}   "
+            f"malformed {self.malformed:,}   duplicates {self.duplicates:,}"
+        )
         if self.acknowledged:
             p50, p95, p99 = map(output.milliseconds, (self.p50, self.p95, self.p99))
             yield f"  latency p50 {p50}, p95 {p95}, p99 {p99}   {self.rate:,.0f} messages/s over {self.elapsed:.1f} s"
-        if self.already:
-            done = output.count(self.already, "row was", "rows were")
-            yield f"  {done} done before: {self.dead_before:,} of them dead, {self.malformed_before:,} malformed."
+        if self.already_done:
+            done = output.count(self.already_done, "row was", "rows were")
+            yield (
+                f"  {done} settled by earlier runs: {self.dead_before:,} of them dead, "
+                f"{self.malformed_before:,} malformed."
+            )
         if self.possibly_twice:
-            yield f"  Up to {output.count(self.possibly_twice, 'row')} may be on {self.topic} twice, under the same id."
+            rows = output.count(self.possibly_twice, "row")
+            yield f"  Up to {rows} may be on {self.topic} twice, with the same message id."
         if self.blank:
-            yield f"  {output.count(self.blank, 'blank line')} left out."
+            yield f"  {output.count(self.blank, 'blank line')} skipped."
         if self.skipped_all:
-            yield f"  --skip {self.last_position} leaves out every {self.unit} of {self.source}."
+            yield f"  --skip {self.last_position} skips every {self.unit} of {self.source}."
         yield from self._troubles()
 
-    def _where_they_are(self) -> str:
+    def _dead_letter_hint(self) -> str:
         if self.kept_in:
-            return f"The dead letters are kept in {self.kept_in}; the next producer with a store there takes them in."
-        return "The dead letters are kept: producer-core dlq groups. Why: producer-core explain CODE."
+            return f"The dead letters are in {self.kept_in}. The next producer that uses the store there imports them."
+        return (
+            "List the dead letters: producer-core dlq groups. Explain an error: producer-core explain CODE."
+        )
 
     def _troubles(self) -> Iterator[str]:
         for problem in self.problems:
@@ -182,22 +194,22 @@ class SendSummary:
         for reason, number in self.reasons:
             yield f"  {number:,} x {reason}"
         if self.dead or self.malformed:
-            yield self._where_they_are()
+            yield self._dead_letter_hint()
         if self.error:
-            yield f"The input broke off after {self.unit} {self.last_position:,}: {self.error}"
+            yield f"Reading failed after {self.unit} {self.last_position:,}: {self.error}"
         if self.stopped:
             yield f"Stopped after {self.unit} {self.last_position:,}: {self.stopped}."
-            yield self._how_to_go_on()
-        elif self.again:
-            yield f"Not every row is done. Go on with: {self.again}"
+            yield self._how_to_resume()
+        elif self.resume_command:
+            yield f"Some rows are not settled. Resume with: {self.resume_command}"
 
-    def _how_to_go_on(self) -> str:
-        if self.interrupted and self.again:
-            return f"Go on with: {self.again}"
-        if self.again:
-            return f"Mend it and say --restart --skip {self.last_position}, or leave --strict out."
-        mend = "" if self.interrupted else "Mend it, or leave --strict out. "
-        return f"{mend}Go on with the same command and --skip {self.last_position}."
+    def _how_to_resume(self) -> str:
+        if self.interrupted and self.resume_command:
+            return f"Resume with: {self.resume_command}"
+        if self.resume_command:
+            return f"Correct the input and use --restart --skip {self.last_position}, or omit --strict."
+        fix = "" if self.interrupted else "Correct the input, or omit --strict. "
+        return f"{fix}Resume with the same command and --skip {self.last_position}."
 
 
 def _ms(seconds: float | None) -> float | None:
@@ -205,6 +217,6 @@ def _ms(seconds: float | None) -> float | None:
 
 
 def _reasons(snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """What failed attempts said, most frequent first."""
+    """Return the error codes of failed attempts with their counts, most frequent first."""
     ordered = sorted(snapshot.errors.items(), key=lambda item: -item[1])
     yield from ((code, number) for (_, code, _), number in ordered[:5])

@@ -1,0 +1,69 @@
+"""The state of one `send`, which the progress display and the summary read."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from producer_core.cli.send.file_progress import FileProgress
+    from producer_core.cli.send.rows import InputRows
+    from producer_core.producer.producer import ReliableKafkaProducer
+
+
+@dataclass
+class RunState:
+    """Counts and outcome of one `send`. The sending thread writes them; the progress thread reads them.
+
+    `progress` is None for an input that cannot be resumed. `position` is the line or row up to which every row was
+    read. `command` continues an interrupted send; see `resume_command`.
+    """
+
+    producer: ReliableKafkaProducer
+    rows: InputRows
+    topic: str
+    progress: FileProgress | None = None
+    delivery: str = "at_least_once"
+    command: str = ""
+    restart: bool = False
+
+    phase: Literal["reading", "settling", "done"] = "reading"
+    started: float = field(default_factory=time.monotonic)
+    read: int = 0
+    accepted: int = 0
+    malformed: int = 0
+    blank: int = 0
+    already_done: int = 0
+    position: int = 0
+    exhausted: bool = False
+    interrupted: bool = False
+    stopped: str = ""
+    """Why the reading stopped before the end of the input."""
+    problems: list[str] = field(default_factory=list)
+    """The first malformed rows, each with its reason."""
+    kept_in: str = ""
+    """The spill file that holds the dead letters of a send without a store."""
+    complete: bool = False
+    dead_before: int = field(init=False)
+    malformed_before: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position = self.rows.skip
+        self.dead_before = 0 if self.progress is None else self.progress.dead
+        self.malformed_before = 0 if self.progress is None else self.progress.malformed_rows
+
+    @property
+    def skipped_all(self) -> bool:
+        """Whether --skip left out the whole input."""
+        return self.exhausted and not self.read and self.rows.skip > 0
+
+    @property
+    def resume_command(self) -> str:
+        """The command that continues this send, with --restart while a restart has sent nothing yet."""
+        restart = self.restart and self.progress is not None and not self.progress.begun
+        return f"{self.command} --restart" if restart else self.command
+
+    @property
+    def possibly_twice(self) -> int:
+        return 0 if self.progress is None else self.progress.possibly_twice
