@@ -130,4 +130,6 @@ def _try(store: Store, name: str, who: str) -> ActionResult:
         return ActionResult(False, "This server does not have its address any more.")
     answer = send_test_alert(route, book, store=str(store.path), who=who)
     wrote = f" It wrote: {answer.body}" if answer.body else ""
-    return ActionResult(answer.taken, f"{'Taken' if answer.taken else 'NOT taken'}: {answer.text}.{wrote}")
+    return ActionResult(
+        answer.accepted, f"{'Taken' if answer.accepted else 'NOT taken'}: {answer.text}.{wrote}"
+    )

@@ -13,7 +13,7 @@ from producer_core.alerts import Alert, AlertLog, AlertRule, RuleSet, Silence, r
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, ReportedByProducer, windows_of
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.lease import LEASE
-from producer_core.alerts.notify_policy import said_twice
+from producer_core.alerts.notify_policy import shared_duplicates
 from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
 from producer_core.dashboard.queries.replays import operations, where_of
 from producer_core.dashboard.queries.urgency import Urgency, urgency
@@ -208,7 +208,7 @@ def _alert(row: Mapping[str, Any]) -> Alert:
 def _once(book: RuleSet, items: Iterable[Alert]) -> list[Alert]:
     """What several producers say of one store is one alert to a reader."""
     known = list(items)
-    twice = said_twice(book.rules, ((item.rule, item.started_at, item.alert_id) for item in known))
+    twice = shared_duplicates(book.rules, ((item.rule, item.started_at, item.alert_id) for item in known))
     return [item for item in known if item.alert_id not in twice]
 
 

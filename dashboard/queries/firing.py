@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from producer_core.alerts.conditions import Absence, BurnRate, Threshold
-from producer_core.alerts.notify_policy import said_twice
+from producer_core.alerts.notify_policy import shared_duplicates
 from producer_core.alerts.rules import RULES, AlertRule
 from producer_core.dashboard.queries.situation import Rows
 from producer_core.dashboard.queries.urgency import Urgency, urgency_of
@@ -57,7 +57,7 @@ def _of_a_topic(rule: AlertRule | None) -> bool:
 
 def _once(alerts: Rows, rules: Mapping[str, AlertRule]) -> Rows:
     """What several producers say of one store is one alert to a reader: that of the first."""
-    twice = said_twice(rules, ((row["rule"], row["started_at"], row["alert_id"]) for row in alerts))
+    twice = shared_duplicates(rules, ((row["rule"], row["started_at"], row["alert_id"]) for row in alerts))
     return [row for row in alerts if row["alert_id"] not in twice]
 
 

@@ -1,4 +1,4 @@
-"""Alerts: what people have to be told of, from its beginning to its end."""
+"""Alerts: rules, evaluation, notifications and the alert log."""
 
 from producer_core.alerts.alert_log import AlertLog
 from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State, after, alert, follow

@@ -1,4 +1,4 @@
-"""The log of a store's alerts: what fires, what was, who has seen it, and what is kept quiet."""
+"""The log of a store's alerts: firing and resolved alerts, acknowledgements and silences."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ if TYPE_CHECKING:
 
 
 class AlertLog:
-    """The alerts of one store: what fires, what was, who has seen it, and what is kept quiet."""
+    """Stores the alerts of one store, with their acknowledgements and silences."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
     def record(self, changes: Iterable[AlertChange], *, told_by: str = "") -> None:
-        """Writes down what a producer (`told_by`) tells; the same change by a second watcher adds nothing."""
+        """Store the changes that a producer (`told_by`) reports. The same change by a second watcher has no effect."""
         for change in changes:
             _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
 
-    def known(self) -> Sequence[Alert]:
-        """What an evaluation begins with."""
+    def open_alerts(self) -> Sequence[Alert]:
+        """Return the pending and firing alerts, and the resolved ones without a decision about their notification."""
         return [Alert(**row) for row in self._store.rows("alerts_known")]
 
-    def take(self, changes: Sequence[AlertChange], *, holder: str, lease: str) -> bool:
-        """Writes down what an evaluation found, all of it in one transaction; nothing, and False, when the lease
-        is another's by now."""
+    def apply(self, changes: Sequence[AlertChange], *, holder: str, lease: str) -> bool:
+        """Store the changes of an evaluation in one transaction.
+
+        Store nothing and return False when another process has acquired the lease.
+        """
         with self._store.borrow(write=True):
             if [row["owner"] for row in self._store.rows("lease_holder", name=lease)] != [holder]:
                 return False
             for change in changes:
-                _TAKE[change.kind](self._store, change.alert)
+                _APPLY[change.kind](self._store, change.alert)
         return True
 
     def shift(self, seconds: float) -> None:
-        """The clock was set: what waits for its time goes on waiting as long as before."""
+        """Move the running delays by a change of the system clock, so that they end when they would have."""
         self._store.execute("alerts_shift", seconds=seconds)
 
     def firing(self) -> dict[Key, Alert]:
@@ -50,14 +52,17 @@ class AlertLog:
     def list(
         self, *, state: State | None = None, since: float | None = None, limit: int = 100
     ) -> list[Alert]:
-        """Firing ones first, then the newest. With `since`, only what fires or was resolved after it."""
+        """Return the alerts: firing first, then by time, newest first.
+
+        With `since`, return only alerts that fire or were resolved after that time.
+        """
         rows = self._store.rows("alerts_list", state=state, since=since, limit=limit, now=self._clock())
         return [Alert(**{name: value for name, value in row.items() if name != "alert_id"}) for row in rows]
 
     def acknowledge(self, alert_id: str, *, who: str, origin: str) -> bool:
-        """Says that somebody looks after it; False when it is unknown or somebody already does.
+        """Acknowledge an alert. Return False when it is unknown or already acknowledged.
 
-        An alert that tells of a fact ends with it.
+        A lasting alert is resolved by the acknowledgement.
         """
         now = self._clock()
         lasting = [item for item in self.firing().values() if item.alert_id == alert_id and item.lasting]
@@ -77,16 +82,23 @@ class AlertLog:
     def silence(
         self, rule: str, subject: str = "", *, until: float, who: str, why: str, origin: str
     ) -> Silence:
-        """Keeps `rule` quiet until a moment; the alerts still fire and resolve, nobody is told.
+        """Suppress the notifications of `rule` until a time. Its alerts still fire and resolve.
 
-        Who was told that an alert began is told that it ended. What fires when the silence ends is told then.
+        A receiver that was notified of the beginning of an alert is notified of its end. Alerts that still fire when
+        the silence ends are notified then.
         """
         known = self.rules()
         if rule not in known:
-            raise ValueError(f"There is no rule {rule!r}. The rules are {', '.join(sorted(known))}.")
-        quiet = Silence(rule, subject, until, who, why, self._clock())
+            raise ValueError(f"Unknown rule {rule!r}. The rules are {', '.join(sorted(known))}.")
+        silence = Silence(rule, subject, until, who, why, self._clock())
         self._store.execute(
-            "alerts_silence", rule=rule, subject=subject, until=until, who=who, why=why, now=quiet.created_at
+            "alerts_silence",
+            rule=rule,
+            subject=subject,
+            until=until,
+            who=who,
+            why=why,
+            now=silence.created_at,
         )
         self._store.audit(
             who=who,
@@ -96,10 +108,10 @@ class AlertLog:
             count=1,
             outcome=f"silenced: {why}",
         )
-        return quiet
+        return silence
 
     def unsilence(self, rule: str, subject: str = "", *, who: str, origin: str) -> int:
-        """Ends the silences of a rule now, those of one subject or (empty) the ones for all; how many there were."""
+        """End the silences of a rule with this subject (empty: those for every subject). Return their number."""
         ended = self._store.execute("alerts_unsilence", rule=rule, subject=subject, now=self._clock())
         self._store.audit(
             who=who,
@@ -107,12 +119,12 @@ class AlertLog:
             action="unsilence",
             selection={"rule": rule, "subject": subject},
             count=ended,
-            outcome="silence ended" if ended else "nothing was silenced",
+            outcome="silence ended" if ended else "no silence found",
         )
         return ended
 
     def rules(self) -> frozenset[str]:
-        """The names that mean something here: ours, those of the rules file, and whatever fired before."""
+        """Return the known rule names: built-in, from the rules file, and of earlier alerts."""
         return frozenset(rule_set_of(self._store).rules) | {
             row["rule"] for row in self._store.rows("alerts_rules_seen")
         }
@@ -124,7 +136,7 @@ class AlertLog:
 def _fire(store: Store, item: Alert) -> None:
     store.execute(
         "alerts_fire",
-        **_words(item),
+        **_content(item),
         alert_id=item.alert_id,
         started_at=item.started_at,
         told_by=item.told_by,
@@ -132,7 +144,7 @@ def _fire(store: Store, item: Alert) -> None:
 
 
 def _update(store: Store, item: Alert) -> None:
-    store.execute("alerts_update", **_words(item), at=item.changed_at)
+    store.execute("alerts_update", **_content(item), at=item.changed_at)
 
 
 def _resolve(store: Store, item: Alert) -> None:
@@ -140,12 +152,12 @@ def _resolve(store: Store, item: Alert) -> None:
 
 
 def _begin(store: Store, item: Alert) -> None:
-    store.execute("alerts_begin", **_words(item), **_named(item, *_STEP, "alert_id", "started_at"))
+    store.execute("alerts_begin", **_content(item), **_named(item, *_STEP, "alert_id", "started_at"))
 
 
 def _step(store: Store, item: Alert) -> None:
-    words = {name: value for name, value in _words(item).items() if name not in ("rule", "subject")}
-    store.execute("alerts_step", **words, **_named(item, *_STEP, "alert_id", "resolved_at"))
+    content = {name: value for name, value in _content(item).items() if name not in ("rule", "subject")}
+    store.execute("alerts_step", **content, **_named(item, *_STEP, "alert_id", "resolved_at"))
 
 
 def _begin_or_step(store: Store, item: Alert) -> None:
@@ -164,7 +176,7 @@ def _decide(store: Store, item: Alert) -> None:
 _STEP = ("state", "changed_at", "fired_at", "since")
 
 
-def _words(item: Alert) -> dict[str, Any]:
+def _content(item: Alert) -> dict[str, Any]:
     return _named(item, "rule", "subject", "severity", "value", "threshold", "text", "advice")
 
 
@@ -178,7 +190,7 @@ _RECORD: Mapping[str, Callable[[Store, Alert], None]] = {
     "resolved": _resolve,
 }
 
-_TAKE: Mapping[str, Callable[[Store, Alert], None]] = {
+_APPLY: Mapping[str, Callable[[Store, Alert], None]] = {
     "pending": _begin,
     "fired": _begin_or_step,
     "updated": _step,

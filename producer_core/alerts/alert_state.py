@@ -1,4 +1,4 @@
-"""An alert: one episode of a rule and a subject, that fires once and resolves once."""
+"""The state of an alert: one episode of a rule and a subject, which fires once and resolves once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from producer_core.events import Severity
 
 State = Literal["pending", "firing", "resolved"]
 Key = tuple[str, str]
-"""Rule and subject: what makes two findings the same alert."""
+"""Rule and subject. Two findings with the same key are the same alert."""
 
-WORDS_EVERY = 15.0
-"""Seconds between two changes of an evaluated alert's words; a change of its severity is written at once."""
+TEXT_INTERVAL = 15.0
+"""Seconds between two updates of an evaluated alert's text. A change of its severity is stored at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One episode. `subject` is what it is about (a producer's id, a topic, the store's path).
+    """One episode of an alert. `subject` is the producer's id, the topic or the store's path.
 
-    `fired_at` is None while it is pending. `since`: of a pending one when its condition began, of a firing one when
-    its condition ended, None while it holds. `told_by`: the producer that says so; None for an evaluated rule.
-    `muted_by` says why nobody is told. `telling`: whether people are told that it began, `telling_end` that it ended;
-    None while that is open.
+    `fired_at` is None while the alert is pending. `since` is the time at which the condition of a pending alert began,
+    or at which the condition of a firing alert ended; None while it holds. `told_by` is the id of the producer that
+    reports the alert; None for an evaluated rule. `muted_by` is the reason why no notification is sent. `telling`
+    decides the notification that the alert fires, `telling_end` the one that it is resolved; None is undecided.
     """
 
     rule: str
@@ -56,21 +56,21 @@ class Alert:
 
     @property
     def lasting(self) -> bool:
-        """It tells of a fact: it fires until somebody acknowledges it, also after its producer is closed."""
+        """Return whether it fires until it is acknowledged, even after its producer is closed."""
         return self.rule in RULES and RULES[self.rule].lasting
 
     @property
     def alert_id(self) -> str:
-        """Stable for the episode: 12 hex digits of rule, subject and start."""
+        """Return the id of the episode: 12 hex digits derived from rule, subject and start."""
         return hashlib.sha256(f"{self.rule}\0{self.subject}\0{self.started_at:.3f}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class AlertChange:
-    """What became of an alert. People are told of `fired` and `resolved`; the others are only written down.
+    """A change of an alert. `fired` and `resolved` cause notifications; the others are only stored.
 
-    `pending`: its condition holds, not yet for long enough; `dropped`: and then it ended, so it never was an alert.
-    `decided`: whether people are told, and if not why.
+    `pending`: the condition holds, but not long enough yet. `dropped`: the condition ended while the alert was
+    pending. `decided`: the decision about notifications changed.
     """
 
     kind: Literal["pending", "fired", "updated", "resolved", "dropped", "decided"]
@@ -79,7 +79,7 @@ class AlertChange:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Keeps a rule quiet until a moment; an empty subject means all of them."""
+    """Suppresses the notifications of a rule until a time. An empty subject covers every subject."""
 
     rule: str
     subject: str
@@ -100,23 +100,26 @@ def alert(
     *,
     value: float | None = None,
     threshold: float | None = None,
-    words: AlertRule | None = None,
+    definition: AlertRule | None = None,
     **details: Any,
 ) -> Alert:
-    """A finding in the words of its rule; `details` fill the rule's text, masked: it goes to pages, logs and webhooks."""
-    words = words or RULES[rule]
-    text = mask_told(words.text.format(value=value, threshold=threshold, **{"subject": subject, **details}))
-    return Alert(rule, words.severity, subject, value, threshold, text, words.advice, now, now, fired_at=now)
+    """Return a finding with the rule's text, which `details` fill in. Secrets are masked for pages, logs and webhooks."""
+    definition = definition or RULES[rule]
+    values = {"value": value, "threshold": threshold, "subject": subject, **details}
+    text = mask_told(definition.text.format(**values))
+    return Alert(
+        rule, definition.severity, subject, value, threshold, text, definition.advice, now, now, fired_at=now
+    )
 
 
 def follow(firing: Mapping[Key, Alert], found: Sequence[Alert], now: float) -> list[AlertChange]:
-    """The changes from what fires to what is found now: each alert fires once and resolves once."""
+    """Return the changes from the firing alerts to the current findings. Each alert fires once and resolves once."""
     current = {finding.key: finding for finding in found}
     changes = []
     for key, finding in current.items():
         if (known := firing.get(key)) is None:
             changes.append(AlertChange("fired", finding))
-        elif (updated := _taken_over(known, finding, now)) != known:
+        elif (updated := _updated(known, finding, now)) != known:
             changes.append(AlertChange("updated", updated))
     return changes + [
         AlertChange("resolved", resolved(firing[key], now)) for key in firing if key not in current
@@ -126,19 +129,21 @@ def follow(firing: Mapping[Key, Alert], found: Sequence[Alert], now: float) -> l
 def advance(
     rules: Mapping[str, AlertRule], known: Mapping[Key, Alert], found: Iterable[Alert], now: float
 ) -> list[AlertChange]:
-    """The next step of evaluated alerts: pending until `for_` is over, firing until `keep_firing_for` is.
+    """Return the next changes of evaluated alerts: pending for `for_`, then firing until `keep_firing_for` is over.
 
-    Both run from the first evaluation that saw the change. A moment that lies ahead of `now` (the clock was set
-    back) counts as now, so that nothing waits longer than its rule says twice over.
+    Both delays start at the first evaluation that sees the change. A time after `now` (the clock was set back) counts
+    as now, so no alert waits longer than twice its delay.
     """
     current = {finding.key: finding for finding in found}
-    steps = [_seen(rules[finding.rule], known.get(key), finding, now) for key, finding in current.items()]
-    steps += [_unseen(rules.get(key[0]), item, now) for key, item in known.items() if key not in current]
+    steps = [
+        _while_true(rules[finding.rule], known.get(key), finding, now) for key, finding in current.items()
+    ]
+    steps += [_while_false(rules.get(key[0]), item, now) for key, item in known.items() if key not in current]
     return [step for step in steps if step is not None]
 
 
 def after(firing: Mapping[Key, Alert], changes: Iterable[AlertChange]) -> dict[Key, Alert]:
-    """What fires once the changes have happened."""
+    """Return the firing alerts after the changes."""
     result = dict(firing)
     for change in changes:
         if change.kind in ("resolved", "dropped"):
@@ -152,12 +157,12 @@ def resolved(item: Alert, now: float) -> Alert:
     return replace(item, state="resolved", changed_at=now, resolved_at=now, since=None)
 
 
-def _seen(rule: AlertRule, known: Alert | None, finding: Alert, now: float) -> AlertChange | None:
+def _while_true(rule: AlertRule, known: Alert | None, finding: Alert, now: float) -> AlertChange | None:
     if known is None:
         if rule.for_ <= 0:
             return AlertChange("fired", finding)
         return AlertChange("pending", replace(finding, state="pending", fired_at=None, since=now))
-    updated = _taken_over(known, finding, now, words_every=WORDS_EVERY)
+    updated = _updated(known, finding, now, interval=TEXT_INTERVAL)
     if known.state == "pending":
         since = min(now if known.since is None else known.since, now)
         if now - since >= rule.for_:
@@ -168,7 +173,7 @@ def _seen(rule: AlertRule, known: Alert | None, finding: Alert, now: float) -> A
     return AlertChange("updated", updated) if updated != known else None
 
 
-def _unseen(rule: AlertRule | None, known: Alert, now: float) -> AlertChange | None:
+def _while_false(rule: AlertRule | None, known: Alert, now: float) -> AlertChange | None:
     if known.state == "pending":
         return AlertChange("dropped", known)
     since = now if known.since is None else min(known.since, now)
@@ -181,8 +186,8 @@ def _fired(known: Alert, finding: Alert, now: float) -> Alert:
     return replace(finding, started_at=known.started_at, fired_at=now, changed_at=now)
 
 
-def _taken_over(known: Alert, finding: Alert, now: float, *, words_every: float = 0.0) -> Alert:
-    if known.severity == finding.severity and 0 <= now - known.changed_at < words_every:
+def _updated(known: Alert, finding: Alert, now: float, *, interval: float = 0.0) -> Alert:
+    if known.severity == finding.severity and 0 <= now - known.changed_at < interval:
         return known
     fresh = replace(
         known,

@@ -1,4 +1,4 @@
-"""A condition: what a rule looks at, as a value."""
+"""The conditions of alert rules, as values."""
 
 from __future__ import annotations
 
@@ -10,66 +10,71 @@ from typing import Literal
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 By = Literal["topic", "producer", "store"]
-"""What an alert is about: each topic, each producer, or the whole store."""
+"""The subjects of an alert: each topic, each producer, or the whole store."""
 
-Section = Literal["sums", "latencies", "producers", "letters", "routes"]
-"""A part of a reading; a rule is not judged while its part could not be read."""
+Section = Literal["sums", "latencies", "producers", "dead_letters", "routes"]
+"""A part of a snapshot. A rule is not evaluated while its part is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure that a threshold can watch: where it is read, whom it can be about, and how it is said."""
+    """A metric that a threshold can compare: its section, its possible subjects, and its text in an alert.
+
+    `window`: the metric is measured over a window, not at a moment.
+    """
 
     section: Section
     by: tuple[By, ...]
-    says: str
+    text: str
     window: bool = True
 
 
-_EVERY: tuple[By, ...] = ("topic", "producer", "store")
+_ALL: tuple[By, ...] = ("topic", "producer", "store")
 _TOPICS: tuple[By, ...] = ("topic", "store")
 _PRODUCERS: tuple[By, ...] = ("producer",)
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {
-        "error_rate": Metric("sums", _EVERY, "{value:.2%} of the messages became dead letters"),
-        "attempt_failure_rate": Metric("sums", _EVERY, "{value:.2%} of the attempts failed"),
-        "dead": Metric("sums", _EVERY, "{value:,.0f} messages became dead letters"),
-        "accepted": Metric("sums", _EVERY, "{value:,.0f} messages were accepted"),
-        "acknowledged": Metric("sums", _EVERY, "{value:,.0f} messages were acknowledged"),
-        "throughput": Metric("sums", _EVERY, "{value:,.1f} messages a second are acknowledged"),
-        "retried": Metric("sums", _EVERY, "{value:,.0f} messages were sent again"),
-        "duplicates": Metric("sums", _EVERY, "{value:,.0f} duplicates were suppressed"),
-        "possible_duplicates": Metric("sums", _EVERY, "{value:,.0f} messages may be on their topic twice"),
-        "latency_mean": Metric("sums", _EVERY, "acknowledgements take {value:.3g} s on average"),
-        "latency_p50": Metric("latencies", _TOPICS, "half of the acknowledgements take over {value:.3g} s"),
-        "latency_p95": Metric("latencies", _TOPICS, "5 % of the acknowledgements take over {value:.3g} s"),
-        "latency_p99": Metric("latencies", _TOPICS, "1 % of the acknowledgements take over {value:.3g} s"),
-        "latency_p999": Metric("latencies", _TOPICS, "0.1 % of the acknowledgements take over {value:.3g} s"),
-        "dlq_size": Metric("letters", _TOPICS, "{value:,.0f} dead letters wait", window=False),
-        "dlq_age": Metric("letters", _TOPICS, "the oldest dead letter has waited for {span}", window=False),
-        "dlq_growth": Metric("letters", _TOPICS, "{value:,.0f} dead letters came and still wait"),
+        "error_rate": Metric("sums", _ALL, "{value:.2%} of messages became dead letters"),
+        "attempt_failure_rate": Metric("sums", _ALL, "{value:.2%} of attempts failed"),
+        "dead": Metric("sums", _ALL, "{value:,.0f} messages became dead letters"),
+        "accepted": Metric("sums", _ALL, "{value:,.0f} messages were accepted"),
+        "acknowledged": Metric("sums", _ALL, "{value:,.0f} messages were acknowledged"),
+        "throughput": Metric("sums", _ALL, "{value:,.1f} messages per second are acknowledged"),
+        "retried": Metric("sums", _ALL, "{value:,.0f} messages were retried"),
+        "duplicates": Metric("sums", _ALL, "{value:,.0f} duplicates were suppressed"),
+        "possible_duplicates": Metric("sums", _ALL, "{value:,.0f} messages may be on their topic twice"),
+        "latency_mean": Metric("sums", _ALL, "acknowledgements take {value:.3g} s on average"),
+        "latency_p50": Metric("latencies", _TOPICS, "50% of acknowledgements take over {value:.3g} s"),
+        "latency_p95": Metric("latencies", _TOPICS, "5% of acknowledgements take over {value:.3g} s"),
+        "latency_p99": Metric("latencies", _TOPICS, "1% of acknowledgements take over {value:.3g} s"),
+        "latency_p999": Metric("latencies", _TOPICS, "0.1% of acknowledgements take over {value:.3g} s"),
+        "dlq_size": Metric("dead_letters", _TOPICS, "{value:,.0f} dead letters are pending", window=False),
+        "dlq_age": Metric(
+            "dead_letters", _TOPICS, "the oldest dead letter has been pending for {span}", window=False
+        ),
+        "dlq_growth": Metric("dead_letters", _TOPICS, "{value:,.0f} new dead letters are pending"),
         "memory": Metric(
-            "producers", _PRODUCERS, "the process uses {value:.0%} of the memory it may have", window=False
+            "producers", _PRODUCERS, "the process uses {value:.0%} of its memory limit", window=False
         ),
         "pending": Metric(
-            "producers", _PRODUCERS, "{value:,.0f} messages wait for their acknowledgement", window=False
+            "producers", _PRODUCERS, "{value:,.0f} messages await acknowledgement", window=False
         ),
-        "waiting_retry": Metric(
-            "producers", _PRODUCERS, "{value:,.0f} messages wait to be sent again", window=False
+        "waiting_retry": Metric("producers", _PRODUCERS, "{value:,.0f} messages await a retry", window=False),
+        "queue_fill": Metric(
+            "producers", _PRODUCERS, "the queue of the client is {value:.0%} full", window=False
         ),
-        "queue_fill": Metric("producers", _PRODUCERS, "the client's queue is {value:.0%} full", window=False),
         "disconnected": Metric(
             "producers", _PRODUCERS, "the producer has no connection to the brokers", window=False
         ),
     }
 )
-"""What a threshold can watch, by name. Times are seconds, rates are shares between 0 and 1."""
+"""The metrics of thresholds by name. Times are in seconds; rates are between 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A figure above or below a limit. With fewer than `min_events` messages in the window nothing is said."""
+    """A metric above or below a limit. It never fires with fewer than `min_events` messages in the window."""
 
     metric: str
     above: float | None = None
@@ -86,7 +91,7 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class WindowPair:
-    """Both windows must burn at least `factor` times as fast as the objective allows."""
+    """Two windows that must both burn the error budget at least `factor` times as fast as the objective allows."""
 
     long: float
     short: float
@@ -94,17 +99,17 @@ class WindowPair:
 
 
 FAST = (WindowPair(1 * HOUR, 5 * MINUTE, 14.4), WindowPair(6 * HOUR, 30 * MINUTE, 6.0))
-"""2 % of a month's budget within an hour, 5 % within six: somebody has to come."""
+"""2% of a month's budget within an hour, or 5% within six hours: page an operator."""
 SLOW = (WindowPair(3 * DAY, 6 * HOUR, 1.0),)
-"""The whole budget within the month: somebody has to look at it this week."""
+"""The whole budget within the month: an operator reviews it within the week."""
 
 
 @dataclass(frozen=True, slots=True)
 class BurnRate:
-    """The error budget is used up too fast (SRE workbook, chapter 5): any pair of windows suffices.
+    """The error budget burns too fast in any of the pairs of windows (SRE workbook, chapter 5).
 
-    In a quiet topic one failure is a large share. So the long window needs `min_events` messages and
-    `min_failures` failures.
+    On a topic with little traffic, a single failure is a large share. The long window therefore needs at least
+    `min_events` messages and `min_failures` failures.
     """
 
     objective: float = 0.999
@@ -116,10 +121,10 @@ class BurnRate:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Something that should be there is not.
+    """An expected event does not happen for `after` seconds.
 
-    `producer`: no sign of life from one that was not closed. `delivery`: messages of a living producer wait and none
-    was settled. `traffic`: a topic that was written to within `lookback` is no longer.
+    `producer`: a producer that was not closed sends no heartbeat. `delivery`: a running producer has pending messages
+    and settles none. `traffic`: a topic that was written to within `lookback` receives no message.
     """
 
     of: Literal["producer", "delivery", "traffic"]
@@ -129,19 +134,19 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class RouteFailing:
-    """People cannot be told over a route for so long."""
+    """Notifications over a route have failed for `after` seconds."""
 
     after: float = 5 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedByProducer:
-    """A producer says itself when it begins and when it ends."""
+    """A producer reports the beginning and the end of the alert."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidRuleFile:
-    """The file of rules holds mistakes, so it does not count."""
+    """The rules file contains mistakes and is ignored."""
 
 
 Condition = Threshold | BurnRate | Absence | RouteFailing | InvalidRuleFile | ReportedByProducer
@@ -151,7 +156,7 @@ REPORTED = ReportedByProducer()
 
 
 def sections_of(condition: Condition) -> frozenset[Section]:
-    """The parts of a reading that the condition is judged by; none: it is told, not judged."""
+    """Return the parts of a snapshot that the condition needs; none for a condition that is not evaluated."""
     match condition:
         case Threshold(metric=metric):
             return frozenset({METRICS[metric].section})
@@ -168,7 +173,7 @@ def sections_of(condition: Condition) -> frozenset[Section]:
 
 
 def windows_of(condition: Condition) -> tuple[float, ...]:
-    """The windows of statistics that the condition needs."""
+    """Return the windows of statistics that the condition needs."""
     match condition:
         case Threshold(metric=metric, window=window) if METRICS[metric].section == "sums":
             return (window,)
@@ -182,8 +187,8 @@ def windows_of(condition: Condition) -> tuple[float, ...]:
             return ()
 
 
-def in_words(condition: Condition) -> str:
-    """The condition as a person reads it in a list of rules."""
+def describe(condition: Condition) -> str:
+    """Return the condition as text, for a list of rules."""
     match condition:
         case Threshold(metric=metric, window=window, by=by):
             sign, bound = (">", condition.above) if condition.above is not None else ("<", condition.below)
@@ -193,31 +198,31 @@ def in_words(condition: Condition) -> str:
             factors = ", ".join(
                 f"{pair.factor:g}x in {span(pair.long)} and {span(pair.short)}" for pair in pairs
             )
-            return f"error budget of {100 - objective * 100:.4g} % burns {factors}, by {by}"
+            return f"error budget of {100 - objective * 100:.4g}% burns {factors}, by {by}"
         case Absence(of=of, after=after):
-            return f"no {of} for {span(after)}" if of != "producer" else f"no sign of life for {span(after)}"
+            return f"no {of} for {span(after)}" if of != "producer" else f"no heartbeat for {span(after)}"
         case RouteFailing(after=after):
             return f"notifications fail for {span(after)}"
         case InvalidRuleFile():
-            return "mistakes in the file of rules"
+            return "mistakes in the rules file"
         case ReportedByProducer():
-            return "told by the producer"
+            return "reported by the producer"
 
 
 _SHARES = ("error_rate", "attempt_failure_rate", "memory", "queue_fill")
 
 
 def limit(metric: str, bound: float) -> str:
-    """A limit with its unit."""
+    """Return a limit with its unit."""
     if metric == "dlq_age":
         return span(bound)
     if metric.startswith("latency_"):
         return f"{bound:g} s"
-    return f"{100 * bound:.4g} %" if metric in _SHARES else f"{bound:,g}"
+    return f"{100 * bound:.4g}%" if metric in _SHARES else f"{bound:,g}"
 
 
 def span(seconds: float) -> str:
-    """A length of time: `90 s`, `5 min`, `6 h`, `3 d`."""
+    """Return a length of time as text: `90 s`, `5 min`, `6 h`, `3 d`."""
     for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
         if seconds >= size and (seconds % size == 0 or seconds >= 3 * size):
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""A judgement: what a reading means under the rules, as findings."""
+"""The evaluation of rules against a snapshot, as findings."""
 
 from __future__ import annotations
 
@@ -22,55 +22,56 @@ from producer_core.alerts.conditions import (
     span,
 )
 from producer_core.alerts.rules import AlertRule
-from producer_core.alerts.snapshot import DeadLetterCounts, LastSeen, StoreSnapshot, WindowSums, WriterState
+from producer_core.alerts.snapshot import DeadLetterCounts, ProducerState, StoreSnapshot, WindowSums, Writer
 from producer_core.metrics.histogram import quantiles
 
 ALL_TOPICS = "all topics"
-"""The subject of what is about the whole store."""
+"""The subject of an alert about the whole store."""
 
-_SLOW = 30.0
-"""A producer that was silent so long is not judged by figures that it no longer renews."""
+_STALE_AFTER = 30.0
+"""Seconds of silence after which a producer's gauges are not evaluated."""
 
 _QUANTILES = {"latency_p50": 0.5, "latency_p95": 0.95, "latency_p99": 0.99, "latency_p999": 0.999}
 
 
-def judge(rules: Mapping[str, AlertRule], reading: StoreSnapshot) -> list[Alert]:
-    """Every finding of the evaluated rules, those left out whose part of the reading is missing."""
+def evaluate_rules(rules: Mapping[str, AlertRule], snapshot: StoreSnapshot) -> list[Alert]:
+    """Return every finding of the enabled rules, except those whose part of the snapshot is missing."""
     return [
         finding
         for name, rule in rules.items()
         if rule.enabled
         and not isinstance(rule.condition, ReportedByProducer)
-        and not unreadable(rule, reading)
-        for finding in _find(name, rule, reading)
+        and not lacks_data(rule, snapshot)
+        for finding in _find(name, rule, snapshot)
         if not rule.subjects or any(fnmatchcase(finding.subject, pattern) for pattern in rule.subjects)
     ]
 
 
-def unreadable(rule: AlertRule, reading: StoreSnapshot) -> bool:
-    """The rule cannot be judged now; what it said before stays."""
-    return not sections_of(rule.condition).isdisjoint(reading.missing)
+def lacks_data(rule: AlertRule, snapshot: StoreSnapshot) -> bool:
+    """Return whether the rule cannot be evaluated now. Its alerts then stay as they are."""
+    return not sections_of(rule.condition).isdisjoint(snapshot.missing)
 
 
-def _find(name: str, rule: AlertRule, reading: StoreSnapshot) -> Iterator[Alert]:
+def _find(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[Alert]:
     match rule.condition:
         case Threshold() as condition:
-            yield from _threshold(name, rule, condition, reading)
+            yield from _threshold(name, rule, condition, snapshot)
         case BurnRate() as condition:
-            yield from _burn_rate(name, rule, condition, reading)
+            yield from _burn_rate(name, rule, condition, snapshot)
         case Absence(of="producer") as condition:
-            yield from _gone(name, rule, condition, reading)
+            yield from _gone(name, rule, condition, snapshot)
         case Absence(of="delivery") as condition:
-            yield from _stalled(name, rule, condition, reading)
+            yield from _stalled(name, rule, condition, snapshot)
         case Absence() as condition:
-            yield from _no_traffic(name, rule, condition, reading)
+            yield from _no_traffic(name, rule, condition, snapshot)
         case RouteFailing(after=limit):
-            for route, (since, answer) in reading.failing_routes.items():
-                if reading.now - since >= limit:
-                    yield alert(name, route, reading.now, words=rule, reason=answer)
+            for route, (since, answer) in snapshot.failing_routes.items():
+                if snapshot.now - since >= limit:
+                    yield alert(name, route, snapshot.now, definition=rule, reason=answer)
         case InvalidRuleFile():
-            if reading.problem is not None:
-                yield alert(name, reading.problem[0], reading.now, words=rule, reason=reading.problem[1])
+            if snapshot.problem is not None:
+                file, problem = snapshot.problem
+                yield alert(name, file, snapshot.now, definition=rule, reason=problem)
         case ReportedByProducer():
             return
 
@@ -78,46 +79,52 @@ def _find(name: str, rule: AlertRule, reading: StoreSnapshot) -> Iterator[Alert]
 # thresholds
 
 
-def _threshold(name: str, rule: AlertRule, condition: Threshold, reading: StoreSnapshot) -> Iterator[Alert]:
-    for subject, value, details in _figures(condition, reading):
+def _threshold(name: str, rule: AlertRule, condition: Threshold, snapshot: StoreSnapshot) -> Iterator[Alert]:
+    for subject, value, details in _measurements(condition, snapshot):
         if condition.exceeded(value):
             yield alert(
                 name,
                 subject,
-                reading.now,
-                words=rule,
+                snapshot.now,
+                definition=rule,
                 value=value,
                 threshold=condition.above if condition.above is not None else condition.below,
                 window=span(condition.window),
-                says=METRICS[condition.metric].says.format(value=value, span=span(value)),
+                says=METRICS[condition.metric].text.format(value=value, span=span(value)),
                 **{"client": subject, **details},
             )
 
 
-def _figures(condition: Threshold, reading: StoreSnapshot) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
-    """Subject, value and what else is known about it."""
+def _measurements(
+    condition: Threshold, snapshot: StoreSnapshot
+) -> Iterator[tuple[str, float, Mapping[str, Any]]]:
+    """Return each subject with its value and further details."""
     match METRICS[condition.metric].section:
         case "sums":
-            for subject, sums in grouped(reading.sums.get(condition.window, {}), condition.by).items():
+            for subject, sums in grouped(snapshot.sums.get(condition.window, {}), condition.by).items():
                 if _events(sums) >= condition.min_events:
                     yield subject, SUMMED[condition.metric](sums, condition.window), {}
         case "latencies":
-            for subject, counts in _latencies(condition, reading).items():
+            for subject, counts in _latencies(condition, snapshot).items():
                 value = quantiles(counts, (_QUANTILES[condition.metric],))[0]
                 if value is not None and sum(counts.values()) >= condition.min_events:
                     yield subject, value, {}
-        case "letters":
-            for subject, dead_letters in _dead_letters(condition, reading).items():
-                yield subject, LETTERS[condition.metric](dead_letters, condition.window, reading.now), {}
+        case "dead_letters":
+            for subject, dead_letters in _dead_letters(condition, snapshot).items():
+                yield (
+                    subject,
+                    DEAD_LETTERS[condition.metric](dead_letters, condition.window, snapshot.now),
+                    {},
+                )
         case _:
-            for seen in reading.producers:
-                value = GAUGES[condition.metric](seen)
-                if value is not None and _alive(seen):
-                    yield seen.producer_id, value, {"client": seen.client}
+            for producer in snapshot.producers:
+                value = GAUGES[condition.metric](producer)
+                if value is not None and _alive(producer):
+                    yield producer.producer_id, value, {"client": producer.client}
 
 
-def grouped(sums: Mapping[WriterState, WindowSums], by: By) -> dict[str, WindowSums]:
-    """Sums by what a rule is about."""
+def grouped(sums: Mapping[Writer, WindowSums], by: By) -> dict[str, WindowSums]:
+    """Return the sums by topic, by producer or of the whole store."""
     found: dict[str, WindowSums] = {}
     for writer, part in sums.items():
         subject = {"topic": writer.topic, "producer": writer.producer, "store": ALL_TOPICS}[by]
@@ -125,8 +132,8 @@ def grouped(sums: Mapping[WriterState, WindowSums], by: By) -> dict[str, WindowS
     return found
 
 
-def _latencies(condition: Threshold, reading: StoreSnapshot) -> dict[str, Mapping[int, int]]:
-    by_topic = reading.latencies.get(condition.window, {})
+def _latencies(condition: Threshold, snapshot: StoreSnapshot) -> dict[str, Mapping[int, int]]:
+    by_topic = snapshot.latencies.get(condition.window, {})
     return dict(by_topic) if condition.by == "topic" else {ALL_TOPICS: _merged(by_topic.values())}
 
 
@@ -138,13 +145,13 @@ def _merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return merged
 
 
-def _dead_letters(condition: Threshold, reading: StoreSnapshot) -> dict[str, DeadLetterCounts]:
-    if condition.by == "topic" or not reading.dead_letters:
-        return dict(reading.dead_letters)
-    found = reading.dead_letters.values()
-    came = sum(item.came.get(condition.window, 0) for item in found)
+def _dead_letters(condition: Threshold, snapshot: StoreSnapshot) -> dict[str, DeadLetterCounts]:
+    if condition.by == "topic" or not snapshot.dead_letters:
+        return dict(snapshot.dead_letters)
+    found = snapshot.dead_letters.values()
+    new = sum(item.new.get(condition.window, 0) for item in found)
     whole = DeadLetterCounts(
-        sum(item.count for item in found), min(item.oldest for item in found), {condition.window: came}
+        sum(item.count for item in found), min(item.oldest for item in found), {condition.window: new}
     )
     return {ALL_TOPICS: whole}
 
@@ -172,28 +179,32 @@ SUMMED: Mapping[str, Callable[[WindowSums, float], float]] = {
     "latency_mean": lambda sums, _: _share(sums.latency_sum, sums.acknowledged),
 }
 
-LETTERS: Mapping[str, Callable[[DeadLetterCounts, float, float], float]] = {
+DEAD_LETTERS: Mapping[str, Callable[[DeadLetterCounts, float, float], float]] = {
     "dlq_size": lambda dead_letters, _, now: dead_letters.count,
     "dlq_age": lambda dead_letters, _, now: now - dead_letters.oldest,
-    "dlq_growth": lambda dead_letters, window, now: dead_letters.came.get(window, 0),
+    "dlq_growth": lambda dead_letters, window, now: dead_letters.new.get(window, 0),
 }
 
-GAUGES: Mapping[str, Callable[[LastSeen], float | None]] = {
-    "memory": lambda seen: seen.memory_bytes / seen.memory_limit if seen.memory_limit else None,
-    "pending": lambda seen: seen.pending,
-    "waiting_retry": lambda seen: seen.waiting_retry,
-    "queue_fill": lambda seen: seen.queue_messages / seen.queue_limit if seen.queue_limit else None,
-    "disconnected": lambda seen: 0.0 if seen.connected else 1.0,
+GAUGES: Mapping[str, Callable[[ProducerState], float | None]] = {
+    "memory": lambda producer: (
+        producer.memory_bytes / producer.memory_limit if producer.memory_limit else None
+    ),
+    "pending": lambda producer: producer.pending,
+    "waiting_retry": lambda producer: producer.waiting_retry,
+    "queue_fill": lambda producer: (
+        producer.queue_messages / producer.queue_limit if producer.queue_limit else None
+    ),
+    "disconnected": lambda producer: 0.0 if producer.connected else 1.0,
 }
 
 
 # burn rates
 
 
-def _burn_rate(name: str, rule: AlertRule, condition: BurnRate, reading: StoreSnapshot) -> Iterator[Alert]:
+def _burn_rate(name: str, rule: AlertRule, condition: BurnRate, snapshot: StoreSnapshot) -> Iterator[Alert]:
     budget = 1.0 - condition.objective
     by_window = {
-        window: grouped(reading.sums.get(window, {}), condition.by)
+        window: grouped(snapshot.sums.get(window, {}), condition.by)
         for pair in condition.pairs
         for window in (pair.long, pair.short)
     }
@@ -206,8 +217,8 @@ def _burn_rate(name: str, rule: AlertRule, condition: BurnRate, reading: StoreSn
                 yield alert(
                     name,
                     subject,
-                    reading.now,
-                    words=rule,
+                    snapshot.now,
+                    definition=rule,
                     value=rate,
                     threshold=pair.factor * budget,
                     factor=_times(rate / budget),
@@ -238,45 +249,45 @@ def _rate(sums: WindowSums) -> float:
 # absence
 
 
-def _gone(name: str, rule: AlertRule, condition: Absence, reading: StoreSnapshot) -> Iterator[Alert]:
-    for seen in reading.producers:
-        if not seen.closed and condition.after < seen.silent < condition.lookback:
+def _gone(name: str, rule: AlertRule, condition: Absence, snapshot: StoreSnapshot) -> Iterator[Alert]:
+    for producer in snapshot.producers:
+        if not producer.closed and condition.after < producer.silent < condition.lookback:
             yield alert(
                 name,
-                seen.producer_id,
-                reading.now,
-                words=rule,
+                producer.producer_id,
+                snapshot.now,
+                definition=rule,
                 threshold=condition.after,
-                seen=datetime.fromtimestamp(seen.seen_at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
-                client=seen.client,
-                pending=seen.pending,
+                seen=datetime.fromtimestamp(producer.seen_at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+                client=producer.client,
+                pending=producer.pending,
             )
 
 
-def _stalled(name: str, rule: AlertRule, condition: Absence, reading: StoreSnapshot) -> Iterator[Alert]:
-    settled = grouped(reading.sums.get(condition.after, {}), "producer")
-    for seen in reading.producers:
-        sums = settled.get(seen.producer_id, WindowSums())
-        young = 0 <= reading.now - seen.started_at < condition.after
-        if seen.pending and _alive(seen) and not young and not sums.acknowledged and not sums.dead:
+def _stalled(name: str, rule: AlertRule, condition: Absence, snapshot: StoreSnapshot) -> Iterator[Alert]:
+    settled = grouped(snapshot.sums.get(condition.after, {}), "producer")
+    for producer in snapshot.producers:
+        sums = settled.get(producer.producer_id, WindowSums())
+        new = 0 <= snapshot.now - producer.started_at < condition.after
+        if producer.pending and _alive(producer) and not new and not sums.acknowledged and not sums.dead:
             yield alert(
                 name,
-                seen.producer_id,
-                reading.now,
-                words=rule,
-                value=seen.pending,
-                client=seen.client,
+                producer.producer_id,
+                snapshot.now,
+                definition=rule,
+                value=producer.pending,
+                client=producer.client,
                 after=span(condition.after),
             )
 
 
-def _no_traffic(name: str, rule: AlertRule, condition: Absence, reading: StoreSnapshot) -> Iterator[Alert]:
-    before = grouped(reading.sums.get(condition.lookback, {}), "topic")
-    lately = grouped(reading.sums.get(condition.after, {}), "topic")
+def _no_traffic(name: str, rule: AlertRule, condition: Absence, snapshot: StoreSnapshot) -> Iterator[Alert]:
+    before = grouped(snapshot.sums.get(condition.lookback, {}), "topic")
+    recent = grouped(snapshot.sums.get(condition.after, {}), "topic")
     for topic, sums in before.items():
-        if sums.acknowledged and not lately.get(topic, WindowSums()).acknowledged:
-            yield alert(name, topic, reading.now, words=rule, value=0.0, after=span(condition.after))
+        if sums.acknowledged and not recent.get(topic, WindowSums()).acknowledged:
+            yield alert(name, topic, snapshot.now, definition=rule, value=0.0, after=span(condition.after))
 
 
-def _alive(seen: LastSeen) -> bool:
-    return not seen.closed and seen.silent < _SLOW
+def _alive(producer: ProducerState) -> bool:
+    return not producer.closed and producer.silent < _STALE_AFTER

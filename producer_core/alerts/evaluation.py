@@ -1,4 +1,4 @@
-"""An evaluation: from rules, a reading and what is known to what changes, without a clock and without a store."""
+"""One evaluation as a pure function: rules, a snapshot and the open alerts give the changes."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections.abc import Iterable, Mapping
 
 from producer_core.alerts.alert_state import Alert, AlertChange, advance, resolved
 from producer_core.alerts.conditions import ReportedByProducer
-from producer_core.alerts.evaluate_rules import judge, unreadable
-from producer_core.alerts.notify_policy import by_key, decide, told_of_nothing_more
+from producer_core.alerts.evaluate_rules import evaluate_rules, lacks_data
+from producer_core.alerts.notify_policy import by_key, decide, is_orphaned
 from producer_core.alerts.rules import AlertRule
 from producer_core.alerts.snapshot import StoreSnapshot
 
 
 def evaluate(
-    rules: Mapping[str, AlertRule], reading: StoreSnapshot, known: Iterable[Alert]
+    rules: Mapping[str, AlertRule], snapshot: StoreSnapshot, known: Iterable[Alert]
 ) -> list[AlertChange]:
-    """The changes at `reading.now`, in the order they have to be written.
+    """Return the changes at `snapshot.now`, in the order in which they must be stored.
 
-    `known` are the alerts that pend or fire, and those that ended without a decision about telling people. Alerts
-    that producers tell of end by what the producer says; here they end only when it can say nothing more.
+    `known` contains the alerts that are pending or firing, and the resolved ones without a decision about their
+    notification. A producer ends the alerts that it reports; here they end only when the producer is closed or gone.
     """
     known = tuple(known)
     own = {
         key: item
         for key, item in by_key(known).items()
-        if _evaluated(rules, item) and not _unclear(rules, item, reading)
+        if _is_evaluated(rules, item) and not _has_no_data(rules, item, snapshot)
     }
-    steps = advance(rules, own, judge(rules, reading), reading.now)
+    steps = advance(rules, own, evaluate_rules(rules, snapshot), snapshot.now)
     steps += [
-        AlertChange("resolved", resolved(item, reading.now))
+        AlertChange("resolved", resolved(item, snapshot.now))
         for item in known
-        if not _evaluated(rules, item) and told_of_nothing_more(reading, item)
+        if not _is_evaluated(rules, item) and is_orphaned(snapshot, item)
     ]
-    return steps + decide(rules, _after(known, steps), reading)
+    return steps + decide(rules, _after(known, steps), snapshot)
 
 
 def _after(known: Iterable[Alert], steps: Iterable[AlertChange]) -> list[Alert]:
-    """All alerts once the steps are taken; an episode that ended stays, for people may have to be told."""
+    """Return all alerts after the steps. Resolved episodes stay, because a notification may be due."""
     items = {item.alert_id: item for item in known}
     for step in steps:
         if step.kind == "dropped":
@@ -46,11 +46,11 @@ def _after(known: Iterable[Alert], steps: Iterable[AlertChange]) -> list[Alert]:
     return list(items.values())
 
 
-def _evaluated(rules: Mapping[str, AlertRule], item: Alert) -> bool:
+def _is_evaluated(rules: Mapping[str, AlertRule], item: Alert) -> bool:
     rule = rules.get(item.rule)
     return item.told_by is None if rule is None else not isinstance(rule.condition, ReportedByProducer)
 
 
-def _unclear(rules: Mapping[str, AlertRule], item: Alert, reading: StoreSnapshot) -> bool:
+def _has_no_data(rules: Mapping[str, AlertRule], item: Alert, snapshot: StoreSnapshot) -> bool:
     rule = rules.get(item.rule)
-    return rule is not None and rule.enabled and unreadable(rule, reading)
+    return rule is not None and rule.enabled and lacks_data(rule, snapshot)

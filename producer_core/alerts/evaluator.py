@@ -1,4 +1,4 @@
-"""An evaluator: judges a store's alerts, in one process at a time."""
+"""The evaluator of a store's alerts, which runs in one process at a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAME = "alerts"
-"""The lease of who evaluates."""
+"""The name of the evaluator's lease."""
 
-_JUMP = 2.0
-"""Seconds by which the clock may differ from the time that passed before it counts as set."""
+_CLOCK_TOLERANCE = 2.0
+"""Seconds by which the system clock may deviate from the monotonic clock before it counts as changed."""
 
 
 def this_process() -> str:
@@ -35,60 +35,60 @@ def this_process() -> str:
 
 
 class AlertEvaluator:
-    """Judges while it holds the lease. Not thread-safe: one thread calls it, every few seconds."""
+    """Evaluates alerts while it holds the lease. Not thread-safe: one thread calls it, every few seconds."""
 
     def __init__(
         self,
         store: Store,
         *,
         owner: str | None = None,
-        book: RuleSet | None = None,
+        rule_set: RuleSet | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         lease: float = LEASE,
     ) -> None:
-        # Two processes must differ even where their ids do not, as in two containers.
+        # Process ids can be equal, for example in two containers.
         self.owner = owner or f"{this_process()}/{uuid.uuid4().hex[:6]}"
         self._clock = clock
         self._monotonic = monotonic
         self._log = AlertLog(store, clock=clock)
         self._lease = Lease(store, NAME, self.owner, seconds=lease, monotonic=monotonic)
         self._reader = SnapshotReader(store, monotonic=monotonic)
-        self._books = RuleSetFile(store, book)
+        self._rule_set_file = RuleSetFile(store, rule_set)
         self._last: tuple[float, float] | None = None
         self.leads = False
 
     @property
-    def book(self) -> RuleSet:
-        """The rules that hold now; a file that was changed is read again."""
-        return self._books.now()
+    def rule_set(self) -> RuleSet:
+        """Return the current rule set. A changed file is read again."""
+        return self._rule_set_file.now()
 
     def tick(self) -> Sequence[AlertChange]:
-        """What changed; () where another process leads. StoreError when the store cannot be had."""
+        """Evaluate once and return the changes; () where another process leads. Raise StoreError without the store."""
         now = self._clock()
-        set_by = self._set_by(now)
+        jump = self._clock_jump(now)
         self.leads = self._lease.hold(now)
         if not self.leads:
             return ()
-        if set_by:
-            logger.warning("the clock was set", extra={"seconds": round(set_by, 1)})
-            self._log.shift(set_by)
-        book = self.book
-        changes = evaluate(book.rules, self._reader.read(book, now), self._log.known())
-        if changes and not self._log.take(changes, holder=self.owner, lease=NAME):
+        if jump:
+            logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
+            self._log.shift(jump)
+        rule_set = self.rule_set
+        changes = evaluate(rule_set.rules, self._reader.read(rule_set, now), self._log.open_alerts())
+        if changes and not self._log.apply(changes, holder=self.owner, lease=NAME):
             self.leads = False
             return ()
         return tuple(changes)
 
     def stop(self) -> None:
-        """Give the lease back, so that another process goes on at once."""
+        """Release the lease, so that another process takes over at once."""
         self._lease.drop()
 
-    def _set_by(self, now: float) -> float:
-        """Seconds by which the clock was set since the last time; 0 when it just ran."""
+    def _clock_jump(self, now: float) -> float:
+        """Return the seconds by which the system clock was changed since the last call, or 0."""
         moment = self._monotonic()
         before, self._last = self._last, (now, moment)
         if before is None:
             return 0.0
-        jumped = (now - before[0]) - (moment - before[1])
-        return jumped if abs(jumped) > _JUMP else 0.0
+        jump = (now - before[0]) - (moment - before[1])
+        return jump if abs(jump) > _CLOCK_TOLERANCE else 0.0

@@ -1,4 +1,4 @@
-"""Health: samples against thresholds, alerts when that changes, and a summary."""
+"""Health checks of a producer: samples are compared with thresholds, changes raise alerts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_THRESHOLDS: Mapping[str, float] = {
 }
 
 _SUMMARISED = 10
-"""Samples that a summary looks back."""
+"""The number of samples in a summary."""
 
 
 class _Check(NamedTuple):
@@ -51,9 +51,9 @@ _NO_BROKER = "No broker is connected"
 def evaluate(
     sample: Mapping[str, Any], thresholds: Mapping[str, float], *, before: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The alerts of one sample, in a fixed order. A key or a threshold that is missing or None skips its check.
+    """Return the alerts of one sample, in a fixed order. A missing or None key or threshold skips its check.
 
-    A connection counts as lost when this sample and the one before say so: one may fall into a reconnect.
+    A connection counts as lost after two samples without one, because a single sample may fall into a reconnect.
     """
     alerts = [
         {"type": check.type, "value": value, "threshold": limit, "severity": check.severity}
@@ -72,9 +72,9 @@ def evaluate(
 
 
 def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """Status, metrics and issues over the last ten samples; at least one is given.
+    """Return status, metrics and issues over the last ten of at least one sample.
 
-    A threshold that was taken away, or is None, is never exceeded.
+    A missing or None threshold is never exceeded.
     """
     recent = list(history)[-_SUMMARISED:]
     error_rate, latency = _mean(recent, "error_rate"), _mean(recent, "avg_latency_ms")
@@ -85,21 +85,21 @@ def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, flo
         limit = thresholds.get(threshold)
         return limit is not None and value > limit
 
-    broken, slowed = [], []
+    failures, degradations = [], []
     if above(error_rate, "error_rate_threshold"):
-        broken.append(f"High error rate: {error_rate:.2%}")
+        failures.append(f"High error rate: {error_rate:.2%}")
     if above(latency, "latency_threshold_ms"):
-        slowed.append(f"High latency: {latency:.0f}ms")
+        degradations.append(f"High latency: {latency:.0f}ms")
     if above(dlq_size, "dlq_size_threshold"):
-        slowed.append(f"High DLQ size: {dlq_size}")
+        degradations.append(f"High DLQ size: {dlq_size}")
     if above(memory, "memory_usage_threshold"):
-        slowed.append(f"High memory usage: {memory:.0%}")
+        degradations.append(f"High memory usage: {memory:.0%}")
     if len(recent) > 1 and not any(sample.get("producer_connected", True) for sample in recent[-2:]):
-        broken.append(_NO_BROKER)
+        failures.append(_NO_BROKER)
     return {
-        "status": "unhealthy" if broken else "degraded" if slowed else "healthy",
+        "status": "unhealthy" if failures else "degraded" if degradations else "healthy",
         "metrics": {"avg_error_rate": error_rate, "avg_latency_ms": latency, "max_dlq_size": dlq_size},
-        "issues": broken + slowed,
+        "issues": failures + degradations,
     }
 
 
@@ -109,7 +109,7 @@ def _mean(samples: Sequence[Mapping[str, Any]], key: str) -> float:
 
 
 class HealthMonitor:
-    """Takes a sample every interval, on a thread of its own, and tells callbacks what began and what ended."""
+    """Takes a sample per interval on a background thread, and calls callbacks when an alert begins or ends."""
 
     def __init__(self, check_interval_seconds: float = 30) -> None:
         self.check_interval = check_interval_seconds
@@ -117,10 +117,10 @@ class HealthMonitor:
         self.alert_callbacks: list[AlertCallback] = []
         self.resolved_callbacks: list[AlertCallback] = []
         self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
-        self._take: Callable[[], dict[str, Any]] | None = None
+        self._take_sample: Callable[[], dict[str, Any]] | None = None
         self._unreachable: Callable[[], str | None] = lambda: None
-        self._checking = threading.Lock()  # makes checks follow each other, so that a change is told once
-        self._firing: dict[str, dict[str, Any]] = {}  # replaced as a whole by a check
+        self._checking = threading.Lock()  # serializes the checks, so that each change is reported once
+        self._firing: dict[str, dict[str, Any]] = {}  # each check replaces the whole dict
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -131,63 +131,65 @@ class HealthMonitor:
         *,
         unreachable: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Begin; the first check is made at once. `unreachable` says why no broker is connected, if so."""
+        """Start the checks, the first one at once. `unreachable` returns why no broker is connected, or None."""
         if self._thread is not None and self._thread.is_alive():
             return
         self._stopping.clear()
-        self._take, self._unreachable = producer_health_callback, unreachable
+        self._take_sample, self._unreachable = producer_health_callback, unreachable
         self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End, at once; a check that is under way is waited for."""
+        """Stop the checks at once. Wait at most `timeout` seconds for a running check."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
     def add_alert_callback(self, callback: AlertCallback) -> None:
-        """Called once when an alert begins, with `type`, `value`, `threshold` and `severity`, for a lost connection
-        also with its `reason`. `default_alert_handler` hears of the end as well."""
+        """Call `callback` once when an alert begins, with `type`, `value`, `threshold` and `severity`.
+
+        The alert of a lost connection also has a `reason`. `default_alert_handler` also logs the end of an alert.
+        """
         self.alert_callbacks.append(callback)
         if callback is default_alert_handler:
             self.resolved_callbacks.append(_default_resolved_handler)
 
     def add_resolved_callback(self, callback: AlertCallback) -> None:
-        """Called once when an alert ends, with the alert as it last was."""
+        """Call `callback` once when an alert ends, with the last state of the alert."""
         self.resolved_callbacks.append(callback)
 
     def check_soon(self) -> None:
-        """The next check is made at once, on its own thread."""
+        """Make the background thread check at once."""
         self._wake.set()
 
     def firing(self) -> list[dict[str, Any]]:
-        """The alerts of the last check."""
+        """Return the alerts of the last check."""
         return list(self._firing.values())
 
     def check(self, sample: dict[str, Any]) -> None:
-        """Take one sample into account."""
+        """Evaluate one sample, and call the callbacks of alerts that begin or end."""
         before = self.health_history[-1] if self.health_history else None
         if (reason := self._unreachable()) is not None:
-            before = {"producer_connected": False}  # it is known to be lost: this sample needs no second one
+            before = {
+                "producer_connected": False
+            }  # the connection is known to be lost, so one sample suffices
         self.health_history.append(sample)
-        was, self._firing = (
-            self._firing,
-            {item["type"]: item for item in evaluate(sample, self.thresholds, before=before)},
-        )
+        previous = self._firing
+        self._firing = {item["type"]: item for item in evaluate(sample, self.thresholds, before=before)}
         if reason is not None and "connection_lost" in self._firing:
             self._firing["connection_lost"]["reason"] = reason
         for name, item in self._firing.items():
-            if name not in was:
-                _tell(self.alert_callbacks, item)
-        for name, item in was.items():
+            if name not in previous:
+                _call(self.alert_callbacks, item)
+        for name, item in previous.items():
             if name not in self._firing:
-                _tell(self.resolved_callbacks, item)
+                _call(self.resolved_callbacks, item)
 
     def get_health_summary(self) -> dict[str, Any]:
-        """`status` (healthy, degraded, unhealthy, unknown) with its reasons, over the last ten checks.
+        """Return `status` (healthy, degraded, unhealthy, unknown) with its issues, over the last ten checks.
 
-        Unknown, with a `message` only, before the monitor was started; asked right after, it checks first.
+        Before the monitor is started, the status is unknown, with only a `message`. Without a check, check first.
         """
         if not self.health_history:
             self._check_now()
@@ -218,15 +220,15 @@ class HealthMonitor:
 
     def _check_now(self) -> None:
         with self._checking:
-            if self._take is None:
+            if self._take_sample is None:
                 return
             try:
-                self.check(self._take())
+                self.check(self._take_sample())
             except Exception:
                 logger.exception("health check failed")
 
 
-def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
+def _call(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
     for callback in list(callbacks):
         try:
             callback(dict(alert))
@@ -237,7 +239,7 @@ def _tell(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
 
 
 def default_alert_handler(alert: Mapping[str, Any]) -> None:
-    """One warning in the log."""
+    """Log the alert as one warning."""
     severity = str(alert.get("severity", "unknown")).upper()
     if reason := alert.get("reason"):
         logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_told(reason)}")
@@ -254,9 +256,9 @@ def _default_resolved_handler(alert: Mapping[str, Any]) -> None:
 
 
 def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:
-    """Bytes this process holds in memory, and the most it may: its control group's limit, else the machine's.
+    """Return the resident bytes of this process, and its limit: that of its control group, or the machine's memory.
 
-    Either version of control groups, read below `root`; the tightest limit from the process's group upwards counts.
+    Both versions of control groups are read below `root`. The lowest limit from the process's group upwards counts.
     """
     machine = _first_number(root / "proc/meminfo", scale=1024)
     limits = [limit for path in _limit_files(root) if (limit := _first_number(path)) is not None]
@@ -274,7 +276,7 @@ def _resident(root: Path) -> int:
 
 
 def _limit_files(root: Path) -> Iterator[Path]:
-    """The files that may limit this process: `hierarchy:controllers:path` a line in /proc/self/cgroup."""
+    """Return the limit files of the groups in /proc/self/cgroup, whose lines are `hierarchy:controllers:path`."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -288,10 +290,8 @@ def _limit_files(root: Path) -> Iterator[Path]:
         else:
             continue
         below = PurePosixPath(group.lstrip("/"))
-        for part in (
-            below,
-            *below.parents,
-        ):  # in a container the path may be the host's: then only the mount is there
+        # In a container, the path may be that of the host; then only the mount point itself exists.
+        for part in (below, *below.parents):
             yield mount / part / name
 
 

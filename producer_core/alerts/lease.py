@@ -1,4 +1,4 @@
-"""A lease in the store: one process a name does the work, and another goes on when it dies."""
+"""A lease in the store: one process per name does the work, and another takes over when it dies."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 LEASE = 15.0
-"""Seconds a lease stays a dead owner's; a living one renews it before half of them are over."""
+"""Seconds until the lease of a dead owner expires. A running owner renews it before half of that time."""
 
 
 class Lease:
-    """One owner's view of one lease.
+    """One process's view of one lease.
 
-    The clock alone does not end a lease, for it may be set at any time: the owner is dead when we saw the same lease
-    for its whole length, or for half of it while the clock says that it has run out.
+    The system clock alone does not end a lease, because it can be changed at any time. The owner counts as dead when the
+    lease was seen unchanged for its whole length, or for half of it if the lease has expired by the system clock.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Lease:
         self._watched: tuple[tuple[str, float], float] | None = None
 
     def hold(self, now: float) -> bool:
-        """Take it or keep it; costs one read, and a write once in half its length."""
+        """Acquire or renew the lease. Costs one read, and one write in half its length."""
         moment = self._monotonic()
         found = self._store.rows("lease_holder", name=self._name)
         held = (found[0]["owner"], found[0]["lease_until"]) if found else None
@@ -46,18 +46,18 @@ class Lease:
             self._watched = None
             if self._renewed is not None and moment - self._renewed < self._seconds / 2:
                 return True
-            return self._took(self._seize(held, now), moment)
+            return self._note(self._seize(held, now), moment)
         if held is None:
-            return self._took(self._store.take_lease(self._name, self.owner, self._seconds, now), moment)
-        return self._free(held, now, moment) and self._took(self._seize(held, now), moment)
+            return self._note(self._store.take_lease(self._name, self.owner, self._seconds, now), moment)
+        return self._is_free(held, now, moment) and self._note(self._seize(held, now), moment)
 
     def drop(self) -> None:
-        """Give it back, so that another need not wait."""
+        """Release the lease, so that another process need not wait for its expiry."""
         if self._renewed is not None:
             self._renewed = None
             self._store.drop_lease(self._name, self.owner)
 
-    def _free(self, held: tuple[str, float], now: float, moment: float) -> bool:
+    def _is_free(self, held: tuple[str, float], now: float, moment: float) -> bool:
         if self._watched is None or self._watched[0] != held:
             self._watched = (held, moment)
         unchanged = moment - self._watched[1]
@@ -74,6 +74,6 @@ class Lease:
         )
         return changed > 0
 
-    def _took(self, taken: bool, moment: float) -> bool:
-        self._renewed = moment if taken else None
-        return taken
+    def _note(self, acquired: bool, moment: float) -> bool:
+        self._renewed = moment if acquired else None
+        return acquired

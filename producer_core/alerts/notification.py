@@ -24,9 +24,9 @@ class RouteResult:
     notification; the next one may succeed.
     """
 
-    taken: bool
+    accepted: bool
     text: str
-    later: float | None = None
+    retry_after: float | None = None
     refused: bool = False
     body: str = ""
     """The beginning of the receiver's answer, shown by a test of the route. It is not stored."""

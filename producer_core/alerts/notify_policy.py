@@ -1,4 +1,4 @@
-"""A decision: whether people are told of an alert, and if not why."""
+"""The notification policy: whether notifications of an alert are sent, and the reason if they are not."""
 
 from __future__ import annotations
 
@@ -15,47 +15,48 @@ _UNKNOWN = AlertRule("warning", "", "")
 
 
 def decide(
-    rules: Mapping[str, AlertRule], items: Iterable[Alert], reading: StoreSnapshot
+    rules: Mapping[str, AlertRule], items: Iterable[Alert], snapshot: StoreSnapshot
 ) -> list[AlertChange]:
-    """What changes in who is told of what; `items` are all alerts that pend, fire, or ended undecided.
+    """Return the changed decisions. `items` are the pending, firing and undecided resolved alerts.
 
-    People are told that an alert began once it fires, is not muted, and nobody looks after it yet; that it ended
-    whenever they were told that it began. An alert of a rule that producers tell is told to have ended only after
-    the rule's `keep_firing_for`; if it began again by then, people hear of neither: it went on.
+    The beginning of an alert is notified once it fires, is not muted and is not acknowledged. Its end is notified if
+    its beginning was. For a rule that producers report, the end is notified only after the rule's `keep_firing_for`;
+    an alert that fires again by then continues the episode without a notification.
     """
-    now, before = reading.now, tuple(items)
+    now, before = snapshot.now, tuple(items)
     firing = tuple(item for item in before if item.state == "firing")
     after: dict[str, Alert] = {item.alert_id: item for item in before}
-    twice = said_twice(rules, ((item.rule, item.started_at, item.alert_id) for item in firing))
+    duplicates = shared_duplicates(rules, ((item.rule, item.started_at, item.alert_id) for item in firing))
     for item in firing:
-        muted = _muted(rules, item, firing, twice, reading)
-        after[item.alert_id] = _begun(rules, replace(item, muted_by=muted), now)
+        reason = _mute_reason(rules, item, firing, duplicates, snapshot)
+        after[item.alert_id] = _decide_begin(rules, replace(item, muted_by=reason), now)
     for key in {item.key for item in before}:
         _join(rules, [item for item in after.values() if item.key == key], after, now)
     for item in before:
         if item.state == "resolved":
-            after[item.alert_id] = _ended(rules, after[item.alert_id], now)
+            after[item.alert_id] = _decide_end(rules, after[item.alert_id], now)
     return [AlertChange("decided", after[item.alert_id]) for item in before if after[item.alert_id] != item]
 
 
-def told_of_nothing_more(reading: StoreSnapshot, item: Alert) -> bool:
-    """Its producer told of it and is closed or gone, so nobody would ever say that it ended."""
+def is_orphaned(snapshot: StoreSnapshot, item: Alert) -> bool:
+    """Return whether the producer that reported the alert is closed or gone, so that it cannot report the end."""
     if not item.told_by or item.lasting or item.state != "firing":
         return False
-    if "producers" in reading.missing:
+    if "producers" in snapshot.missing:
         return False
-    seen = next((seen for seen in reading.producers if seen.producer_id == item.told_by), None)
-    if seen is None:
-        return reading.now - item.changed_at > DAY
-    return seen.closed or seen.silent > _GIVEN_UP
+    producers = {producer.producer_id: producer for producer in snapshot.producers}
+    producer = producers.get(item.told_by)
+    if producer is None:
+        return snapshot.now - item.changed_at > DAY
+    return producer.closed or producer.silent > _ORPHANED_AFTER
 
 
-_GIVEN_UP = 600.0
-"""A producer that was only paused, and wakes, still knows what it told."""
+_ORPHANED_AFTER = 600.0
+"""Seconds of silence. A producer that was paused for less continues to report its alerts."""
 
 
-def _begun(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
-    """Told as soon as nothing is against it."""
+def _decide_begin(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
+    """Decide to notify the beginning unless it is muted, early or already decided."""
     rule = rules.get(item.rule, _UNKNOWN)
     fired = item.fired_at if item.fired_at is not None else item.started_at
     early = isinstance(rule.condition, ReportedByProducer) and 0 <= now - fired < rule.for_
@@ -65,71 +66,75 @@ def _begun(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
 
 
 def _join(rules: Mapping[str, AlertRule], same: Sequence[Alert], after: dict[str, Alert], now: float) -> None:
-    """An episode that begins before people were told of the last one's end carries that one on."""
+    """Let an episode continue the last one where the end of that one was not notified yet."""
     current = next((item for item in same if item.state == "firing"), None)
     ended = [item for item in same if item.state == "resolved" and item.telling in ("begin", "joined")]
     if current is None or not ended:
         return
     last = max(ended, key=lambda item: item.started_at)
-    if current.telling in (None, "begin") and not _over(rules, last, now):
+    if current.telling in (None, "begin") and not _is_over(rules, last, now):
         after[current.alert_id] = replace(current, telling="joined")
         for item in ended:
             after[item.alert_id] = replace(item, telling_end=False)
 
 
-def _ended(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
+def _decide_end(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
     if item.telling_end is not None:
         return item
     if item.telling in (None, "none"):
         return replace(item, telling="none", telling_end=False)
-    return replace(item, telling_end=True) if _over(rules, item, now) else item
+    return replace(item, telling_end=True) if _is_over(rules, item, now) else item
 
 
-def _over(rules: Mapping[str, AlertRule], item: Alert, now: float) -> bool:
+def _is_over(rules: Mapping[str, AlertRule], item: Alert, now: float) -> bool:
     rule = rules.get(item.rule, _UNKNOWN)
-    waits = rule.keep_firing_for if isinstance(rule.condition, ReportedByProducer) else 0.0
-    return not 0 <= now - (item.resolved_at or 0.0) < waits
+    delay = rule.keep_firing_for if isinstance(rule.condition, ReportedByProducer) else 0.0
+    return not 0 <= now - (item.resolved_at or 0.0) < delay
 
 
-def _muted(
+def _mute_reason(
     rules: Mapping[str, AlertRule],
     item: Alert,
     firing: Sequence[Alert],
-    twice: Set[str],
-    reading: StoreSnapshot,
+    duplicates: Set[str],
+    snapshot: StoreSnapshot,
 ) -> str | None:
     if not rules.get(item.rule, _UNKNOWN).enabled:
-        return "the rule is switched off"
-    for silence in reading.silences:
-        if silence.covers(item, reading.now):
+        return "the rule is disabled"
+    for silence in snapshot.silences:
+        if silence.covers(item, snapshot.now):
             return (
                 f"silenced by {silence.who} until {_utc(silence.until)}: {silence.why or 'no reason given'}"
             )
-    if item.alert_id in twice:
-        return "another producer on this store says the same"
+    if item.alert_id in duplicates:
+        return "another producer on this store reports the same alert"
     for name in dict.fromkeys(other.rule for other in firing if other.key != item.key):
         if item.rule in rules.get(name, _UNKNOWN).inhibits:
             subjects = {other.subject for other in firing if other.rule == name}
-            if _about(item, subjects, reading):
+            if _is_covered(item, subjects, snapshot):
                 return f"{name} fires and explains it"
     return None
 
 
-def said_twice(rules: Mapping[str, AlertRule], firing: Iterable[tuple[str, float, str]]) -> frozenset[str]:
-    """The ids of alerts that say of the store what another producer on it said before; `firing` are the rule, the
-    beginning and the id of each."""
-    shared = [one for one in firing if rules.get(one[0], _UNKNOWN).shared]
+def shared_duplicates(
+    rules: Mapping[str, AlertRule], firing: Iterable[tuple[str, float, str]]
+) -> frozenset[str]:
+    """Return the ids of alerts about the store that another producer reported first.
+
+    `firing` contains the rule, the start and the id of each alert.
+    """
+    shared = [item for item in firing if rules.get(item[0], _UNKNOWN).shared]
     first: dict[str, str] = {}
-    for rule, _, alert_id in sorted(shared, key=lambda one: one[1:]):
+    for rule, _, alert_id in sorted(shared, key=lambda item: item[1:]):
         first.setdefault(rule, alert_id)
     return frozenset(alert_id for rule, _, alert_id in shared if first[rule] != alert_id)
 
 
-def _about(item: Alert, subjects: set[str], reading: StoreSnapshot) -> bool:
-    """The other alert is about the same thing, or about every producer whose messages for this topic fail."""
+def _is_covered(item: Alert, subjects: set[str], snapshot: StoreSnapshot) -> bool:
+    """Return whether `subjects` contain this subject, or every producer whose messages for this topic fail."""
     if item.subject in subjects:
         return True
-    writers = reading.writers(item.subject.partition("/")[0])
+    writers = snapshot.writers(item.subject.partition("/")[0])
     return bool(writers) and writers <= subjects
 
 
@@ -138,5 +143,5 @@ def _utc(at: float) -> str:
 
 
 def by_key(items: Iterable[Alert]) -> dict[Key, Alert]:
-    """Alerts that pend or fire, by rule and subject."""
+    """Return the pending and firing alerts by rule and subject."""
     return {item.key: item for item in items if item.state != "resolved"}

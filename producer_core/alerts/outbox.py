@@ -1,4 +1,4 @@
-"""An outbox: what one route still has to say, in the store, so that nothing is lost and nothing waits for it."""
+"""The outbox of a route: its unsent notifications, kept in the store so that none is lost."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from producer_core.alerts.routes import Route
     from producer_core.store import Store
 
-MOST = 100
-"""Alerts in one notification, and said in one round."""
+BATCH_SIZE = 100
+"""Maximum number of alerts in one notification and in one run of the sender."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
+FIRST_RETRY_DELAY, MAX_RETRY_DELAY = 5.0, 300.0
 
-_CLOCK_WAS_SET = 60.0
-"""What was said so far ahead of now was said before the clock was set back."""
+_CLOCK_TOLERANCE = 60.0
+"""Seconds. A notification with a later time than this was sent before the system clock was set back."""
 
 GIVEN_UP_AFTER = 24 * 3600.0
-"""Seconds after which nobody needs to hear of it by this way any more; it is told in the log and in the store."""
+"""Seconds after which an unsent notification is abandoned. The log and the store record that."""
 
 _KEPT = 7 * 24 * 3600.0
 
-Saying = Literal["firing", "repeat", "resolved"]
-"""What there is to say of an alert: that it began, that it still fires, that it ended."""
+EntryStatus = Literal["firing", "repeat", "resolved"]
+"""The content of a notification: the alert fires, it still fires, or it is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """One thing to say."""
+    """One notification to send."""
 
     alert: Alert
-    status: Saying
+    status: EntryStatus
     queued_at: float
     attempts: int
 
@@ -45,40 +45,40 @@ class OutboxEntry:
 
 
 class Outbox:
-    """The outbox of one route. What it holds survives its process."""
+    """Queues the notifications of one route. The queue survives the process."""
 
     def __init__(self, store: Store, route: Route) -> None:
         self._store = store
         self._route = route
-        self._known = False
+        self._registered = False
 
     def collect(self, now: float, *, repeat: float = 0.0) -> int:
-        """Puts in what has to be said and is not in yet; how much that was. Costs a read when there is nothing.
+        """Queue the notifications that are due, and return their number. Costs one read when there is none.
 
-        What still fires, and nobody looks after, is said again after `repeat` seconds (0: never).
+        An alert that still fires, unacknowledged, is queued again after `repeat` seconds (0: never).
         """
-        if not self._known:
+        if not self._registered:
             self._store.execute("alerts_route_known", name=self._route.name, kind=self._route.kind, now=now)
-            self._known = True
-        asked = {"route": self._route.name, "severities": ",".join(self._route.severities), "limit": 1000}
+            self._registered = True
+        query = {"route": self._route.name, "severities": ",".join(self._route.severities), "limit": 1000}
         with self._store.borrow():
-            found = self._store.rows("alerts_to_queue", **asked)
-            moot = self._store.rows("alerts_repeats_moot", route=self._route.name)
+            found = self._store.rows("alerts_to_queue", **query)
+            obsolete = self._store.rows("alerts_repeats_moot", route=self._route.name)
             if repeat > 0:
                 found += self._store.rows(
-                    "alerts_to_repeat", **asked, before=now - repeat, ahead=now + _CLOCK_WAS_SET
+                    "alerts_to_repeat", **query, before=now - repeat, ahead=now + _CLOCK_TOLERANCE
                 )
-        if found or moot:
+        if found or obsolete:
             with self._store.borrow(write=True):
                 for row in found:
                     self._queue(row["alert_id"], row["status"], now)
-                for row in moot:
+                for row in obsolete:
                     self._store.execute(
                         "alerts_repeat_dropped", route=self._route.name, alert_id=row["alert_id"], now=now
                     )
         return len(found)
 
-    def _queue(self, alert_id: str, status: Saying, now: float) -> None:
+    def _queue(self, alert_id: str, status: EntryStatus, now: float) -> None:
         entry = {"route": self._route.name, "alert_id": alert_id, "now": now}
         if status == "repeat":
             self._store.execute("alerts_queue_again", **entry)
@@ -89,12 +89,12 @@ class Outbox:
             "alerts_outbox_due",
             route=self._route.name,
             now=now,
-            farthest=now + 2 * LONGEST_PAUSE,
-            limit=MOST,
+            farthest=now + 2 * MAX_RETRY_DELAY,
+            limit=BATCH_SIZE,
         )
         return [
             OutboxEntry(
-                Alert(**{name: value for name, value in row.items() if name not in _OWN}),
+                Alert(**{name: value for name, value in row.items() if name not in _OUTBOX_COLUMNS}),
                 row["status"],
                 row["queued_at"],
                 row["attempts"],
@@ -102,36 +102,38 @@ class Outbox:
             for row in rows
         ]
 
-    def said(self, entries: Iterable[OutboxEntry], answer: RouteResult, now: float) -> None:
-        """The receiver has it."""
+    def mark_sent(self, entries: Iterable[OutboxEntry], answer: RouteResult, now: float) -> None:
+        """Record that the receiver accepted the entries."""
         with self._store.borrow(write=True):
             for entry in entries:
                 self._settle(entry, "told", answer, now)
             self._store.execute("alerts_route_answered", name=self._route.name, answer=answer.text, now=now)
 
-    def not_said(self, entries: Sequence[OutboxEntry], answer: RouteResult, now: float) -> list[OutboxEntry]:
-        """To be tried again later; returned are those that are given up."""
-        old = [entry for entry in entries if abs(now - entry.queued_at) > GIVEN_UP_AFTER]
+    def mark_failed(
+        self, entries: Sequence[OutboxEntry], answer: RouteResult, now: float
+    ) -> list[OutboxEntry]:
+        """Schedule a retry of the entries. Return those that are abandoned because they are too old."""
+        abandoned = [entry for entry in entries if abs(now - entry.queued_at) > GIVEN_UP_AFTER]
         with self._store.borrow(write=True):
             for entry in entries:
-                if entry in old:
+                if entry in abandoned:
                     self._settle(entry, "given up", answer, now)
                 else:
                     self._store.execute(
                         "alerts_outbox_later",
                         **self._named(entry),
-                        next_at=now + (answer.later or pause(entry.attempts)),
+                        next_at=now + (answer.retry_after or retry_delay(entry.attempts)),
                         answer=answer.text,
                     )
             self._store.execute("alerts_route_failed", name=self._route.name, answer=answer.text, now=now)
-        return old
+        return abandoned
 
     def forget(self, now: float) -> None:
-        """Delete what was said a week ago."""
+        """Delete the entries that were settled more than a week ago."""
         self._store.execute("alerts_outbox_forget", before=now - _KEPT)
 
     def heartbeat_due(self, now: float) -> bool:
-        """Whether it is time for a sign of life, and somebody judges the alerts."""
+        """Return whether a heartbeat is due and a process evaluates the alerts."""
         if not self._route.heartbeat:
             return False
         known = next(
@@ -154,9 +156,9 @@ class Outbox:
         return {"route": self._route.name, "alert_id": entry.alert.alert_id, "status": entry.status}
 
 
-_OWN = ("id", "status", "queued_at", "attempts")
+_OUTBOX_COLUMNS = ("id", "status", "queued_at", "attempts")
 
 
-def pause(attempts: int) -> float:
-    """Seconds until the next attempt after so many failed ones: doubling, capped."""
-    return float(min(FIRST_PAUSE * 2.0 ** min(attempts, 20), LONGEST_PAUSE))
+def retry_delay(attempts: int) -> float:
+    """Return the seconds until the next attempt after this number of failures: doubling, capped."""
+    return float(min(FIRST_RETRY_DELAY * 2.0 ** min(attempts, 20), MAX_RETRY_DELAY))

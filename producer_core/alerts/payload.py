@@ -1,4 +1,4 @@
-"""A payload: alerts in the words of Alertmanager's webhook, version 4, which every pager and chat takes."""
+"""The payload of a notification, in version 4 of the Alertmanager webhook format, which pagers and chats accept."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def notification(
     status: Status,
     *,
     receiver: str,
-    book: RuleSet,
+    rule_set: RuleSet,
     store: str,
     again: float | None = None,
 ) -> Notification:
-    """One notification about alerts of one rule; at least one is given.
+    """Return one notification about one or more alerts of the same rule.
 
-    `again`: the moment at which it became due once more, so that a receiver that knows its key takes it for new.
+    `again`: the time at which a repetition became due. It changes the key, so that the receiver accepts it as new.
     """
-    entries = [_entry(item, status, book=book, store=store) for item in alerts]
+    entries = [_entry(item, status, rule_set=rule_set, store=store) for item in alerts]
     name = alerts[0].rule
     payload = {
         "version": "4",
@@ -42,27 +42,27 @@ def notification(
         "groupLabels": {"alertname": name},
         "commonLabels": _common([entry["labels"] for entry in entries]),
         "commonAnnotations": _common([entry["annotations"] for entry in entries]),
-        "externalURL": book.link,
+        "externalURL": rule_set.link,
         "alerts": entries,
     }
     return Notification(_key(receiver, status, alerts, again), status, payload)
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
-    """16 hex digits, the same for every episode of one rule and subject. A change of severity is no other alert."""
-    told = "\0".join(f"{name}\0{value}" for name, value in sorted(labels.items()) if name != "severity")
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Return 16 hex digits that are the same for every episode of a rule and subject, whatever its severity."""
+    identity = "\0".join(f"{name}\0{value}" for name, value in sorted(labels.items()) if name != "severity")
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
-def _entry(item: Alert, status: Status, *, book: RuleSet, store: str) -> dict[str, Any]:
+def _entry(item: Alert, status: Status, *, rule_set: RuleSet, store: str) -> dict[str, Any]:
     labels = {
-        **book.labels,
+        **rule_set.labels,
         "alertname": item.rule,
         "severity": item.severity,
         "subject": item.subject,
         "store": store,
     }
-    rule = book.rules.get(item.rule)
+    rule = rule_set.rules.get(item.rule)
     ended = item.resolved_at if status == "resolved" else None
     return {
         "status": status,
@@ -70,7 +70,7 @@ def _entry(item: Alert, status: Status, *, book: RuleSet, store: str) -> dict[st
         "annotations": _annotations(item, rule),
         "startsAt": _iso(item.fired_at if item.fired_at is not None else item.started_at),
         "endsAt": _NEVER if ended is None else _iso(ended),
-        "generatorURL": _link(book, item),
+        "generatorURL": _link(rule_set, item),
         "fingerprint": fingerprint(labels),
     }
 
@@ -86,8 +86,8 @@ def _annotations(item: Alert, rule: AlertRule | None) -> dict[str, str]:
     }
 
 
-def _link(book: RuleSet, item: Alert) -> str:
-    return f"{book.link.rstrip('/')}/alerts?alert={item.alert_id}" if book.link else ""
+def _link(rule_set: RuleSet, item: Alert) -> str:
+    return f"{rule_set.link.rstrip('/')}/alerts?alert={item.alert_id}" if rule_set.link else ""
 
 
 def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -96,8 +96,8 @@ def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def _key(receiver: str, status: Status, alerts: Sequence[Alert], again: float | None) -> str:
     moment = [] if again is None else [f"again {again:.3f}"]
-    said = "\0".join([receiver, status, *moment, *sorted(item.alert_id for item in alerts)])
-    return hashlib.sha256(said.encode()).hexdigest()[:32]
+    identity = "\0".join([receiver, status, *moment, *sorted(item.alert_id for item in alerts)])
+    return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 def _iso(at: float) -> str:

@@ -1,4 +1,4 @@
-"""Alerts that begin with a notice: each fires with its first and ends as its kind does."""
+"""The alerts that a producer raises from its notices, and the conditions that end them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from producer_core.alerts.rules import RULES
 from producer_core.events import Hook, Notice
 
 _HOUR, _TEN_MINUTES = 3600.0, 600.0
-_MOST = 1_000
-_FOUND = ("acknowledged_lost", "producer_desynchronised", "topic_recreated", "retention_removed")
+_CAPACITY = 1_000
+_LOSS_FINDINGS = ("acknowledged_lost", "producer_desynchronised", "topic_recreated", "retention_removed")
 
 
 @dataclass(frozen=True, slots=True)
 class EndCondition:
-    """How such an alert ends: by a notice of another kind about the same subject, or so long after the last of
-    its own, in seconds. With neither it fires until the producer is closed; a lasting one until acknowledged.
+    """When an alert ends: at a notice of a kind in `by` about the same subject, or `after` seconds without a new notice.
+
+    With neither, it fires until the producer is closed; a lasting alert fires until it is acknowledged.
     """
 
     by: tuple[str, ...] = ()
@@ -29,12 +30,12 @@ class EndCondition:
 END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
     {
         "fatal_error": EndCondition(after=_TEN_MINUTES),
-        "loss_suspected": EndCondition(by=_FOUND),
+        "loss_suspected": EndCondition(by=_LOSS_FINDINGS),
         "acknowledged_lost": EndCondition(),
         "producer_desynchronised": EndCondition(after=_HOUR),
         "topic_recreated": EndCondition(after=_HOUR),
         "retention_removed": EndCondition(after=_TEN_MINUTES),
-        "standing_unknown": EndCondition(by=_FOUND, after=_HOUR),
+        "standing_unknown": EndCondition(by=_LOSS_FINDINGS, after=_HOUR),
         "epoch_rose": EndCondition(after=_TEN_MINUTES),
         "order_break": EndCondition(after=_TEN_MINUTES),
         "fenced": EndCondition(),
@@ -51,7 +52,7 @@ END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
         "ledger_lost": EndCondition(after=_HOUR),
     }
 )
-"""Which notices become alerts. All of them are rules."""
+"""The kinds of notices that become alerts. Each is also the name of a rule."""
 
 
 @dataclass(slots=True)
@@ -62,10 +63,10 @@ class _Episode:
 
 
 class ReportedAlerts(Hook):
-    """A hook that keeps what notices began; `firing` is asked once a second. Safe from any thread, bounded.
+    """A hook that turns notices into alerts. Safe from any thread, and bounded; `firing` is called once a second.
 
-    A notice's `details["subject"]` says what it is about, else it is about its producer. `details["ends"]`
-    lists pairs of kind and subject that end with it; `details["advice"]` takes the place of the rule's advice.
+    The subject of an alert is the notice's `details["subject"]`, or else its producer. `details["ends"]` lists pairs of
+    kind and subject that end with the notice; `details["advice"]` replaces the advice of the rule.
     """
 
     def __init__(self) -> None:
@@ -80,7 +81,7 @@ class ReportedAlerts(Hook):
                 self._begin((notice.kind, subject), notice)
 
     def firing(self, producer: str, now: float, *, closed: bool = False) -> list[Alert]:
-        """What fires now; `producer` is the subject of what has none. Of a closed one only the lasting are left."""
+        """Return the firing alerts, with `producer` as the default subject. After `closed`, only lasting ones are left."""
         with self._lock:
             for key, episode in list(self._episodes.items()):
                 after = END_CONDITIONS[key[0]].after
@@ -96,17 +97,17 @@ class ReportedAlerts(Hook):
     def _begin(self, key: Key, notice: Notice) -> None:
         known = self._episodes.get(key)
         if known is None:
-            if len(self._episodes) >= _MOST:  # the oldest that is not lasting makes room, else the oldest
-                fleeting = (kind for kind in self._episodes if not RULES[kind[0]].lasting)
-                del self._episodes[next(fleeting, next(iter(self._episodes)))]
+            if len(self._episodes) >= _CAPACITY:  # drop the oldest that is not lasting, or else the oldest
+                temporary = (kind for kind in self._episodes if not RULES[kind[0]].lasting)
+                del self._episodes[next(temporary, next(iter(self._episodes)))]
             self._episodes[key] = _Episode(notice, notice.at)
         else:
             known.notice = notice
             known.count += 1
 
     def _end(self, notice: Notice, subject: str) -> None:
-        for key in [(kind, about) for kind, about in notice.details.get("ends", ())]:
-            self._episodes.pop(key, None)
+        for kind, other_subject in notice.details.get("ends", ()):
+            self._episodes.pop((kind, other_subject), None)
         for kind, end in END_CONDITIONS.items():
             if notice.kind in end.by:
                 self._episodes.pop((kind, subject), None)

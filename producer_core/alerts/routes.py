@@ -1,4 +1,4 @@
-"""A route: how people are told, and what came back."""
+"""The routes of notifications: callbacks and webhooks, and where their addresses come from."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from producer_core.alerts.rule_set import RouteSettings, RuleSet
 from producer_core.errors import ConfigError
 
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
-"""The address of a webhook for who needs no file of rules. `…_FILE` names a file with the address instead, `…_TOKEN`
-and `…_TOKEN_FILE` give its bearer token."""
+"""Contains the address of a webhook, so that no rules file is needed. `…_FILE` names a file with the address instead;
+`…_TOKEN` and `…_TOKEN_FILE` give its bearer token."""
 
 
 class Route(Protocol):
-    """Somewhere that people are told. `tell` may block for `patience` seconds and never raises."""
+    """A destination of notifications. `send` may block for `timeout` seconds and never raises."""
 
     @property
     def name(self) -> str: ...
@@ -30,88 +30,88 @@ class Route(Protocol):
     @property
     def heartbeat(self) -> float: ...
     @property
-    def patience(self) -> float: ...
+    def timeout(self) -> float: ...
 
-    def tell(self, notification: Notification) -> RouteResult: ...
+    def send(self, notification: Notification) -> RouteResult: ...
 
 
-Told = Callable[[Mapping[str, Any]], object]
-"""A function of yours; it gets an Alertmanager payload."""
+AlertFunction = Callable[[Mapping[str, Any]], object]
+"""A user's function that gets an Alertmanager payload."""
 
 
 class _Calls:
-    """One call at a time, each on a thread of its own, so that one that never returns holds up nothing else."""
+    """Runs one call at a time, each on its own thread, so that a call that never returns blocks nothing else."""
 
     def __init__(self) -> None:
         self._running: threading.Thread | None = None
 
-    def call(self, function: Told, payload: Mapping[str, Any], patience: float) -> RouteResult:
+    def call(self, function: AlertFunction, payload: Mapping[str, Any], timeout: float) -> RouteResult:
         if self._running is not None and self._running.is_alive():
-            return RouteResult(False, "the call before has not come back yet")
+            return RouteResult(False, "the previous call has not returned yet")
         answers: list[RouteResult] = []
         self._running = threading.Thread(
             target=lambda: answers.append(_called(function, payload)), name="alert-callback", daemon=True
         )
         self._running.start()
-        self._running.join(patience)
+        self._running.join(timeout)
         if self._running.is_alive():
-            return RouteResult(False, f"it did not come back within {patience:g} s")
+            return RouteResult(False, f"it did not return within {timeout:g} s")
         return answers[0]
 
 
-def _called(function: Told, payload: Mapping[str, Any]) -> RouteResult:
+def _called(function: AlertFunction, payload: Mapping[str, Any]) -> RouteResult:
     try:
         function(payload)
-    except BaseException as error:  # noqa: BLE001  # a user's function, on a thread of its own: all it can end is that
+    except BaseException as error:  # noqa: BLE001  # a user's function on its own thread, which is all it can end
         return RouteResult(False, f"it raised {type(error).__name__}", refused=True)
     return RouteResult(True, "called")
 
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """Calls a function of yours with an Alertmanager payload, on a thread of its own.
+    """Calls a function with an Alertmanager payload, on its own thread.
 
-    Of all processes that have a callback of this name, one is called. What the function raises is a failure, and so
-    is a call that does not come back within `patience` seconds: it is called again later. Its `name` is what the
-    store remembers, so keep it from run to run.
+    Only one of the processes that have a callback of this name calls it. An exception, or a call that does not return
+    within `timeout` seconds, is a failure and is retried. The store identifies the route by its `name`, so use the
+    same name in every run.
     """
 
     name: str
-    function: Told
+    function: AlertFunction
     severities: tuple[str, ...] = ("critical", "warning", "info")
     heartbeat: float = 0.0
-    patience: float = 10.0
+    timeout: float = 10.0
     kind: str = "callback"
     _calls: _Calls = field(default_factory=_Calls, init=False, repr=False, compare=False)
 
-    def tell(self, notification: Notification) -> RouteResult:
-        return self._calls.call(self.function, notification.payload, self.patience)
+    def send(self, notification: Notification) -> RouteResult:
+        return self._calls.call(self.function, notification.payload, self.timeout)
 
 
-def given_routes(given: Sequence[Route | Told]) -> tuple[Route, ...]:
-    """Routes as they were given to a producer; a bare function is a callback of its own name."""
+def given_routes(given: Sequence[Route | AlertFunction]) -> tuple[Route, ...]:
+    """Return the routes that were given to a producer. A plain function becomes a callback with the function's name."""
     routes = tuple(_route_of(item) for item in given)
     names = [route.name for route in routes]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"Two alert routes are called {twice[0]!r}.", fix="Give each a name of its own.")
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        raise ConfigError(f"Two alert routes are named {duplicates[0]!r}.", fix="Give each a unique name.")
     return routes
 
 
-def _route_of(item: Route | Told) -> Route:
-    if hasattr(item, "tell"):
+def _route_of(item: Route | AlertFunction) -> Route:
+    if hasattr(item, "send"):
         return cast("Route", item)
     name = getattr(item, "__name__", "")
     if not callable(item) or not name.isidentifier():
         raise ConfigError(
-            "An alert route is a function with a name, or a Callback.",
-            fix='The store remembers it by its name: alert_routes=[Callback("pager", function)].',
+            "An alert route must be a named function or a Callback.",
+            fix='The store identifies a route by its name: alert_routes=[Callback("pager", function)].',
         )
     return Callback(name, item)
 
 
-def routes_of(book: RuleSet) -> tuple[Route, ...]:
-    """The routes of a book whose addresses this process has, and the one of the environment."""
-    found = [route for settings in book.routes if (route := _route(settings, book.path)) is not None]
+def routes_of(rule_set: RuleSet) -> tuple[Route, ...]:
+    """Return the routes of the rule set whose addresses this process has, and the one of the environment."""
+    found = [route for settings in rule_set.routes if (route := _route(settings, rule_set.path)) is not None]
     named = RouteSettings(
         "webhook",
         url_env=WEBHOOK,
@@ -123,9 +123,9 @@ def routes_of(book: RuleSet) -> tuple[Route, ...]:
     return (*found, *([from_environment] if from_environment is not None else []))
 
 
-def missing_addresses(book: RuleSet) -> tuple[RouteSettings, ...]:
-    """Routes of the book whose address is not to be had in this process."""
-    return tuple(settings for settings in book.routes if _route(settings, book.path) is None)
+def missing_addresses(rule_set: RuleSet) -> tuple[RouteSettings, ...]:
+    """Return the routes of the rule set whose addresses this process lacks."""
+    return tuple(settings for settings in rule_set.routes if _route(settings, rule_set.path) is None)
 
 
 def _route(settings: RouteSettings, rules_file: Path | None) -> Route | None:
@@ -139,13 +139,13 @@ def _route(settings: RouteSettings, rules_file: Path | None) -> Route | None:
         url=url,
         token=_secret(settings.token_env, settings.token_file, rules_file),
         severities=settings.severities,
-        patience=settings.timeout,
+        timeout=settings.timeout,
         heartbeat=settings.heartbeat,
     )
 
 
 def _secret(variable: str, file: str, rules_file: Path | None) -> str:
-    """From the environment, else from a file; a relative name is looked for beside the file of rules."""
+    """Return the value from the environment, or else from a file. A relative path starts at the rules file's folder."""
     if variable and (value := os.environ.get(variable, "").strip()):
         return value
     if not file:
@@ -155,6 +155,6 @@ def _secret(variable: str, file: str, rules_file: Path | None) -> str:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"A route's file {path.name} cannot be read: {type(error).__name__}.",
-            fix="It holds the address, or the token, and nothing else.",
+            f"The file {path.name} of a route cannot be read: {type(error).__name__}.",
+            fix="It must contain only the address or the token.",
         ) from None

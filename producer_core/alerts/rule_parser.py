@@ -1,4 +1,4 @@
-"""A file of rules: ours, changed and added to, each mistake found with its line and its fix."""
+"""The parser of a rules file, which changes built-in rules and adds new ones. It reports each mistake with its line."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _KINDS: Mapping[str, type[Threshold] | type[BurnRate] | type[Absence]] = {
     "burn_rate": BurnRate,
     "absence": Absence,
 }
-_NEEDED = {Threshold: ("metric",), BurnRate: (), Absence: ("of", "after")}
-_TEXTS = {
+_REQUIRED = {Threshold: ("metric",), BurnRate: (), Absence: ("of", "after")}
+_DEFAULT_TEXTS = {
     "threshold": "{subject}: {says}; the limit is {threshold:g}",
     "burn_rate": RULES["error_budget_fast"].text,
     "producer": RULES["producer_gone"].text,
@@ -51,31 +51,31 @@ _NUMBERS = {
     "delivery": ("value",),
     "traffic": ("value",),
 }
-"""What a rule's text may name in braces besides its subject, by its kind: words, and numbers."""
+"""`_DETAILS` and `_NUMBERS`: the placeholders of a rule's text besides {subject}, by kind of rule."""
 
 
 def read(text: str) -> tuple[RuleSet, list[RuleProblem]]:
-    """A book and what is wrong in it; what is wrong is left out."""
+    """Return the rule set and the problems of a file. The rule set omits everything that has a problem."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
-        where = int(line[1]) if line else None
-        return RuleSet(), [RuleProblem("the file", "", where, f"This is not TOML: {error}.", "")]
-    reader = _RuleParser(text.splitlines())
+        number = int(line[1]) if line else None
+        return RuleSet(), [RuleProblem("the file", "", number, f"This is not TOML: {error}.", "")]
+    parser = _RuleParser(text.splitlines())
     settings = {
-        name: value for name, value in raw.items() if name not in ("rules", "routes", *reader.unknown(raw))
+        name: value for name, value in raw.items() if name not in ("rules", "routes", *parser.unknown(raw))
     }
-    book = RuleSet(
-        rules=reader.rules(raw.get("rules", {})),
-        routes=reader.routes(raw.get("routes", {})),
-        **reader.converted("the file", rule_fields.FILE, settings, table=None),
+    rule_set = RuleSet(
+        rules=parser.rules(raw.get("rules", {})),
+        routes=parser.routes(raw.get("routes", {})),
+        **parser.converted("the file", rule_fields.FILE, settings, table=None),
     )
-    return book, sorted(reader.problems, key=lambda problem: problem.line or 0)
+    return rule_set, sorted(parser.problems, key=lambda problem: problem.line or 0)
 
 
 class _RuleParser:
-    """Reads a file's tables and keeps what is wrong with them."""
+    """Reads the tables of a file and collects their problems."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -84,8 +84,8 @@ class _RuleParser:
     def unknown(self, raw: Mapping[str, Any]) -> set[str]:
         unknown = raw.keys() - rule_fields.FILE.keys() - {"rules", "routes"}
         for name in unknown:
-            self._wrong(
-                "the file", name, None, rule_fields.no_such(name, [*rule_fields.FILE, "rules", "routes"])
+            self._report(
+                "the file", name, None, rule_fields.unknown(name, [*rule_fields.FILE, "rules", "routes"])
             )
         return unknown
 
@@ -96,14 +96,14 @@ class _RuleParser:
             rule = self._changed(name, where, table) if name in RULES else self._added(name, where, table)
             if rule is not None:
                 rules[name] = rule
-        for name, table in self._tables("rules", raw, quietly=True):
+        for name, table in self._tables("rules", raw, report=False):
             for other in table.get("inhibits", ()):
                 if isinstance(other, str) and other not in rules:
-                    self._wrong(
+                    self._report(
                         f"rule {name!r}",
                         "inhibits",
                         ("rules", name),
-                        rule_fields.no_such(other, rules, "rule"),
+                        rule_fields.unknown(other, rules, "rule"),
                     )
         return rules
 
@@ -114,13 +114,13 @@ class _RuleParser:
             values = self.converted(where, rule_fields.ROUTE, table, table=("routes", name))
             values.pop("kind", None)
             if bool(values.get("url_env")) == bool(values.get("url_file")):
-                self._wrong(
+                self._report(
                     where,
                     "url_env",
                     ("routes", name),
                     InvalidValue(
-                        "One of url_env and url_file must say where the address comes from.",
-                        'For example url_env = "PAGER_URL".',
+                        "Exactly one of url_env and url_file must be set.",
+                        'For example, url_env = "PAGER_URL".',
                     ),
                 )
             else:
@@ -135,22 +135,22 @@ class _RuleParser:
         *,
         table: tuple[str, str] | None,
     ) -> dict[str, Any]:
-        """Values by name; each that is wrong becomes a problem and is left out."""
+        """Return the values by field name. Report each invalid one and omit it."""
         values = {}
         for name, value in given.items():
             try:
                 if name not in known:
-                    raise rule_fields.no_such(name, known)
+                    raise rule_fields.unknown(name, known)
                 values[rule_fields.FIELDS.get(name, name)] = known[name](value)
-            except InvalidValue as bad:
-                self._wrong(where, name, table, bad)
+            except InvalidValue as error:
+                self._report(where, name, table, error)
         return values
 
     def _changed(self, name: str, where: str, table: Mapping[str, Any]) -> AlertRule | None:
-        """One of our rules, with what the file says instead."""
+        """Return a built-in rule with the changes of the file."""
         rule, at = RULES[name], ("rules", name)
         if "kind" in table:
-            self._wrong(
+            self._report(
                 where,
                 "kind",
                 at,
@@ -161,27 +161,28 @@ class _RuleParser:
             )
             return None
         own = rule_fields.CONDITIONS.get(_kind(rule.condition), {})
-        known = rule_fields.RULE if own else rule_fields.TOLD  # what a producer tells, it words itself
+        # The producer provides the text of an alert that it reports.
+        known = rule_fields.RULE if own else rule_fields.REPORTED_RULE
         values = self.converted(where, {**known, **own}, table, table=at)
         inside = {field: values.pop(field) for field in list(values) if field in _fields(rule.condition)}
         condition = self._condition(
             where, at, rule.condition, _without_other_limit(rule.condition, inside) | inside
         )
-        return self._worded(where, at, replace(rule, condition=condition, **values))
+        return self._with_valid_text(where, at, replace(rule, condition=condition, **values))
 
     def _added(self, name: str, where: str, table: Mapping[str, Any]) -> AlertRule | None:
         at, kind = ("rules", name), str(table.get("kind", ""))
         if kind not in _KINDS:
             near = rule_fields.nearest(name, RULES) if not kind else None
             fix = f" Did you mean the built-in rule {near!r}?" if near else ""
-            self._wrong(
+            self._report(
                 where,
                 "kind",
                 at,
-                InvalidValue("A rule of your own needs a kind.", f"One of {', '.join(_KINDS)}.{fix}"),
+                InvalidValue("A new rule requires a kind.", f"Choose from {', '.join(_KINDS)}.{fix}"),
             )
             return None
-        made = _KINDS[kind]
+        condition_type = _KINDS[kind]
         values = self.converted(
             where,
             {**rule_fields.RULE, **rule_fields.CONDITIONS[kind], "kind": rule_fields.text},
@@ -189,60 +190,60 @@ class _RuleParser:
             table=at,
         )
         values.pop("kind", None)
-        missing = [key for key in _NEEDED[made] if key not in table]
+        missing = [key for key in _REQUIRED[condition_type] if key not in table]
         for key in missing:
-            self._wrong(where, key, at, InvalidValue("It is missing.", rule_fields.EXAMPLES.get(key, "")))
-        if missing or any(key not in values for key in _NEEDED[made]):
+            self._report(
+                where, key, at, InvalidValue("The key is missing.", rule_fields.EXAMPLES.get(key, ""))
+            )
+        if missing or any(key not in values for key in _REQUIRED[condition_type]):
             return None
-        inside = {field: values.pop(field) for field in list(values) if field in _names(made)}
-        condition = self._condition(where, at, made(**inside), {})
-        words = _TEXTS[inside["of"] if kind == "absence" else kind]
-        values = {"severity": "warning", "text": words, "advice": "Look at it.", **values}
-        return self._worded(where, at, AlertRule(condition=condition, **values))
+        inside = {field: values.pop(field) for field in list(values) if field in _names(condition_type)}
+        condition = self._condition(where, at, condition_type(**inside), {})
+        text = _DEFAULT_TEXTS[inside["of"] if kind == "absence" else kind]
+        values = {"severity": "warning", "text": text, "advice": "Investigate the cause.", **values}
+        return self._with_valid_text(where, at, AlertRule(condition=condition, **values))
 
     def _condition(
         self, where: str, at: tuple[str, str], condition: Condition, inside: Mapping[str, Any]
     ) -> Condition:
         changed = replace(condition, **inside) if inside else condition
-        for key, bad in _impossible(changed):
-            self._wrong(where, key, at, bad)
+        for key, error in _contradictions(changed):
+            self._report(where, key, at, error)
         return changed
 
-    def _worded(self, where: str, at: tuple[str, str], rule: AlertRule) -> AlertRule | None:
-        """A rule whose text can be filled in."""
+    def _with_valid_text(self, where: str, at: tuple[str, str], rule: AlertRule) -> AlertRule | None:
+        """Return the rule if every placeholder of its text is known. Report the text otherwise."""
         kind = rule.condition.of if isinstance(rule.condition, Absence) else _kind(rule.condition)
         numbers, details = _NUMBERS.get(kind, ()), _DETAILS.get(kind, ())
         try:
             rule.text.format(subject="x", **dict.fromkeys(numbers, 1.0), **dict.fromkeys(details, "x"))
         except (KeyError, IndexError, ValueError) as error:
-            if rule.text not in {ours.text for ours in RULES.values()}:
+            if rule.text not in {built_in.text for built_in in RULES.values()}:
                 allowed = ", ".join(f"{{{name}}}" for name in ("subject", *numbers, *details))
-                self._wrong(
+                self._report(
                     where,
                     "text",
                     at,
-                    InvalidValue(f"The text cannot be filled in ({error}).", f"It may name {allowed}."),
+                    InvalidValue(f"Invalid placeholder in the text ({error}).", f"Valid: {allowed}."),
                 )
                 return None
         return rule
 
-    def _tables(
-        self, name: str, raw: Any, *, quietly: bool = False
-    ) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    def _tables(self, name: str, raw: Any, *, report: bool = True) -> Sequence[tuple[str, Mapping[str, Any]]]:
         entries: Sequence[tuple[str, Any]] = list(raw.items()) if isinstance(raw, dict) else [("", raw)]
-        good = [(key, table) for key, table in entries if isinstance(table, dict)]
-        for key, _ in entries if not quietly else ():
-            if key not in dict(good):
-                self._wrong(
-                    "the file", key or name, None, InvalidValue("A table was expected.", f"[{name}.my_name]")
+        valid = [(key, table) for key, table in entries if isinstance(table, dict)]
+        for key, _ in entries if report else ():
+            if key not in dict(valid):
+                self._report(
+                    "the file", key or name, None, InvalidValue("Expected a table.", f"[{name}.my_name]")
                 )
-        return good
+        return valid
 
-    def _wrong(self, where: str, key: str, table: tuple[str, str] | None, bad: InvalidValue) -> None:
-        self.problems.append(RuleProblem(where, key, self._line(table, key), bad.text, bad.fix))
+    def _report(self, where: str, key: str, table: tuple[str, str] | None, error: InvalidValue) -> None:
+        self.problems.append(RuleProblem(where, key, self._line(table, key), error.text, error.fix))
 
     def _line(self, table: tuple[str, str] | None, key: str) -> int | None:
-        """The line of a key, else of its table; None where the file is written in a way that hides it."""
+        """Return the line of a key, otherwise of its table. None for inline tables and other unusual notations."""
         inside, header = table is None, None
         for number, line in enumerate(self._lines, start=1):
             if line.lstrip().startswith("["):
@@ -256,30 +257,32 @@ class _RuleParser:
         return header
 
 
-def _impossible(condition: Condition) -> list[tuple[str, InvalidValue]]:
-    """What is wrong with the values of a condition as they stand together."""
+def _contradictions(condition: Condition) -> list[tuple[str, InvalidValue]]:
+    """Return the problems of values that are valid by themselves but not together."""
     match condition:
         case Threshold(metric=metric, above=above, below=below, by=by):
-            wrong = []
+            found = []
             if (above is None) == (below is None):
-                wrong.append(
+                found.append(
                     ("above", InvalidValue("A threshold needs above or below, not both.", "above = 0.05"))
                 )
             if by not in METRICS[metric].by:
                 possible = " or ".join(METRICS[metric].by)
-                wrong.append(
+                found.append(
                     (
                         "by",
-                        InvalidValue(f"{metric} is known by {possible}.", f'by = "{METRICS[metric].by[0]}"'),
+                        InvalidValue(
+                            f"{metric} is available by {possible}.", f'by = "{METRICS[metric].by[0]}"'
+                        ),
                     )
                 )
-            return wrong
+            return found
         case BurnRate(pairs=pairs):
             return [
                 (
                     "pairs",
                     InvalidValue(
-                        "The first window of a pair is the long one.", 'pairs = [["1h", "5m", 14.4]]'
+                        "The first window of a pair must be the longer one.", 'pairs = [["1h", "5m", 14.4]]'
                     ),
                 )
                 for pair in pairs
@@ -292,7 +295,7 @@ def _impossible(condition: Condition) -> list[tuple[str, InvalidValue]]:
 
 
 def _without_other_limit(condition: Condition, inside: Mapping[str, Any]) -> dict[str, Any]:
-    """Who gives below for a rule with above means instead of it."""
+    """Drop the limit of the built-in rule when the file sets only the other one."""
     if isinstance(condition, Threshold) and ("above" in inside) != ("below" in inside):
         return {"above": None, "below": None}
     return {}
@@ -309,12 +312,12 @@ def _kind(condition: Condition) -> str:
         case RouteFailing():
             return "route"
         case InvalidRuleFile() | ReportedByProducer():
-            return "told"
+            return "reported"
 
 
 def _fields(condition: Condition) -> set[str]:
     return _names(type(condition))
 
 
-def _names(made: type[Any]) -> set[str]:
-    return {item.name for item in fields(made)}
+def _names(dataclass: type[Any]) -> set[str]:
+    return {item.name for item in fields(dataclass)}

@@ -1,4 +1,4 @@
-"""The book of rules: which hold for a store, and the routes over which people are told."""
+"""The rule set of a store: the rules that apply, and the routes for notifications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPEAT = 4 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings:
-    """A webhook: where its address comes from, what goes there. Never the address itself."""
+    """The settings of a webhook: the source of its address, and the severities it receives. Never the address itself."""
 
     name: str
     url_env: str = ""
@@ -28,7 +28,7 @@ class RouteSettings:
 
 @dataclass(frozen=True, slots=True)
 class RuleProblem:
-    """A mistake in a file of rules: where, what, and what would be right."""
+    """A mistake in a rules file: its place, the problem, and the fix."""
 
     where: str
     key: str
@@ -44,9 +44,10 @@ class RuleProblem:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The rules that hold, and the routes. `problem`: why a file was left out of it.
+    """The rules that apply, and the routes. `problem`: why the rules file is ignored.
 
-    `repeat`: seconds after which people are told again of what still fires and nobody looks after; 0 is never.
+    `every`: seconds between two evaluations. `repeat`: seconds after which the notification of an alert that still
+    fires, unacknowledged, is repeated; 0 for never.
     """
 
     rules: Mapping[str, AlertRule] = field(default_factory=lambda: RULES)
@@ -58,7 +59,7 @@ class RuleSet:
     path: Path | None = None
     problem: str | None = None
 
-    def dressed(self, item: Alert) -> Alert:
-        """What a producer tells, with the severity and the advice that this book gives its rule."""
+    def with_overrides(self, item: Alert) -> Alert:
+        """Return an alert that a producer reports, with the severity and advice of its rule in this set."""
         rule = self.rules.get(item.rule)
         return item if rule is None else replace(item, severity=rule.severity, advice=rule.advice)

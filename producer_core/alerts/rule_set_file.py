@@ -1,4 +1,4 @@
-"""The file of rules of a store: found, read, and read again when it was changed."""
+"""The rules file of a store: finds it, loads it, and reloads it after a change."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VARIABLE = "PRODUCER_CORE_ALERTS"
-"""Names the file of rules; without it `alerts.toml` beside the store."""
+"""Names the rules file; the default is `alerts.toml` beside the store."""
 
 
 def load(path: Path) -> RuleSet:
-    """The book of a file; ConfigError names every rule and key that is wrong, with the fix."""
+    """Return the rule set of a file. Raise ConfigError with every mistake and its fix."""
     try:
         text = path.read_text()
     except OSError as error:
@@ -34,17 +34,17 @@ def load(path: Path) -> RuleSet:
         raise ConfigError(
             f"The rules file {path.name} cannot be read: it is not UTF-8 text.", fix="Save it as UTF-8."
         ) from error
-    book, problems = read(text)
+    rule_set, problems = read(text)
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems)
-        raise ConfigError(f"{path.name} holds {len(problems)} mistake{'s' * (len(problems) > 1)}:{listed}")
-    return replace(book, path=path)
+        raise ConfigError(f"{path.name} contains {len(problems)} mistake{'s' * (len(problems) > 1)}:{listed}")
+    return replace(rule_set, path=path)
 
 
 def rule_set_of(store: Store) -> RuleSet:
-    """The book for a store: `$PRODUCER_CORE_ALERTS`, else `alerts.toml` beside it, else our rules alone.
+    """Return the rule set for a store: from `$PRODUCER_CORE_ALERTS`, else `alerts.toml` beside it, else built-in.
 
-    A file with mistakes changes nothing: our rules hold, and `problem` says what is wrong.
+    A file with mistakes is ignored: the built-in rules apply, and `problem` lists the mistakes.
     """
     path = path_for(store)
     if path is None:
@@ -56,7 +56,7 @@ def rule_set_of(store: Store) -> RuleSet:
 
 
 def path_for(store: Store) -> Path | None:
-    """The file of rules for a store; None when there is none and none was named."""
+    """Return the path of a store's rules file; None when none is named and none exists."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
     beside = store.path.with_name("alerts.toml")
@@ -64,25 +64,26 @@ def path_for(store: Store) -> Path | None:
 
 
 class RuleSetFile:
-    """The book for a store as it is now; the file is read again only when it was changed."""
+    """Supplies the current rule set of a store. It reads the file again only after a change."""
 
     def __init__(self, store: Store, fixed: RuleSet | None = None) -> None:
         self._store = store
         self._fixed = fixed
-        self._stamp: tuple[Path | None, int, int] | None = None
-        self._book = RuleSet()
+        self._version: tuple[Path | None, int, int] | None = None
+        self._rule_set = RuleSet()
 
     def now(self) -> RuleSet:
         if self._fixed is not None:
             return self._fixed
-        stamp = self._stamp_now()
-        if stamp != self._stamp:
-            self._stamp, self._book = stamp, rule_set_of(self._store)
-            if self._book.problem:
-                logger.warning("alert rules refused", extra={"problem": self._book.problem})
-        return self._book
+        version = self._current_version()
+        if version != self._version:
+            self._version, self._rule_set = version, rule_set_of(self._store)
+            if self._rule_set.problem:
+                logger.warning("alert rules refused", extra={"problem": self._rule_set.problem})
+        return self._rule_set
 
-    def _stamp_now(self) -> tuple[Path | None, int, int]:
+    def _current_version(self) -> tuple[Path | None, int, int]:
+        """Return the path, modification time and size of the file."""
         path = path_for(self._store)
         try:
             found = path.stat() if path else None

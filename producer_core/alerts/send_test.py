@@ -1,4 +1,4 @@
-"""A trial: one test alert over a route, that fires and is resolved right after; it is written down nowhere."""
+"""A test alert for a route, which fires and is resolved at once. It is not stored."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from producer_core.alerts.routes import Route
 from producer_core.alerts.rule_set import RuleSet
 
 
-def send_test_alert(route: Route, book: RuleSet, *, store: str, who: str) -> RouteResult:
-    """What the receiver says; `taken` where it took the beginning and the end."""
+def send_test_alert(route: Route, rule_set: RuleSet, *, store: str, who: str) -> RouteResult:
+    """Return the receiver's answer; `accepted` if it accepted both the firing and the resolved notification."""
     now = time.time()
     item = Alert(
-        "TestAlert", "info", "producer_core", None, None, f"A test, sent by {who}.",
-        "Nothing to do: alerts arrive here.", now, now, fired_at=now,
+        "TestAlert", "info", "producer_core", None, None, f"Test alert sent by {who}.",
+        "No action needed: this route receives alerts.", now, now, fired_at=now,
     )  # fmt: skip
-    begun = route.tell(notification([item], "firing", receiver=route.name, book=book, store=store))
-    if not begun.taken:
+    begun = route.send(notification([item], "firing", receiver=route.name, rule_set=rule_set, store=store))
+    if not begun.accepted:
         return begun
-    ended = route.tell(
-        notification([resolved(item, now + 1)], "resolved", receiver=route.name, book=book, store=store)
+    ended = route.send(
+        notification(
+            [resolved(item, now + 1)], "resolved", receiver=route.name, rule_set=rule_set, store=store
+        )
     )
-    return replace(begun, taken=ended.taken, text=f"{begun.text}; resolved: {ended.text}")
+    return replace(begun, accepted=ended.accepted, text=f"{begun.text}; resolved: {ended.text}")

@@ -1,4 +1,4 @@
-"""A reading: what a store says at a moment, as far as rules look at it."""
+"""A snapshot of the parts of a store that alert rules evaluate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from producer_core.alerts.alert_state import Silence
 from producer_core.alerts.conditions import METRICS, Section, Threshold, sections_of, windows_of
 from producer_core.alerts.rules import AlertRule
 
-WRITERS = 900.0
-"""Seconds back in which a producer counts as writing to a topic."""
+WRITER_WINDOW = 900.0
+"""Seconds for which a producer counts as a writer of a topic after a message."""
 
 
 class WindowSums(NamedTuple):
-    """Counts of a topic and a producer over a window, as in table `statistics`."""
+    """Counts per topic and producer over a window, as in the table `statistics`."""
 
     accepted: int = 0
     acknowledged: int = 0
@@ -30,16 +30,16 @@ class WindowSums(NamedTuple):
         return WindowSums._make(a + b for a, b in zip(self, other, strict=True))
 
 
-class WriterState(NamedTuple):
-    """A topic and a producer that writes to it."""
+class Writer(NamedTuple):
+    """A topic, and the id of a producer that writes to it."""
 
     topic: str
     producer: str
 
 
 @dataclass(frozen=True, slots=True)
-class LastSeen:
-    """A producer. `silent`: seconds without a sign of life, as its watcher judges; see `Heartbeats`."""
+class ProducerState:
+    """The state of a producer. `silent`: seconds without a heartbeat, as measured by `Heartbeats`."""
 
     producer_id: str
     client: str
@@ -58,42 +58,46 @@ class LastSeen:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterCounts:
-    """Dead letters of a topic that wait: how many, since when the oldest, and how many came in each window."""
+    """The pending dead letters of a topic: their number, the time of the oldest, and the new ones per window."""
 
     count: int
     oldest: float
-    came: Mapping[float, int] = field(default_factory=dict)
+    new: Mapping[float, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """What a store says at `now`. Windows are seconds back from now; `missing` parts could not be read."""
+    """The state of a store at `now`. Windows are seconds back from `now`; `missing` lists the parts that were not read."""
 
     now: float
-    sums: Mapping[float, Mapping[WriterState, WindowSums]] = field(default_factory=dict)
+    sums: Mapping[float, Mapping[Writer, WindowSums]] = field(default_factory=dict)
     latencies: Mapping[float, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
-    producers: tuple[LastSeen, ...] = ()
+    producers: tuple[ProducerState, ...] = ()
     dead_letters: Mapping[str, DeadLetterCounts] = field(default_factory=dict)
     failing_routes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     silences: Sequence[Silence] = ()
     problem: tuple[str, str] | None = None
-    """The name of the rules file and what is wrong with it."""
+    """The name of the rules file and its mistakes."""
     missing: frozenset[Section] = frozenset()
 
     def writers(self, topic: str) -> frozenset[str]:
-        """Whose messages for the topic fail; where none do, who writes to it."""
-        rows = [(who, sums) for who, sums in self.sums.get(WRITERS, {}).items() if who.topic == topic]
-        failing = frozenset(who.producer for who, sums in rows if sums.dead or sums.failed_attempts)
-        return failing or frozenset(who.producer for who, _ in rows)
+        """Return the producers whose messages for the topic fail, or else all producers that write to it."""
+        rows = [
+            (writer, sums)
+            for writer, sums in self.sums.get(WRITER_WINDOW, {}).items()
+            if writer.topic == topic
+        ]
+        failing = frozenset(writer.producer for writer, sums in rows if sums.dead or sums.failed_attempts)
+        return failing or frozenset(writer.producer for writer, _ in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNeeds:
-    """What has to be read for a set of rules."""
+    """The parts of a snapshot that a set of rules needs."""
 
     windows: tuple[float, ...]
     latency_windows: tuple[float, ...]
-    letter_windows: tuple[float, ...]
+    dead_letter_windows: tuple[float, ...]
     dead_letters: bool
 
     @classmethod
@@ -108,8 +112,8 @@ class SnapshotNeeds:
 
         sums = {window for condition in conditions for window in windows_of(condition)}
         return cls(
-            windows=tuple(sorted(sums | {WRITERS})),
+            windows=tuple(sorted(sums | {WRITER_WINDOW})),
             latency_windows=tuple(sorted(windows("latencies"))),
-            letter_windows=tuple(sorted(windows("letters"))),
-            dead_letters=any("letters" in sections_of(condition) for condition in conditions),
+            dead_letter_windows=tuple(sorted(windows("dead_letters"))),
+            dead_letters=any("dead_letters" in sections_of(condition) for condition in conditions),
         )

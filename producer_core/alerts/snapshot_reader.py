@@ -1,4 +1,4 @@
-"""A reader: takes readings of a store, each part as often as it is worth its price."""
+"""The reader of store snapshots. It repeats each query only as often as its cost allows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from producer_core.alerts.conditions import DAY, HOUR, Section
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.snapshot import (
     DeadLetterCounts,
-    LastSeen,
+    ProducerState,
     SnapshotNeeds,
     StoreSnapshot,
     WindowSums,
-    WriterState,
+    Writer,
 )
 from producer_core.errors import StoreError
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_SHARE = 50.0
-"""A question that took so long is not asked again for fifty times that long: at most 2 % of the time."""
+_COST_FACTOR = 50.0
+"""A query is not repeated for fifty times its duration, so it uses at most 2% of the time."""
 
 
 class SnapshotReader:
-    """Reads what rules need. Not thread-safe: its evaluator owns it.
+    """Reads the parts of a store that rules need. Not thread-safe: one evaluator owns it.
 
-    A part that cannot be read in time is `missing` from the reading; StoreError when nothing can be read at all.
+    A part that cannot be read in time is `missing` from the snapshot. Raises StoreError when nothing can be read.
     """
 
     def __init__(self, store: Store, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._monotonic = monotonic
         self._heartbeats = Heartbeats(monotonic)
-        self._answers: dict[tuple[str, float], _CachedResult] = {}
+        self._results: dict[tuple[str, float], _CachedResult] = {}
 
-    def read(self, book: RuleSet, now: float) -> StoreSnapshot:
-        needs = SnapshotNeeds.of(book.rules.values())
+    def read(self, rule_set: RuleSet, now: float) -> StoreSnapshot:
+        needs = SnapshotNeeds.of(rule_set.rules.values())
         with self._store.borrow():
             producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
             silences = self._store.rows("silences", now=now)
@@ -51,70 +51,78 @@ class SnapshotReader:
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
         missing: set[Section] = set()
 
-        def answers(section: Section, *questions: _CachedQuery) -> list[list[Row]]:
+        def results(section: Section, *queries: _CachedQuery) -> list[list[Row]]:
             try:
-                return self._ask(questions)
+                return self._run(queries)
             except StoreError:
                 missing.add(section)
-                return [[] for _ in questions]
+                return [[] for _ in queries]
 
         def over(name: str, windows: Sequence[float]) -> list[_CachedQuery]:
-            return [_CachedQuery(name, w, _every(w), {"since": now - w, "now": now}) for w in windows]
+            return [
+                _CachedQuery(name, window, _interval(window), {"since": now - window, "now": now})
+                for window in windows
+            ]
 
-        sums = answers("sums", *over("alerts_sums", needs.windows))
-        latencies = answers("latencies", *over("alerts_latencies", needs.latency_windows))
-        waiting, *came = answers(
-            "letters",
+        sums = results("sums", *over("alerts_sums", needs.windows))
+        latencies = results("latencies", *over("alerts_latencies", needs.latency_windows))
+        pending, *new = results(
+            "dead_letters",
             *([_CachedQuery("alerts_letters", 0.0, 0.0, {})] if needs.dead_letters else []),
-            *(_CachedQuery("alerts_letters_came", w, 0.0, {"since": now - w}) for w in needs.letter_windows),
+            *(
+                _CachedQuery("alerts_letters_came", window, 0.0, {"since": now - window})
+                for window in needs.dead_letter_windows
+            ),
         ) or [[]]
         return StoreSnapshot(
             now,
             sums=dict(zip(needs.windows, map(_sums, sums), strict=True)),
             latencies=dict(zip(needs.latency_windows, map(_histograms, latencies), strict=True)),
-            producers=tuple(_seen(row, self._heartbeats.silent(row, now)) for row in producers),
-            dead_letters=_dead_letters(waiting, dict(zip(needs.letter_windows, came, strict=True))),
+            producers=tuple(_producer_state(row, self._heartbeats.silent(row, now)) for row in producers),
+            dead_letters=_dead_letters(pending, dict(zip(needs.dead_letter_windows, new, strict=True))),
             failing_routes={
-                row["name"]: (row["failing_since"], row["answer"] or "it does not answer")
+                row["name"]: (row["failing_since"], row["answer"] or "the receiver does not respond")
                 for row in routes
                 if row["failing_since"] is not None
             },
             silences=tuple(Silence(**row) for row in silences),
-            problem=(book.path.name, book.problem) if book.path and book.problem else None,
+            problem=(rule_set.path.name, rule_set.problem) if rule_set.path and rule_set.problem else None,
             missing=frozenset(missing),
         )
 
-    def _ask(self, questions: Sequence[_CachedQuery]) -> list[list[Row]]:
-        """The answers, in one borrowing of the store; what was asked a moment ago is not asked again."""
-        due = [question for question in questions if self._is_due(question)]
+    def _run(self, queries: Sequence[_CachedQuery]) -> list[list[Row]]:
+        """Return the results. Run the queries that are due while borrowing the store once; use cached results otherwise."""
+        due = [query for query in queries if self._is_due(query)]
         with self._store.borrow() if due else contextlib.nullcontext():
-            for question in due:
-                self._answers[question.key] = self._answered(question)
-        found = [self._answers[question.key].rows for question in questions]
+            for query in due:
+                self._results[query.key] = self._result(query)
+        found = [self._results[query.key].rows for query in queries]
         for rows in found:
             if isinstance(rows, StoreError):
                 raise rows
         return [rows for rows in found if not isinstance(rows, StoreError)]
 
-    def _is_due(self, question: _CachedQuery) -> bool:
-        known = self._answers.get(question.key)
-        return known is None or self._monotonic() - known.asked_at >= max(
-            question.every, _SHARE * known.price
+    def _is_due(self, query: _CachedQuery) -> bool:
+        known = self._results.get(query.key)
+        return known is None or self._monotonic() - known.started_at >= max(
+            query.every, _COST_FACTOR * known.duration
         )
 
-    def _answered(self, question: _CachedQuery) -> _CachedResult:
+    def _result(self, query: _CachedQuery) -> _CachedResult:
         started = self._monotonic()
         rows: list[Row] | StoreError
         try:
-            rows = self._store.rows(question.name, **question.parameters)
-        except StoreError as error:  # not asked again at once: it held the store for all that time
+            rows = self._store.rows(query.name, **query.parameters)
+        except (
+            StoreError
+        ) as error:  # cached too, because the failed query blocked the store for its whole duration
             rows = error
         return _CachedResult(started, self._monotonic() - started, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedQuery:
-    """A named query over a window; its answer is good for `every` seconds."""
+    """A named query over a window. Its result is valid for `every` seconds."""
 
     name: str
     window: float
@@ -128,15 +136,16 @@ class _CachedQuery:
 
 @dataclass(frozen=True, slots=True)
 class _CachedResult:
-    asked_at: float
-    price: float
+    started_at: float
+    duration: float
     rows: list[Row] | StoreError
 
 
 class Heartbeats:
-    """How long producers have been silent, by watching: a clock that is set makes nobody dead and nobody alive.
+    """Measures how long each producer has been silent, with the monotonic clock.
 
-    Only of a producer that is seen for the first time the clock is believed.
+    A change of the system time therefore makes no producer appear gone or alive. Only for a producer that is read for
+    the first time does the system time count.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -147,8 +156,8 @@ class Heartbeats:
         producer, seen_at, moment = row["producer_id"], row["seen_at"], self._monotonic()
         known = self._seen.get(producer)
         if known is None or known[0] != seen_at:
-            heard = moment - max(0.0, now - seen_at) if known is None else moment
-            self._seen[producer] = (seen_at, heard)
+            last_heartbeat = moment - max(0.0, now - seen_at) if known is None else moment
+            self._seen[producer] = (seen_at, last_heartbeat)
         return moment - self._seen[producer][1]
 
     def forget_all_but(self, producers: Iterable[str]) -> None:
@@ -156,14 +165,14 @@ class Heartbeats:
         self._seen = {producer: seen for producer, seen in self._seen.items() if producer in kept}
 
 
-def _every(window: float) -> float:
-    """A long window moves slowly: six hours are read once a minute, three days every five."""
+def _interval(window: float) -> float:
+    """Return the seconds between two reads of a window: a minute for six hours, five minutes for three days."""
     return 0.0 if window <= HOUR else min(window / 360, 300.0)
 
 
-def _sums(rows: Iterable[Row]) -> dict[WriterState, WindowSums]:
+def _sums(rows: Iterable[Row]) -> dict[Writer, WindowSums]:
     return {
-        WriterState(row["topic"], row["producer_id"]): WindowSums(*(row[name] for name in WindowSums._fields))
+        Writer(row["topic"], row["producer_id"]): WindowSums(*(row[name] for name in WindowSums._fields))
         for row in rows
     }
 
@@ -175,19 +184,19 @@ def _histograms(rows: Iterable[Row]) -> dict[str, dict[int, int]]:
     return found
 
 
-def _dead_letters(rows: Iterable[Row], came: Mapping[float, list[Row]]) -> dict[str, DeadLetterCounts]:
+def _dead_letters(rows: Iterable[Row], new: Mapping[float, list[Row]]) -> dict[str, DeadLetterCounts]:
     by_topic: dict[str, dict[float, int]] = {}
-    for seconds, counted in came.items():
+    for window, counted in new.items():
         for row in counted:
-            by_topic.setdefault(row["topic"], {})[seconds] = row["count"]
+            by_topic.setdefault(row["topic"], {})[window] = row["count"]
     return {
         row["topic"]: DeadLetterCounts(row["count"], row["oldest"], by_topic.get(row["topic"], {}))
         for row in rows
     }
 
 
-def _seen(row: Row, silent: float) -> LastSeen:
-    return LastSeen(
+def _producer_state(row: Row, silent: float) -> ProducerState:
+    return ProducerState(
         producer_id=row["producer_id"],
         client=f"{row['client_id']} ({row['host']}, process {row['pid']})",
         seen_at=row["seen_at"],

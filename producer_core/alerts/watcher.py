@@ -1,4 +1,4 @@
-"""A watcher: judges a store's alerts and tells people, on threads of its own."""
+"""The watcher of a store: evaluates its alerts and sends notifications, on background threads."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STORE_AWAY_AFTER = 60.0
-"""Seconds without the store after which people are told so, past the store."""
+STORE_UNAVAILABLE_AFTER = 60.0
+"""Seconds without the store after which a notification is sent from memory."""
 
 
 class AlertWatcher:
-    """Put one into every process that has the store: one of them judges, whichever; each route is told by one.
+    """Evaluates alerts and sends notifications. Every process with the store runs a watcher; leases elect one of them.
 
-    One thread judges every few seconds and one thread a route tells, so a receiver that hangs holds up neither
-    judging nor other routes, and nothing here holds up producing. `routes` are added to those of the rules file and
-    the environment. When the store itself cannot be had for a minute, every watcher says so over its routes.
+    One thread evaluates every few seconds, and one thread per route sends, so a receiver that hangs delays neither the
+    evaluation nor other routes, and nothing here delays sending messages. `routes` are added to those of the rules file
+    and of the environment. When the store is unavailable for a minute, every watcher notifies its routes of that.
     """
 
     def __init__(
@@ -40,56 +40,58 @@ class AlertWatcher:
         store: Store,
         *,
         owner: str | None = None,
-        book: RuleSet | None = None,
+        rule_set: RuleSet | None = None,
         routes: Sequence[Route] = (),
-        heard: Callable[[Sequence[AlertChange]], object] = lambda changes: None,
+        on_changes: Callable[[Sequence[AlertChange]], object] = lambda changes: None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._where = str(store.path)
-        self._heard = heard
+        self._store_path = str(store.path)
+        self._on_changes = on_changes
         self._clock = clock
         self._monotonic = monotonic
-        self._evaluator = AlertEvaluator(store, owner=owner, book=book, clock=clock, monotonic=monotonic)
-        self._senders = [self._sender(route) for route in (*_configured(self._evaluator.book), *routes)]
-        self._away_since: float | None = None
-        self._away: Alert | None = None
-        self._first = 0.0
+        self._evaluator = AlertEvaluator(
+            store, owner=owner, rule_set=rule_set, clock=clock, monotonic=monotonic
+        )
+        self._senders = [self._sender(route) for route in (*_configured(self._evaluator.rule_set), *routes)]
+        self._unavailable_since: float | None = None
+        self._store_alert: Alert | None = None
+        self._delay = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Over what this process can tell people."""
+        """Return the routes over which this process can send."""
         return tuple(sender.route for sender in self._senders)
 
     @property
-    def book(self) -> RuleSet:
-        """The rules that hold now."""
-        return self._evaluator.book
+    def rule_set(self) -> RuleSet:
+        """Return the current rule set."""
+        return self._evaluator.rule_set
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that judges."""
+        """Return whether this process evaluates the alerts."""
         return self._evaluator.leads
 
     def start(self, *, after: float = 0.0) -> None:
-        """Begin; the first look is taken `after` seconds."""
-        self._first = after
+        """Start the threads. The first evaluation runs `after` seconds later."""
+        self._delay = after
         for sender in self._senders:
             sender.start()
         self._thread.start()
 
     def add(self, route: Route) -> None:
-        """One more route, while it runs."""
+        """Add a route, also while the watcher runs."""
         sender = self._sender(route)
         self._senders = [*self._senders, sender]
         if self._thread.is_alive():
             sender.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """End within the time; what was not told waits in the store for another process."""
+        """Stop the threads within `timeout` seconds. Unsent notifications stay in the store for another process."""
         deadline = time.monotonic() + timeout
         self._stopping.set()
         for sender in self._senders:
@@ -101,7 +103,7 @@ class AlertWatcher:
         try:
             self._evaluator.stop()
         except StoreError as error:
-            logger.info("a lease was not given back", extra={"error": str(error)})
+            logger.info("lease not released", extra={"error": str(error)})
 
     def __enter__(self) -> AlertWatcher:
         self.start()
@@ -110,14 +112,14 @@ class AlertWatcher:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def look(self) -> Sequence[AlertChange]:
-        """Judge once, now; what changed."""
+    def run_once(self) -> Sequence[AlertChange]:
+        """Evaluate once and return the changes."""
         try:
             changes = self._evaluator.tick()
         except StoreError as error:
-            self._without_store(error)
+            self._store_failed(error)
             return ()
-        self._with_store()
+        self._store_recovered()
         if changes:
             for sender in self._senders:
                 sender.flush_soon()
@@ -125,58 +127,58 @@ class AlertWatcher:
 
     def _run(self) -> None:
         mark_background_thread()
-        self._stopping.wait(self._first)
+        self._stopping.wait(self._delay)
         while not self._stopping.is_set():
-            if changes := self.look():
-                self._tell_listener(changes)
-            self._stopping.wait(self._evaluator.book.every)
+            if changes := self.run_once():
+                self._call_listener(changes)
+            self._stopping.wait(self._evaluator.rule_set.every)
 
     def _sender(self, route: Route) -> RouteSender:
         return RouteSender(
             self._store,
             route,
             owner=self._evaluator.owner,
-            book=lambda: self._evaluator.book,
+            rule_set=lambda: self._evaluator.rule_set,
             clock=self._clock,
             monotonic=self._monotonic,
         )
 
-    def _tell_listener(self, changes: Sequence[AlertChange]) -> None:
+    def _call_listener(self, changes: Sequence[AlertChange]) -> None:
         try:
-            self._heard(changes)
+            self._on_changes(changes)
         except BaseException as error:
             if not is_containable(error):
                 raise
             logger.exception("alert listener failed")
 
-    def _without_store(self, error: StoreError) -> None:
-        """Nobody can write an alert about the store into the store."""
+    def _store_failed(self, error: StoreError) -> None:
+        """Notify the routes from memory after a while, because the store cannot hold an alert about itself."""
         moment = self._monotonic()
-        if self._away_since is None:
-            self._away_since = moment
-            logger.warning("alerts cannot be judged", extra={"error": str(error)})
-        if self._away is None and moment - self._away_since >= STORE_AWAY_AFTER:
+        if self._unavailable_since is None:
+            self._unavailable_since = moment
+            logger.warning("alerts cannot be evaluated", extra={"error": str(error)})
+        if self._store_alert is None and moment - self._unavailable_since >= STORE_UNAVAILABLE_AFTER:
             now = self._clock()
-            self._away = alert("store_unavailable", self._where, now, reason=str(error))
-            self._say_without_store(self._away)
+            self._store_alert = alert("store_unavailable", self._store_path, now, reason=str(error))
+            self._send_without_store(self._store_alert)
 
-    def _with_store(self) -> None:
-        self._away_since = None
-        if self._away is not None:
-            ended = resolved(self._away, self._clock())
-            self._away = None
-            self._say_without_store(replace(ended, telling_end=True))
+    def _store_recovered(self) -> None:
+        self._unavailable_since = None
+        if self._store_alert is not None:
+            ended = resolved(self._store_alert, self._clock())
+            self._store_alert = None
+            self._send_without_store(replace(ended, telling_end=True))
 
-    def _say_without_store(self, item: Alert) -> None:
+    def _send_without_store(self, item: Alert) -> None:
         for sender in self._senders:
             if item.severity in sender.route.severities:
-                sender.say_without_store(item, "resolved" if item.state == "resolved" else "firing")
+                sender.send_without_store(item, "resolved" if item.state == "resolved" else "firing")
 
 
-def _configured(book: RuleSet) -> tuple[Route, ...]:
-    """The routes of the book; a mistake in one must not keep alerts from being judged."""
+def _configured(rule_set: RuleSet) -> tuple[Route, ...]:
+    """Return the routes of the rule set; none where one is invalid, because alerts must be evaluated anyway."""
     try:
-        return routes_of(book)
+        return routes_of(rule_set)
     except ConfigError as error:
-        logger.error("routes of alerts refused", extra={"error": str(error)})
+        logger.error("alert routes refused", extra={"error": str(error)})
         return ()

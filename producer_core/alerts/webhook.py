@@ -1,4 +1,4 @@
-"""A webhook: one POST in Alertmanager's format, bounded in time, that never tells its address."""
+"""The webhook route: one POST in Alertmanager's format with a time limit. It never reveals its address."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ import orjson
 from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.errors import ConfigError
 
-_READ = 4096
-_RETRY_AFTER_MOST = 3600.0
+_READ_BYTES = 4096
+_MAX_RETRY_AFTER = 3600.0
 _OVERLOADED = (408, 425, 429)
-"""Codes that say: later. Every other 4xx says: not this."""
+"""Status codes after which the same request may succeed later. Every other 4xx rejects this request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Implements `Route`. The address and the token appear in no text that leaves this object."""
+    """Sends notifications to an HTTP endpoint. The address and the token appear in no text that it returns."""
 
     name: str
     url: str = field(repr=False)
     token: str = field(default="", repr=False)
     severities: tuple[str, ...] = ("critical", "warning")
-    patience: float = 10.0
+    timeout: float = 10.0
     heartbeat: float = 0.0
     kind: str = "webhook"
 
@@ -44,42 +44,44 @@ class Webhook:
             good = False
         if not good or not all(_plain(text) for text in (self.url, self.token)):
             raise ConfigError(
-                f"The address or the token of the route {self.name!r} is not usable.",
-                fix="An address begins with http:// or https://, and neither holds spaces or line breaks.",
+                f"The address or the token of the route {self.name!r} is invalid.",
+                fix="An address begins with http:// or https://. Neither may contain spaces or line breaks.",
             )
 
-    def tell(self, notification: Notification) -> RouteResult:
-        """Within `patience` seconds in all, whatever the receiver does."""
+    def send(self, notification: Notification) -> RouteResult:
+        """Send one request within `timeout` seconds in total, whatever the receiver does."""
         parts = urlsplit(self.url)
         started = time.monotonic()
         connection = self._connection(parts)
-        late = threading.Event()
-        wire: list[socket.socket] = []
-        watch = threading.Timer(self.patience, _cut, (wire, late))
-        watch.daemon = True
-        watch.start()
+        expired = threading.Event()
+        sockets: list[socket.socket] = []
+        timer = threading.Timer(self.timeout, _shut_down, (sockets, expired))
+        timer.daemon = True
+        timer.start()
         try:
             connection.connect()
-            wire.append(connection.sock)  # the connection forgets it once an answer says that it is the last
-            if late.is_set():  # a host with many addresses that do not answer
+            sockets.append(
+                connection.sock
+            )  # the connection drops it after a response with "Connection: close"
+            if expired.is_set():  # a host with many addresses that do not respond
                 raise TimeoutError
             connection.request(
                 "POST", _target(parts), orjson.dumps(notification.payload), self._headers(notification)
             )
             response = connection.getresponse()
-            body = response.read(_READ)
+            body = response.read(_READ_BYTES)
             return self._answer(response, body, time.monotonic() - started)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if late.is_set() or isinstance(error, TimeoutError):
-                return RouteResult(False, f"no answer within {self.patience:g} s")
-            return RouteResult(False, self._hidden(_in_words(error)))
+            if expired.is_set() or isinstance(error, TimeoutError):
+                return RouteResult(False, f"no response within {self.timeout:g} s")
+            return RouteResult(False, self._redacted(_description(error)))
         finally:
-            watch.cancel()
+            timer.cancel()
             connection.close()
 
     def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        return kind(parts.hostname or "", parts.port, timeout=self.patience)
+        return kind(parts.hostname or "", parts.port, timeout=self.timeout)
 
     def _headers(self, notification: Notification) -> dict[str, str]:
         headers = {
@@ -90,18 +92,18 @@ class Webhook:
         return {**headers, "Authorization": f"Bearer {self.token}"} if self.token else headers
 
     def _answer(self, response: http.client.HTTPResponse, body: bytes, seconds: float) -> RouteResult:
-        text = self._hidden(f"HTTP {response.status} {response.reason}".strip())
-        shown = self._hidden(body.decode(errors="replace").strip())[:200]
-        took = f"{text} in {seconds * 1000:,.0f} ms"
+        text = self._redacted(f"HTTP {response.status} {response.reason}".strip())
+        excerpt = self._redacted(body.decode(errors="replace").strip())[:200]
+        timed = f"{text} in {seconds * 1000:,.0f} ms"
         if 200 <= response.status < 300:
-            return RouteResult(True, took, body=shown)
+            return RouteResult(True, timed, body=excerpt)
         if 300 <= response.status < 400:
-            return RouteResult(False, f"{text}: it sends us elsewhere, and we do not follow", body=shown)
+            return RouteResult(False, f"{text}: redirects are not followed", body=excerpt)
         refused = 400 <= response.status < 500 and response.status not in _OVERLOADED
-        return RouteResult(False, text, _retry_after(response), refused, shown)
+        return RouteResult(False, text, _retry_after(response), refused, excerpt)
 
-    def _hidden(self, text: str) -> str:
-        """Without anything of the address or the token, however it is written."""
+    def _redacted(self, text: str) -> str:
+        """Return the text without any part of the address or the token, quoted or unquoted."""
         parts = urlsplit(self.url)
         pieces = {self.url, self.token, parts.netloc, parts.hostname or "", parts.query, _target(parts)}
         pieces |= {parts.username or "", parts.password or "", parts.path, parts.fragment}
@@ -121,26 +123,26 @@ def _target(parts: SplitResult) -> str:
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _cut(wire: Sequence[socket.socket], late: threading.Event) -> None:
-    """Ends a wait that would go on for as long as the receiver sends a byte now and then."""
-    late.set()
-    for opened in wire:
-        with contextlib.suppress(OSError):  # it was closed meanwhile
+def _shut_down(sockets: Sequence[socket.socket], expired: threading.Event) -> None:
+    """End the request at the time limit. The socket's own timeout restarts with every byte from the receiver."""
+    expired.set()
+    for opened in sockets:
+        with contextlib.suppress(OSError):  # the socket is already closed
             opened.shutdown(socket.SHUT_RDWR)
 
 
-def _in_words(error: Exception) -> str:
+def _description(error: Exception) -> str:
     match error:
         case ssl.SSLCertVerificationError():
             return f"the certificate is not trusted: {error.verify_message}"
         case ConnectionRefusedError():
-            return "nobody listens at the address"
+            return "connection refused"
         case socket.gaierror():
-            return "the host's name is not known"
+            return "the host name cannot be resolved"
         case http.client.RemoteDisconnected() | ConnectionResetError() | BrokenPipeError():
             return "the receiver closed the connection"
         case http.client.HTTPException():
-            return f"the answer is not HTTP ({type(error).__name__})"
+            return f"the response is not HTTP ({type(error).__name__})"
         case OSError():
             return error.strerror or type(error).__name__
         case _:
@@ -150,9 +152,9 @@ def _in_words(error: Exception) -> str:
 def _retry_after(response: http.client.HTTPResponse) -> float | None:
     given = (response.headers.get("Retry-After") or "").strip()
     if given.isdigit():
-        return min(float(given), _RETRY_AFTER_MOST)
+        return min(float(given), _MAX_RETRY_AFTER)
     try:
         moment = parsedate_to_datetime(given).timestamp()
     except (TypeError, ValueError):
         return None
-    return min(max(moment - time.time(), 0.0), _RETRY_AFTER_MOST)
+    return min(max(moment - time.time(), 0.0), _MAX_RETRY_AFTER)

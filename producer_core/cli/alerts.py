@@ -1,4 +1,4 @@
-"""The `alerts` commands: what fires, who looks after it, which rules hold, and whether people are told."""
+"""The `alerts` commands: list, acknowledge and silence alerts; check rules; test routes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,33 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 
-@click.group(short_help="Alerts: list, acknowledge, silence; rules, run, test.")
+@click.group(short_help="List, acknowledge and silence alerts; check rules.")
 def alerts() -> None:
-    """Alerts: each fires once when its condition begins and resolves once when it ends.
+    """List, acknowledge and silence alerts; check rules and routes.
 
-    One process a store judges them: any producer, the dashboard, or «alerts run». Rules of your own and the routes over
-    which people are told stand in a TOML file: $PRODUCER_CORE_ALERTS, else alerts.toml beside the store. Without a
-    file the built-in rules hold, and $PRODUCER_CORE_ALERT_WEBHOOK is the address of a webhook.
+    An alert fires once when its condition begins and resolves once when it ends. One process per store evaluates
+    alerts: a producer, the dashboard, or "alerts run". A TOML file defines additional rules and the routes for
+    notifications: $PRODUCER_CORE_ALERTS, or else alerts.toml beside the store. Without a file, the built-in rules
+    apply, and $PRODUCER_CORE_ALERT_WEBHOOK is the address of a webhook.
+
+    \b
+      producer-core alerts list                                   # firing alerts
+      producer-core alerts ack 3f2a9c51d07e                       # acknowledge one
+      producer-core alerts silence high_latency --for 2h          # suppress notifications
+      producer-core alerts check alerts.toml                      # validate a rules file
+      producer-core alerts test                                   # test every route
     """
 
 
-@alerts.command(name="list", short_help="What fires now; with --all what has resolved too.")
+@alerts.command(name="list", short_help="List firing alerts; --all includes resolved ones.")
 @options.store_option
-@click.option("--all", "everything", is_flag=True, help="Resolved ones too, and those that do not fire yet.")
-@click.option("--limit", type=options.ROWS, default=50, show_default=True, help="At most so many.")
+@click.option("--all", "everything", is_flag=True, help="Include pending and resolved alerts.")
+@click.option("--limit", type=options.ROWS, default=50, show_default=True, help="Maximum number of alerts.")
 @options.as_json
 def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) -> None:
-    """What fires now, the most recent first; with --all what has resolved too.
+    """List firing alerts, most recent first. With --all, include pending and resolved ones.
 
-    The JSON is {"alerts": [...], "more": whether there are more than --limit}.
+    The JSON object is {"alerts": [...], "more": true if there are more than --limit}.
     """
     found = _log(store_path).list(state=None if everything else "firing", limit=limit + 1)
     found, more = found[:limit], len(found) > limit
@@ -44,184 +52,193 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
         alerts_ = [{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found]
         output.emit({"alerts": alerts_, "more": more})
     elif not found:
-        output.say("No alert fires." if not everything else "No alert has fired yet.")
+        output.say("No alerts are firing." if not everything else "No alert has fired yet.")
     else:
         output.table(
-            ("id", "severity", "state", "since", "what", "seen by"),
+            ("id", "severity", "state", "since", "summary", "acknowledged by"),
             [_row(item) for item in found],
-            shrink=("what", "seen by"),
+            shrink=("summary", "acknowledged by"),
         )
         for advice in dict.fromkeys(item.advice for item in found if item.state == "firing"):
             output.advise(advice)
 
 
-@alerts.command()
+@alerts.command(short_help="Acknowledge an alert.")
 @click.argument("alert_id")
 @options.store_option
 def ack(alert_id: str, store_path: Path | None) -> None:
-    """Say that you look after an alert, so that others need not."""
+    """Acknowledge an alert: other operators see that you handle it, and its notification is not repeated."""
     if not _log(store_path).acknowledge(alert_id, who=options.current_user(), origin="cli"):
         raise Failed(
-            f"There is no alert {alert_id} that waits for somebody.", "See producer-core alerts list."
+            f"Alert {alert_id} does not exist or is already acknowledged.", "See producer-core alerts list."
         )
     output.say(f"Acknowledged {alert_id} as {options.current_user()}.")
 
 
-@alerts.command(short_help="Keep RULE quiet for a while.")
+@alerts.command(short_help="Suppress notifications of RULE for a while.")
 @click.argument("rule")
-@click.option("--subject", default="", help="Only for this subject (a topic, a producer); default all.")
+@click.option("--subject", default="", help="Only this subject (a topic, a producer); default: all.")
 @click.option(
-    "--for", "length", type=options.DurationType(), default="1h", show_default=True, help="How long."
+    "--for",
+    "length",
+    type=options.DurationType(),
+    default="1h",
+    show_default=True,
+    help="Length of the silence.",
 )
-@click.option("--why", default="", help="A word for those who wonder.")
+@click.option("--why", default="", help="Reason shown to other operators.")
 @options.store_option
 def silence(rule: str, subject: str, length: float, why: str, store_path: Path | None) -> None:
-    """Keep RULE quiet for a while; its alerts still fire and resolve, nobody is told.
+    """Suppress the notifications of RULE for a while. Its alerts still fire and resolve.
 
     \b
       producer-core alerts silence high_latency --subject orders --for 2h --why "broker upgrade"
     """
     try:
-        quiet = _log(store_path).silence(
+        created = _log(store_path).silence(
             rule, subject, until=time.time() + length, who=options.current_user(), why=why, origin="cli"
         )
     except ValueError as error:
         raise Failed(str(error)) from error
-    output.say(f"{rule} is quiet{f' for {subject}' if subject else ''} until {output.moment(quiet.until)}.")
+    output.say(
+        f"{rule} is silenced{f' for {subject}' if subject else ''} until {output.moment(created.until)}."
+    )
 
 
 @alerts.command(short_help="End a silence now.")
 @click.argument("rule")
-@click.option("--subject", default="", help="The subject that the silence names; default the one for all.")
+@click.option("--subject", default="", help="Subject of the silence; default: the one without a subject.")
 @options.store_option
 def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
-    """End a silence of RULE now; what fires is told within seconds."""
+    """End a silence of RULE now. Alerts that still fire are notified within seconds."""
     if not _log(store_path).unsilence(rule, subject, who=options.current_user(), origin="cli"):
-        raise Failed(f"Nothing keeps {rule}{f' for {subject}' if subject else ''} quiet.")
-    output.say(f"{rule} is not quiet any more{f' for {subject}' if subject else ''}.")
+        raise Failed(f"{rule} is not silenced{f' for {subject}' if subject else ''}.")
+    output.say(f"{rule} is no longer silenced{f' for {subject}' if subject else ''}.")
 
 
-@alerts.command(short_help="The rules that hold, and over what people are told.")
+@alerts.command(short_help="Show rules, silences and notification routes.")
 @options.store_option
 @options.as_json
 def rules(store_path: Path | None, as_json: bool) -> None:
-    """The rules that hold for a store, what is silenced, and over what people are told."""
+    """Show the rules that apply to a store, the active silences and the notification routes."""
     from producer_core.alerts import AlertLog, rule_set_of
     from producer_core.alerts.conditions import ReportedByProducer
 
     store = _store(store_path)
-    book, quiet, routes = rule_set_of(store), AlertLog(store).silences(), store.rows("alert_routes")
+    rule_set, silences, routes = rule_set_of(store), AlertLog(store).silences(), store.rows("alert_routes")
     if as_json:
         output.emit(
             {
-                "file": str(book.path) if book.path else None,
-                "problem": book.problem,
-                "rules": [_rule_json(name, rule) for name, rule in book.rules.items()],
+                "file": str(rule_set.path) if rule_set.path else None,
+                "problem": rule_set.problem,
+                "rules": [_rule_json(name, rule) for name, rule in rule_set.rules.items()],
                 "routes": routes,
-                "silences": [dataclasses.asdict(item) for item in quiet],
+                "silences": [dataclasses.asdict(item) for item in silences],
             }
         )
         return
-    output.say(f"Rules of {book.path}." if book.path else "The built-in rules; there is no file of rules.")
-    if book.problem:
-        output.say(f"The file does not count: {book.problem}")
-    judged = {
-        name: rule for name, rule in book.rules.items() if not isinstance(rule.condition, ReportedByProducer)
+    output.say(f"Rules of {rule_set.path}." if rule_set.path else "Built-in rules; there is no rules file.")
+    if rule_set.problem:
+        output.say(f"The file is ignored: {rule_set.problem}")
+    evaluated = {
+        name: rule
+        for name, rule in rule_set.rules.items()
+        if not isinstance(rule.condition, ReportedByProducer)
     }
     output.table(
         ("rule", "severity", "fires when", "for", "keeps firing for"),
-        [_rule_row(name, rule) for name, rule in judged.items()],
+        [_rule_row(name, rule) for name, rule in evaluated.items()],
     )
-    output.say(f"Told by producers themselves: {', '.join(sorted(book.rules.keys() - judged.keys()))}.")
-    for item in quiet:
-        about = f"{item.rule} for {item.subject}" if item.subject else item.rule
-        output.say(f"Silenced until {output.moment(item.until)} by {item.who}: {about}. {item.why}".rstrip())
+    output.say(f"Reported by producers: {', '.join(sorted(rule_set.rules.keys() - evaluated.keys()))}.")
+    for item in silences:
+        target = f"{item.rule} for {item.subject}" if item.subject else item.rule
+        output.say(f"Silenced until {output.moment(item.until)} by {item.who}: {target}. {item.why}".rstrip())
     for row in routes:
         output.say(_route_line(row))
 
 
-@alerts.command(short_help="Whether a file of rules is right.")
+@alerts.command(short_help="Validate a rules file.")
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
-    """Whether FILE is right: each mistake with its rule, its line and what would be right. Exit code 2 if it is not."""
+    """Validate the rules in FILE. Print each mistake with its line, its rule and a fix; exit code 2 if there is one."""
     from producer_core.alerts import load
     from producer_core.alerts.routes import missing_addresses
     from producer_core.alerts.rules import RULES
 
-    book = load(file)
-    own = [name for name in book.rules if name not in RULES]
-    changed = [name for name in RULES if book.rules[name] != RULES[name]]
+    rule_set = load(file)
+    new = [name for name in rule_set.rules if name not in RULES]
+    changed = [name for name in RULES if rule_set.rules[name] != RULES[name]]
     output.say(
-        f"{file.name} is right: {output.count(len(own), 'rule')} of your own, "
-        f"{output.count(len(changed), 'built-in rule')} changed, {output.count(len(book.routes), 'route')}."
+        f"{file.name} is valid: {output.count(len(new), 'new rule')}, "
+        f"{output.count(len(changed), 'changed built-in rule')}, {output.count(len(rule_set.routes), 'route')}."
     )
-    for settings in missing_addresses(book):
+    for settings in missing_addresses(rule_set):
         source = f"${settings.url_env}" if settings.url_env else settings.url_file
-        output.say(f"  The route {settings.name} has no address here: {source} is empty.")
+        output.say(f"  Route {settings.name} has no address in this environment: {source} is empty.")
 
 
-@alerts.command(short_help="Judge alerts and tell people, until stopped.")
+@alerts.command(short_help="Evaluate alerts and send notifications until stopped.")
 @options.store_option
 def run(store_path: Path | None) -> None:
-    """Judge a store's alerts and tell people, until stopped with Ctrl-C.
+    """Evaluate the alerts of a store and send notifications until stopped with Ctrl-C.
 
-    Run it wherever the store is and alerts must be judged while no producer and no dashboard runs. Several do no
-    harm: one judges, the others stand by.
+    Run it on the host of the store if alerts must be evaluated while no producer and no dashboard is running. Several
+    instances may run at once: one evaluates, and the others take over when it ends.
     """
     from producer_core._internal.stop_signal import StopSignal
     from producer_core.alerts import AlertWatcher
 
     stop = StopSignal()
     store = _store(store_path)
-    watcher = AlertWatcher(store, heard=_say_changes)
-    names = ", ".join(route.name for route in watcher.routes) or "nobody: no route has an address here"
-    output.say(f"Watching {store.path}; told: {names}. Stop with Ctrl-C.")
+    watcher = AlertWatcher(store, on_changes=_print_changes)
+    names = ", ".join(route.name for route in watcher.routes) or "none, because no route has an address"
+    output.say(f"Evaluating alerts of {store.path}. Routes: {names}. Stop with Ctrl-C.")
     with watcher:
         stop.wait()
 
 
-@alerts.command(short_help="Send one test alert and say what came back.")
+@alerts.command(short_help="Send a test alert and show the response.")
 @click.argument("route", required=False)
 @options.store_option
 def test(route: str | None, store_path: Path | None) -> None:
-    """Send one test alert over ROUTE, or over every route that has an address here; exit code 1 if one fails.
+    """Send a test alert over ROUTE, or over every route with an address. Exit code 1 if one fails.
 
-    The test alert is called TestAlert, fires, and is resolved right after. It is written down nowhere.
+    The alert is named TestAlert; it fires and is resolved at once. It is not stored.
     """
     from producer_core.alerts import rule_set_of
     from producer_core.alerts.routes import missing_addresses, routes_of
 
     store = _store(store_path)
-    book = rule_set_of(store)
-    if book.problem:
-        raise Failed(book.problem, "See producer-core alerts check.")
-    found = [item for item in routes_of(book) if route in (None, item.name)]
+    rule_set = rule_set_of(store)
+    if rule_set.problem:
+        raise Failed(rule_set.problem, "See producer-core alerts check.")
+    found = [item for item in routes_of(rule_set) if route in (None, item.name)]
     if not found:
-        without = ", ".join(settings.name for settings in missing_addresses(book))
+        without = ", ".join(settings.name for settings in missing_addresses(rule_set))
         raise Failed(
-            f"There is no route {route!r} with an address here."
+            f"There is no route {route!r} with an address."
             if route
-            else "No route has an address here.",
+            else "No route has an address in this environment.",
             f"Without an address: {without}."
             if without
-            else "Set PRODUCER_CORE_ALERT_WEBHOOK, or write a [routes.name] table.",
+            else "Set PRODUCER_CORE_ALERT_WEBHOOK, or add a [routes.name] table to the rules file.",
         )
-    answers = [(item.name, *_try(item, book, str(store.path))) for item in found]
-    for name, good, text in answers:
-        output.say(f"{name}: {'taken' if good else 'NOT taken'}. {text}")
-    if not all(good for _, good, _ in answers):
+    results = [(item.name, *_test_route(item, rule_set, str(store.path))) for item in found]
+    for name, accepted, text in results:
+        output.say(f"{name}: {'accepted' if accepted else 'FAILED'}. {text}")
+    if not all(accepted for _, accepted, _ in results):
         raise click.exceptions.Exit(1)
 
 
-def _try(route: Route, book: RuleSet, store: str) -> tuple[bool, str]:
-    """What a receiver says to a test alert that fires and, when that is taken, resolves."""
+def _test_route(route: Route, rule_set: RuleSet, store: str) -> tuple[bool, str]:
+    """Send a test alert. Return whether the receiver accepted it, and its response."""
     from producer_core.alerts.send_test import send_test_alert
 
-    answer = send_test_alert(route, book, store=store, who=options.current_user())
-    return answer.taken, f"{answer.text}.{f' It wrote: {answer.body}' if answer.body else ''}"
+    answer = send_test_alert(route, rule_set, store=store, who=options.current_user())
+    return answer.accepted, f"{answer.text}.{f' Response: {answer.body}' if answer.body else ''}"
 
 
-def _say_changes(changes: Sequence[AlertChange]) -> None:
+def _print_changes(changes: Sequence[AlertChange]) -> None:
     for change in changes:
         if change.kind in ("fired", "resolved"):
             item = change.alert
@@ -257,24 +274,24 @@ def _row(item: Alert) -> tuple[str | None, ...]:
 
 
 def _rule_row(name: str, rule: AlertRule) -> tuple[str, ...]:
-    from producer_core.alerts.conditions import in_words, span
+    from producer_core.alerts.conditions import describe, span
 
-    condition = in_words(rule.condition) if rule.enabled else "switched off"
-    waits = [span(seconds) if seconds else "-" for seconds in (rule.for_, rule.keep_firing_for)]
-    return name, rule.severity, condition, *waits
+    condition = describe(rule.condition) if rule.enabled else "disabled"
+    delays = [span(seconds) if seconds else "-" for seconds in (rule.for_, rule.keep_firing_for)]
+    return name, rule.severity, condition, *delays
 
 
 def _rule_json(name: str, rule: AlertRule) -> dict[str, object]:
-    from producer_core.alerts.conditions import in_words
+    from producer_core.alerts.conditions import describe
 
     values = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
     values["for"] = values.pop("for_")
-    return {"name": name, **values, "condition": in_words(rule.condition)}
+    return {"name": name, **values, "condition": describe(rule.condition)}
 
 
 def _route_line(row: dict[str, object]) -> str:
-    told = output.moment(row["told_at"])  # type: ignore[arg-type]  # a DOUBLE of the store, or NULL
-    line = f"Route {row['name']}: last told {told}, {row['waiting']} waiting, {row['given_up']} given up."
+    sent = output.moment(row["told_at"])  # type: ignore[arg-type]  # a DOUBLE of the store, or NULL
+    line = f"Route {row['name']}: last sent {sent}, {row['waiting']} pending, {row['given_up']} abandoned."
     if row["failing_since"] is None:
         return line
     return f"{line} Failing since {output.moment(row['failing_since'])}: {row['answer']}"  # type: ignore[arg-type]

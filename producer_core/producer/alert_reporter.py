@@ -55,7 +55,7 @@ class AlertReporter:
         if not closed:
             found = self._found(producer, now) + found
         if self._watcher is not None:
-            found = [self._watcher.book.dressed(item) for item in found]
+            found = [self._watcher.rule_set.with_overrides(item) for item in found]
         changes = follow(self._firing, found, now)
         if changes:
             AlertLog(store, clock=self._clock).record(changes, told_by=producer.identity)

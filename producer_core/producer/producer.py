@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from producer_core._internal.user_callbacks import shown
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
-from producer_core.alerts.routes import Told, given_routes
+from producer_core.alerts.routes import AlertFunction, given_routes
 from producer_core.config import RetryConfig, client_config, servers_and_settings
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
@@ -112,7 +112,7 @@ class ReliableKafkaProducer:
         journal: ReplayableSource | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
-        alert_routes: Sequence[Route | Told] = (),
+        alert_routes: Sequence[Route | AlertFunction] = (),
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:

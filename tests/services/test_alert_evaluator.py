@@ -1,4 +1,4 @@
-"""Judging a real store: what its tables say under the rules, whatever the clock and other processes do."""
+"""The evaluation of a real store, despite changes of the clock and other processes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NOW = 1_700_000_000.0
 
 
 class Clock:
-    """Two clocks: one that people set, and one that only runs."""
+    """A system clock that can be set, and a monotonic clock."""
 
     def __init__(self):
         self.now, self.passed = NOW, 0.0
 
-    def passes(self, seconds):
+    def advance(self, seconds):
         self.now += seconds
         self.passed += seconds
 
@@ -32,10 +32,10 @@ def clock():
     return Clock()
 
 
-def evaluator(store, clock, rules=None, owner="me"):
-    book = RuleSet(rules=rules) if rules is not None else RuleSet()
+def make_evaluator(store, clock, rules=None, owner="me"):
+    rule_set = RuleSet(rules=rules) if rules is not None else RuleSet()
     return AlertEvaluator(
-        store, owner=owner, book=book, clock=lambda: clock.now, monotonic=lambda: clock.passed
+        store, owner=owner, rule_set=rule_set, clock=lambda: clock.now, monotonic=lambda: clock.passed
     )
 
 
@@ -48,15 +48,15 @@ def kinds(changes, rule=None):
 
 
 def rule(condition, **changes):
-    return {"mine": AlertRule("warning", "{subject} {value}", "Look.", condition=condition, **changes)}
+    return {"mine": AlertRule("warning", "{subject} {value}", "Investigate.", condition=condition, **changes)}
 
 
-def test_the_same_budgets_are_judged_from_the_stores_rows(store, clock):
-    for back, bad in ((2000, 0), (200, 30)):
-        write(store, NOW - back, good=970, bad=bad)
-    burns = rule(BurnRate(pairs=(WindowPair(3600.0, 300.0, 14.4),)))
+def test_a_burn_rate_is_evaluated_from_the_rows_of_the_store(store, clock):
+    for seconds_ago, bad in ((2000, 0), (200, 30)):
+        write(store, NOW - seconds_ago, good=970, bad=bad)
+    burn_rate = rule(BurnRate(pairs=(WindowPair(3600.0, 300.0, 14.4),)))
 
-    assert kinds(evaluator(store, clock, burns).tick()) == [("fired", "mine", "orders")]
+    assert kinds(make_evaluator(store, clock, burn_rate).tick()) == [("fired", "mine", "orders")]
     (item,) = AlertLog(store).list(state="firing")
     assert item.value == pytest.approx(30 / 1970)
 
@@ -76,117 +76,117 @@ def test_the_same_budgets_are_judged_from_the_stores_rows(store, clock):
         (Threshold("dlq_growth", above=1, window=7200.0), "orders"),
     ],
 )
-def test_every_part_of_a_store_can_be_watched(store, clock, condition, subject):
+def test_every_section_of_a_store_can_be_evaluated(store, clock, condition, subject):
     write(store, NOW - 10, good=97, bad=3, pending=6, connected=False)
     latency = LatencyRow(int(NOW - 10), "c", "p-1", "orders", 320, 97)
     store.append(Batch("p-1", 10**6, latencies=(latency,)))
     DeadLetters(store).add([dead_letter(1, failed_at=NOW - 7000), dead_letter(2, failed_at=NOW - 100)])
 
-    changes = evaluator(store, clock, rule(condition)).tick()
+    changes = make_evaluator(store, clock, rule(condition)).tick()
 
     assert kinds(changes) == [("fired", "mine", subject)]
 
 
-def test_a_healthy_store_fires_nothing_of_ours(store, clock):
-    works = evaluator(store, clock)
+def test_a_healthy_store_fires_no_built_in_rule(store, clock):
+    evaluator = make_evaluator(store, clock)
     for _ in range(12):
-        clock.passes(60)
+        clock.advance(60)
         write(store, clock.now, good=100, pending=3)
-        assert works.tick() == ()
+        assert evaluator.tick() == ()
 
 
-def test_a_clock_that_is_set_back_an_hour_changes_no_time_to_fire_and_wakes_nobody(store, clock):
-    works = evaluator(
+def test_a_clock_that_is_set_back_an_hour_does_not_change_when_an_alert_fires(store, clock):
+    evaluator = make_evaluator(
         store, clock, {**RULES, **rule(Threshold("pending", above=5, by="producer"), for_=60.0)}
     )
-    told = []
+    changes = []
     for step in range(20):
-        clock.passes(5)
+        clock.advance(5)
         if step == 6:
             clock.now -= 3600
         write(store, clock.now, good=1, pending=6)
-        told += [(clock.passed, *change) for change in kinds(works.tick())]
+        changes += [(clock.passed, *change) for change in kinds(evaluator.tick())]
 
-    assert told == [(65.0, "fired", "mine", "p-1")]
+    assert changes == [(65.0, "fired", "mine", "p-1")]
 
 
-def test_a_clock_that_is_set_ahead_an_hour_makes_nobody_dead(store, clock):
-    works = evaluator(store, clock)
-    told = []
+def test_a_clock_that_is_set_ahead_an_hour_makes_no_producer_gone(store, clock):
+    evaluator = make_evaluator(store, clock)
+    changes = []
     for step in range(16):
-        clock.passes(5)
+        clock.advance(5)
         if step == 6:
             clock.now += 3600
-            told += kinds(works.tick())  # before any producer could give a sign
+            changes += kinds(evaluator.tick())  # before any producer sends a heartbeat
         write(store, clock.now, good=10)
-        told += kinds(works.tick())
+        changes += kinds(evaluator.tick())
 
-    assert told == []
+    assert changes == []
 
 
-def test_a_dead_producer_is_missed_in_time_although_the_clock_was_set_back(store, clock):
-    works = evaluator(store, clock)
+def test_a_dead_producer_is_detected_in_time_after_the_clock_was_set_back(store, clock):
+    evaluator = make_evaluator(store, clock)
     write(store, clock.now, good=1)
-    works.tick()
+    evaluator.tick()
     clock.now -= 3600
-    told = []
+    changes = []
     for _ in range(12):
-        clock.passes(5)
-        told += [(clock.passed, *change) for change in kinds(works.tick())]
+        clock.advance(5)
+        changes += [(clock.passed, *change) for change in kinds(evaluator.tick())]
 
-    assert told == [(45.0, "fired", "producer_gone", "p-1")]
+    assert changes == [(45.0, "fired", "producer_gone", "p-1")]
 
 
-def test_another_process_goes_on_where_the_dead_one_was_and_nothing_fires_twice(store, clock):
+def test_another_process_takes_over_from_a_dead_one_and_no_alert_fires_twice(store, clock):
     rules = rule(Threshold("pending", above=5, by="producer"), for_=60.0)
-    first, second = (evaluator(store, clock, rules, owner) for owner in ("first", "second"))
-    told = []
+    first, second = (make_evaluator(store, clock, rules, owner) for owner in ("first", "second"))
+    changes = []
     for step in range(16):
-        clock.passes(5)
+        clock.advance(5)
         write(store, clock.now, pending=6)
         if step < 6:
-            told += [("first", clock.passed, *change) for change in kinds(first.tick())]
-        told += [("second", clock.passed, *change) for change in kinds(second.tick())]
+            changes += [("first", clock.passed, *change) for change in kinds(first.tick())]
+        changes += [("second", clock.passed, *change) for change in kinds(second.tick())]
 
-    assert told == [("second", 65.0, "fired", "mine", "p-1")]
+    assert changes == [("second", 65.0, "fired", "mine", "p-1")]
     assert len(AlertLog(store).list()) == 1
 
 
-def test_a_lease_far_ahead_of_the_clock_holds_nobody_up_for_long(store, clock):
+def test_a_lease_far_ahead_of_the_clock_expires_after_its_length(store, clock):
     store.take_lease("alerts", "dead", 3600.0, NOW)
-    works, led = evaluator(store, clock), []
+    evaluator, led = make_evaluator(store, clock), []
     for _ in range(5):
-        clock.passes(5)
-        works.tick()
-        led.append(works.leads)
+        clock.advance(5)
+        evaluator.tick()
+        led.append(evaluator.leads)
 
     assert led == [False, False, False, True, True]
 
 
-def test_a_process_that_slept_through_its_lease_writes_nothing(store, clock):
+def test_a_process_that_was_paused_beyond_its_lease_stores_nothing(store, clock):
     rules = rule(Threshold("pending", above=5, by="producer"))
-    first, second = (evaluator(store, clock, rules, owner) for owner in ("first", "second"))
+    first, second = (make_evaluator(store, clock, rules, owner) for owner in ("first", "second"))
     first.tick()
     write(store, clock.now, pending=6)
-    log, taken = first._log, []
-    keep = log.take
+    log, stored = first._log, []
+    apply = log.apply
 
-    def slept(changes, **lease):
+    def paused(changes, **lease):
         for _ in range(5):
-            clock.passes(5)
+            clock.advance(5)
             write(store, clock.now, pending=6)
-            taken.extend(kinds(second.tick()))
-        return keep(changes, **lease)
+            stored.extend(kinds(second.tick()))
+        return apply(changes, **lease)
 
-    log.take = slept
+    log.apply = paused
     assert first.tick() == ()
     assert not first.leads
-    assert taken == [("fired", "mine", "p-1")]
+    assert stored == [("fired", "mine", "p-1")]
     assert len(AlertLog(store).list()) == 1
 
 
-def test_the_lease_is_given_back_at_the_end(store, clock):
-    first, second = (evaluator(store, clock, owner=owner) for owner in ("first", "second"))
+def test_stop_releases_the_lease(store, clock):
+    first, second = (make_evaluator(store, clock, owner=owner) for owner in ("first", "second"))
     first.tick()
     first.stop()
 
@@ -195,18 +195,18 @@ def test_the_lease_is_given_back_at_the_end(store, clock):
     assert second.leads
 
 
-def test_mistakes_in_the_file_of_rules_are_an_alert_until_they_are_mended(store, clock, tmp_path):
+def test_mistakes_in_the_rules_file_are_an_alert_until_they_are_corrected(store, clock, tmp_path):
     path = tmp_path / "alerts.toml"
-    works = AlertEvaluator(store, owner="me", clock=lambda: clock.now, monotonic=lambda: clock.passed)
+    evaluator = AlertEvaluator(store, owner="me", clock=lambda: clock.now, monotonic=lambda: clock.passed)
     path.write_text("[rules.mine]\n")
-    broken = kinds(works.tick())
+    broken = kinds(evaluator.tick())
     path.write_text("every = '5s'\n")
 
     assert broken == [("fired", "rules_file_refused", "alerts.toml")]
-    assert kinds(works.tick()) == [("resolved", "rules_file_refused", "alerts.toml")]
+    assert kinds(evaluator.tick()) == [("resolved", "rules_file_refused", "alerts.toml")]
 
 
-def test_a_silence_can_be_ended_and_both_are_audited(store):
+def test_the_end_of_a_silence_is_audited(store):
     log = AlertLog(store)
     log.silence("high_latency", "orders", until=time.time() + 60, who="ann", why="x", origin="cli")
 
@@ -216,19 +216,19 @@ def test_a_silence_can_be_ended_and_both_are_audited(store):
     assert [row["who"] for row in store.rows("audit_latest", action="unsilence")] == ["bob", "bob"]
 
 
-def test_a_question_that_takes_long_is_asked_rarely(store, clock, monkeypatch):
-    asked, rows = [], store.rows
+def test_a_slow_query_is_repeated_rarely(store, clock, monkeypatch):
+    queried, rows = [], store.rows
 
     def slow(query, /, **parameters):
         if query == "alerts_letters":
-            asked.append(clock.passed)
-            clock.passes(0.3)
+            queried.append(clock.passed)
+            clock.advance(0.3)
         return rows(query, **parameters)
 
     monkeypatch.setattr(store, "rows", slow)
-    works = evaluator(store, clock, rule(Threshold("dlq_size", above=1)))
+    evaluator = make_evaluator(store, clock, rule(Threshold("dlq_size", above=1)))
     for _ in range(10):
-        works.tick()
-        clock.passes(5)
+        evaluator.tick()
+        clock.advance(5)
 
-    assert [round(at) for at in asked] == [0, 15, 31, 46]
+    assert [round(at) for at in queried] == [0, 15, 31, 46]

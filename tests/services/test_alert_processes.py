@@ -1,4 +1,4 @@
-"""Alerts across processes: one judges, one tells, whoever is killed or paused; and producing never waits for it."""
+"""Alerts across processes: one evaluates and one sends, despite kills and pauses, and sending messages never waits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hook(monkeypatch):
 
 @contextlib.contextmanager
 def watching(store, count):
-    """So many processes that judge and tell."""
+    """Run `count` processes that evaluate alerts and send notifications."""
     command = [sys.executable, "-m", "producer_core.cli", "alerts", "run", "--store", str(store.path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     try:
@@ -43,7 +43,7 @@ def watching(store, count):
 
 
 def leader(store, running):
-    """The process that judges, once there is one among them."""
+    """Return the process that evaluates, once one of them holds the lease."""
 
     def found():
         owners = [row["owner"] for row in store.rows("lease_holder", name="alerts")]
@@ -53,7 +53,7 @@ def leader(store, running):
 
 
 def pause(process, store):
-    """Stops it while it does not hold the store's file, for then it would hold up everybody."""
+    """Stop the process at a moment when it does not hold the lock of the store's file."""
 
     def stopped():
         process.send_signal(signal.SIGSTOP)
@@ -67,8 +67,8 @@ def pause(process, store):
     eventually(stopped, every=0.2)
 
 
-def settled(store):
-    """What was told, as far as the store knows."""
+def recorded(store):
+    """Return the number of notifications that the store records as sent."""
     with store.borrow() as connection:
         return connection.execute("SELECT count(*) FROM alert_outbox WHERE outcome = 'told'").fetchone()[0]
 
@@ -77,26 +77,26 @@ def alerts(store):
     return [(item.rule, item.state) for item in AlertLog(store).list()]
 
 
-def test_kill_the_process_that_judges_and_another_goes_on_and_nothing_fires_twice(store, hook):
+def test_another_process_takes_over_from_a_killed_evaluator_and_no_alert_fires_twice(store, hook):
     write(store, time.time() - 100)
     with watching(store, 2) as running:
         first = leader(store, running)
         eventually(
-            lambda: settled(store)
-        )  # killed between the answer and this, it would be told again, with its key
+            lambda: recorded(store)
+        )  # a kill between the response and its record would repeat the notification with the same key
         first.send_signal(signal.SIGKILL)
         first.wait(30)
         (other,) = [process for process in running if process is not first]
 
         assert leader(store, [other]) is other
         write(store, time.time(), closed_at=time.time())
-        eventually(lambda: len(hook.said) > 1, timeout=120)
+        eventually(lambda: len(hook.received) > 1, timeout=120)
 
-    assert hook.said == [(*GONE, "firing"), (*GONE, "resolved")]
+    assert hook.received == [(*GONE, "firing"), (*GONE, "resolved")]
     assert alerts(store) == [("producer_gone", "resolved")]
 
 
-def test_pause_the_process_that_judges_past_its_lease_and_it_wakes_as_a_bystander(store, hook):
+def test_an_evaluator_that_was_paused_beyond_its_lease_no_longer_evaluates(store, hook):
     with watching(store, 2) as running:
         first = leader(store, running)
         pause(first, store)
@@ -106,14 +106,14 @@ def test_pause_the_process_that_judges_past_its_lease_and_it_wakes_as_a_bystande
         eventually(lambda: alerts(store) == [("producer_gone", "firing")])
         first.send_signal(signal.SIGCONT)
         write(store, time.time(), closed_at=time.time())
-        eventually(lambda: len(hook.said) > 1, timeout=120)
+        eventually(lambda: len(hook.received) > 1, timeout=120)
 
-    assert hook.said == [(*GONE, "firing"), (*GONE, "resolved")]
+    assert hook.received == [(*GONE, "firing"), (*GONE, "resolved")]
     assert alerts(store) == [("producer_gone", "resolved")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_watching_process_ends_at_once_and_leaves_its_work_to_others(store, hook, number):
+def test_alerts_run_ends_at_once_and_releases_its_lease(store, hook, number):
     with watching(store, 1) as (process,):
         leader(store, [process])
         process.send_signal(number)
@@ -122,13 +122,13 @@ def test_a_watching_process_ends_at_once_and_leaves_its_work_to_others(store, ho
         assert store.rows("lease_holder", name="alerts") == []
 
 
-def test_a_receiver_that_hangs_slows_no_producer_and_its_alert_is_told_later(store, hook):
+def test_a_receiver_that_hangs_does_not_delay_a_producer_and_gets_its_alert_later(store, hook):
     hook.hanging = True
     item = alert("connection_lost", "elsewhere", time.time(), reason="refused")
     AlertLog(store).record([AlertChange("fired", item)], told_by="elsewhere")
     with embedded.start(topics={"orders": 1}) as broker:
         producer = ReliableKafkaProducer(broker.bootstrap_servers, store=store.path)
-        eventually(lambda: hook.asked)
+        eventually(lambda: hook.requests)
         for number in range(1000):
             producer.send_message("orders", {"n": number})
         producer.flush(60)
@@ -136,21 +136,21 @@ def test_a_receiver_that_hangs_slows_no_producer_and_its_alert_is_told_later(sto
         report = producer.close(60)
 
     assert (acknowledged, report.acknowledged, report.lost) == (True, 1000, 0)
-    assert hook.said == []
+    assert hook.received == []
     hook.hanging = False
     hook.hang.set()
     with AlertWatcher(store):
-        eventually(lambda: hook.said, timeout=120)
-    assert hook.said == [("connection_lost", "elsewhere", "firing")]
+        eventually(lambda: hook.received, timeout=120)
+    assert hook.received == [("connection_lost", "elsewhere", "firing")]
 
 
-def test_a_producer_judges_the_alerts_of_its_store(store, hook):
+def test_a_producer_evaluates_the_alerts_of_its_store(store, hook):
     write(store, time.time() - 100, producer="dead")
     with embedded.start(topics={"orders": 1}) as broker:
         with ReliableKafkaProducer(broker.bootstrap_servers, store=store.path) as producer:
-            eventually(lambda: hook.said)
+            eventually(lambda: hook.received)
             (holder,) = store.rows("lease_holder", name="alerts")
             assert holder["owner"] == producer.identity
 
-    assert hook.said[0] == ("producer_gone", "dead", "firing")
+    assert hook.received[0] == ("producer_gone", "dead", "firing")
     assert store.rows("lease_holder", name="alerts") == []

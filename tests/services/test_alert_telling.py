@@ -1,4 +1,4 @@
-"""Telling people: the payload, a webhook that behaves badly, and an outbox that loses nothing and says nothing twice."""
+"""Notifications: the payload, the webhook with faulty receivers, and the outbox, which sends each one once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from producer_core.alerts import AlertChange, AlertLog, AlertWatcher, Callback, RuleSet, alert
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.notification import RouteResult
-from producer_core.alerts.outbox import GIVEN_UP_AFTER, LONGEST_PAUSE, pause
+from producer_core.alerts.outbox import GIVEN_UP_AFTER, MAX_RETRY_DELAY, retry_delay
 from producer_core.alerts.payload import notification
 from producer_core.alerts.sender import RouteSender
 from producer_core.alerts.webhook import Webhook
@@ -33,20 +33,20 @@ def lost(now=1000.0, subject="p-1"):
     return alert("connection_lost", subject, now, reason="refused")
 
 
-def said(item, status="firing", book=None):
-    return notification([item], status, receiver="pager", book=book or RuleSet(), store="shop")
+def message(item, status="firing", rule_set=None):
+    return notification([item], status, receiver="pager", rule_set=rule_set or RuleSet(), store="shop")
 
 
 def webhook(hook, **changes):
-    return Webhook("pager", url=hook.url, token="b34rer", **{"patience": 5.0, **changes})
+    return Webhook("pager", url=hook.url, token="b34rer", **{"timeout": 5.0, **changes})
 
 
 # the payload
 
 
-def test_the_payload_is_alertmanagers_fourth():
-    book = RuleSet(labels={"env": "prod"}, link="https://monitor.example/")
-    payload = said(lost(), book=book).payload
+def test_the_payload_has_version_4_of_the_alertmanager_format():
+    rule_set = RuleSet(labels={"env": "prod"}, link="https://monitor.example/")
+    payload = message(lost(), rule_set=rule_set).payload
 
     assert payload.keys() == {
         "version", "groupKey", "truncatedAlerts", "status", "receiver", "groupLabels", "commonLabels",
@@ -68,8 +68,8 @@ def test_the_payload_is_alertmanagers_fourth():
     assert item["generatorURL"] == f"https://monitor.example/alerts?alert={lost().alert_id}"
 
 
-def test_the_end_of_an_alert_is_about_the_same_alert():
-    begun, ended = said(lost()), said(resolved(lost(), 1100.0), "resolved")
+def test_the_resolved_notification_identifies_the_same_alert():
+    begun, ended = message(lost()), message(resolved(lost(), 1100.0), "resolved")
 
     (first,), (last,) = begun.payload["alerts"], ended.payload["alerts"]
     assert last["fingerprint"] == first["fingerprint"]
@@ -80,43 +80,45 @@ def test_the_end_of_an_alert_is_about_the_same_alert():
     assert begun.key != ended.key
 
 
-def test_a_key_is_the_same_whenever_the_same_is_said_and_a_fingerprint_in_every_episode():
+def test_the_key_is_stable_per_notification_and_the_fingerprint_per_subject():
     again = dataclasses.replace(lost(), text="other words", severity="warning")
 
-    assert said(lost()).key == said(again).key
+    assert message(lost()).key == message(again).key
     assert (
-        said(lost()).payload["alerts"][0]["fingerprint"]
-        == said(lost(2000.0)).payload["alerts"][0]["fingerprint"]
+        message(lost()).payload["alerts"][0]["fingerprint"]
+        == message(lost(2000.0)).payload["alerts"][0]["fingerprint"]
     )
     assert (
-        said(lost()).payload["alerts"][0]["fingerprint"]
-        != said(lost(subject="p-2")).payload["alerts"][0]["fingerprint"]
+        message(lost()).payload["alerts"][0]["fingerprint"]
+        != message(lost(subject="p-2")).payload["alerts"][0]["fingerprint"]
     )
 
 
-def test_what_alerts_have_in_common_is_said_once_for_all():
-    both = notification([lost(), lost(subject="p-2")], "firing", receiver="r", book=RuleSet(), store="shop")
+def test_common_labels_contain_only_labels_of_all_alerts():
+    both = notification(
+        [lost(), lost(subject="p-2")], "firing", receiver="r", rule_set=RuleSet(), store="shop"
+    )
 
     assert "subject" not in both.payload["commonLabels"]
     assert both.payload["commonLabels"]["severity"] == "critical"
 
 
-def test_secrets_in_the_words_of_an_alert_are_masked():
+def test_secrets_in_the_text_of_an_alert_are_masked():
     item = alert("connection_lost", "p-1", 1.0, reason="Authorization: Bearer abcdef0123456789")
 
-    assert "abcdef0123456789" not in str(said(item).payload)
+    assert "abcdef0123456789" not in str(message(item).payload)
 
 
 # the webhook
 
 
 def test_a_webhook_posts_json_with_its_token_and_a_stable_key(hook):
-    answer = webhook(hook).tell(said(lost()))
+    answer = webhook(hook).send(message(lost()))
 
-    assert answer.taken
+    assert answer.accepted
     assert answer.text.startswith("HTTP 200 OK in ")
-    assert hook.payloads == [said(lost()).payload]
-    assert hook.headers[0]["Idempotency-Key"] == said(lost()).key
+    assert hook.payloads == [message(lost()).payload]
+    assert hook.headers[0]["Idempotency-Key"] == message(lost()).key
     assert hook.headers[0]["Authorization"] == "Bearer b34rer"
     assert hook.headers[0]["Content-Type"] == "application/json"
 
@@ -124,58 +126,58 @@ def test_a_webhook_posts_json_with_its_token_and_a_stable_key(hook):
 @pytest.mark.parametrize(
     ("status", "refused"), [(500, False), (503, False), (429, False), (408, False), (400, True), (404, True)]
 )
-def test_a_code_says_whether_it_is_worth_trying_the_rest(hook, status, refused):
+def test_the_status_code_decides_whether_only_this_notification_is_refused(hook, status, refused):
     hook.status = status
 
-    answer = webhook(hook).tell(said(lost()))
+    answer = webhook(hook).send(message(lost()))
 
-    assert (answer.taken, answer.refused) == (False, refused)
+    assert (answer.accepted, answer.refused) == (False, refused)
     assert answer.text.startswith(f"HTTP {status} ")
 
 
-def test_a_receiver_says_when_to_come_again(hook):
+def test_retry_after_sets_the_time_of_the_next_attempt(hook):
     hook.status, hook.extra = 429, {"Retry-After": "17"}
 
-    assert webhook(hook).tell(said(lost())).later == 17.0
+    assert webhook(hook).send(message(lost())).retry_after == 17.0
 
 
 def test_a_redirect_is_not_followed(hook):
     hook.status, hook.extra = 302, {"Location": "http://elsewhere.example/"}
 
-    assert "we do not follow" in webhook(hook).tell(said(lost())).text
+    assert "redirects are not followed" in webhook(hook).send(message(lost())).text
 
 
-@pytest.mark.parametrize("badly", ["hanging", "drip"])
-def test_a_receiver_that_never_ends_its_answer_costs_its_patience_and_no_more(hook, badly):
-    setattr(hook, badly, True)
+@pytest.mark.parametrize("fault", ["hanging", "drip"])
+def test_a_response_that_never_ends_fails_at_the_timeout(hook, fault):
+    setattr(hook, fault, True)
 
-    answer = webhook(hook, patience=0.3).tell(said(lost()))
+    answer = webhook(hook, timeout=0.3).send(message(lost()))
 
-    assert answer == RouteResult(False, "no answer within 0.3 s")
+    assert answer == RouteResult(False, "no response within 0.3 s")
 
 
-@pytest.mark.timeout(60)  # it would go on for a day
-def test_a_receiver_that_has_said_yes_and_never_ends_its_body_has_taken_it(hook):
+@pytest.mark.timeout(60)  # without the time limit it would take a day
+def test_a_success_status_counts_although_the_body_never_ends(hook):
     hook.drip_body = True
 
-    assert webhook(hook, patience=3.0).tell(said(lost())).taken
+    assert webhook(hook, timeout=3.0).send(message(lost())).accepted
 
 
-def test_nobody_at_the_address_is_said_without_it():
+def test_a_refused_connection_is_reported_without_the_address():
     with receiver() as found:
         url = found.url
 
-    answer = Webhook("pager", url=url).tell(said(lost()))
+    answer = Webhook("pager", url=url).send(message(lost()))
 
-    assert answer == RouteResult(False, "nobody listens at the address")
+    assert answer == RouteResult(False, "connection refused")
 
 
-def test_an_answer_that_repeats_the_address_and_the_token_is_shown_without_them(hook, caplog):
+def test_a_response_that_repeats_the_address_and_the_token_is_redacted(hook, caplog):
     hook.status = 500
     hook.body = f"no route to {hook.url} for Bearer b34rer; s3cr3t-path-91 t0ken-77".encode()
 
     route = webhook(hook)
-    answer = route.tell(said(lost()))
+    answer = route.send(message(lost()))
 
     for text in (answer.text, answer.body, repr(route), str(route), caplog.text):
         assert not any(secret in text for secret in SECRETS), text
@@ -195,7 +197,7 @@ class Clock:
     def monotonic(self):
         return self.passed
 
-    def passes(self, seconds):
+    def advance(self, seconds):
         self.now += seconds
         self.passed += seconds
 
@@ -205,12 +207,12 @@ def clock():
     return Clock()
 
 
-def sender(store, route, clock, owner="me"):
+def make_sender(store, route, clock, owner="me"):
     return RouteSender(store, route, owner=owner, clock=clock, monotonic=clock.monotonic)
 
 
 def fire(store, *items):
-    """Alerts that an evaluation decided to tell."""
+    """Store firing alerts whose notification is decided."""
     log = AlertLog(store)
     log.record([AlertChange("fired", item) for item in items], told_by="p-1")
     _decide(store, *(dataclasses.replace(item, telling="begin") for item in items))
@@ -223,7 +225,7 @@ def end(store, *items):
 
 def _decide(store, *items):
     store.take_lease("alerts", "test", 1e9, 0.0)
-    assert AlertLog(store).take(
+    assert AlertLog(store).apply(
         [AlertChange("decided", item) for item in items], holder="test", lease="alerts"
     )
 
@@ -235,122 +237,122 @@ def outbox(store):
     ]
 
 
-def test_what_fires_is_told_once_and_so_is_its_end(store, hook, clock):
-    works = sender(store, webhook(hook), clock)
+def test_the_beginning_and_the_end_of_an_alert_are_sent_once(store, hook, clock):
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
 
-    rounds = [works.round() for _ in range(3)]
+    sent = [sender.run_once() for _ in range(3)]
     end(store, lost())
-    rounds += [works.round() for _ in range(3)]
+    sent += [sender.run_once() for _ in range(3)]
 
-    assert rounds == [1, 0, 0, 1, 0, 0]
-    assert hook.said == [("connection_lost", "p-1", "firing"), ("connection_lost", "p-1", "resolved")]
+    assert sent == [1, 0, 0, 1, 0, 0]
+    assert hook.received == [("connection_lost", "p-1", "firing"), ("connection_lost", "p-1", "resolved")]
     assert outbox(store) == [("firing", "told", 1), ("resolved", "told", 1)]
 
 
-def test_what_is_muted_is_not_told(store, hook, clock):
+def test_a_muted_alert_is_not_sent(store, hook, clock):
     AlertLog(store).record([AlertChange("fired", lost())])
 
-    assert sender(store, webhook(hook), clock).round() == 0
+    assert make_sender(store, webhook(hook), clock).run_once() == 0
 
 
-def test_info_is_not_told_over_a_pager(store, hook, clock):
+def test_an_alert_of_severity_info_is_not_sent_by_default(store, hook, clock):
     fire(store, alert("epoch_rose", "p-1", 1.0, text="x"))
 
-    assert sender(store, webhook(hook), clock).round() == 0
+    assert make_sender(store, webhook(hook), clock).run_once() == 0
 
 
-def test_alerts_of_one_rule_come_in_one_notification(store, hook, clock):
+def test_alerts_of_one_rule_are_sent_in_one_notification(store, hook, clock):
     fire(store, lost(), lost(subject="p-2"), alert("dedup_degraded", "p-1", 1000.0, reason="x"))
 
-    sender(store, webhook(hook), clock).round()
+    make_sender(store, webhook(hook), clock).run_once()
 
     assert [len(payload["alerts"]) for payload in hook.payloads] == [2, 1]
 
 
 @pytest.mark.parametrize("status", [500, 404])
-def test_a_receiver_that_fails_is_tried_again_after_longer_and_longer_pauses(store, hook, clock, status):
-    works = sender(store, webhook(hook), clock)
+def test_a_failing_receiver_is_retried_with_increasing_delays(store, hook, clock, status):
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
     hook.status = status
-    tried = []
+    attempts = []
     for _ in range(70):
-        before = hook.asked
-        works.round()
-        if hook.asked > before:
-            tried.append(clock.passed)
-        clock.passes(5.0)
+        before = hook.requests
+        sender.run_once()
+        if hook.requests > before:
+            attempts.append(clock.passed)
+        clock.advance(5.0)
 
-    assert [after - before for before, after in pairwise(tried)] == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0]
-    assert [pause(attempts) for attempts in (6, 7, 1000)] == [300.0, 300.0, 300.0]
+    assert [after - before for before, after in pairwise(attempts)] == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0]
+    assert [retry_delay(failures) for failures in (6, 7, 1000)] == [300.0, 300.0, 300.0]
     (row,) = store.rows("alert_routes")
     assert (row["failing_since"], row["waiting"]) == (1000.0, 1)
     assert row["answer"].startswith(f"HTTP {status}")
 
     hook.status = 200
-    clock.passes(LONGEST_PAUSE)
-    assert works.round() == 1
+    clock.advance(MAX_RETRY_DELAY)
+    assert sender.run_once() == 1
     assert store.rows("alert_routes")[0]["failing_since"] is None
-    assert hook.said == [("connection_lost", "p-1", "firing")]
+    assert hook.received == [("connection_lost", "p-1", "firing")]
 
 
-def test_what_began_and_ended_while_nobody_could_be_told_is_told_in_its_order(store, hook, clock):
-    works = sender(store, webhook(hook), clock)
+def test_the_beginning_and_the_end_during_an_outage_are_sent_in_order(store, hook, clock):
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
     hook.status = 500
-    works.round()
+    sender.run_once()
     end(store, lost())
-    clock.passes(6)
-    works.round()
+    clock.advance(6)
+    sender.run_once()
 
     hook.status = 200
     for _ in range(3):
-        clock.passes(20)
-        works.round()
+        clock.advance(20)
+        sender.run_once()
 
-    assert hook.said == [("connection_lost", "p-1", "firing"), ("connection_lost", "p-1", "resolved")]
+    assert hook.received == [("connection_lost", "p-1", "firing"), ("connection_lost", "p-1", "resolved")]
 
 
-def test_what_one_receiver_refuses_does_not_keep_the_others_back(store, clock):
-    taken = []
+def test_a_refused_notification_does_not_delay_others(store, clock):
+    accepted = []
 
-    def picky(payload):
+    def selective(payload):
         if payload["groupLabels"]["alertname"] == "connection_lost":
-            raise ValueError("I do not like it")
-        taken.append(payload["groupLabels"]["alertname"])
+            raise ValueError("refused")
+        accepted.append(payload["groupLabels"]["alertname"])
 
     fire(store, lost(), alert("fatal_error", "p-1", 1000.0, text="x"))
 
-    sender(store, Callback("mine", picky), clock).round()
+    make_sender(store, Callback("mine", selective), clock).run_once()
 
-    assert taken == ["fatal_error"]
+    assert accepted == ["fatal_error"]
     assert outbox(store) == [("firing", None, 1)]
 
 
-def test_after_a_day_it_is_given_up_and_that_is_said(store, hook, clock, caplog):
-    works = sender(store, webhook(hook), clock)
+def test_a_notification_is_abandoned_after_a_day_and_logged(store, hook, clock, caplog):
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
     hook.status = 500
-    works.round()
-    clock.passes(GIVEN_UP_AFTER + 10)
+    sender.run_once()
+    clock.advance(GIVEN_UP_AFTER + 10)
 
     with caplog.at_level(logging.ERROR):
-        works.round()
+        sender.run_once()
 
     assert outbox(store) == [("firing", "given up", 2)]
-    assert "an alert was told to nobody" in caplog.text
+    assert "notification abandoned" in caplog.text
     assert store.rows("alert_routes")[0]["given_up"] == 1
 
 
-def test_nothing_of_an_address_or_a_secret_is_in_the_store_or_the_log(store, hook, clock, caplog, tmp_path):
+def test_no_address_or_secret_is_in_the_store_or_the_log(store, hook, clock, caplog, tmp_path):
     hook.status, hook.body = 500, hook.url.encode()
     caplog.set_level(logging.DEBUG)
-    works = sender(store, webhook(hook), clock)
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
-    works.round()
+    sender.run_once()
     hook.status = 200
-    clock.passes(10)
-    works.round()
+    clock.advance(10)
+    sender.run_once()
 
     with store.borrow() as connection:
         tables = [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
@@ -362,115 +364,117 @@ def test_nothing_of_an_address_or_a_secret_is_in_the_store_or_the_log(store, hoo
         assert secret.encode() not in files or secret.isdigit()
 
 
-def test_a_clock_that_is_set_back_an_hour_delays_nothing(store, hook, clock):
-    works = sender(store, webhook(hook), clock)
+def test_a_clock_that_is_set_back_an_hour_delays_no_retry(store, hook, clock):
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
     hook.status = 500
-    works.round()
+    sender.run_once()
 
     clock.now -= 3600
     hook.status = 200
-    clock.passes(10)
+    clock.advance(10)
 
-    assert works.round() == 1
+    assert sender.run_once() == 1
 
 
-def test_of_two_processes_one_tells_and_the_other_goes_on_when_it_died(store, hook, clock):
-    first, second = (sender(store, webhook(hook), clock, owner) for owner in ("first", "second"))
+def test_one_of_two_processes_sends_and_the_other_takes_over_when_it_dies(store, hook, clock):
+    first, second = (make_sender(store, webhook(hook), clock, owner) for owner in ("first", "second"))
     fire(store, lost())
-    assert (first.round(), second.round()) == (1, 0)
+    assert (first.run_once(), second.run_once()) == (1, 0)
 
     end(store, lost())
-    told = []
-    for _ in range(20):  # the first one is dead
-        clock.passes(5)
-        told.append(second.round())
+    sent = []
+    for _ in range(20):  # the first process is dead
+        clock.advance(5)
+        sent.append(second.run_once())
 
-    assert sum(told) == 1
-    assert hook.said == [("connection_lost", "p-1", "firing"), ("connection_lost", "p-1", "resolved")]
+    assert sum(sent) == 1
+    assert hook.received == [("connection_lost", "p-1", "firing"), ("connection_lost", "p-1", "resolved")]
 
 
-def test_what_was_told_is_not_told_again_when_the_store_could_not_hear_of_it(store, hook, clock, monkeypatch):
+def test_a_sent_notification_is_not_repeated_when_the_store_failed_to_record_it(
+    store, hook, clock, monkeypatch
+):
     from producer_core.errors import StoreLocked
 
-    works = sender(store, webhook(hook), clock)
+    sender = make_sender(store, webhook(hook), clock)
     fire(store, lost())
-    keep = works._outbox.said
+    mark_sent = sender._outbox.mark_sent
 
     def busy(*_):
         raise StoreLocked
 
-    monkeypatch.setattr(works._outbox, "said", busy)
+    monkeypatch.setattr(sender._outbox, "mark_sent", busy)
     with pytest.raises(StoreLocked):
-        works.round()
-    monkeypatch.setattr(works._outbox, "said", keep)
-    works.round()
+        sender.run_once()
+    monkeypatch.setattr(sender._outbox, "mark_sent", mark_sent)
+    sender.run_once()
 
-    assert hook.said == [("connection_lost", "p-1", "firing")]
+    assert hook.received == [("connection_lost", "p-1", "firing")]
     assert outbox(store)[0][1] == "told"
 
 
-def test_an_old_end_is_not_told_to_a_new_route(store, hook, clock):
+def test_an_alert_that_ended_before_a_route_existed_is_not_sent_over_it(store, hook, clock):
     fire(store, lost(100.0))
     end(store, lost(100.0))
 
-    assert sender(store, webhook(hook), clock).round() == 0
+    assert make_sender(store, webhook(hook), clock).run_once() == 0
 
 
-def test_a_heartbeat_goes_out_while_alerts_are_judged(store, hook, clock):
-    works = sender(store, webhook(hook, heartbeat=300.0), clock)
+def test_a_heartbeat_is_sent_while_alerts_are_evaluated(store, hook, clock):
+    sender = make_sender(store, webhook(hook, heartbeat=300.0), clock)
     counts = []
     for _ in range(5):
-        works.round()
-        counts.append(hook.said.count(("Watchdog", "producer_core", "firing")))
-        store.take_lease("alerts", "somebody", 200.0, clock.now)
-        clock.passes(150)
+        sender.run_once()
+        counts.append(hook.received.count(("Watchdog", "producer_core", "firing")))
+        store.take_lease("alerts", "evaluator", 200.0, clock.now)
+        clock.advance(150)
 
     assert counts == [0, 1, 1, 2, 2]
 
 
-# all of it
+# the watcher
 
 
-def test_a_receiver_that_hangs_holds_up_neither_judging_nor_other_routes(store, hook):
+def test_a_receiver_that_hangs_delays_neither_the_evaluation_nor_other_routes(store, hook):
     hook.hanging = True
-    heard, now = [], time.time()
+    payloads, now = [], time.time()
     write(store, now - 100, pending=3)
-    other = Callback("other", heard.append)
-    with AlertWatcher(store, routes=(webhook(hook), other), book=RuleSet(every=0.05)) as watcher:
-        eventually(lambda: heard)
-        eventually(lambda: hook.asked)
+    other = Callback("other", payloads.append)
+    with AlertWatcher(store, routes=(webhook(hook), other), rule_set=RuleSet(every=0.05)) as watcher:
+        eventually(lambda: payloads)
+        eventually(lambda: hook.requests)
         write(store, time.time())
-        eventually(lambda: len(heard) > 1)
+        eventually(lambda: len(payloads) > 1)
         assert watcher.leads
 
-    assert [payload["status"] for payload in heard] == ["firing", "resolved"]
-    assert hook.said == []
+    assert [payload["status"] for payload in payloads] == ["firing", "resolved"]
+    assert hook.received == []
 
 
-def test_without_the_store_people_are_told_past_it(store, hook, tmp_path):
+def test_the_unavailability_of_the_store_is_sent_from_memory(store, hook, tmp_path):
     clock = Clock(time.time())
     watcher = AlertWatcher(
-        store, routes=(webhook(hook),), book=RuleSet(every=0.05), clock=clock, monotonic=clock.monotonic
+        store, routes=(webhook(hook),), rule_set=RuleSet(every=0.05), clock=clock, monotonic=clock.monotonic
     )
-    assert not watcher.look()
+    assert not watcher.run_once()
     aside, path = tmp_path / "aside", store.path
     path.rename(aside)
     path.mkdir()
-    watcher.look()
-    clock.passes(61)
-    for each in watcher._senders:
-        each.start()
-    watcher.look()
+    watcher.run_once()
+    clock.advance(61)
+    for sender in watcher._senders:
+        sender.start()
+    watcher.run_once()
 
-    eventually(lambda: hook.said)
+    eventually(lambda: hook.received)
     path.rmdir()
     aside.rename(path)
-    watcher.look()
-    eventually(lambda: len(hook.said) == 2)
+    watcher.run_once()
+    eventually(lambda: len(hook.received) == 2)
     watcher.stop()
 
-    assert hook.said == [
+    assert hook.received == [
         ("store_unavailable", str(path), "firing"),
         ("store_unavailable", str(path), "resolved"),
     ]

@@ -1,4 +1,4 @@
-"""What the tests of alerts share: a store of a virtual world, and a receiver that behaves as badly as asked."""
+"""Helpers of the alert tests: a simulated store on a virtual clock, and an HTTP receiver with configurable faults."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from producer_core.alerts import RuleSet, evaluate
 from producer_core.alerts.alert_state import after
 from producer_core.alerts.snapshot import (
     DeadLetterCounts,
-    LastSeen,
+    ProducerState,
     SnapshotNeeds,
     StoreSnapshot,
     WindowSums,
-    WriterState,
+    Writer,
 )
 from producer_core.store import Batch, ProducerRow, StatisticsRow
 
@@ -32,31 +32,31 @@ def seen(producer_id=P, **changes):
         "connected": True, "pending": 0, "waiting_retry": 0, "queue_messages": 0, "queue_limit": 100_000, "memory_bytes": 1,
         "memory_limit": 10,
     }  # fmt: skip
-    return LastSeen(**{**values, **changes})
+    return ProducerState(**{**values, **changes})
 
 
 class World:
-    """A topic's messages second by second, and what rules see of it: the same sums as the store's."""
+    """Simulates topics and producers, and evaluates rules on the same sums that a store returns."""
 
     def __init__(self, rules, *, start=1_000_000.0):
         self.rules = rules
         self.start = start
         self.now = start
-        self.rows = {}  # by topic and producer: moments, and the counts of good and bad messages until each
+        self.rows = {}  # by topic and producer: times, and the cumulative counts of good and bad messages
         self.producers = (seen(),)
         self.dead_letters = {}
         self.silences = ()
         self.known = {}
-        self.told = []  # (seconds since the start, kind, rule, subject)
-        self.heard = []  # the same for what people are told
+        self.changes = []  # (seconds since the start, kind, rule, subject)
+        self.notified = []  # the same for notifications
 
-    def happens(self, good=0, bad=0, topic="orders", producer=P):
-        times, goods, bads = self.rows.setdefault(WriterState(topic, producer), ([], [0], [0]))
+    def record(self, good=0, bad=0, topic="orders", producer=P):
+        times, goods, bads = self.rows.setdefault(Writer(topic, producer), ([], [0], [0]))
         times.append(self.now)
         goods.append(goods[-1] + good)
         bads.append(bads[-1] + bad)
 
-    def reading(self):
+    def snapshot(self):
         windows = SnapshotNeeds.of(self.rules.values()).windows
         return StoreSnapshot(
             self.now,
@@ -68,20 +68,20 @@ class World:
 
     def _sums(self, window):
         found = {}
-        for who, (times, good, bad) in self.rows.items():
+        for writer, (times, good, bad) in self.rows.items():
             first, last = bisect_right(times, self.now - window), bisect_right(times, self.now)
             if last > first:
                 good_in, bad_in = good[last] - good[first], bad[last] - bad[first]
-                found[who] = WindowSums(
+                found[writer] = WindowSums(
                     accepted=good_in + bad_in, acknowledged=good_in, dead=bad_in, failed_attempts=bad_in
                 )
         return found
 
-    def look(self):
-        changes = evaluate(self.rules, self.reading(), self.known.values())
+    def evaluate(self):
+        changes = evaluate(self.rules, self.snapshot(), self.known.values())
         for change in changes:
             if change.kind in ("fired", "resolved"):
-                self.told.append(
+                self.changes.append(
                     (self.now - self.start, change.kind, change.alert.rule, change.alert.subject)
                 )
             before = self.known.get(change.alert.alert_id)
@@ -90,29 +90,29 @@ class World:
                 continue
             self.known[change.alert.alert_id] = change.alert
             if change.kind == "decided":
-                self._hear(before, change.alert)
+                self._notify(before, change.alert)
         for alert_id, item in list(self.known.items()):
             if item.state == "resolved" and item.telling_end is not None:
                 del self.known[alert_id]
         return changes
 
-    def _hear(self, before, item):
+    def _notify(self, before, item):
         at = self.now - self.start
         if item.telling == "begin" and (before is None or before.telling is None):
-            self.heard.append((at, "firing", item.rule, item.subject))
+            self.notified.append((at, "firing", item.rule, item.subject))
         if item.telling_end and not (before is not None and before.telling_end):
-            self.heard.append((at, "resolved", item.rule, item.subject))
+            self.notified.append((at, "resolved", item.rule, item.subject))
 
-    def tell(self, changes):
-        """What producers say themselves, as AlertLog.record writes it."""
-        live = {item.key: item for item in self.known.values() if item.state == "firing"}
+    def report(self, changes):
+        """Apply changes that a producer reports, as AlertLog.record stores them."""
+        firing = {item.key: item for item in self.known.values() if item.state == "firing"}
         for change in changes:
             item = replace(change.alert, told_by=P)
-            mine = live.get(item.key)
-            if mine is not None:
+            known = firing.get(item.key)
+            if known is not None:
                 item = replace(
-                    item, muted_by=mine.muted_by, telling=mine.telling, telling_end=mine.telling_end,
-                    started_at=mine.started_at, fired_at=mine.fired_at,
+                    item, muted_by=known.muted_by, telling=known.telling, telling_end=known.telling_end,
+                    started_at=known.started_at, fired_at=known.fired_at,
                 )  # fmt: skip
             self.known[item.alert_id] = item
 
@@ -127,7 +127,7 @@ __all__ = ["DeadLetterCounts", "Receiver", "RuleSet", "World", "after", "receive
 
 
 def write(store, at, *, topic="orders", producer=P, good=0, bad=0, closed_at=None, pending=0, connected=True):
-    """A second of a producer, as its recorder writes it."""
+    """Write one second of a producer's statistics, as its recorder does."""
     row = ProducerRow(
         producer, "c", "shop", "host-7", 4711, "0", 0.0, at, closed_at, connected, None, pending, 0, 0, 100_000, 1, 10,
         True, "at_least_once", "{}",
@@ -144,7 +144,7 @@ def write(store, at, *, topic="orders", producer=P, good=0, bad=0, closed_at=Non
 
 
 class Receiver:
-    """A real HTTP server on a port of its own. `behaviour` is called with the handler before it answers."""
+    """A real HTTP server on a free port. Its attributes select a status, extra headers, and faults."""
 
     def __init__(self):
         self.payloads = []
@@ -155,19 +155,19 @@ class Receiver:
         self.hang = threading.Event()
         self.hanging = False
         self.drip = self.drip_body = False
-        self.asked = 0
+        self.requests = 0
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                receiver.asked += 1
+                receiver.requests += 1
                 payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 if receiver.hanging:
                     receiver.hang.wait(60)
                     return
                 if receiver.drip or receiver.drip_body:
                     with contextlib.suppress(OSError):
-                        if receiver.drip_body:  # an answer that is the last of its connection
+                        if receiver.drip_body:  # a response that ends its connection
                             self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 100000\r\n\r\n")
                         while not receiver.hang.wait(0.05):
                             self.wfile.write(b"X")
@@ -192,8 +192,8 @@ class Receiver:
         self.thread.start()
 
     @property
-    def said(self):
-        """(rule, subject, status) of every alert that was taken, in order."""
+    def received(self):
+        """Return (rule, subject, status) of every accepted alert, in order."""
         return [
             (item["labels"]["alertname"], item["labels"]["subject"], item["status"])
             for payload in self.payloads

@@ -1,4 +1,4 @@
-"""What the tests of audits and jobs share: rows as the pipeline writes them into a store."""
+"""Helpers of the audit and job tests: rows as the pipeline writes them into a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def audited(
     sentence="All is well.",
     **numbers,
 ):
-    """An audit that is done, with its findings as (kind, message id, partition, offset, text)."""
+    """Write a finished audit with its findings as (kind, message id, partition, offset, text)."""
     known = dict.fromkeys(
         ("lost", "duplicated", "reordered", "expired", "pending", "unledgered", "given_up", "given_up_found",
          "undecided", "ledger_gaps", "ledger_lost", "strange", "foreign_records"),
@@ -50,14 +50,14 @@ def audited(
             )
 
 
-def job(store, name="telemetry telemetry", kind="telemetry", *, began, seen, **said):
-    """A job that runs, as it was last seen."""
-    mine = {"name": name, "pid": 7, "started": began}
-    known = dict.fromkeys(("records_done", "records_total", "lag", "last_success_at", "message", "details"))
-    store.execute("begin_job", **mine, kind=kind, host="host", now=began)
-    store.execute("tell_job", **mine, now=seen, **(known | said))
+def job(store, name="telemetry telemetry", kind="telemetry", *, began, seen, **progress):
+    """Write a running job with its last progress report."""
+    identity = {"name": name, "pid": 7, "started": began}
+    unknown = dict.fromkeys(("records_done", "records_total", "lag", "last_success_at", "message", "details"))
+    store.execute("begin_job", **identity, kind=kind, host="host", now=began)
+    store.execute("tell_job", **identity, now=seen, **(unknown | progress))
 
 
-def job_ended(store, name, state, *, began, ended, **said):
-    known = dict.fromkeys(("records_done", "records_total", "lag", "last_success_at", "message", "details"))
-    store.execute("end_job", name=name, pid=7, started=began, now=ended, state=state, **(known | said))
+def job_ended(store, name, state, *, began, ended, **progress):
+    unknown = dict.fromkeys(("records_done", "records_total", "lag", "last_success_at", "message", "details"))
+    store.execute("end_job", name=name, pid=7, started=began, now=ended, state=state, **(unknown | progress))

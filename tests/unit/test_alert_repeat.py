@@ -1,4 +1,4 @@
-"""Being told again of what still fires, on a virtual clock, and functions of one's own that hang or raise."""
+"""Repeated notifications on a virtual clock, and user callbacks that hang or raise."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ class Clock:
     def monotonic(self):
         return self.passed
 
-    def passes(self, seconds):
+    def advance(self, seconds):
         self.now += seconds
         self.passed += seconds
 
 
 class Pager:
-    """A route that notes when it was told what; it takes nothing while `down`."""
+    """A route that records its notifications. It accepts none while `down`."""
 
-    name, kind, severities, heartbeat, patience = "pager", "callback", ("critical", "warning"), 0.0, 10.0
+    name, kind, severities, heartbeat, timeout = "pager", "callback", ("critical", "warning"), 0.0, 10.0
 
     def __init__(self, clock):
         self.clock = clock
         self.down = False
-        self.told = []
+        self.received = []
         self.keys = []
 
-    def tell(self, notification):
+    def send(self, notification):
         if self.down:
             return RouteResult(False, "HTTP 500")
-        self.told.append(
+        self.received.append(
             ((self.clock.now - START) / HOUR, notification.status, len(notification.payload["alerts"]))
         )
         self.keys.append(notification.key)
@@ -85,33 +85,34 @@ def decide(store, *items, **changes):
     decided = [
         AlertChange("decided", dataclasses.replace(item, **{"telling": "begin", **changes})) for item in items
     ]
-    assert AlertLog(store).take(decided, holder="test", lease="alerts")
+    assert AlertLog(store).apply(decided, holder="test", lease="alerts")
 
 
-def lived(works, clock, hours, step=1800.0):
+def run(sender, clock, hours, step=1800.0):
+    """Run the sender every `step` seconds for a number of hours."""
     for _ in range(round(hours * HOUR / step)):
-        works.round()
-        clock.passes(step)
+        sender.run_once()
+        clock.advance(step)
 
 
-def sender(store, pager, clock, **book):
+def make_sender(store, pager, clock, **rule_set):
     return RouteSender(
         store,
         pager,
         owner="me",
-        book=lambda: RuleSet(**book),
+        rule_set=lambda: RuleSet(**rule_set),
         clock=clock,
         monotonic=clock.monotonic,
         lease=1e9,
     )
 
 
-def test_what_still_fires_is_told_again_every_four_hours(store, pager, clock):
+def test_the_notification_of_a_firing_alert_is_repeated_every_four_hours(store, pager, clock):
     fire(store, lost())
 
-    lived(sender(store, pager, clock), clock, 12.5)
+    run(make_sender(store, pager, clock), clock, 12.5)
 
-    assert [(at, status) for at, status, _ in pager.told] == [
+    assert [(at, status) for at, status, _ in pager.received] == [
         (0, "firing"),
         (4, "firing"),
         (8, "firing"),
@@ -120,101 +121,105 @@ def test_what_still_fires_is_told_again_every_four_hours(store, pager, clock):
     assert len(set(pager.keys)) == 4
 
 
-@pytest.mark.parametrize(("repeat", "moments"), [(1800.0, [0, 0.5, 1, 1.5]), (0.0, [0]), (HOUR, [0, 1])])
-def test_how_often_is_a_setting_and_may_be_never(store, pager, clock, repeat, moments):
+@pytest.mark.parametrize(("repeat", "times"), [(1800.0, [0, 0.5, 1, 1.5]), (0.0, [0]), (HOUR, [0, 1])])
+def test_the_repeat_interval_is_a_setting_and_zero_disables_it(store, pager, clock, repeat, times):
     fire(store, lost())
 
-    lived(sender(store, pager, clock, repeat=repeat), clock, 2.0)
+    run(make_sender(store, pager, clock, repeat=repeat), clock, 2.0)
 
-    assert [at for at, _, _ in pager.told] == moments
+    assert [at for at, _, _ in pager.received] == times
 
 
-def test_who_acknowledges_is_not_told_again(store, pager, clock):
+def test_an_acknowledged_alert_is_not_repeated(store, pager, clock):
     fire(store, lost())
-    works = sender(store, pager, clock)
-    lived(works, clock, 5)
+    sender = make_sender(store, pager, clock)
+    run(sender, clock, 5)
     AlertLog(store).acknowledge(lost().alert_id, who="ada", origin="cli")
-    lived(works, clock, 12)
+    run(sender, clock, 12)
 
-    assert [at for at, _, _ in pager.told] == [0, 4]
+    assert [at for at, _, _ in pager.received] == [0, 4]
 
 
-def test_what_is_silenced_is_not_told_again_until_the_silence_ends(store, pager, clock):
+def test_a_silenced_alert_is_not_repeated_until_the_silence_ends(store, pager, clock):
     fire(store, lost())
-    works = sender(store, pager, clock)
-    lived(works, clock, 1)
+    sender = make_sender(store, pager, clock)
+    run(sender, clock, 1)
     decide(store, lost(), muted_by="silenced by ada")
-    lived(works, clock, 9)
+    run(sender, clock, 9)
     decide(store, lost())
-    lived(works, clock, 1)
+    run(sender, clock, 1)
 
-    assert [at for at, _, _ in pager.told] == [0, 10]
+    assert [at for at, _, _ in pager.received] == [0, 10]
 
 
-def test_what_is_over_is_told_so_and_never_again(store, pager, clock):
+def test_a_resolved_alert_is_notified_as_resolved_and_not_repeated(store, pager, clock):
     fire(store, lost())
-    works = sender(store, pager, clock)
-    lived(works, clock, 4.5)
+    sender = make_sender(store, pager, clock)
+    run(sender, clock, 4.5)
     AlertLog(store).record([AlertChange("resolved", resolved(lost(), clock.now))])
     decide(store, lost(), telling_end=True)
-    lived(works, clock, 9)
+    run(sender, clock, 9)
 
-    assert [(at, status) for at, status, _ in pager.told] == [(0, "firing"), (4, "firing"), (4.5, "resolved")]
+    assert [(at, status) for at, status, _ in pager.received] == [
+        (0, "firing"),
+        (4, "firing"),
+        (4.5, "resolved"),
+    ]
 
 
-def test_alerts_of_one_rule_are_told_again_together(store, pager, clock):
+def test_alerts_of_one_rule_are_repeated_in_one_notification(store, pager, clock):
     fire(store, lost(), lost("p-2"))
 
-    lived(sender(store, pager, clock), clock, 5)
+    run(make_sender(store, pager, clock), clock, 5)
 
-    assert pager.told == [(0, "firing", 2), (4, "firing", 2)]
+    assert pager.received == [(0, "firing", 2), (4, "firing", 2)]
 
 
-def test_an_episode_that_carried_another_on_is_told_again_too(store, pager, clock):
+def test_an_episode_that_continues_another_is_repeated(store, pager, clock):
     fire(store, lost(), telling="joined")
 
-    lived(sender(store, pager, clock), clock, 5)
+    run(make_sender(store, pager, clock), clock, 5)
 
-    assert [at for at, _, _ in pager.told] == [4]
+    assert [at for at, _, _ in pager.received] == [4]
 
 
-def test_what_could_not_be_told_again_in_time_is_dropped_when_somebody_acknowledges(store, pager, clock):
+def test_an_unsent_repetition_is_dropped_when_the_alert_is_acknowledged(store, pager, clock):
     fire(store, lost())
-    works = sender(store, pager, clock)
-    lived(works, clock, 4)
+    sender = make_sender(store, pager, clock)
+    run(sender, clock, 4)
     pager.down = True
-    lived(works, clock, 0.5)
+    run(sender, clock, 0.5)
     assert store.rows("alert_routes")[0]["waiting"] == 1
 
     AlertLog(store).acknowledge(lost().alert_id, who="ada", origin="cli")
     pager.down = False
-    lived(works, clock, 5)
+    run(sender, clock, 5)
 
-    assert [at for at, _, _ in pager.told] == [0]
+    assert [at for at, _, _ in pager.received] == [0]
     assert store.rows("alert_routes")[0]["waiting"] == 0
 
 
-def test_the_next_process_goes_on_with_the_hours_of_the_last(store, pager, clock):
+def test_the_next_process_continues_the_repeat_interval_of_the_last(store, pager, clock):
     fire(store, lost())
-    first = sender(store, pager, clock)
-    lived(first, clock, 3)
+    first = make_sender(store, pager, clock)
+    run(first, clock, 3)
     first.stop()
-    lived(sender(store, pager, clock), clock, 3)
+    run(make_sender(store, pager, clock), clock, 3)
 
-    assert [at for at, _, _ in pager.told] == [0, 4]
+    assert [at for at, _, _ in pager.received] == [0, 4]
 
 
-def test_a_clock_that_is_set_back_a_day_tells_once_too_often_at_most(store, pager, clock):
+def test_a_clock_that_is_set_back_a_day_causes_at_most_one_extra_notification(store, pager, clock):
     fire(store, lost())
-    works = sender(store, pager, clock)
-    works.round()
+    sender = make_sender(store, pager, clock)
+    sender.run_once()
     clock.now -= 24 * HOUR
-    lived(works, clock, 8.5)
+    run(sender, clock, 8.5)
 
-    assert len(pager.told) == 4
+    assert len(pager.received) == 4
 
 
-def test_the_setting_stands_in_the_file(tmp_path):
+def test_the_repeat_interval_is_read_from_the_rules_file(tmp_path):
     path = tmp_path / "alerts.toml"
     path.write_text('repeat = "90m"')
     assert load(path).repeat == 5400.0
@@ -226,105 +231,105 @@ def test_the_setting_stands_in_the_file(tmp_path):
     assert problem.line == 1 and "is not a duration" in problem.text
 
 
-# functions of one's own
+# user callbacks
 
 
-def told(payload, seconds=0.0):
+def message():
     from producer_core.alerts.payload import notification
 
-    return notification([lost()], "firing", receiver="mine", book=RuleSet(), store="s")
+    return notification([lost()], "firing", receiver="mine", rule_set=RuleSet(), store="s")
 
 
-def test_a_function_gets_the_payload():
-    heard = []
+def test_a_callback_gets_the_payload():
+    payloads = []
 
-    assert Callback("mine", heard.append).tell(told(None)).taken
-    assert heard[0]["alerts"][0]["labels"]["alertname"] == "connection_lost"
-
-
-def test_a_function_that_raises_is_a_failure_in_words():
-    answer = Callback("mine", lambda payload: 1 / 0).tell(told(None))
-
-    assert (answer.taken, answer.refused, answer.text) == (False, True, "it raised ZeroDivisionError")
+    assert Callback("mine", payloads.append).send(message()).accepted
+    assert payloads[0]["alerts"][0]["labels"]["alertname"] == "connection_lost"
 
 
-def test_a_function_that_ends_its_thread_is_one_too():
+def test_a_callback_that_raises_is_a_failure_with_the_exception_name():
+    answer = Callback("mine", lambda payload: 1 / 0).send(message())
+
+    assert (answer.accepted, answer.refused, answer.text) == (False, True, "it raised ZeroDivisionError")
+
+
+def test_a_callback_that_raises_system_exit_is_a_failure():
     def leaves(payload):
         raise SystemExit
 
-    assert not Callback("mine", leaves).tell(told(None)).taken
+    assert not Callback("mine", leaves).send(message()).accepted
 
 
-def test_a_function_that_hangs_is_called_once_and_given_back_to_the_pauses():
+def test_a_callback_that_hangs_is_called_once_and_retried_after_it_returns():
     hanging, calls = threading.Event(), []
 
     def hangs(payload):
         calls.append(payload)
         hanging.wait(60)
 
-    route = Callback("mine", hangs, patience=0.05)
-    first, second = route.tell(told(None)), route.tell(told(None))
+    route = Callback("mine", hangs, timeout=0.05)
+    first, second = route.send(message()), route.send(message())
     hanging.set()
 
-    assert first.text == "it did not come back within 0.05 s" and not first.refused
-    assert second.text == "the call before has not come back yet"
+    assert first.text == "it did not return within 0.05 s" and not first.refused
+    assert second.text == "the previous call has not returned yet"
     assert len(calls) == 1
-    eventually(lambda: route.tell(told(None)).taken)
+    eventually(lambda: route.send(message()).accepted)
 
 
-def pager_of_mine(payload):
-    """A function with a name."""
+def named_function(payload):
+    """A function that can be a route because it has a name."""
 
 
-def test_a_function_is_a_route_by_its_name():
-    (route,) = given_routes([pager_of_mine])
+def test_a_named_function_is_a_route():
+    (route,) = given_routes([named_function])
 
     assert (route.name, route.kind, route.severities) == (
-        "pager_of_mine",
+        "named_function",
         "callback",
         ("critical", "warning", "info"),
     )
-    assert given_routes([Callback("a", pager_of_mine), route])[0].name == "a"
+    assert given_routes([Callback("a", named_function), route])[0].name == "a"
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ([lambda payload: None], "Callback"),
-        ([3], "function with a name"),
-        ([pager_of_mine, pager_of_mine], "Two alert routes"),
+        ([3], "named function"),
+        ([named_function, named_function], "Two alert routes"),
     ],
 )
-def test_what_has_no_name_of_its_own_is_refused(given, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_route_without_a_unique_name_is_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
         given_routes(given)
 
 
-def test_alert_routes_need_a_store():
+def test_alert_routes_require_a_store():
     with pytest.raises(ConfigError, match="alert_routes needs a store"):
-        ReliableKafkaProducer(store=None, transport=InMemoryTransport, alert_routes=[pager_of_mine])
+        ReliableKafkaProducer(store=None, transport=InMemoryTransport, alert_routes=[named_function])
 
 
-def producing(tmp_path, *routes):
+def open_producer(tmp_path, *routes):
     return ReliableKafkaProducer(
         transport=InMemoryTransport, store=tmp_path / "store.duckdb", alert_routes=routes, cluster_id="test"
     )
 
 
-def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
+def test_a_producer_notifies_its_callbacks(tmp_path, monkeypatch):
     monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
-    heard = []
+    names = []
 
     def mine(payload):
-        heard.append(payload["groupLabels"]["alertname"])
+        names.append(payload["groupLabels"]["alertname"])
 
     (tmp_path / "alerts.toml").write_text('every = "0.1s"')
-    with producing(tmp_path, mine) as producer:
+    with open_producer(tmp_path, mine) as producer:
         producer._engine.notice(_notice())
-        eventually(lambda: "fatal_error" in heard)
+        eventually(lambda: "fatal_error" in names)
 
 
-def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_path, monkeypatch):
+def test_callbacks_that_hang_or_raise_delay_neither_sending_nor_closing(tmp_path, monkeypatch):
     monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
     hanging, called = threading.Event(), []
 
@@ -337,7 +342,7 @@ def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_pa
         raise ValueError
 
     (tmp_path / "alerts.toml").write_text('every = "0.1s"')
-    producer = producing(tmp_path, hangs, raises)
+    producer = open_producer(tmp_path, hangs, raises)
     try:
         producer._engine.notice(_notice())
         eventually(lambda: {"hangs", "raises"} <= set(called))

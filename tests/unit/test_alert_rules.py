@@ -1,4 +1,4 @@
-"""A file of rules: what it may say, and how each mistake is told."""
+"""The rules file: its valid content, and the message for each mistake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import pytest
 
 from producer_core.alerts import RULES, AlertRule, BurnRate, Threshold, WindowPair, alert, load, rule_set_of
-from producer_core.alerts.conditions import METRICS, Absence, in_words
+from producer_core.alerts.conditions import METRICS, Absence, describe
 from producer_core.alerts.routes import missing_addresses, routes_of
 from producer_core.alerts.rule_parser import read
 from producer_core.alerts.rule_set_file import RuleSetFile
@@ -68,11 +68,11 @@ def problems(text):
     return [str(problem) for problem in read(text)[1]]
 
 
-def test_a_file_adds_rules_changes_ours_and_names_routes():
-    book, wrong = read(WHOLE)
+def test_a_file_adds_rules_changes_built_in_rules_and_defines_routes():
+    rule_set, problems = read(WHOLE)
 
-    assert wrong == []
-    assert book.rules["checkout_errors"] == AlertRule(
+    assert problems == []
+    assert rule_set.rules["checkout_errors"] == AlertRule(
         "critical",
         "{subject}: {says} in {window}, more than {threshold:.0%}",
         "Call the shop.",
@@ -83,17 +83,17 @@ def test_a_file_adds_rules_changes_ours_and_names_routes():
         runbook="https://wiki.example/checkout",
         subjects=("checkout", "payments.*"),
     )
-    assert book.rules["payments_budget"].condition == BurnRate(
+    assert rule_set.rules["payments_budget"].condition == BurnRate(
         0.9995, (WindowPair(3600.0, 300.0, 14.4), WindowPair(21600.0, 1800.0, 6.0)), min_failures=3
     )
-    assert book.rules["no_orders"].condition == Absence("traffic", 600.0, 86400.0)
-    assert book.rules["dead_letters_old"].condition == Threshold("dlq_age", above=12 * 3600.0)
-    assert book.rules["high_error_rate"].severity == "warning"
-    assert not book.rules["error_budget_slow"].enabled
-    assert (book.every, book.labels, book.link) == (
+    assert rule_set.rules["no_orders"].condition == Absence("traffic", 600.0, 86400.0)
+    assert rule_set.rules["dead_letters_old"].condition == Threshold("dlq_age", above=12 * 3600.0)
+    assert rule_set.rules["high_error_rate"].severity == "warning"
+    assert not rule_set.rules["error_budget_slow"].enabled
+    assert (rule_set.every, rule_set.labels, rule_set.link) == (
         10.0, {"env": "prod"}, "https://monitor.example/producer/",
     )  # fmt: skip
-    assert [(route.name, route.url_env, route.severities, route.heartbeat) for route in book.routes] == [
+    assert [(route.name, route.url_env, route.severities, route.heartbeat) for route in rule_set.routes] == [
         ("pager", "PAGER_URL", ("critical",), 300.0)
     ]
 
@@ -103,102 +103,106 @@ def rule(lines, name="mine", kind='kind = "threshold"\nmetric = "dead"\nabove = 
 
 
 MISTAKES = {
-    "a key that does not exist names the nearest": (
+    "an unknown key": (
         rule('windw = "5m"'),
-        "line 5, rule 'mine', 'windw': There is no key 'windw'. Did you mean 'window'?",
+        "line 5, rule 'mine', 'windw': Unknown key 'windw'. Did you mean 'window'?",
     ),
-    "a metric that does not exist": (
+    "an unknown metric": (
         '[rules.mine]\nkind = "threshold"\nmetric = "eror_rate"\nabove = 1',
-        "line 3, rule 'mine', 'metric': 'eror_rate' is not one of them. Choose from error_rate,",
+        "line 3, rule 'mine', 'metric': 'eror_rate' is not valid. Choose from error_rate,",
     ),
-    "a duration that is none": (
+    "an invalid duration": (
         rule('for = "5 minutes"'),
-        "line 5, rule 'mine', 'for': '5 minutes' is not a duration. Write for example \"30s\"",
+        "line 5, rule 'mine', 'for': '5 minutes' is not a duration. Write, for example, \"30s\"",
     ),
-    "a number where a duration belongs": (rule("window = 300"), "'window': 300 is not a duration."),
-    "no window at all": (rule('window = "0s"'), "'window': '0s' is no time at all."),
+    "a number instead of a duration": (rule("window = 300"), "'window': 300 is not a duration."),
+    "an empty window": (rule('window = "0s"'), "'window': '0s' is not a positive duration."),
     "neither above nor below": (
         '[rules.mine]\nkind = "threshold"\nmetric = "dead"\n',
         "line 1, rule 'mine', 'above': A threshold needs above or below, not both.",
     ),
     "above and below": (rule("below = 0"), "line 4, rule 'mine', 'above': A threshold needs"),
-    "a metric by what it is not known by": (
+    "a subject that the metric does not have": (
         rule('by = "topic"', kind='kind = "threshold"\nmetric = "memory"\nabove = 1\n'),
-        "line 5, rule 'mine', 'by': memory is known by producer. by = \"producer\"",
+        "line 5, rule 'mine', 'by': memory is available by producer. by = \"producer\"",
     ),
-    "no kind": ("[rules.mine]\nabove = 1\n", "line 1, rule 'mine', 'kind': A rule of your own needs a kind."),
+    "no kind": ("[rules.mine]\nabove = 1\n", "line 1, rule 'mine', 'kind': A new rule requires a kind."),
     "a built-in rule misspelt": (
         "[rules.high_eror_rate]\nseverity = 'info'\n",
         "Did you mean the built-in rule 'high_error_rate'?",
     ),
-    "a kind that does not exist": (rule("", kind='kind = "treshold"\n'), "'kind': A rule of your own needs"),
-    "another kind for ours": (
+    "an unknown kind": (rule("", kind='kind = "treshold"\n'), "'kind': A new rule requires"),
+    "another kind for a built-in rule": (
         '[rules.high_latency]\nkind = "threshold"\n',
         "The kind of a built-in rule cannot be changed. Give your rule another name",
     ),
     "a key of another kind": (
         '[rules.high_latency]\nabove = 5\n',
-        "rule 'high_latency', 'above': There is no key 'above'.",
+        "rule 'high_latency', 'above': Unknown key 'above'.",
     ),
-    "a severity that does not exist": (rule('severity = "page"'), "'page' is not one of them."),
-    "a text that cannot be filled in": (
+    "an unknown severity": (rule('severity = "page"'), "'page' is not valid."),
+    "an unknown placeholder": (
         rule('text = "{subjekt} is bad"'),
-        "'text': The text cannot be filled in ('subjekt'). It may name {subject}, {value}, {threshold}, {says}",
+        "'text': Invalid placeholder in the text ('subjekt'). Valid: {subject}, {value}, {threshold}, {says}",
     ),
-    "a text that names what such a rule does not know": (
+    "a placeholder of another kind of rule": (
         rule('text = "{threshold:g}"', kind='kind = "absence"\nof = "delivery"\nafter = "5m"\n'),
-        "It may name {subject}, {value}, {client}, {after}.",
+        "Valid: {subject}, {value}, {client}, {after}.",
     ),
-    "other words for what producers say themselves": (
+    "a text for a rule that producers report": (
         '[rules.high_latency]\ntext = "slow"\n',
-        "rule 'high_latency', 'text': There is no key 'text'.",
+        "rule 'high_latency', 'text': Unknown key 'text'.",
     ),
-    "an inhibited rule that does not exist": (
+    "an unknown inhibited rule": (
         rule('inhibits = ["slow_delivry"]'),
-        "line 5, rule 'mine', 'inhibits': There is no rule 'slow_delivry'. Did you mean 'slow_delivery'?",
+        "line 5, rule 'mine', 'inhibits': Unknown rule 'slow_delivry'. Did you mean 'slow_delivery'?",
     ),
-    "pairs the wrong way round": (
+    "pairs with the short window first": (
         rule('pairs = [["5m", "1h", 14.4]]', kind='kind = "burn_rate"\n'),
-        "'pairs': The first window of a pair is the long one.",
+        "'pairs': The first window of a pair must be the longer one.",
     ),
-    "an objective that is no share": (
+    "an objective above 1": (
         rule("objective = 99.9", kind='kind = "burn_rate"\n'),
-        "'objective': 99.9 is not a share.",
+        "'objective': 99.9 is not between 0 and 1.",
     ),
-    "absence without its time": (
+    "absence without its duration": (
         '[rules.mine]\nkind = "absence"\nof = "traffic"\n',
-        "line 1, rule 'mine', 'after': It is missing. For example after = \"10m\".",
+        "line 1, rule 'mine', 'after': The key is missing. For example, after = \"10m\".",
     ),
     "a route without an address": (
         "[routes.pager]\ntimeout = '5s'\n",
-        "line 1, route 'pager', 'url_env': One of url_env and url_file must say",
+        "line 1, route 'pager', 'url_env': Exactly one of url_env and url_file must be set",
     ),
-    "a route with both": ('[routes.pager]\nurl_env = "A"\nurl_file = "b"\n', "One of url_env and url_file"),
-    "a key of the file": ("evry = '5s'\n", "line 1, the file, 'evry': There is no key 'evry'. Did you mean 'every'?"),
+    "a route with two addresses": (
+        '[routes.pager]\nurl_env = "A"\nurl_file = "b"\n', "Exactly one of url_env and url_file"
+    ),
+    "an unknown key of the file": (
+        "evry = '5s'\n", "line 1, the file, 'evry': Unknown key 'evry'. Did you mean 'every'?"
+    ),
     "a label that every alert has": ('labels = { severity = "x" }\n', "'labels': severity is a label of every"),
-    "no table": ("rules = 5\n", "A table was expected. [rules.my_name]"),
+    "no table": ("rules = 5\n", "Expected a table. [rules.my_name]"),
     "no TOML": ("[rules.mine\n", "line 1, the file: This is not TOML"),
-    "a flag in quotes": (rule('enabled = "no"'), "'enabled': true or false was expected."),
-    "a count that is none": (rule("min_events = 1.5"), "'min_events': 1.5 is not a count."),
+    "a flag in quotes": (rule('enabled = "no"'), "'enabled': Expected true or false."),
+    "a fractional count": (rule("min_events = 1.5"), "'min_events': 1.5 is not a count."),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_each_mistake_is_told_with_its_place_and_its_fix(name):
-    text, said = MISTAKES[name]
+def test_each_mistake_is_reported_with_its_line_and_its_fix(name):
+    text, message = MISTAKES[name]
 
     assert len(found := problems(text)) == 1
-    assert said in found[0]
+    assert message in found[0]
 
 
-def test_every_mistake_of_a_file_is_told_at_once(tmp_path):
+def test_all_mistakes_of_a_file_are_reported_together(tmp_path):
     path = tmp_path / "alerts.toml"
     path.write_text(rule('windw = "5m"\nfor = 3') + rule("", name="other", kind=""))
 
     with pytest.raises(ConfigError) as caught:
         load(path)
 
-    assert "alerts.toml holds 3 mistakes" in str(caught.value)
+    assert "alerts.toml contains 3 mistakes" in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
 
 
@@ -212,28 +216,28 @@ def test_an_address_or_a_secret_in_the_file_is_refused_and_not_repeated(line):
     assert "s3cr3t" not in "".join(found)
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path):
+def test_an_unreadable_file_is_reported(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory\. Check its path"):
         load(tmp_path / "alerts.toml")
 
 
-def test_what_producers_tell_has_the_severity_and_advice_of_the_file():
-    book, _ = read('[rules.high_latency]\nseverity = "info"\nadvice = "Sleep on."\n')
+def test_a_reported_alert_gets_the_severity_and_advice_of_the_file():
+    rule_set, _ = read('[rules.high_latency]\nseverity = "info"\nadvice = "Ignore it."\n')
 
-    dressed = book.dressed(alert("high_latency", "p-1", 1.0, value=5.0, threshold=1.0))
+    item = rule_set.with_overrides(alert("high_latency", "p-1", 1.0, value=5.0, threshold=1.0))
 
-    assert (dressed.severity, dressed.advice) == ("info", "Sleep on.")
-    assert dressed.text.startswith("Messages take 5 ms")
+    assert (item.severity, item.advice) == ("info", "Ignore it.")
+    assert item.text.startswith("Messages take 5 ms")
 
 
-def test_every_rule_of_ours_is_described_and_every_metric_can_be_said():
-    for held in RULES.values():
-        assert in_words(held.condition)
+def test_every_built_in_rule_has_a_description_and_every_metric_a_text():
+    for rule in RULES.values():
+        assert describe(rule.condition)
     for metric in METRICS.values():
-        assert "{" not in metric.says.format(value=1.0, span="1 h")
+        assert "{" not in metric.text.format(value=1.0, span="1 h")
 
 
-def test_rules_lie_beside_the_store_or_where_the_environment_says(store, tmp_path, monkeypatch):
+def test_the_rules_file_is_beside_the_store_or_named_by_the_environment(store, tmp_path, monkeypatch):
     assert rule_set_of(store).rules == RULES
     (tmp_path / "alerts.toml").write_text('[rules.high_latency]\nseverity = "info"\n')
     (tmp_path / "other.toml").write_text('[rules.high_latency]\nseverity = "critical"\n')
@@ -245,29 +249,29 @@ def test_rules_lie_beside_the_store_or_where_the_environment_says(store, tmp_pat
     assert (beside, named) == ("info", "critical")
 
 
-def test_a_file_with_mistakes_changes_nothing_and_is_told(store, tmp_path):
+def test_a_file_with_mistakes_is_ignored_and_reported(store, tmp_path):
     (tmp_path / "alerts.toml").write_text("[rules.high_latency]\nseverity = 5\n")
 
-    book = rule_set_of(store)
+    rule_set = rule_set_of(store)
 
-    assert book.rules == RULES
-    assert "rule 'high_latency', 'severity'" in book.problem
+    assert rule_set.rules == RULES
+    assert "rule 'high_latency', 'severity'" in rule_set.problem
 
 
-def test_a_file_is_read_again_when_it_was_changed(store, tmp_path):
-    books, path = RuleSetFile(store), tmp_path / "alerts.toml"
-    before = books.now().rules["high_latency"].severity
+def test_a_changed_file_is_read_again(store, tmp_path):
+    rule_set_file, path = RuleSetFile(store), tmp_path / "alerts.toml"
+    before = rule_set_file.now().rules["high_latency"].severity
     path.write_text('[rules.high_latency]\nseverity = "info"\n')
-    changed = books.now()
-    again = books.now()
+    changed = rule_set_file.now()
+    again = rule_set_file.now()
     path.unlink()
 
     assert (before, changed.rules["high_latency"].severity) == ("warning", "info")
     assert again is changed
-    assert books.now().rules["high_latency"].severity == "warning"
+    assert rule_set_file.now().rules["high_latency"].severity == "warning"
 
 
-def test_addresses_come_from_the_environment_or_a_file_beside_the_rules(tmp_path, monkeypatch):
+def test_addresses_come_from_the_environment_or_a_file_beside_the_rules_file(tmp_path, monkeypatch):
     path = tmp_path / "alerts.toml"
     path.write_text(
         '[routes.a]\nurl_env = "A_URL"\n[routes.b]\nurl_file = "b.url"\n[routes.c]\nurl_env = "C_URL"\n'
@@ -275,21 +279,21 @@ def test_addresses_come_from_the_environment_or_a_file_beside_the_rules(tmp_path
     (tmp_path / "b.url").write_text("https://b.example/hook\n")
     monkeypatch.setenv("A_URL", "https://a.example/hook")
     monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", "http://d.example")
-    book = load(path)
+    rule_set = load(path)
 
-    found = routes_of(book)
+    found = routes_of(rule_set)
 
     assert [(route.name, route.url) for route in found] == [
         ("a", "https://a.example/hook"),
         ("b", "https://b.example/hook"),
         ("webhook", "http://d.example"),
     ]
-    assert [settings.name for settings in missing_addresses(book)] == ["c"]
+    assert [settings.name for settings in missing_addresses(rule_set)] == ["c"]
     assert "example" not in repr(found)
 
 
 @pytest.mark.parametrize("address", ["ftp://x/s3cr3t", "s3cr3t", "http:///s3cr3t", "http://h:99999/s3cr3t", "http://h/s3cr3t x\n"])  # fmt: skip
-def test_an_address_that_is_none_is_refused_without_being_repeated(monkeypatch, address):
+def test_an_invalid_address_is_refused_and_not_repeated(monkeypatch, address):
     monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", address)
 
     with pytest.raises(ConfigError) as caught:
@@ -298,8 +302,8 @@ def test_an_address_that_is_none_is_refused_without_being_repeated(monkeypatch, 
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_a_file_of_an_address_that_is_missing_is_said_without_its_place(monkeypatch, tmp_path):
+def test_a_missing_address_file_is_reported_without_its_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK_FILE", os.fspath(tmp_path / "no.url"))
 
-    with pytest.raises(ConfigError, match=r"no.url cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError, match=r"The file no.url of a route cannot be read: FileNotFoundError"):
         routes_of(read("")[0])

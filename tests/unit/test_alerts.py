@@ -1,4 +1,4 @@
-"""Alerts: the life of one, the log of a store, and who notices a dead producer."""
+"""Alerts: their changes, the alert log of a store, and the detection of a dead producer."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def kinds(changes):
 
 
 def test_an_alert_fires_once_and_resolves_once():
-    firing, told = {}, []
+    firing, observed = {}, []
     for now, found in [(1, [too_slow(1)]), (2, [too_slow(2)]), (3, []), (4, [])]:
         changes = follow(firing, found, now)
         firing = after(firing, changes)
-        told += kinds(changes)
+        observed += kinds(changes)
 
-    assert told == [("fired", "high_latency"), ("resolved", "high_latency")]
+    assert observed == [("fired", "high_latency"), ("resolved", "high_latency")]
     assert firing == {}
 
 
-def test_words_and_numbers_follow_without_a_second_firing():
+def test_text_and_value_are_updated_without_a_second_firing():
     firing = after({}, follow({}, [too_slow(1)], 1))
 
     (change,) = follow(firing, [too_slow(2, value=2500.0)], 2)
@@ -71,22 +71,22 @@ def test_two_subjects_of_one_rule_are_two_alerts():
     ]
 
 
-def test_the_next_episode_has_its_own_id():
+def test_the_next_episode_has_another_id():
     assert too_slow(1).alert_id != too_slow(2).alert_id
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_every_rule_has_words_and_advice(rule):
+def test_every_rule_has_a_text_and_advice(rule):
     names = {name for _, name, _, _ in string.Formatter().parse(RULES[rule].text) if name}
     details = dict.fromkeys(names - {"value", "threshold"}, "x")
 
-    written = alert(rule, "s", 1.0, value=0.5, threshold=0.1, **details)
+    item = alert(rule, "s", 1.0, value=0.5, threshold=0.1, **details)
 
-    assert "{" not in written.text
-    assert written.advice.endswith(".")
+    assert "{" not in item.text
+    assert item.advice.endswith(".")
 
 
-def test_the_log_remembers_an_episode(store):
+def test_the_log_stores_an_episode(store):
     log = AlertLog(store)
     fired = follow({}, [too_slow(1)], 1)
 
@@ -98,14 +98,14 @@ def test_the_log_remembers_an_episode(store):
     assert (item.state, item.started_at, item.resolved_at) == ("resolved", 1, 9)
 
 
-def test_two_watchers_make_one_alert(store):
+def test_two_watchers_store_one_alert(store):
     AlertLog(store).record(follow({}, [too_slow(1)], 1))
     AlertLog(store).record(follow({}, [too_slow(1.5)], 1.5))
 
     assert len(AlertLog(store).list()) == 1
 
 
-def test_the_first_to_acknowledge_stays_and_both_are_audited(store):
+def test_the_first_acknowledgement_counts_and_both_are_audited(store):
     log = AlertLog(store, clock=lambda: 50.0)
     log.record(follow({}, [too_slow(1)], 1))
     alert_id = log.list()[0].alert_id
@@ -126,7 +126,7 @@ def test_a_silence_covers_its_subject_until_it_ends(store):
     log.silence("high_latency", "p-1", until=20.0, who="ann", why="deploy", origin="cli")
 
     assert {item.subject: item.silenced for item in log.list()} == {"p-1": True, "p-2": False}
-    assert [quiet.why for quiet in log.silences()] == ["deploy"]
+    assert [silence.why for silence in log.silences()] == ["deploy"]
     now[0] = 21.0
     assert not any(item.silenced for item in log.list())
 
@@ -136,8 +136,8 @@ def test_a_silence_for_an_unknown_rule_names_the_rules(store):
         AlertLog(store).silence("hi_latency", until=1.0, who="a", why="b", origin="cli")
 
 
-class Watching:
-    """An evaluator and what it says of dead producers; the clock is not set, so both clocks run together."""
+class Watcher:
+    """Runs an evaluator and returns the changes about dead producers. Both of its clocks run together."""
 
     def __init__(self, store, owner="watcher"):
         self._now = 0.0
@@ -153,22 +153,22 @@ class Watching:
         ]
 
 
-def test_a_dead_producer_is_noticed_by_another_process_once(store):
+def test_another_process_detects_a_dead_producer_once(store):
     heartbeat(store, 1000.0)
-    watcher = Watching(store)
+    watcher = Watcher(store)
 
     assert watcher.at(1030.0) == []
-    told = [watcher.at(now) for now in (1041.0, 1042.0, 1100.0)]
+    changes = [watcher.at(now) for now in (1041.0, 1042.0, 1100.0)]
 
-    assert told == [[("fired", "producer_gone")], [], []]
+    assert changes == [[("fired", "producer_gone")], [], []]
     (item,) = AlertLog(store).list()
     assert "shop (host-7, process 4711)" in item.text
     assert item.severity == "critical"
 
 
-def test_a_producer_that_comes_back_or_is_closed_resolves_it(store):
+def test_producer_gone_resolves_with_the_next_heartbeat(store):
     heartbeat(store, 1000.0)
-    watcher = Watching(store)
+    watcher = Watcher(store)
     watcher.at(1041.0)
 
     heartbeat(store, 1050.0)
@@ -179,12 +179,12 @@ def test_a_producer_that_comes_back_or_is_closed_resolves_it(store):
 def test_a_closed_producer_is_not_gone(store):
     heartbeat(store, 1000.0, closed_at=1000.0)
 
-    assert Watching(store).at(2000.0) == []
+    assert Watcher(store).at(2000.0) == []
 
 
-def test_one_process_evaluates_and_another_follows_when_it_dies(store):
+def test_one_process_evaluates_and_another_takes_over_when_it_dies(store):
     heartbeat(store, 1000.0)
-    first, second = Watching(store, "first"), Watching(store, "second")
+    first, second = Watcher(store, "first"), Watcher(store, "second")
     first.at(1001.0)
 
     assert second.at(1010.0) == []
@@ -192,10 +192,10 @@ def test_one_process_evaluates_and_another_follows_when_it_dies(store):
     assert first.at(1042.0) == []
 
 
-# alerts that begin with a notice
+# alerts from notices
 
 
-def told(kind, at=1.0, **details):
+def notice(kind, at=1.0, **details):
     return Notice(kind, "critical", f"{kind} happened", at, details)
 
 
@@ -203,17 +203,17 @@ def firing(alerts, now=2.0, **options):
     return [(item.rule, item.subject) for item in alerts.firing("p-1", now, **options)]
 
 
-def test_every_notice_that_becomes_an_alert_has_a_rule_with_its_own_words():
+def test_every_notice_that_becomes_an_alert_has_a_rule_that_shows_its_text():
     for kind in END_CONDITIONS:
         assert "{text}" in RULES[kind].text, kind
         for other in END_CONDITIONS[kind].by:
             assert other != kind
 
 
-def test_a_notice_fires_until_its_time_is_over_and_counts_its_repetitions():
+def test_an_alert_from_a_notice_ends_after_its_time_and_counts_repetitions():
     alerts = ReportedAlerts()
-    alerts.notice(told("fatal_error", 10.0))
-    alerts.notice(told("fatal_error", 300.0))
+    alerts.notice(notice("fatal_error", 10.0))
+    alerts.notice(notice("fatal_error", 300.0))
 
     (item,) = alerts.firing("p-1", 800.0)
     assert (item.subject, item.value, item.started_at, item.text) == (
@@ -222,39 +222,39 @@ def test_a_notice_fires_until_its_time_is_over_and_counts_its_repetitions():
     assert firing(alerts, 901.0) == []
 
 
-def test_notices_that_are_no_trouble_are_no_alerts():
+def test_informational_notices_are_not_alerts():
     alerts = ReportedAlerts()
     for kind in ("connected", "store_available", "nothing_to_lose", "duplicate_confirmed", "dedup_restored"):
-        alerts.notice(told(kind))
+        alerts.notice(notice(kind))
 
     assert firing(alerts) == []
 
 
-def test_a_suspicion_ends_with_the_finding_that_answers_it():
+def test_a_suspected_loss_ends_with_its_finding():
     alerts = ReportedAlerts()
-    alerts.notice(told("loss_suspected", subject="orders"))
+    alerts.notice(notice("loss_suspected", subject="orders"))
     before = firing(alerts)
-    alerts.notice(told("producer_desynchronised", subject="orders/3", ends=[("loss_suspected", "orders")]))
+    alerts.notice(notice("producer_desynchronised", subject="orders/3", ends=[("loss_suspected", "orders")]))
 
     assert before == [("loss_suspected", "orders")]
     assert firing(alerts) == [("producer_desynchronised", "orders/3")]
 
 
-def test_what_is_over_ends_its_trouble_and_no_other_subjects():
+def test_a_recovery_notice_ends_the_alert_of_its_subject_only():
     alerts = ReportedAlerts()
-    alerts.notice(told("transactions_failing"))
-    alerts.notice(told("standing_unknown", subject="orders/1"))
-    alerts.notice(told("standing_unknown", subject="orders/2"))
-    alerts.notice(told("transactions_recovered"))
-    alerts.notice(told("retention_removed", subject="orders/1"))
+    alerts.notice(notice("transactions_failing"))
+    alerts.notice(notice("standing_unknown", subject="orders/1"))
+    alerts.notice(notice("standing_unknown", subject="orders/2"))
+    alerts.notice(notice("transactions_recovered"))
+    alerts.notice(notice("retention_removed", subject="orders/1"))
 
     assert firing(alerts) == [("standing_unknown", "orders/2"), ("retention_removed", "orders/1")]
 
 
-def test_only_facts_outlast_their_producer():
+def test_only_lasting_alerts_outlive_their_producer():
     alerts = ReportedAlerts()
     for kind in END_CONDITIONS:
-        alerts.notice(told(kind, subject="s"))
+        alerts.notice(notice(kind, subject="s"))
 
     assert {rule for rule, _ in firing(alerts, closed=True)} == {
         kind for kind in RULES if RULES[kind].lasting
@@ -262,17 +262,17 @@ def test_only_facts_outlast_their_producer():
     assert firing(alerts, 10**9, closed=True)
 
 
-def test_told_alerts_are_bounded_and_keep_the_facts():
+def test_reported_alerts_are_bounded_and_keep_lasting_ones():
     alerts = ReportedAlerts()
-    alerts.notice(told("acknowledged_lost", subject="orders/0"))
+    alerts.notice(notice("acknowledged_lost", subject="orders/0"))
     for number in range(3000):
-        alerts.notice(told("retention_removed", subject=f"orders/{number}"))
+        alerts.notice(notice("retention_removed", subject=f"orders/{number}"))
 
     assert len(firing(alerts)) == 1000
     assert ("acknowledged_lost", "orders/0") in firing(alerts)
 
 
-def test_a_fact_fires_until_somebody_acknowledges_it(store):
+def test_a_lasting_alert_fires_until_it_is_acknowledged(store):
     log = AlertLog(store, clock=lambda: 50.0)
     lost = alert("acknowledged_lost", "orders/3", 1.0, text="gone")
     log.record(follow({}, [lost, too_slow(1)], 1))
@@ -285,5 +285,5 @@ def test_a_fact_fires_until_somebody_acknowledges_it(store):
         "acknowledged_lost": ("resolved", "ann", 50.0),
         "high_latency": ("firing", "ann", None),
     }
-    log.record(follow({lost.key: lost}, [], 60))  # its producer hears of it later
+    log.record(follow({lost.key: lost}, [], 60))  # the producer reports the end later
     assert log.list()[1].resolved_at == 50.0

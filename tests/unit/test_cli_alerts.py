@@ -1,4 +1,4 @@
-"""The `alerts` commands over a real store, and a receiver that a test alert goes to."""
+"""The `alerts` commands on a real store, with a real receiver of test alerts."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def run(path, *arguments):
     return CliRunner().invoke(main, ["alerts", *arguments, "--store", str(path)])
 
 
-def test_the_rules_and_routes_that_hold_are_listed(path):
+def test_rules_lists_evaluated_and_reported_rules(path):
     listed = run(path, "rules").output
 
-    assert "The built-in rules; there is no file of rules." in listed
-    assert "error budget of 0.1 % burns 14.4x in 1 h and 5 min, 6x in 6 h and 30 min, by topic" in listed
-    assert "no sign of life for 40 s" in listed
-    assert "Told by producers themselves: acknowledged_lost, connection_lost" in listed
+    assert "Built-in rules; there is no rules file." in listed
+    assert "error budget of 0.1% burns 14.4x in 1 h and 5 min, 6x in 6 h and 30 min, by topic" in listed
+    assert "no heartbeat for 40 s" in listed
+    assert "Reported by producers: acknowledged_lost, connection_lost" in listed
 
 
-def test_rules_as_json_say_what_each_is(path):
+def test_rules_json_contains_every_rule(path):
     found = orjson.loads(run(path, "rules", "--json").output)
 
     by_name = {rule["name"]: rule for rule in found["rules"]}
@@ -49,7 +49,7 @@ def test_rules_as_json_say_what_each_is(path):
     assert found["file"] is None
 
 
-def test_a_right_file_is_called_right_and_names_what_has_no_address(path, tmp_path):
+def test_check_accepts_a_valid_file_and_names_routes_without_an_address(path, tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(
         '[rules.high_latency]\nseverity = "info"\n'
@@ -59,44 +59,44 @@ def test_a_right_file_is_called_right_and_names_what_has_no_address(path, tmp_pa
     result = CliRunner().invoke(main, ["alerts", "check", str(file)])
 
     assert result.exit_code == 0
-    assert "mine.toml is right: 1 rule of your own, 1 built-in rule changed, 1 route." in result.output
-    assert "The route pager has no address here: $NO_SUCH_URL is empty." in result.output
+    assert "mine.toml is valid: 1 new rule, 1 changed built-in rule, 1 route." in result.output
+    assert "Route pager has no address in this environment: $NO_SUCH_URL is empty." in result.output
 
 
-def test_a_wrong_file_is_refused_with_the_place_and_the_fix(tmp_path):
+def test_check_reports_a_mistake_with_its_line_and_its_fix(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('[rules.mine]\nkind = "threshold"\nmetric = "dead"\nabove = 5\nwindw = "5m"\n')
 
     result = CliRunner().invoke(main, ["alerts", "check", str(file)])
 
     assert result.exit_code == 2
-    assert "line 5, rule 'mine', 'windw': There is no key 'windw'. Did you mean 'window'?" in result.output
+    assert "line 5, rule 'mine', 'windw': Unknown key 'windw'. Did you mean 'window'?" in result.output
 
 
-def test_a_test_alert_fires_and_resolves_and_the_answer_is_shown(path, monkeypatch):
+def test_a_test_alert_fires_and_resolves_and_the_response_is_printed(path, monkeypatch):
     with receiver() as hook:
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
         result = run(path, "test")
 
     assert result.exit_code == 0
-    assert result.output.startswith("webhook: taken. HTTP 200 OK in ")
-    assert "It wrote: ok" in result.output
-    assert [status for _, _, status in hook.said] == ["firing", "resolved"]
+    assert result.output.startswith("webhook: accepted. HTTP 200 OK in ")
+    assert "Response: ok" in result.output
+    assert [status for _, _, status in hook.received] == ["firing", "resolved"]
     assert run(path, "list", "--all").output == "No alert has fired yet.\n"
 
 
-def test_a_test_alert_that_is_refused_says_what_the_receiver_said_and_no_secret(path, monkeypatch):
+def test_a_refused_test_alert_prints_the_response_without_secrets(path, monkeypatch):
     with receiver() as hook:
         hook.status, hook.body = 403, f"no access to {hook.url}".encode()
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
         result = run(path, "test", "webhook")
 
     assert result.exit_code == 1
-    assert "webhook: NOT taken. HTTP 403 Forbidden. It wrote: no access to ***" in result.output
+    assert "webhook: FAILED. HTTP 403 Forbidden. Response: no access to ***" in result.output
     assert "s3cr3t" not in result.output
 
 
-def test_without_a_route_a_test_says_how_to_make_one(path):
+def test_a_test_without_a_route_explains_how_to_add_one(path):
     result = run(path, "test")
 
     assert result.exit_code == 2
@@ -110,7 +110,7 @@ def test_a_silence_is_listed_and_ended(path):
 
     ended = run(path, "unsilence", "slow_delivery", "--subject", "orders")
 
-    assert ended.output == "slow_delivery is not quiet any more for orders.\n"
+    assert ended.output == "slow_delivery is no longer silenced for orders.\n"
     assert run(path, "unsilence", "slow_delivery").exit_code == 2
 
 
@@ -129,17 +129,17 @@ def test_a_muted_alert_is_listed_with_its_state(path):
     assert "firing (silenced)" in run(path, "list").output
 
 
-# what people and programs read
+# text and JSON output
 
 
-def weak(path, now):
-    """The alert of a topic with one copy, as its producer's watch tells it."""
-    told = []
-    looking = ReplicationWatch(
-        CONFIG, told.append, ask=lambda name: topic(name, copies=2, least=1), clock=lambda: now
+def weak_replication(path, now):
+    """Store the alert of a weakly replicated topic, as its producer reports it."""
+    notices = []
+    watch = ReplicationWatch(
+        CONFIG, notices.append, ask=lambda name: topic(name, copies=2, least=1), clock=lambda: now
     )
-    looking.client_statistics({"topics": {"orders": {}}})
-    (notice,) = eventually(lambda: told)
+    watch.client_statistics({"topics": {"orders": {}}})
+    (notice,) = eventually(lambda: notices)
     alerts = ReportedAlerts()
     alerts.notice(notice)
     (found,) = alerts.firing("p-1", now)
@@ -147,9 +147,9 @@ def weak(path, now):
     return found
 
 
-def test_a_list_of_alerts_is_as_wide_as_columns_says(path, monkeypatch):
-    """It was over 200 columns wide at COLUMNS=120."""
-    weak(path, time.time())
+def test_the_list_of_alerts_respects_columns(path, monkeypatch):
+    """The list was over 200 columns wide with COLUMNS=120."""
+    weak_replication(path, time.time())
     monkeypatch.setenv("COLUMNS", "120")
 
     lines = run(path, "list").output.splitlines()
@@ -157,29 +157,29 @@ def test_a_list_of_alerts_is_as_wide_as_columns_says(path, monkeypatch):
     assert max(map(len, lines)) <= 120 and "Topic orders: 4 partitions" in lines[1]
 
 
-def test_in_a_pipe_without_columns_nothing_is_cut(path, monkeypatch):
-    text = weak(path, time.time()).text
+def test_the_list_is_not_truncated_in_a_pipe_without_columns(path, monkeypatch):
+    text = weak_replication(path, time.time()).text
     monkeypatch.delenv("COLUMNS", raising=False)
 
     assert text in run(path, "list").output
 
 
-def test_the_advice_on_replication_is_given_once(path):
-    """It was printed twice in a row by health, by alerts and on the Overview."""
+def test_the_advice_on_replication_is_printed_once(path):
+    """`health`, `alerts list` and the Overview printed it twice in a row."""
     now = time.time()
-    found = weak(path, now)
+    found = weak_replication(path, now)
     Store.open(path).append(Batch("p-1", 0, (), (), (), producer("p-1", now)))
 
     health = CliRunner().invoke(main, ["health", "--store", str(path)]).output
     overview = wording.alert({**asdict(found), "since": None}, now)
 
-    for told in (health, run(path, "list").output, overview):
-        assert told.count("min.insync.replicas=2") == 1, told
+    for text in (health, run(path, "list").output, overview):
+        assert text.count("min.insync.replicas=2") == 1, text
 
 
-def test_moments_in_json_are_seconds_and_iso_8601(path):
+def test_times_in_json_are_seconds_and_iso_8601(path):
     now = 1_700_000_000.25
-    weak(path, now)
+    weak_replication(path, now)
 
     found = orjson.loads(run(path, "list", "--json").output)
 
@@ -189,7 +189,7 @@ def test_moments_in_json_are_seconds_and_iso_8601(path):
     assert "resolved_at_iso" not in item
 
 
-def test_json_says_that_there_are_more_alerts_than_it_lists(path):
+def test_json_reports_that_more_alerts_exist_than_the_limit(path):
     fired = [alert("connection_lost", f"p-{number}", 1e9, reason="refused") for number in range(3)]
     AlertLog(Store.open(path)).record(follow({}, fired, 1e9), told_by="p-0")
 

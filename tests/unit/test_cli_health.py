@@ -147,7 +147,7 @@ def test_a_firing_alert_makes_unhealthy_and_a_silence_does_not_hide_the_rest(pat
     found = as_json(path, "health")
 
     assert found["status"] == "degraded"
-    assert "De-duplication does not answer" in found["issues"][0]
+    assert "De-duplication is unavailable" in found["issues"][0]
 
 
 # doctor

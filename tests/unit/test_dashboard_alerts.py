@@ -225,7 +225,7 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
         from producer_core.alerts.routes import routes_of
 
         (route,) = routes_of(of.rule_set_of(store))
-        RouteSender(store, route, owner="me").round()
+        RouteSender(store, route, owner="me").run_once()
         found = page(store)
 
     (shown,) = found.routes
@@ -243,7 +243,7 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
 
 
 def test_a_route_of_another_process_is_shown_and_cannot_be_tried_here(store):
-    RouteSender(store, Callback("pager", print), owner="elsewhere").round()
+    RouteSender(store, Callback("pager", print), owner="elsewhere").run_once()
 
     (shown,) = page(store).routes
 
@@ -260,7 +260,7 @@ def test_one_alert_names_its_topic_its_time_and_whom_it_was_told(store):
     write(store, NOW - 200, topic="payments", good=1)
     alert_id = fire(store, burning())
     _judged(store)
-    RouteSender(store, Callback("mine", lambda payload: None), owner="me", clock=lambda: NOW).round()
+    RouteSender(store, Callback("mine", lambda payload: None), owner="me", clock=lambda: NOW).run_once()
 
     found = of.alert_detail(store, alert_id, NOW)
 
@@ -324,7 +324,10 @@ def test_a_test_alert_goes_out_beside_the_page_and_its_answer_is_kept(store, mon
         hook.hanging = False
         actions_alerts.try_route(store, "webhook")
         eventually(lambda: (tried := actions_alerts.route_tests().result(store, "webhook")[1]) and tried.ok)
-    assert hook.said == [("TestAlert", "producer_core", "firing"), ("TestAlert", "producer_core", "resolved")]
+    assert hook.received == [
+        ("TestAlert", "producer_core", "firing"),
+        ("TestAlert", "producer_core", "resolved"),
+    ]
     assert audited(store)[0] == ("test_route", "sent a test")
 
 

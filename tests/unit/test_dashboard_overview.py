@@ -627,7 +627,7 @@ def test_a_rule_of_ones_own_speaks_of_each_topic_although_its_words_do_not_name_
         '[rules.slow_delivery]\nkeep_firing_for = "2h"\n'
     )
     own = rule_set_of(store).rules["many_dead"]
-    fired = [alert("many_dead", topic, NOW - 40, words=own) for topic in ("orders", "payments")]
+    fired = [alert("many_dead", topic, NOW - 40, definition=own) for topic in ("orders", "payments")]
     fired += [alert("slow_delivery", "orders", NOW - 40, says="slow", threshold=1.0)]
     AlertLog(store).record([AlertChange("fired", one) for one in fired])
     with store.borrow(write=True) as connection:

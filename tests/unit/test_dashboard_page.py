@@ -316,5 +316,5 @@ def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(stor
     AlertLog(store).record([AlertChange("fired", raised)])
     DeadLetters(store).add([dead_letter(number) for number in range(120)])
     page = queries.overview(store, "5 min", NOW)
-    assert [found["text"] for found in page.alerts] == ["120 dead letters wait; this alert fires above 100"]
+    assert [found["text"] for found in page.alerts] == ["120 dead letters are pending; the limit is 100"]
     assert page.dead_total == 120

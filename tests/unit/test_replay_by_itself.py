@@ -397,7 +397,10 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
     found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
     AlertLog(store).record([AlertChange("fired", found)])
 
-    assert "an alert fires: «orders: 2,000 dead letters came" in dry_run(store, ALL).active
+    assert (
+        "an alert fires: «orders: 2,000 dead letters of the last 15 min are pending"
+        in dry_run(store, ALL).active
+    )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
 
 

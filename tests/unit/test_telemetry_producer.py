@@ -179,5 +179,7 @@ def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, mo
         return [row for row in log.list() if row.rule == "telemetry_failing" and row.state == "firing"]
 
     (alert,) = eventually(firing)
-    assert "windows of telemetry are not on fleet" in alert.text and alert.subject == producer.identity
+    assert (
+        "telemetry windows were not delivered to fleet" in alert.text and alert.subject == producer.identity
+    )
     producer.close()
