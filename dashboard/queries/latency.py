@@ -115,7 +115,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         slices,
         at,
         _slices(_FINE, at, died, *latest),
-        looks=_slices(1, at, died, (), *looks, ()),
+        last_seconds=_slices(1, at, died, (), *looks, ()),
         dead=died.total,
     )
     whole = merged(slices) if slices else CauseInputs(since, view.seconds)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.dashboard.queries.settings import StoreReach
-from producer_core.diagnostics.doctor import check_store, examine, java
+from producer_core.diagnostics.doctor import check_java, check_store, examine
 from producer_core.diagnostics.doctor.finding import DoctorFinding, Level
 from producer_core.diagnostics.doctor.machine_checks import java_version, versions
 
@@ -94,7 +94,7 @@ def look(path: Path, reach: StoreReach | None, topics: Sequence[str]) -> Iterato
     yield from versions()
     yield _not_asked(reach)
     yield from check_store(path, time.time())
-    yield java(java_version())
+    yield check_java(java_version())
 
 
 def _not_asked(reach: StoreReach | None) -> DoctorFinding:

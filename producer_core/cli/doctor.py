@@ -1,4 +1,4 @@
-"""The `doctor` command: findings, each with its fix."""
+"""The `doctor` command: check the environment and print each finding with its fix."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _SIGNS = {"ok": "ok      ", "warning": "WARNING ", "problem": "PROBLEM "}
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
-@click.command(short_help="Check brokers, topic, store, Redis and Java; each finding with its fix.")
+@click.command(short_help="Check brokers, topics, store, Redis and Java.")
 @options.client_options
 @options.store_option
 @click.option(
-    "--topic", "topics", multiple=True, help="Check this topic's replicas and our permissions; repeatable."
+    "--topic", "topics", multiple=True, help="Check the replicas of and permissions on TOPIC; repeatable."
 )
 @click.option(
     "--feature",
     "features",
     type=click.Choice(FEATURES),
     multiple=True,
-    help="What our permissions must be enough for; repeatable. Default: send and probe.",
+    help="Feature whose permissions are checked; repeatable. Default: send, probe, standing.",
 )
-@click.option("--transactional-id", metavar="ID", help="Check that transactions may be begun under it.")
-@click.option("--redis-url", help="Check this Redis, for example redis://localhost:6379/0.")
+@click.option("--transactional-id", metavar="ID", help="Check the permission to use this transactional id.")
+@click.option("--redis-url", help="Check this Redis server, for example redis://localhost:6379/0.")
 @click.option(
     "--timeout",
     type=options.DurationType(),
     default="10s",
     show_default=True,
-    help="How long a broker may take.",
+    help="Time limit for a broker's answer.",
 )
 @options.as_json
 @click.pass_context
@@ -55,15 +55,15 @@ def doctor(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Check what sending needs, and say what to fix.
+    """Check everything that sending requires, and print what to fix.
 
     \b
       producer-core doctor --bootstrap-servers broker1:9092 --topic orders
       producer-core doctor --topic orders --feature exactly_once --transactional-id shop
       producer-core doctor --json | jq '.findings[] | select(.level != "ok")'
 
-    Exit code 0 without a problem (warnings are none), 1 with one.
-    The JSON is {"status": "ok" | "warning" | "problem", "findings": [{"check", "level", "text", "fix"}]}.
+    Exit code: 0 without a problem (warnings do not count), 1 with a problem.
+    The JSON object is {"status": "ok" | "warning" | "problem", "findings": [{"check", "level", "text", "fix"}]}.
     """
     from producer_core.diagnostics.doctor import DEFAULT_FEATURES, examine
 
@@ -81,7 +81,7 @@ def doctor(
     ):
         found.append(finding)
         if not as_json:
-            _say(finding)
+            _print(finding)
     levels = [finding.level for finding in found]
     status = next((level for level in ("problem", "warning") if level in levels), "ok")
     if as_json:
@@ -95,7 +95,7 @@ def doctor(
     ctx.exit(1 if status == "problem" else 0)
 
 
-def _say(finding: DoctorFinding) -> None:
+def _print(finding: DoctorFinding) -> None:
     sign = click.style(_SIGNS[finding.level], fg=_COLOURS[finding.level])
     output.say(f"{finding.check}: {finding.text}", sign=sign)
     if finding.fix and finding.level != "ok":

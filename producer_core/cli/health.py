@@ -1,4 +1,4 @@
-"""The `health` command: one word for a store's producers and alerts, and the reasons."""
+"""The `health` command: the status of a store's producers and alerts, with the reasons."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _ORDER: tuple[Status, ...] = ("healthy", "degraded", "unhealthy")
 _ALIVE = 15.0
 _FORGOTTEN = 24 * 3600.0
 _WINDOW = 300.0
-_ERROR_RATE = 0.05
+_MAX_ERROR_RATE = 0.05
 
 
 @dataclass(frozen=True)
 class Health:
-    """The worst of what was found, and each finding in a sentence."""
+    """The worst status of all findings, and each finding in a sentence."""
 
     status: Status
     issues: tuple[str, ...]
     summary: str
 
 
-@click.command(short_help="Whether producers and alerts are in order; exit code 0 or 1.")
+@click.command(short_help="Check producers and alerts; exit code 0 or 1.")
 @options.store_option
 @options.as_json
 @click.pass_context
 def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
-    """Whether all is well: producers alive and connected, no alert firing, few messages dying.
+    """Check that producers are running and connected, that no alert is firing, and that few messages fail.
 
     \b
-      producer-core health && echo all is well
+      producer-core health && echo healthy
       producer-core health --json | jq -r .status
 
-    Status: healthy (exit code 0); degraded, unhealthy or unknown (exit code 1). The JSON has status, issues,
-    summary, producers and alerts.
+    Status: healthy (exit code 0); degraded, unhealthy or unknown (exit code 1). The JSON object contains status,
+    issues, summary, producers and alerts.
     """
     from producer_core.store import Store
 
@@ -50,31 +50,32 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
     firing = store.rows("alerts_firing", now=now)
     alerts = [row for row in firing if not (row["silenced"] or row["muted_by"])]
     (totals,) = store.rows("totals", since=int(now - _WINDOW))
-    found = judge(producers, alerts, totals, now)
+    found = assess(producers, alerts, totals, now)
     if as_json:
         output.emit(_json(found, producers, alerts))
     else:
-        _say(found, alerts)
+        _print(found, alerts)
     ctx.exit(0 if found.status == "healthy" else 1)
 
 
-def judge(
+def assess(
     producers: Sequence[Mapping[str, Any]],
     alerts: Sequence[Mapping[str, Any]],
     totals: Mapping[str, Any],
     now: float,
 ) -> Health:
-    """The health that rows of the store add up to."""
+    """Return the health that follows from rows of the store."""
     if not producers:
-        return Health("unknown", ("No producer has used this store in the last day.",), "Nothing to judge.")
+        return Health("unknown", ("No producer has used this store in the last 24 hours.",), "No data.")
     found: list[tuple[Status, str]] = [
         _of_producer(row, now) for row in producers if row["closed_at"] is None
     ]
     found = [(status, issue) for status, issue in found if issue]
     found += [("unhealthy" if row["severity"] == "critical" else "degraded", row["text"]) for row in alerts]
-    dead, sent = totals["dead"], totals["acknowledged"]
-    if dead > _ERROR_RATE * (dead + sent):
-        found.append(("unhealthy", f"{dead / (dead + sent):.1%} of the messages died in the last 5 minutes."))
+    dead, acknowledged = totals["dead"], totals["acknowledged"]
+    if dead > _MAX_ERROR_RATE * (dead + acknowledged):
+        share = dead / (dead + acknowledged)
+        found.append(("unhealthy", f"{share:.1%} of messages became dead letters in the last 5 minutes."))
     healthy: Status = "healthy"
     status = max((status for status, _ in found), key=_ORDER.index, default=healthy)
     return Health(status, tuple(dict.fromkeys(issue for _, issue in found)), _summary(producers, totals, now))
@@ -84,26 +85,35 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     name = f"{row['client_id']} ({row['host']}, process {row['pid']})"
     silent = now - row["seen_at"]
     if silent > _ALIVE:
-        return "unhealthy", f"{name} was not closed and is silent since {output.duration(silent)}."
+        return (
+            "unhealthy",
+            f"{name} has sent no heartbeat for {output.duration(silent)} and was not closed.",
+        )
     if not row["connected"]:
-        return "unhealthy", f"{name} is not connected: {row['connection_error'] or 'no broker answered yet'}."
+        return (
+            "unhealthy",
+            f"{name} is not connected: {row['connection_error'] or 'no broker has answered yet'}.",
+        )
     if row["queue_limit"] and row["queue_messages"] > 0.9 * row["queue_limit"]:
-        return "degraded", f"{name}: its queue is nearly full ({row['queue_messages']:,} messages)."
+        return "degraded", f"{name}: the queue is nearly full ({row['queue_messages']:,} messages)."
     return "healthy", ""
 
 
 def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], now: float) -> str:
     alive = sum(row["closed_at"] is None and now - row["seen_at"] <= _ALIVE for row in producers)
     last = max(row["seen_at"] for row in producers)
-    who = (
+    running = (
         f"{output.count(alive, 'producer')} running"
         if alive
-        else f"No producer running; the last was seen {output.ago(last)}"
+        else f"No producer running; last heartbeat {output.ago(last)}"
     )
-    return f"{who}; in the last 5 minutes {totals['acknowledged']:,} messages sent, {totals['dead']:,} died."
+    return (
+        f"{running}; in the last 5 minutes {totals['acknowledged']:,} messages were acknowledged and "
+        f"{totals['dead']:,} became dead letters."
+    )
 
 
-def _say(found: Health, alerts: Sequence[Mapping[str, Any]]) -> None:
+def _print(found: Health, alerts: Sequence[Mapping[str, Any]]) -> None:
     output.say(f"{found.status}: {found.summary}")
     for issue in found.issues:
         output.say(f"  - {issue}")

@@ -98,7 +98,7 @@ def test_the_doctor_says_that_one_replica_is_one_disk(kafka, path):
     texts = [finding["text"] for finding in found["findings"] if finding["check"] == "topic one-disk"]
     assert done.returncode == 0, done.stdout
     assert "acks=all means one disk" in texts[0]
-    assert "We may write, describe and read it." in texts
+    assert "Permissions granted: WRITE, DESCRIBE, READ." in texts
 
 
 @pytest.mark.kafka

@@ -251,10 +251,12 @@ def test_broker_start_secure_gives_users_whose_permissions_the_command_line_chan
         sent = cli("send", "orders", "-", "--config-file", started["config_file"], "--json")
         assert json.loads(sent.stdout)["acknowledged"] == 1
 
-        assert "We lack WRITE (to send)" in doctor_of_app2().stdout
+        assert "Permissions missing: WRITE (to send)" in doctor_of_app2().stdout
         granted = cli("broker", "grant", "app2", "replay", "orders").stdout.splitlines()
         assert "app2 may now: READ on topic orders" in granted
-        eventually(lambda: "We may write, describe and read it." in doctor_of_app2().stdout, timeout=60)
+        eventually(
+            lambda: "Permissions granted: WRITE, DESCRIBE, READ." in doctor_of_app2().stdout, timeout=60
+        )
         cli("broker", "revoke", "app2", "replay", "orders")
         eventually(lambda: doctor_of_app2().returncode == 1, timeout=60)
 

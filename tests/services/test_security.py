@@ -406,10 +406,14 @@ def test_the_doctor_names_the_permission_and_what_it_is_for(secured, topic):
     assert (
         f"topic {topic}",
         "problem",
-        "We lack READ (to read back what the last transaction left).",
+        "Permissions missing: READ (to read back what the last transaction left).",
     ) in said
     assert f"Grant READ on topic {topic}." in fixes
-    assert ("topic hidden", "problem", "We may not even see whether it exists.") in said
+    assert (
+        "topic hidden",
+        "problem",
+        "The permissions do not allow checking whether the topic exists.",
+    ) in said
     assert f"Grant WRITE on transactional ids with the prefix {topic}." in fixes
 
 

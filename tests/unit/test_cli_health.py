@@ -1,4 +1,4 @@
-"""`stats` and `health` over a store, and the doctor's judgements."""
+"""The commands `stats` and `health` on a store, and the checks of `doctor`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def path(tmp_path):
     return tmp_path / "store.duckdb"
 
 
-def test_stats_as_json_have_the_keys_of_get_stats(path):
+def test_stats_json_has_the_keys_of_get_stats(path):
     found = as_json(stored(path), "stats")
 
     assert found["messages_sent"] == 100
@@ -69,14 +69,14 @@ def test_stats_as_json_have_the_keys_of_get_stats(path):
     assert {"messages_per_second", "bytes_per_second", "elapsed_seconds", "dlq_stats"} <= found.keys()
 
 
-def test_stats_since_and_of_a_topic_restrict(path):
+def test_stats_can_be_restricted_by_time_and_topic(path):
     stored(path)
 
     assert as_json(path, "stats", "--since", "1s")["messages_sent"] == 0
     assert as_json(path, "stats", "--topic", "payments")["messages_sent"] == 1
 
 
-def test_stats_for_a_person_name_the_topics_and_the_latency(path):
+def test_stats_text_names_the_topics_and_the_latency(path):
     shown = run(stored(path), "stats").output
 
     assert "orders" in shown
@@ -84,14 +84,14 @@ def test_stats_for_a_person_name_the_topics_and_the_latency(path):
     assert "100 messages sent" in shown
 
 
-def test_stats_of_an_empty_store_say_so(path):
+def test_stats_of_an_empty_store_report_no_messages(path):
     Store.open(path)
 
     assert "No messages" in run(path, "stats").output
     assert as_json(path, "stats")["messages_sent"] == 0
 
 
-def test_a_live_connected_producer_is_healthy(path):
+def test_a_running_connected_producer_is_healthy(path):
     result = run(stored(path), "health")
 
     assert result.exit_code == 0
@@ -99,38 +99,38 @@ def test_a_live_connected_producer_is_healthy(path):
 
 
 @pytest.mark.parametrize(
-    ("producer", "words"),
+    ("producer", "message"),
     [
         ({"connected": False, "connection_error": "Connection refused"}, "not connected: Connection refused"),
-        ({"seen_at": time.time() - 100}, "silent since"),
+        ({"seen_at": time.time() - 100}, "sent no heartbeat for"),
     ],
 )
-def test_a_producer_in_trouble_is_unhealthy(path, producer, words):
+def test_a_disconnected_or_silent_producer_is_unhealthy(path, producer, message):
     stored(path, **producer)
 
     result = run(path, "health")
 
     assert result.exit_code == 1
     assert result.output.startswith("unhealthy")
-    assert words in result.output
+    assert message in result.output
 
 
 def test_a_nearly_full_queue_is_degraded(path):
     assert as_json(stored(path, queue_messages=99_000), "health")["status"] == "degraded"
 
 
-def test_many_deaths_are_unhealthy(path):
+def test_many_dead_letters_are_unhealthy(path):
     assert as_json(stored(path, dead=50), "health")["status"] == "unhealthy"
 
 
-def test_a_closed_producer_is_no_trouble(path):
+def test_a_closed_producer_is_healthy(path):
     stored(path, closed_at=time.time())
 
     assert run(path, "health").exit_code == 0
     assert "No producer running" in run(path, "health").output
 
 
-def test_nobody_to_judge_is_unknown_and_no_success(path):
+def test_a_store_without_producers_is_unknown_and_exits_with_1(path):
     Store.open(path)
 
     result = run(path, "health")
@@ -139,7 +139,7 @@ def test_nobody_to_judge_is_unknown_and_no_success(path):
     assert result.output.startswith("unknown")
 
 
-def test_a_firing_alert_makes_unhealthy_and_a_silence_does_not_hide_the_rest(path):
+def test_a_firing_alert_degrades_the_health(path):
     stored(path)
     now = time.time()
     AlertLog(Store.open(path)).record(follow({}, [alert("dedup_degraded", "p1", now, reason="refused")], now))
@@ -166,7 +166,7 @@ def topic(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "words"),
+    ("changes", "level", "message"),
     [
         (
             {},
@@ -186,7 +186,7 @@ def topic(**changes):
         ),
         ({"in_sync": 2}, "warning", "2 of 3 replicas in sync"),
         ({"leaderless": 1}, "problem", "have no leader"),
-        ({"max_message_bytes": 1000}, "warning", "die at the broker"),
+        ({"max_message_bytes": 1000}, "warning", "the broker rejects messages in between"),
         ({"operations": frozenset({"DESCRIBE"})}, "problem", "WRITE (to send)"),
         ({"operations": frozenset({"DESCRIBE", "WRITE"})}, "warning", "READ (to look"),
         (
@@ -194,53 +194,53 @@ def topic(**changes):
             "warning",
             "The check for lost acknowledged records after a leader election is off",
         ),
-        ({"operations": None}, "ok", "does not tell our permissions"),
+        ({"operations": None}, "ok", "does not report permissions"),
     ],
 )
-def test_the_doctor_names_what_a_topic_promises(changes, level, words):
-    findings = list(doctor.judge_topic(topic(**changes), largest_message=1_000_000))
+def test_the_topic_check_reports_its_guarantees_and_permissions(changes, level, message):
+    findings = list(doctor.check_topic(topic(**changes), largest_message=1_000_000))
 
-    assert any(finding.level == level and words in finding.text for finding in findings)
+    assert any(finding.level == level and message in finding.text for finding in findings)
     assert all(finding.fix for finding in findings if finding.level != "ok")
 
 
 @pytest.mark.parametrize(
     ("limit", "advice"), [(1000, "Set message.max.bytes=1000."), (999, "Raise the topic's")]
 )
-def test_no_limit_is_advised_that_a_client_refuses(limit, advice):
+def test_the_advised_message_size_is_valid_for_a_client(limit, advice):
     (finding,) = [
         finding
-        for finding in doctor.judge_topic(topic(max_message_bytes=limit), largest_message=1_000_000)
-        if "die at the broker" in finding.text
+        for finding in doctor.check_topic(topic(max_message_bytes=limit), largest_message=1_000_000)
+        if "the broker rejects messages" in finding.text
     ]
 
     assert finding.fix.startswith(advice)
 
 
-def test_one_broker_is_named_as_what_it_is():
-    (finding,) = doctor.judge_cluster(ClusterView("c1", {1: "a:9092"}, frozenset()))
+def test_a_single_broker_is_a_warning():
+    (finding,) = doctor.check_cluster(ClusterView("c1", {1: "a:9092"}, frozenset()))
 
     assert finding.level == "warning"
 
 
-def test_settings_that_can_lose_messages_are_warned_of():
+def test_settings_that_can_lose_messages_are_a_warning():
     safe = client_config("a:9092")
     unsafe = client_config("a:9092", {"acks": "1", "enable_idempotence": False, "partitioner": "random"})
 
-    assert levels(doctor.judge_settings(safe)) == {("settings", "ok"), ("partitioner", "ok")}
-    assert levels(doctor.judge_settings(unsafe)) == {("settings", "warning"), ("partitioner", "warning")}
+    assert levels(doctor.check_settings(safe)) == {("settings", "ok"), ("partitioner", "ok")}
+    assert levels(doctor.check_settings(unsafe)) == {("settings", "warning"), ("partitioner", "warning")}
 
 
-def test_the_clock_the_disk_and_java_are_judged(tmp_path):
-    assert doctor.judge_clock(latest=1000, now=900).level == "warning"
-    assert doctor.judge_clock(latest=900, now=1000).level == "ok"
-    assert doctor.judge_disk(tmp_path, 1 << 20).level == "problem"
-    assert doctor.judge_disk(tmp_path, 1 << 30).level == "warning"
-    assert doctor.judge_disk(tmp_path, 1 << 40).level == "ok"
-    assert [doctor.java(version).level for version in (None, 11, 17)] == ["warning", "warning", "ok"]
+def test_the_clock_the_disk_and_java_are_checked(tmp_path):
+    assert doctor.check_clock(latest=1000, now=900).level == "warning"
+    assert doctor.check_clock(latest=900, now=1000).level == "ok"
+    assert doctor.check_disk(tmp_path, 1 << 20).level == "problem"
+    assert doctor.check_disk(tmp_path, 1 << 30).level == "warning"
+    assert doctor.check_disk(tmp_path, 1 << 40).level == "ok"
+    assert [doctor.check_java(version).level for version in (None, 11, 17)] == ["warning", "warning", "ok"]
 
 
-def test_a_redis_that_refuses_is_a_problem():
+def test_an_unreachable_redis_is_a_problem():
     def refuse():
         raise ConnectionRefusedError("refused")
 
@@ -248,10 +248,10 @@ def test_a_redis_that_refuses_is_a_problem():
     assert doctor.ping(lambda: {"redis_version": "7.0"}, OSError).level == "ok"
 
 
-def test_the_doctor_goes_on_where_nobody_listens(path):
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+def test_the_doctor_continues_after_an_unreachable_broker(path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
         result = run(path, "doctor", "--bootstrap-servers", address, "--timeout", "1s", "--json")
 
     found = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
@@ -261,13 +261,13 @@ def test_the_doctor_goes_on_where_nobody_listens(path):
     assert found["store"]["level"] == "ok"
 
 
-def test_a_store_that_is_no_store_is_a_problem(path):
+def test_an_invalid_store_file_is_a_problem(path):
     path.write_text("not a store" * 1000)
 
     assert ("store", "problem") in levels(doctor.check_store(path, time.time()))
 
 
-def test_a_bad_setting_is_a_finding_and_the_rest_is_still_looked_at(path):
+def test_an_invalid_setting_is_a_finding_and_other_checks_still_run(path):
     result = run(path, "doctor", "--config", "lingr.ms=5")
 
     assert "PROBLEM settings: Unknown setting" in result.output

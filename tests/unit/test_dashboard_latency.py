@@ -169,9 +169,9 @@ def test_every_range_is_diagnosed_and_drawn(store, window):
         ({"rtt_sum": 40.0}, "Broker 2 (kafka2:9092) is slower than the others."),
         ({"up": 0, "down": 1, "rtt_count": 0}, "Broker 2 (kafka2:9092) is down or cannot be reached."),
         ({"throttle_sum": 9.0, "throttle_highest": 0.9}, "The brokers throttle this producer: its quota is used up."),
-        ({"retries": 40}, "Retries eat capacity."),
+        ({"retries": 40}, "Retries use up capacity."),
         ({"change": {"fill_highest": 0.99}}, "The producer's queue is full."),
-        ({"change": {"late_highest": 8.0}}, "Delivery reports are not fetched in time."),
+        ({"change": {"late_highest": 8.0}}, "Delivery reports are not polled in time."),
     ],
 )  # fmt: skip
 def test_the_store_says_why(store, changes, title):
@@ -241,7 +241,7 @@ def test_the_page_says_why_first_with_evidence_and_setting(path, store, monkeypa
     assert not page.exception
     said = text_of(page)
     assert said.index("The producer&#x27;s queue is full.") < said.index("By broker")
-    assert "It was up to 99 % full" in said and "<code>buffer_memory" in said
+    assert "It was up to 99% full" in said and "<code>buffer_memory" in said
     assert [label for label, _ in tiles_of(page)[:4]] == ["p50", "p95", "p99", "p99.9"]
     assert "broker 2 (kafka2:9092)" in said
 
@@ -253,7 +253,7 @@ def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
     said = text_of(opened(path, monkeypatch, range="5 min"))
     assert "Earlier: No broker could be reached." in said
-    assert "no connection to any broker, and nothing could be sent. It ended " in said
+    assert "no connection to any broker, so nothing was sent. It ended " in said
     assert (
         f"from {wording.stamp(begun, None, time.time()).text} to {wording.stamp(begun + 10, None, time.time()).text} UTC, for 10 s."
         in said

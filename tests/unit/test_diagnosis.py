@@ -1,4 +1,4 @@
-"""The diagnosis: each scenario gives the right sentence first, and nothing is invented."""
+"""The diagnosis: each scenario ranks the right finding first, and missing data yields no finding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from producer_core.diagnostics.causes import BrokerNumbers, CauseInputs, diagnos
 
 
 def broker(number=1, **changes):
-    """`rtt` and `queue` are means in seconds."""
+    """Return a healthy broker with changes. `rtt` and `queue` are means in seconds."""
     answers = changes.pop("answers", 6000)
     usual = BrokerNumbers(
         number, f"kafka{number}:9092", samples=60, up=60, requests=6000, queue_count=6000,
@@ -29,44 +29,48 @@ def numbers(*brokers, **changes):
 
 
 FULL = {"queued_sum": 4_800_000, "fill_highest": 0.99}
-TINY = {"batches": 60_000, "batch_bytes": 13_000_000}
+SMALL_BATCHES = {"batches": 60_000, "batch_bytes": 13_000_000}
 
 SCENARIOS = {
     "queue full": (numbers(**FULL), "The producer's queue is full.", "buffer_memory"),
     "queue filling": (numbers(fill_highest=0.6), "The producer's queue is filling.", "buffer_memory"),
-    "throttled, and the queue full of it": (
+    "throttling that fills the queue": (
         numbers(broker(1, throttle=20.0, throttle_highest=0.9), broker(2), **FULL),
         "The brokers throttle this producer: its quota is used up.",
         "compression_type",
     ),
-    "one slow broker, and the queue full of it": (
+    "one slow broker that fills the queue": (
         numbers(broker(1), broker(2, rtt=0.4), broker(3), **FULL),
         "Broker 2 (kafka2:9092) is slower than the others.",
         "",
     ),
-    "tiny batches that fill the queue": (numbers(**TINY, **FULL), "Batches are tiny.", "linger_ms"),
-    "tiny batches that make messages wait": (
-        numbers(broker(1, queue=0.2), **TINY),
-        "Batches are tiny.",
+    "small batches that fill the queue": (
+        numbers(**SMALL_BATCHES, **FULL),
+        "Batches are very small.",
         "linger_ms",
     ),
-    "not polled, by the reports that wait": (
+    "small batches that delay messages": (
+        numbers(broker(1, queue=0.2), **SMALL_BATCHES),
+        "Batches are very small.",
+        "linger_ms",
+    ),
+    "missing polls, detected by waiting reports": (
         numbers(unpolled_highest=40_000, **FULL),
-        "Delivery reports are not fetched in time.",
+        "Delivery reports are not polled in time.",
         "callback",
     ),
-    "not polled, by statistics that come late": (
+    "missing polls, detected by late statistics": (
         numbers(late_highest=12.0),
-        "Delivery reports are not fetched in time.",
+        "Delivery reports are not polled in time.",
         "callback",
     ),
     "retries of the client": (
         numbers(broker(1, retries=3000)),
-        "Retries eat capacity.",
+        "Retries use up capacity.",
         "retry_backoff_ms",
     ),
-    "retries of ours": (numbers(retried=20_000), "Retries eat capacity.", "RetryConfig"),
-    "one broker down, and its messages fail": (
+    "retries of the producer": (numbers(retried=20_000), "Retries use up capacity.", "RetryConfig"),
+    "one broker down, whose messages fail": (
         numbers(
             broker(1), broker(2, up=0, down=60, answers=0), dead=900,
             causes=(("orders", "_MSG_TIMED_OUT", 900),), **FULL,
@@ -74,14 +78,14 @@ SCENARIOS = {
         "Broker 2 (kafka2:9092) is down or cannot be reached.",
         "",
     ),
-    "all brokers down for a part of it": (
+    "all brokers down for part of the slice": (
         numbers(broker(1, up=40, down=20), broker(2, up=41, down=19), cut_off=19),
         "No broker can be reached.",
         "bootstrap_servers",
     ),
     "requests that time out": (
         numbers(broker(1), broker(2, timeouts=4)),
-        "Broker 2 (kafka2:9092) does not answer in time.",
+        "Broker 2 (kafka2:9092) does not respond in time.",
         "request_timeout_ms",
     ),
     "slow network": (
@@ -101,10 +105,10 @@ SCENARIOS = {
     ),
     "an epoch rises": (
         numbers(epoch_rises=1),
-        "The idempotent client had to begin a new epoch.",
+        "The idempotent client had to start a new epoch.",
         "delivery_timeout_ms",
     ),
-    "messages fail for good": (
+    "messages become dead letters": (
         numbers(dead=600, causes=(("payments", "MSG_SIZE_TOO_LARGE", 600),)),
         "600 of 60,600 messages became dead letters on payments: ",
         "",
@@ -113,7 +117,7 @@ SCENARIOS = {
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_each_scenario_gives_the_right_sentence_first(scenario):
+def test_each_scenario_ranks_the_right_finding_first(scenario):
     given, title, setting = SCENARIOS[scenario]
     for found in (diagnose(given), over_time([given], now=1060.0)):
         assert found[0].title.startswith(title)
@@ -122,52 +126,50 @@ def test_each_scenario_gives_the_right_sentence_first(scenario):
         assert found[0].ongoing
 
 
-def test_what_follows_from_a_cause_is_said_after_it():
-    found = diagnose(SCENARIOS["one slow broker, and the queue full of it"][0])
-    assert [one.key for one in found] == ["slow-2", "full"]
+def test_an_effect_is_ranked_after_its_cause():
+    found = diagnose(SCENARIOS["one slow broker that fills the queue"][0])
+    assert [finding.key for finding in found] == ["slow-2", "full"]
 
 
-def test_each_finding_has_the_numbers_that_say_so():
+def test_a_finding_has_its_measurements_as_evidence():
     (found,) = diagnose(numbers(broker(1), broker(2, rtt=0.4), broker(3)))
     assert found.evidence == "A request to it took 400 ms on average, to the others 4.0 ms."
 
 
-def test_all_well_is_said_with_its_numbers_and_nothing_else():
+def test_without_a_problem_the_only_finding_is_that_all_is_well():
     (found,) = over_time([numbers(), numbers(at=1060.0)], now=1120.0)
     assert (found.key, found.tone) == ("well", "good")
     assert found.title == "All is well: 120,000 messages acknowledged, none failed."
-    assert (
-        found.evidence == "A request takes 4.0 ms on average, and the queue was never more than 3.0 % full."
-    )
+    assert found.evidence == "A request takes 4.0 ms on average, and the queue was never more than 3.0% full."
 
 
 @pytest.mark.parametrize(
     "nothing", [[], [CauseInputs(1000.0, 60.0)], [CauseInputs(1000.0, 60.0, acknowledged=5)]], ids=str
 )
-def test_nothing_is_invented_without_numbers_of_the_client(nothing):
+def test_without_statistics_of_the_client_there_is_no_finding(nothing):
     assert over_time(nothing, now=1060.0) == ()
 
 
-def test_a_client_that_sends_nothing_is_not_called_well():
+def test_a_client_that_sends_nothing_is_idle():
     (found,) = over_time([numbers(acknowledged=0, batches=0)], now=1060.0)
     assert (found.key, found.tone) == ("idle", "quiet")
 
 
-def test_messages_that_failed_are_said_without_numbers_of_the_client_too():
+def test_failed_messages_are_found_without_statistics_of_the_client():
     (found,) = over_time([CauseInputs(1000.0, 60.0, acknowledged=99, dead=1)], now=1060.0)
     assert found.title == "1 of 100 messages became dead letters."
 
 
-def test_few_measurements_accuse_nobody():
+def test_few_measurements_yield_no_finding():
     rare = numbers(broker(1), broker(2, rtt=0.9, answers=2), broker(3, retries=1, requests=4))
     assert diagnose(rare) == ()
 
 
-def test_tiny_batches_at_a_light_load_are_nobodys_trouble():
+def test_small_batches_at_a_light_load_are_no_finding():
     assert diagnose(numbers(batches=3000, batch_messages=3000, batch_bytes=600_000)) == ()
 
 
-def test_what_is_over_comes_after_what_goes_on_and_says_when_it_was():
+def test_a_past_problem_is_ranked_after_an_ongoing_one_and_has_its_time():
     quiet = [numbers(at=1000.0 + 60 * number) for number in range(10)]
     slices = [*quiet]
     slices[2] = replace(slices[2], brokers=(broker(1, down=30, up=30), broker(2)))
@@ -177,13 +179,13 @@ def test_what_is_over_comes_after_what_goes_on_and_says_when_it_was():
     assert (second.key, second.ongoing, second.since, second.until) == ("down-1", False, 1120.0, 1180.0)
 
 
-def test_what_is_found_again_and_again_is_said_once_with_the_numbers_of_all_of_it():
+def test_a_repeated_problem_is_one_finding_with_the_measurements_of_all_its_slices():
     slices = [
         numbers(at=1000.0 + 60 * number, brokers=(broker(1), broker(2, rtt=rtt)))
         for number, rtt in enumerate((0.1, 0.5, 0.2))
     ]
     (found,) = over_time(slices, now=1180.0)
-    assert "took 267 ms on average" in found.evidence  # of all requests, not the mean of means
+    assert "took 267 ms on average" in found.evidence  # over all requests, not the mean of means
     assert (found.since, found.until) == (1000.0, 1180.0)
 
 
@@ -195,13 +197,13 @@ def test_failures_are_counted_over_the_whole_range():
     assert found.evidence.startswith("90 of them with POLICY_VIOLATION; ")
 
 
-def test_letters_that_are_there_before_the_statistics_are_counted():
+def test_dead_letters_that_are_stored_before_the_statistics_count():
     (found,) = diagnose(numbers(dead=2, causes=(("payments", "POLICY_VIOLATION", 3),)))
     assert found.title.startswith("3 of 60,003 messages became dead letters on payments: ")
     assert found.evidence.startswith("3 of them with POLICY_VIOLATION; ")
 
 
-def test_a_short_trouble_is_not_drowned_by_the_quick_requests_around_it():
+def test_a_short_problem_among_fast_requests_is_found():
     quick = [numbers(at=1000.0 + 2 * number, seconds=2.0) for number in range(30)]
     slow = (broker(1, rtt=0.25, answers=8), broker(2, rtt=0.25, answers=8))
     slices = [*quick[:10], *(replace(one, brokers=slow) for one in quick[10:14]), *quick[14:]]
@@ -211,68 +213,71 @@ def test_a_short_trouble_is_not_drowned_by_the_quick_requests_around_it():
     assert (found.since, found.until, found.ongoing) == (1020.0, 1028.0, False)
 
 
-def test_a_hiccup_of_one_moment_is_not_worth_a_word():
+def test_a_single_slow_slice_is_not_a_finding():
     slices = [numbers(at=1000.0 + 2 * number, seconds=2.0) for number in range(30)]
     slices[10] = replace(slices[10], brokers=(broker(1, rtt=0.25, answers=8),))
     assert [found.key for found in over_time(slices, now=1060.0)] == ["well"]
 
 
 def minute(*last, **changes):
-    """The last minute before 2200 in slices of five seconds; `last` are changes of the newest."""
-    fine = [numbers(at=2140.0 + 5 * number, seconds=5.0, samples=5, **changes) for number in range(12)]
-    for place, change in enumerate(last):
-        fine[len(fine) - len(last) + place] = replace(fine[len(fine) - len(last) + place], **change)
-    return fine
+    """Return the last minute before 2200 in slices of five seconds; `last` changes the newest slices."""
+    slices = [numbers(at=2140.0 + 5 * number, seconds=5.0, samples=5, **changes) for number in range(12)]
+    for index, change in enumerate(last, start=len(slices) - len(last)):
+        slices[index] = replace(slices[index], **change)
+    return slices
 
 
 LONG = [numbers(at=1000.0 + 600 * number, seconds=600.0, samples=600) for number in range(2)]
 
 
-def test_what_was_true_earlier_in_a_long_slice_is_said_in_the_past_and_after_what_holds_now():
-    away = [LONG[0], replace(LONG[1], cut_off=90)]
-    first, second = over_time(away, 2200.0, minute())
+def test_an_earlier_problem_in_a_long_slice_is_past_and_ranked_last():
+    unreachable = [LONG[0], replace(LONG[1], cut_off=90)]
+    first, second = over_time(unreachable, 2200.0, minute())
     assert first.title == "All is well now: 720,000 messages acknowledged in the last minute, none failed."
     assert (second.title, second.ongoing) == ("No broker could be reached.", False)
     assert second.until <= 2190.0
-    full = over_time(away, 2200.0, minute(fill_highest=0.6))
-    assert [one.title for one in full] == ["The producer's queue is filling.", "No broker could be reached."]
+    full = over_time(unreachable, 2200.0, minute(fill_highest=0.6))
+    assert [finding.title for finding in full] == [
+        "The producer's queue is filling.",
+        "No broker could be reached.",
+    ]
 
 
-def test_a_broker_that_is_back_is_not_away_although_it_was_in_this_minute():
+def test_a_broker_that_reconnected_within_the_minute_is_not_down():
     gone = {"cut_off": 5}
-    fine = minute(gone, gone, {}, {})
-    first, second = over_time([LONG[0], replace(LONG[1], cut_off=10)], 2200.0, fine)
+    recovered = minute(gone, gone, {}, {})
+    first, second = over_time([LONG[0], replace(LONG[1], cut_off=10)], 2200.0, recovered)
     assert (first.key, second.title) == ("well", "No broker could be reached.")
     first, *_ = over_time([LONG[0], replace(LONG[1], cut_off=10)], 2200.0, minute(gone, gone))
     assert (first.title, first.ongoing) == ("No broker can be reached.", True)
 
 
-def test_the_last_seconds_say_that_a_broker_is_back_before_the_slice_is_over():
-    away, back = {"samples": 1, "cut_off": 1}, {"samples": 1, "cut_off": 0}
-    fine = minute({"cut_off": 5}, {"cut_off": 3})
-    for last, goes_on in (
-        ([away, away, back], True),
-        ([away, back, back], False),
-        ([back, back, back], False),
+def test_the_last_seconds_show_a_reconnected_broker_before_the_slice_ends():
+    down, up = {"samples": 1, "cut_off": 1}, {"samples": 1, "cut_off": 0}
+    last_minute = minute({"cut_off": 5}, {"cut_off": 3})
+    for samples, ongoing in (
+        ([down, down, up], True),
+        ([down, up, up], False),
+        ([up, up, up], False),
     ):
-        looks = [numbers(at=2197.0 + place, seconds=1.0, **look) for place, look in enumerate(last)]
-        found = over_time([LONG[0], replace(LONG[1], cut_off=8)], 2200.0, fine, looks=looks)
-        assert [one.ongoing for one in found if one.key == "cut-off"] == [goes_on]
+        seconds = [numbers(at=2197.0 + index, seconds=1.0, **sample) for index, sample in enumerate(samples)]
+        found = over_time([LONG[0], replace(LONG[1], cut_off=8)], 2200.0, last_minute, last_seconds=seconds)
+        assert [finding.ongoing for finding in found if finding.key == "cut-off"] == [ongoing]
 
 
-def test_numbers_of_a_part_of_the_range_say_so():
+def test_a_finding_in_a_part_of_the_range_is_marked_as_partial():
     slices = [numbers(at=1000.0 + 60 * number) for number in range(3)]
-    slices[1] = replace(slices[1], **TINY, **FULL)
+    slices[1] = replace(slices[1], **SMALL_BATCHES, **FULL)
     assert all(found.partly for found in over_time(slices, 1180.0) if found.key in ("batches", "full"))
     assert not over_time(slices[1:2], 1120.0)[0].partly
 
 
-def test_what_died_is_the_number_that_others_count():
+def test_the_given_number_of_dead_letters_is_used():
     (found,) = over_time([numbers(dead=543)], 1060.0, dead=551)
     assert found.title.startswith("551 of 60,551 messages became dead letters")
 
 
-def test_every_sentence_that_can_be_over_has_a_past():
+def test_every_title_has_a_past_tense():
     for given, title, _ in SCENARIOS.values():
-        found = next(one for one in diagnose(given) if one.title.startswith(title))
+        found = next(finding for finding in diagnose(given) if finding.title.startswith(title))
         assert found.past or " had " in found.title or "became" in found.title

@@ -1,7 +1,7 @@
-"""The diagnosis: why sending is slow or fails, as ranked sentences from numbers; without numbers nothing is said.
+"""The diagnosis of slow or failing sends, as findings ranked by weight. Without measurements there are no findings.
 
-A rule looks at the numbers of one slice of time and may find something. Causes weigh more than what follows from them:
-a broker that is down fills the queue, and both are said, the broker first.
+Each rule examines the measurements of one time slice. A cause outweighs its effects: when a broker is down and the queue
+fills because of that, both are reported, the broker first.
 """
 
 from producer_core.diagnostics.causes.ranking import diagnose, over_time

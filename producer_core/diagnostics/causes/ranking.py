@@ -1,4 +1,4 @@
-"""The ranking: what the rules find in slices of time, each once, what holds now first, then what weighs most."""
+"""The ranking of findings over time slices: each problem once, ongoing ones first, then by weight."""
 
 from __future__ import annotations
 
@@ -8,91 +8,106 @@ from dataclasses import replace
 from producer_core.diagnostics.causes.rules import RULES, failing, well
 from producer_core.diagnostics.causes.values import CauseFinding, CauseInputs, merged
 
-_PAST = 40.0
-"""What a finding that is over weighs less."""
-_LASTS = 4.0
-"""Seconds that something must have lasted to be worth a word, unless it weighs _GRAVE."""
-_GRAVE = 85.0
-_JUST_NOW = 10.0
-"""Seconds after which what was not found again is over."""
+_PAST_PENALTY = 40.0
+"""The score that a finding loses once its problem is over."""
+_MIN_DURATION = 4.0
+"""Seconds that a problem must last to be reported, unless its score reaches _SEVERE."""
+_SEVERE = 85.0
+_ENDED_AFTER = 10.0
+"""Seconds without a new finding after which a problem is over."""
 _RECENT = 20.0
-"""Seconds without it after which what adds up is over."""
-_LOOKS = 3.0
-"""Seconds of the last looks, which say how things stand: what was found before them is over, however often it was."""
+"""Seconds without a new finding after which a problem that adds up over time is over."""
+_LATEST = 3.0
+"""Seconds of the latest samples, which alone decide about momentary states."""
 _MINUTE = 60.0
 
 
 def diagnose(now: CauseInputs) -> tuple[CauseFinding, ...]:
-    """What is found in one slice, what weighs most first."""
+    """Return the findings of one slice by weight."""
     return _ranked([*_found(now), *failing(now)])
 
 
 def over_time(
     slices: Sequence[CauseInputs],
     now: float,
-    lately: Sequence[CauseInputs] = (),
+    last_minute: Sequence[CauseInputs] = (),
     *,
-    looks: Sequence[CauseInputs] = (),
+    last_seconds: Sequence[CauseInputs] = (),
     dead: int | None = None,
 ) -> tuple[CauseFinding, ...]:
-    """What is found in any slice, each once, with the numbers of the slices that it was found in; what goes on now
-    comes first, and what is over is said in the past. Short slices find short trouble, which would drown in the mean of
-    a long one.
+    """Return the findings of all slices, each problem once, with the measurements of the slices that have it.
 
-    `lately` are short slices of the last minute, which say what holds now; without them the end of `slices` says it.
-    `looks` are the last seconds one by one: whether a broker is there now. `dead` is how many messages died, where others
-    count it too. With numbers and no trouble one finding says that all is well, also where it was not before. Without numbers there
-    is none.
+    Ongoing problems come first; the titles of the others are in the past tense. Short slices reveal short problems,
+    which disappear in the mean of a long slice.
+
+    `last_minute` contains short slices of the last minute, which decide what is ongoing; without them the end of
+    `slices` decides. `last_seconds` contains slices of one second, which decide whether a broker is connected. `dead` is
+    the number of dead letters, where another page counts it too. Without a problem, one finding states that all is
+    well, also after earlier problems. Without measurements there are no findings.
     """
     if not slices:
         return ()
     whole = merged(slices) if dead is None else replace(merged(slices), dead=dead)
-    trouble = [*_lasting(slices), *_failing(slices, whole)]
-    if lately:
-        holding, known = _holding(lately, looks), max(one.seconds for one in slices) <= _MINUTE
-        timed = [_held(found, holding, now, exact=known) for found in _with_new(trouble, lately)]
+    problems = [*_lasting(slices), *_failing(slices, whole)]
+    longest = max(part.seconds for part in slices)
+    if last_minute:
+        ongoing = _ongoing(last_minute, last_seconds)
+        problems = [*problems, *_only_recent(problems, last_minute)]
+        timed = [_timed(found, ongoing, now, exact=longest <= _MINUTE) for found in problems]
     else:
-        timed = [_aged(found, now, max(one.seconds for one in slices)) for found in trouble]
+        timed = [_timed_by_slices(found, now, longest) for found in problems]
     if any(found.bad and found.ongoing for found in timed):
         return _ranked(timed)
     if any(found.bad for found in timed):
-        return _ranked([*timed, *(well(merged(lately), again=True) if lately else ())])
+        return _ranked([*timed, *(well(merged(last_minute), again=True) if last_minute else ())])
     return _ranked([*timed, *well(whole)])
 
 
-def _holding(lately: Sequence[CauseInputs], looks: Sequence[CauseInputs]) -> Mapping[str, CauseFinding]:
-    """What is found in the last minute and its end shows too; of how things stand what the last looks say. Messages that
-    die come one by one, so of these the whole minute counts."""
-    heard = [one for one in looks if one.samples] or [one for one in lately if one.samples]
-    newest = max((one.at + one.seconds for one in heard), default=0.0)
-    latest = [one for one in heard if one.at + one.seconds > newest - _LOOKS]
-    states = {found.key for found in diagnose(merged(latest or lately)) if found.state}
-    ended = max(one.at + one.seconds for one in lately)
-    recent = [one for one in lately if one.at + one.seconds > ended - _RECENT]
-    still = states | {found.key for found in diagnose(merged(recent)) if not found.state}
-    found = diagnose(merged(lately))
-    return {one.key: one for one in found if one.key in still or one.key == "failing"}
+def _ongoing(
+    last_minute: Sequence[CauseInputs], last_seconds: Sequence[CauseInputs]
+) -> Mapping[str, CauseFinding]:
+    """Return the findings of the last minute that its end confirms.
+
+    The latest samples decide about momentary states. For messages that fail, the whole minute counts, because they
+    fail one by one.
+    """
+    sampled = [part for part in last_seconds if part.samples] or [
+        part for part in last_minute if part.samples
+    ]
+    newest = max((part.at + part.seconds for part in sampled), default=0.0)
+    latest = [part for part in sampled if part.at + part.seconds > newest - _LATEST]
+    states = {found.key for found in diagnose(merged(latest or last_minute)) if found.state}
+    end = max(part.at + part.seconds for part in last_minute)
+    recent = [part for part in last_minute if part.at + part.seconds > end - _RECENT]
+    confirmed = states | {found.key for found in diagnose(merged(recent)) if not found.state}
+    return {
+        found.key: found
+        for found in diagnose(merged(last_minute))
+        if found.key in confirmed or found.key == "failing"
+    }
 
 
-def _with_new(trouble: Sequence[CauseFinding], lately: Sequence[CauseInputs]) -> Iterable[CauseFinding]:
-    """And what only the last minute shows: in a long slice it may drown."""
-    known = {found.key for found in trouble}
-    new = (found for found in diagnose(merged(lately)) if found.key not in known)
-    return (*trouble, *(replace(found, partly=True) for found in new))
+def _only_recent(
+    problems: Sequence[CauseFinding], last_minute: Sequence[CauseInputs]
+) -> Iterable[CauseFinding]:
+    """Return the findings of the last minute that disappear in the mean of a long slice."""
+    known = {found.key for found in problems}
+    new = (found for found in diagnose(merged(last_minute)) if found.key not in known)
+    return (replace(found, partly=True) for found in new)
 
 
-def _held(
-    found: CauseFinding, holding: Mapping[str, CauseFinding], now: float, *, exact: bool
+def _timed(
+    found: CauseFinding, ongoing: Mapping[str, CauseFinding], now: float, *, exact: bool
 ) -> CauseFinding:
-    """As it stands now. Of what is over a long slice (not `exact`) does not say until when it was: not until now."""
-    if found.key in holding:
-        return replace(found, until=max(found.until, holding[found.key].until))
-    ended = found.until if exact else min(found.until, now - (_JUST_NOW if found.state else _MINUTE))
+    """Return the finding as ongoing or as over. The end of a long slice (not `exact`) is not the end of the problem."""
+    if found.key in ongoing:
+        return replace(found, until=max(found.until, ongoing[found.key].until))
+    ended = found.until if exact else min(found.until, now - (_ENDED_AFTER if found.state else _MINUTE))
     return _over(replace(found, until=max(found.since, ended)))
 
 
 def _over(found: CauseFinding) -> CauseFinding:
-    return replace(found, ongoing=False, title=found.past or found.title, score=found.score - _PAST)
+    return replace(found, ongoing=False, title=found.past or found.title, score=found.score - _PAST_PENALTY)
 
 
 def _found(now: CauseInputs) -> list[CauseFinding]:
@@ -103,40 +118,41 @@ def _found(now: CauseInputs) -> list[CauseFinding]:
 
 
 def _ranked(found: Iterable[CauseFinding]) -> tuple[CauseFinding, ...]:
-    return tuple(sorted(found, key=lambda one: (not one.ongoing, -one.score, one.key)))
+    return tuple(sorted(found, key=lambda finding: (not finding.ongoing, -finding.score, finding.key)))
 
 
 def _lasting(slices: Sequence[CauseInputs]) -> Iterable[CauseFinding]:
-    where: dict[str, list[CauseInputs]] = {}
+    """Return the problems that are severe or last long enough."""
+    affected_by: dict[str, list[CauseInputs]] = {}
     worst: dict[str, CauseFinding] = {}
-    for one in slices:
-        for found in _found(one):
-            where.setdefault(found.key, []).append(one)
+    for part in slices:
+        for found in _found(part):
+            affected_by.setdefault(found.key, []).append(part)
             worst[found.key] = max(worst.get(found.key, found), found, key=lambda known: known.score)
-    for key, affected in where.items():
-        if worst[key].score >= _GRAVE or sum(one.seconds for one in affected) >= _LASTS:
-            found = _as_a_whole(key, affected, worst[key])
+    for key, affected in affected_by.items():
+        if worst[key].score >= _SEVERE or sum(part.seconds for part in affected) >= _MIN_DURATION:
+            found = _combined(key, affected, worst[key])
             yield replace(found, partly=len(affected) < len(slices))
 
 
-def _as_a_whole(key: str, affected: Sequence[CauseInputs], worst: CauseFinding) -> CauseFinding:
-    """The finding again, with the numbers of all the slices in which it was found."""
+def _combined(key: str, affected: Sequence[CauseInputs], worst: CauseFinding) -> CauseFinding:
+    """Return the finding with the measurements of all the slices that have the problem."""
     together = merged(affected)
-    exactly = replace(together, seconds=sum(one.seconds for one in affected))
-    found = next((one for one in _found(exactly) if one.key == key), worst)
+    net = replace(together, seconds=sum(part.seconds for part in affected))
+    found = next((finding for finding in _found(net) if finding.key == key), worst)
     until = together.at + together.seconds
-    return replace(found, since=together.at, until=until, lasted=exactly.seconds)
+    return replace(found, since=together.at, until=until, lasted=net.seconds)
 
 
 def _failing(slices: Sequence[CauseInputs], whole: CauseInputs) -> Iterable[CauseFinding]:
-    """Of all messages of the range, as the overview counts them, and from the first that failed to the last."""
-    failed = [one for one in slices if one.dead]
+    """Return the finding about failed messages, as a share of all messages, from the first failed slice to the last."""
+    failed = [part for part in slices if part.dead]
     if failed:
         span = merged(failed)
         for found in failing(replace(whole, at=span.at, seconds=span.seconds)):
-            yield replace(found, lasted=sum(one.seconds for one in failed))
+            yield replace(found, lasted=sum(part.seconds for part in failed))
 
 
-def _aged(found: CauseFinding, now: float, width: float) -> CauseFinding:
-    """The slice that runs now may have too few numbers yet, so the one before counts as well."""
-    return found if found.until >= now - max(width, _JUST_NOW) else _over(found)
+def _timed_by_slices(found: CauseFinding, now: float, width: float) -> CauseFinding:
+    """Return the finding as ongoing or as over. The current slice may have too little data, so the last one counts too."""
+    return found if found.until >= now - max(width, _ENDED_AFTER) else _over(found)

@@ -1,4 +1,4 @@
-"""The rules: each looks at the numbers of one slice of time and yields what it finds, with the numbers that say so."""
+"""The rules of the diagnosis. Each examines one time slice and yields findings with their evidence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from producer_core.kafka.classify import failure_of
 Rule = Callable[[CauseInputs], Iterator[CauseFinding]]
 
 _SLOW = 0.1
-"""Seconds of a request's round trip from which on it is worth a word."""
-_FEW = 5
-"""Requests below which a mean says nothing."""
+"""Seconds from which a request's round trip counts as slow."""
+_MIN_REQUESTS = 5
+"""Requests below which a mean is not significant."""
 
 
 def _cut_off(now: CauseInputs) -> Iterator[CauseFinding]:
@@ -21,9 +21,9 @@ def _cut_off(now: CauseInputs) -> Iterator[CauseFinding]:
         yield CauseFinding(
             "cut-off",
             "No broker can be reached.",
-            "The client had no connection to any broker, and nothing could be sent.",
-            "Check that the brokers run, and the address, port and security settings. What was accepted waits and is "
-            "sent when they are back, until its delivery timeout.",
+            "The client had no connection to any broker, so nothing was sent.",
+            "Check that the brokers are running, and check the address, port and security settings. Accepted messages "
+            "are sent after the connection returns, up to their delivery timeout.",
             setting="bootstrap_servers",
             score=100,
             tone="bad",
@@ -32,34 +32,35 @@ def _cut_off(now: CauseInputs) -> Iterator[CauseFinding]:
 
 
 def _down(now: CauseInputs) -> Iterator[CauseFinding]:
-    """A broker that is missed while others are there."""
-    for one in now.brokers:
-        missed = one.down - now.cut_off
-        if one.broker_id >= 0 and missed >= max(2, 0.05 * one.samples):
+    """Find a broker that is not connected while others are."""
+    for broker in now.brokers:
+        missed = broker.down - now.cut_off
+        if broker.broker_id >= 0 and missed >= max(2, 0.05 * broker.samples):
+            share = broker.down / broker.samples
             yield CauseFinding(
-                f"down-{one.broker_id}",
-                f"{_sentence(one.name)} is down or cannot be reached.",
-                f"It was not connected for {_percent(one.down / one.samples)} of the time; the partitions it leads wait.",
-                "Start it again, or check the way to it; its partitions go on when another broker leads them.",
-                score=94 + 5 * one.down / one.samples,
+                f"down-{broker.broker_id}",
+                f"{_sentence(broker.name)} is down or cannot be reached.",
+                f"It was not connected for {_percent(share)} of the time; messages for its partitions are pending.",
+                "Restart it, or check the network path to it. Its partitions continue once another broker leads them.",
+                score=94 + 5 * share,
                 tone="bad",
-                past=f"{_sentence(one.name)} was down or could not be reached.",
+                past=f"{_sentence(broker.name)} was down or could not be reached.",
             )
 
 
 def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
-    for one in now.brokers:
-        if one.timeouts:
+    for broker in now.brokers:
+        if broker.timeouts:
             yield CauseFinding(
-                f"timeouts-{one.broker_id}",
-                f"{_sentence(one.name)} does not answer in time.",
-                f"{_many(one.timeouts, 'request')} of {one.requests:,} got no answer within the request timeout.",
-                "Look at that broker's load and disk, and at the network. A shorter timeout finds a dead connection "
-                "sooner; it makes no broker quicker.",
+                f"timeouts-{broker.broker_id}",
+                f"{_sentence(broker.name)} does not respond in time.",
+                f"{_count(broker.timeouts, 'request')} of {broker.requests:,} exceeded the request timeout.",
+                "Check the load and the disk of this broker, and the network. A shorter timeout detects a dead "
+                "connection sooner, but makes no broker faster.",
                 setting="request_timeout_ms",
                 score=88,
                 tone="bad",
-                past=f"{_sentence(one.name)} did not answer in time.",
+                past=f"{_sentence(broker.name)} did not respond in time.",
             )
 
 
@@ -67,20 +68,20 @@ def _unpolled(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.late_highest < 3 and now.unpolled_highest < 10_000:
         return
     evidence = (
-        [f"{now.unpolled_highest:,} delivery reports waited at one time"] if now.unpolled_highest else []
+        [f"up to {now.unpolled_highest:,} delivery reports were waiting"] if now.unpolled_highest else []
     )
     if now.late_highest >= 3:
-        evidence.append(f"the client's statistics reached us {_time(now.late_highest)} late")
+        evidence.append(f"the statistics of the client arrived {_time(now.late_highest)} late")
     yield CauseFinding(
         "unpolled",
-        "Delivery reports are not fetched in time.",
+        "Delivery reports are not polled in time.",
         f"{_sentence('; '.join(evidence))}.",
-        "A callback or a hook holds up the poll thread, or the process gets too little CPU. Hand the work of callbacks "
-        "to a thread of your own.",
+        "A callback or a hook blocks the poll thread, or the process gets too little CPU. Move the work of callbacks to "
+        "another thread.",
         setting="callback, on_delivery, hooks",
         score=85,
         tone="bad" if now.late_highest >= 10 else "warning",
-        past="Delivery reports were not fetched in time.",
+        past="Delivery reports were not polled in time.",
     )
 
 
@@ -88,12 +89,12 @@ def _throttled(now: CauseInputs) -> Iterator[CauseFinding]:
     total = now.together.throttle_sum
     if total < 0.1:
         return
-    worst = max(now.brokers, key=lambda one: one.throttle_sum)
+    worst = max(now.brokers, key=lambda broker: broker.throttle_sum)
     yield CauseFinding(
         "throttled",
         "The brokers throttle this producer: its quota is used up.",
-        f"Answers carried {_time(total)} of throttling in {_time(now.seconds)}, at most "
-        f"{_time(worst.throttle_highest)} at once, most of it from {worst.name}.",
+        f"Responses throttled for {_time(total)} in {_time(now.seconds)}, at most {_time(worst.throttle_highest)} at "
+        f"once, mostly from {worst.name}.",
         "Raise the quota (producer_byte_rate, request_percentage) of this user or client id, or send fewer bytes.",
         setting="compression_type='zstd'",
         score=80,
@@ -102,33 +103,39 @@ def _throttled(now: CauseInputs) -> Iterator[CauseFinding]:
 
 
 def _slow_broker(now: CauseInputs) -> Iterator[CauseFinding]:
-    measured = [(one.rtt, one) for one in now.brokers if one.rtt is not None and one.rtt_count >= 2 * _FEW]
-    for rtt, one in measured:
-        others = [mean for mean, other in measured if other is not one]
+    measured = [
+        (broker.rtt, broker)
+        for broker in now.brokers
+        if broker.rtt is not None and broker.rtt_count >= 2 * _MIN_REQUESTS
+    ]
+    for rtt, broker in measured:
+        others = [mean for mean, other in measured if other is not broker]
         if others and rtt >= _SLOW / 2 and rtt >= 3 * median(others):
             yield CauseFinding(
-                f"slow-{one.broker_id}",
-                f"{_sentence(one.name)} is slower than the others.",
+                f"slow-{broker.broker_id}",
+                f"{_sentence(broker.name)} is slower than the others.",
                 f"A request to it took {_time(rtt)} on average, to the others {_time(median(others))}.",
-                "Look at its disk, its load and how many partitions it leads; moving leaders away from it helps at "
-                "once. With acks=all a slow follower slows its leaders too.",
+                "Check its disk, its load and the number of partitions it leads; moving leaders to other brokers helps at "
+                "once. With acks=all, a slow follower also slows down the leaders.",
                 score=78 + min(1.0, rtt),
-                past=f"{_sentence(one.name)} was slower than the others.",
+                past=f"{_sentence(broker.name)} was slower than the others.",
             )
 
 
 def _slow_network(now: CauseInputs) -> Iterator[CauseFinding]:
-    measured = [one for one in now.brokers if one.rtt is not None and one.rtt_count >= _FEW]
-    slow = [one for one in measured if one.rtt is not None and one.rtt >= _SLOW]
+    measured = [
+        broker for broker in now.brokers if broker.rtt is not None and broker.rtt_count >= _MIN_REQUESTS
+    ]
+    slow = [broker for broker in measured if broker.rtt is not None and broker.rtt >= _SLOW]
     rtt = now.rtt
     if not slow or len(slow) < len(measured) or rtt is None:
         return
     yield CauseFinding(
         "network",
         "The network or the brokers are slow.",
-        f"A request took {_time(rtt)} on average, whichever broker it went to; 99 of 100 took at most "
-        f"{_time(max(one.rtt_p99 for one in measured))} in the worst second.",
-        "Look at the way to the brokers, and at their disks and replication. Larger batches make fewer round trips.",
+        f"A request to any broker took {_time(rtt)} on average; the 99th percentile was "
+        f"{_time(max(broker.rtt_p99 for broker in measured))} in the worst second.",
+        "Check the network path to the brokers, their disks and replication. Larger batches need fewer round trips.",
         setting="linger_ms, batch_size",
         score=76 + min(1.0, rtt),
         past="The network or the brokers were slow.",
@@ -136,21 +143,23 @@ def _slow_network(now: CauseInputs) -> Iterator[CauseFinding]:
 
 
 def _retrying(now: CauseInputs) -> Iterator[CauseFinding]:
-    requests, again = now.together.requests, now.together.retries
-    ours, sent = now.retried, now.acknowledged + now.dead + now.retried
-    share = max(again / requests if requests else 0.0, ours / sent if sent else 0.0)
-    if share < 0.05 or max(again, ours) < _FEW:
+    requests, client_retries = now.together.requests, now.together.retries
+    messages, sent = now.retried, now.acknowledged + now.dead + now.retried
+    share = max(client_retries / requests if requests else 0.0, messages / sent if sent else 0.0)
+    if share < 0.05 or max(client_retries, messages) < _MIN_REQUESTS:
         return
-    parts = [f"{_many(again, 'request')} of {requests:,} were sent again by the client"] if again else []
-    parts += [f"{_many(ours, 'message')} were sent again by us after a final error"] if ours else []
+    parts = (
+        [f"the client retried {_count(client_retries, 'request')} of {requests:,}"] if client_retries else []
+    )
+    parts += [f"the producer retried {_count(messages, 'message')} after a final error"] if messages else []
     yield CauseFinding(
         "retries",
-        "Retries eat capacity.",
-        f"{_sentence('; '.join(parts))}: {_percent(share)} of what was sent.",
-        "The errors say why; retries only wait for it to pass. Longer pauses between them leave more room to the rest.",
+        "Retries use up capacity.",
+        f"{_sentence('; '.join(parts))}: {_percent(share)} of the total.",
+        "The errors show the cause. Longer delays between retries leave more capacity to other messages.",
         setting="RetryConfig(initial_delay_ms), retry_backoff_ms",
         score=77 if share >= 0.2 else 60,
-        past="Retries ate capacity.",
+        past="Retries used up capacity.",
     )
 
 
@@ -161,10 +170,10 @@ def _full(now: CauseInputs) -> Iterator[CauseFinding]:
     yield CauseFinding(
         "full",
         "The producer's queue is full." if full else "The producer's queue is filling.",
-        f"It was up to {_percent(now.fill_highest)} full, {_percent(now.fill)} on average: more was sent than the "
-        "brokers took.",
-        "If it lasts, send slower or find what holds up the brokers; send_message waits for room meanwhile. For short "
-        "bursts a larger queue is enough.",
+        f"It was up to {_percent(now.fill_highest)} full, {_percent(now.fill)} on average: the application sent more "
+        "than the brokers accepted.",
+        "If this persists, reduce the send rate or find out what slows down the brokers; send_message waits for room. "
+        "For short bursts, a larger queue is enough.",
         setting="buffer_memory, queue_buffering_max_messages, max_block_ms",
         score=75 if full else 50,
         tone="bad" if full else "warning",
@@ -176,37 +185,37 @@ def _tiny_batches(now: CauseInputs) -> Iterator[CauseFinding]:
     if not now.batches or now.samples == 0:
         return
     messages, size = now.batch_messages / now.batches, now.batch_bytes / now.batches
-    rate = now.batches / now.samples  # a second and producer
+    rate = now.batches / now.samples  # per second and producer
     if messages >= 4 or size >= 4096 or rate < 50:
         return
-    waits = max((one.queue or 0.0 for one in now.brokers), default=0.0)
-    hurts = now.fill_highest >= 0.5 or (waits >= 0.05 and (now.rtt or 0.0) < 0.02)
-    if not hurts and rate < 500:
+    queue_time = max((broker.queue or 0.0 for broker in now.brokers), default=0.0)
+    harmful = now.fill_highest >= 0.5 or (queue_time >= 0.05 and (now.rtt or 0.0) < 0.02)
+    if not harmful and rate < 500:
         return
     yield CauseFinding(
         "batches",
-        "Batches are tiny.",
-        f"A batch held {messages:.1f} messages and {size:,.0f} bytes on average, and {rate:,.0f} were made a second.",
-        "Let messages wait a little for company: fewer requests carry the same messages.",
+        "Batches are very small.",
+        f"A batch contained {messages:.1f} messages and {size:,.0f} bytes on average, at {rate:,.0f} batches per second.",
+        "Increase linger_ms, so that fewer requests carry the same messages.",
         setting="linger_ms=20",
-        score=79 if now.fill_highest >= 0.5 else 40 if hurts else 15,
-        tone="warning" if hurts else "quiet",
-        past="Batches were tiny.",
+        score=79 if now.fill_highest >= 0.5 else 40 if harmful else 15,
+        tone="warning" if harmful else "quiet",
+        past="Batches were very small.",
     )
 
 
-def _breaking(now: CauseInputs) -> Iterator[CauseFinding]:
-    for one in now.brokers:
-        if one.disconnects >= 3:
+def _disconnects(now: CauseInputs) -> Iterator[CauseFinding]:
+    for broker in now.brokers:
+        if broker.disconnects >= 3:
             yield CauseFinding(
-                f"breaks-{one.broker_id}",
-                f"Connections to {one.name} break.",
-                f"{_many(one.disconnects, 'connection')} ended in {_time(now.seconds)}.",
-                "A broker that restarts, a proxy or a firewall that ends quiet connections, or a TLS mismatch does "
-                "this; the connection errors say which.",
+                f"breaks-{broker.broker_id}",
+                f"Connections to {broker.name} break.",
+                f"{_count(broker.disconnects, 'connection')} ended in {_time(now.seconds)}.",
+                "Possible causes: a broker that restarts, a proxy or firewall that closes idle connections, or a TLS "
+                "mismatch. The connection errors show which.",
                 setting="connections_max_idle_ms, socket_keepalive_enable",
                 score=55,
-                past=f"Connections to {one.name} broke.",
+                past=f"Connections to {broker.name} broke.",
             )
 
 
@@ -214,32 +223,35 @@ def _epochs(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.epoch_rises:
         yield CauseFinding(
             "epochs",
-            "The idempotent client had to begin a new epoch.",
-            f"It happened {_many(now.epoch_rises, 'time')}: the client lost its place in a partition's sequence and "
-            "recovered by itself.",
-            "Order and once-only hold within an epoch. Where it comes again, look at messages that timed out.",
+            "The idempotent client had to start a new epoch.",
+            f"This happened {_count(now.epoch_rises, 'time')}: the client lost the sequence of a partition and "
+            "recovered.",
+            "Idempotence guarantees order and no duplicates only within an epoch. If it recurs, check messages that "
+            "timed out.",
             setting="delivery_timeout_ms",
             score=45,
         )
 
 
 def failing(now: CauseInputs) -> Iterator[CauseFinding]:
-    dead = max(now.dead, sum(count for _, _, count in now.causes))  # dead letters come before the statistics
+    dead = max(
+        now.dead, sum(count for _, _, count in now.causes)
+    )  # dead letters are stored before statistics
     if not dead:
         return
     settled = now.acknowledged + dead
     share = dead / settled
     topic, code, most = now.causes[0] if now.causes else ("", "", 0)
     failure = failure_of(code) if code else None
-    where = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
-    what = f": {_lower(failure.meaning)}" if failure else "."
+    place = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
+    meaning = f": {_lower(failure.meaning)}" if failure else "."
     yield CauseFinding(
         "failing",
-        f"{dead:,} of {settled:,} messages became dead letters{where}{what}",
-        f"{most:,} of them with {code}{'' if where else f' on {topic}'}; {_percent(share)} of all messages."
+        f"{dead:,} of {settled:,} messages became dead letters{place}{meaning}",
+        f"{most:,} of them with {code}{'' if place else f' on {topic}'}; {_percent(share)} of all messages."
         if failure
         else f"{_percent(share)} of all messages.",
-        failure.advice if failure else "The dead letters say why, each.",
+        failure.advice if failure else "Each dead letter shows its error.",
         score=40 + 50 * share,
         tone="bad" if share > 0.05 else "warning",
         since=now.at,
@@ -248,21 +260,22 @@ def failing(now: CauseInputs) -> Iterator[CauseFinding]:
 
 
 def well(whole: CauseInputs, *, again: bool = False) -> Iterator[CauseFinding]:
-    """Said only where the client was heard. `again`: of the last minute, where something was wrong before."""
+    """State that all is well, if there are samples. `again`: for the last minute, after an earlier problem."""
     if not whole.samples:
         return
     if not whole.acknowledged:
-        text = f"The client is heard, and no message was settled in {'the last minute' if again else 'this range'}."
-        title = "Nothing is sent now." if again else "Nothing was sent."
+        text = f"The client is running, but no message was settled in {'the last minute' if again else 'this range'}."
+        title = "Nothing is being sent." if again else "Nothing was sent."
         yield CauseFinding("idle", title, text, "", score=30, tone="quiet")
         return
-    trip = "The" if whole.rtt is None else f"A request takes {_time(whole.rtt)} on average, and the"
+    prefix = "The" if whole.rtt is None else f"A request takes {_time(whole.rtt)} on average, and the"
+    fill = f"more than {_percent(whole.fill_highest)}" if whole.fill_highest >= 0.001 else "0.1%"
     yield CauseFinding(
         "well",
-        f"All is well now: {_many(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
+        f"All is well now: {_count(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
         if again
-        else f"All is well: {_many(whole.acknowledged, 'message')} acknowledged, none failed.",
-        f"{trip} queue was never {f'more than {_percent(whole.fill_highest)}' if whole.fill_highest >= 0.001 else '0.1 %'} full.",
+        else f"All is well: {_count(whole.acknowledged, 'message')} acknowledged, none failed.",
+        f"{prefix} queue was never {fill} full.",
         "",
         score=30,
         tone="good",
@@ -280,12 +293,12 @@ RULES: tuple[Rule, ...] = (
     _retrying,
     _full,
     _tiny_batches,
-    _breaking,
+    _disconnects,
     _epochs,
 )
 
 
-# words
+# formatting
 
 
 def _sentence(text: str) -> str:
@@ -296,14 +309,14 @@ def _lower(text: str) -> str:
     return f"{text[:1].lower()}{text[1:].rstrip('.')}."
 
 
-def _many(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _percent(share: float) -> str:
     if 0 < share < 0.001:
-        return "less than 0.1 %"
-    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+        return "less than 0.1%"
+    return f"{100 * share:.1f}%" if share < 0.1 else f"{100 * share:.0f}%"
 
 
 def _time(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What a diagnosis is made from, and what it says."""
+"""The input and the findings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Tone = Literal["bad", "warning", "quiet", "good"]
 
 @dataclass(frozen=True)
 class BrokerNumbers:
-    """One broker in a slice: counts, and sums in seconds, so that slices can be added up; means are made of them.
+    """The measurements of one broker in a time slice: counts, and sums in seconds, so that slices can be added up.
 
-    `samples`, `up` and `down` count looks, one a second and producer.
+    `samples`, `up` and `down` count samples of the connection, one per second and producer.
     """
 
     broker_id: int
@@ -46,7 +46,7 @@ class BrokerNumbers:
 
     @property
     def queue(self) -> float | None:
-        """How long a message waited in the client's queue, on average; None where none did."""
+        """Return the mean time of a message in the client's queue; None without a message."""
         return mean(self.queue_sum, self.queue_count)
 
     @property
@@ -64,8 +64,11 @@ class BrokerNumbers:
 
 @dataclass(frozen=True)
 class CauseInputs:
-    """A slice of time. `causes` counts messages that died by (topic, code), most first; `cut_off` counts looks in which
-    no broker was connected."""
+    """The measurements of a time slice.
+
+    `causes` counts the dead letters by (topic, code), most frequent first. `cut_off` counts the samples in which no
+    broker was connected.
+    """
 
     at: float
     seconds: float
@@ -89,17 +92,17 @@ class CauseInputs:
 
     @property
     def fill(self) -> float:
-        """How full the queue was on average, 0 to 1."""
+        """Return the mean fill of the queue, from 0 to 1."""
         return mean(self.queued_sum, self.room_sum) or 0.0
 
     @property
     def together(self) -> BrokerNumbers:
-        """All brokers as one."""
+        """Return the measurements of all brokers as one."""
         return added(self.brokers) if self.brokers else BrokerNumbers(-1, "")
 
     @property
     def rtt(self) -> float | None:
-        """The mean round trip of a request to any broker."""
+        """Return the mean round-trip time of a request to any broker."""
         return self.together.rtt
 
 
@@ -108,26 +111,26 @@ def mean(total: float, count: float) -> float | None:
 
 
 def added(rows: Sequence[BrokerNumbers]) -> BrokerNumbers:
-    """Rows of one broker, or of several, as one: sums, and of maxima the highest."""
+    """Return the rows of one or several brokers as one: sums, and the highest of maxima."""
     return replace(rows[-1], **_sums(rows, skip=("broker_id", "address")))
 
 
 def merged(slices: Sequence[CauseInputs]) -> CauseInputs:
-    """Slices, at least one, as one that lasts from the first to the end of the last."""
-    begun, ended = min(one.at for one in slices), max(one.at + one.seconds for one in slices)
+    """Return one or more slices as one, from the start of the first to the end of the last."""
+    start, end = min(part.at for part in slices), max(part.at + part.seconds for part in slices)
     brokers: dict[int, list[BrokerNumbers]] = {}
     causes: dict[tuple[str, str], int] = {}
-    for one in slices:
-        for broker in one.brokers:
+    for part in slices:
+        for broker in part.brokers:
             brokers.setdefault(broker.broker_id, []).append(broker)
-        for topic, code, count in one.causes:
+        for topic, code, count in part.causes:
             causes[topic, code] = causes.get((topic, code), 0) + count
     ordered = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
     return replace(
         slices[0],
         **_sums(slices, skip=("at", "seconds", "causes", "brokers")),
-        at=begun,
-        seconds=ended - begun,
+        at=start,
+        seconds=end - start,
         causes=tuple((topic, code, count) for (topic, code), count in ordered),
         brokers=tuple(added(rows) for _, rows in sorted(brokers.items())),
     )
@@ -143,11 +146,11 @@ def _sums(rows: Sequence[Any], *, skip: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CauseFinding:
-    """What is wrong in a sentence, the numbers that say so, what to do, and the setting to change where one helps.
+    """A problem in one sentence, with its evidence, a suggestion, and the setting to change where one helps.
 
-    `since` and `until` bound the time in which it was found, and `lasted` is how much of that; `ongoing` says that it has
-    not ended. `past` is the sentence for when it has. `partly`: the numbers are of the time in which it was found, which
-    was not all of the range.
+    `since` and `until` bound the time of the finding; `lasted` is the part of it with the problem. `ongoing`: the
+    problem has not ended. `past` is the title after its end. `partly`: the evidence covers only the slices with the
+    problem, not the whole range.
     """
 
     key: str
@@ -166,10 +169,10 @@ class CauseFinding:
 
     @property
     def state(self) -> bool:
-        """It is about how things stand at a moment, so the last look decides; else about what adds up in a while."""
+        """Return whether it describes a momentary state, which the last sample decides, and not a sum over time."""
         return self.key == "cut-off" or self.key.startswith("down-")
 
     @property
     def bad(self) -> bool:
-        """Somebody should do something about it."""
+        """Return whether it needs attention."""
         return self.tone in ("bad", "warning")

@@ -1,4 +1,4 @@
-"""The doctor: what stands between a producer and its broker, each finding with its fix."""
+"""The checks of `producer-core doctor`: brokers, topics, store and machine, each finding with its fix."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.diagnostics.doctor.kafka_checks import (
     DEFAULT_FEATURES,
-    examine_kafka,
-    judge_cluster,
-    judge_settings,
-    judge_topic,
+    check_cluster,
+    check_kafka,
+    check_settings,
+    check_topic,
 )
 from producer_core.diagnostics.doctor.machine_checks import (
+    check_clock,
+    check_disk,
+    check_java,
     check_redis,
     check_store,
-    java,
     java_version,
-    judge_clock,
-    judge_disk,
     ping,
     versions,
 )
@@ -30,14 +30,14 @@ from producer_core.kafka.acls import Feature
 __all__ = [
     "DEFAULT_FEATURES",
     "DoctorFinding",
+    "check_clock",
+    "check_cluster",
+    "check_disk",
+    "check_java",
+    "check_settings",
     "check_store",
+    "check_topic",
     "examine",
-    "java",
-    "judge_clock",
-    "judge_cluster",
-    "judge_disk",
-    "judge_settings",
-    "judge_topic",
     "ping",
 ]
 
@@ -53,11 +53,11 @@ def examine(
     features: Sequence[Feature] = DEFAULT_FEATURES,
     transactional_id: str | None = None,
 ) -> Iterator[DoctorFinding]:
-    """Every finding, as it is made; whatever fails is a finding too. `features` is what permissions are for."""
+    """Yield each finding as it is made. A failed check is a finding too. `features` determines the required permissions."""
     yield from versions()
-    yield from examine_kafka(
+    yield from check_kafka(
         servers, settings, topics, timeout, features=features, transactional_id=transactional_id
     )
     yield from check_store(store, time.time())
     yield from check_redis(redis_url)
-    yield java(java_version())
+    yield check_java(java_version())

@@ -1,4 +1,4 @@
-"""A finding: what the doctor looked at, how it is, and what to do."""
+"""The finding of a check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Level = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """What was looked at, how it is, in a sentence, and what to do where it is not well."""
+    """The name of a check, its result in a sentence, and a fix where there is a problem."""
 
     check: str
     level: Level

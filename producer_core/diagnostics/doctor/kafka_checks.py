@@ -1,4 +1,4 @@
-"""The brokers and topics, as the doctor judges them."""
+"""The checks of settings, brokers, topics and permissions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from producer_core.kafka.acls import MERELY_LOOK, TABLE, Feature, Permission, la
 from producer_core.kafka.cluster import Cluster, ClusterView, TopicView
 from producer_core.kafka.replication import judge
 
-_CONNECT = 3.0
+_CONNECT_TIMEOUT = 3.0
 DEFAULT_FEATURES: tuple[Feature, ...] = ("send", "probe", "standing")
-_LEAST = 1_000  # message.max.bytes, librdkafka's CONFIGURATION.md
-_SETTLED_PARTITIONERS = ("murmur2_random", "murmur2")
+_MIN_MESSAGE_BYTES = 1_000  # the minimum of message.max.bytes in librdkafka's CONFIGURATION.md
+_JAVA_PARTITIONERS = ("murmur2_random", "murmur2")
 
 
-def examine_kafka(
+def check_kafka(
     servers: str,
     settings: Mapping[str, Any],
     topics: Sequence[str],
@@ -35,9 +35,9 @@ def examine_kafka(
     except ConfigError as error:
         yield of_error("settings", error)
         return
-    yield from judge_settings(config)
-    listening = [_listens(address) for address in config.bootstrap_servers.split(",")]
-    yield from listening
+    yield from check_settings(config)
+    bootstrap = [_port(address) for address in config.bootstrap_servers.split(",")]
+    yield from bootstrap
     cluster = Cluster(config)
     try:
         view = cluster.view(timeout=timeout)
@@ -45,49 +45,53 @@ def examine_kafka(
         found = of_error("cluster", error)
         yield replace(found, fix=found.fix.replace("producer-core doctor looks closer, ", ""))
         return
-    yield from judge_cluster(view)
-    told = {finding.check for finding in listening}
-    yield from (found for address in view.brokers.values() if (found := _listens(address)).check not in told)
+    yield from check_cluster(view)
+    known = {finding.check for finding in bootstrap}
+    yield from (found for address in view.brokers.values() if (found := _port(address)).check not in known)
     for topic in topics:
         yield from _topic(cluster, topic, view, config, features)
     if transactional_id is not None:
         yield _transactions(cluster, transactional_id, timeout)
     if not topics:
         yield DoctorFinding(
-            "topic", "ok", "No topic was named; --topic NAME checks its replicas and our permissions."
+            "topic", "ok", "No topic was named; --topic NAME checks its replicas and the permissions on it."
         )
 
 
-def judge_settings(config: ClientConfig) -> Iterator[DoctorFinding]:
-    """What the settings promise."""
+def check_settings(config: ClientConfig) -> Iterator[DoctorFinding]:
+    """Check the guarantees of the settings."""
     acks, partitioner = str(config.settings["acks"]), str(config.settings["partitioner"])
     if acks in ("all", "-1") and config.idempotent:
         yield DoctorFinding(
-            "settings", "ok", "acks=all with idempotence: acknowledged means on every in-sync replica."
+            "settings",
+            "ok",
+            "acks=all with idempotence: an acknowledged message is on every in-sync replica.",
         )
     else:
         yield DoctorFinding(
             "settings", "warning", f"acks={acks}, idempotence {'on' if config.idempotent else 'off'}: an acknowledged "
-            "message can be lost, or a retry written twice.", "Leave acks and enable.idempotence at their defaults."
+            "message can be lost, or a retry written twice.", "Use the defaults of acks and enable.idempotence."
         )  # fmt: skip
-    if partitioner in _SETTLED_PARTITIONERS:
+    if partitioner in _JAVA_PARTITIONERS:
         yield DoctorFinding(
-            "partitioner", "ok", f"{partitioner}: keys land where Java's and kafka-python's clients put them."
+            "partitioner",
+            "ok",
+            f"{partitioner}: keys map to the same partitions as with Java and kafka-python.",
         )
     else:
         yield DoctorFinding(
-            "partitioner", "warning", f"{partitioner}: the same key lands elsewhere than with Java's clients.",
-            f"Where other producers write too, use partitioner={DEFAULTS['partitioner']}."
+            "partitioner", "warning", f"{partitioner}: keys map to other partitions than with Java clients.",
+            f"If other producers write to the topic too, use partitioner={DEFAULTS['partitioner']}."
         )  # fmt: skip
 
 
-def judge_cluster(view: ClusterView) -> Iterator[DoctorFinding]:
-    """How many brokers there are."""
+def check_cluster(view: ClusterView) -> Iterator[DoctorFinding]:
+    """Check the number of brokers."""
     brokers = ", ".join(f"{number} at {address}" for number, address in sorted(view.brokers.items()))
     if len(view.brokers) == 1:
         yield DoctorFinding(
-            "cluster", "warning", f"Cluster {view.cluster_id} has one broker ({brokers}): when it is down, nothing "
-            "can be sent; when its disk is lost, so are the messages.", "For production use three brokers or more."
+            "cluster", "warning", f"Cluster {view.cluster_id} has one broker ({brokers}): while it is down, nothing "
+            "can be sent; if its disk is lost, the messages are lost.", "Use at least three brokers in production."
         )  # fmt: skip
     else:
         yield DoctorFinding(
@@ -95,34 +99,35 @@ def judge_cluster(view: ClusterView) -> Iterator[DoctorFinding]:
         )
 
 
-def judge_topic(
+def check_topic(
     topic: TopicView, *, largest_message: int, features: Sequence[Feature] = DEFAULT_FEATURES
 ) -> Iterator[DoctorFinding]:
-    """What acks=all means on this topic, and how many brokers may fail."""
+    """Check the guarantees of acks=all on this topic, and the permissions on it."""
     check = f"topic {topic.name}"
     if topic.leaderless:
         yield DoctorFinding(
-            check, "problem", f"{topic.leaderless} of {topic.partitions} partitions have no leader: nothing can be "
-            "written there.", "Start the brokers that hold them."
+            check, "problem", f"{topic.leaderless} of {topic.partitions} partitions have no leader and cannot be "
+            "written.", "Start the brokers that hold these partitions."
         )  # fmt: skip
     yield _replicas(check, topic)
     if topic.in_sync < topic.replication_factor and not topic.leaderless:
         yield DoctorFinding(
             check, "warning", f"A partition has {topic.in_sync} of {topic.replication_factor} replicas in sync.",
-            "See whether a broker is down or lags behind."
+            "Check whether a broker is down or lagging."
         )  # fmt: skip
     if topic.max_message_bytes is not None and topic.max_message_bytes < largest_message:
         yield DoctorFinding(
-            check, "warning", f"It takes messages of {topic.max_message_bytes:,} bytes, our client of "
-            f"{largest_message:,}: those between die at the broker.", _fitting(topic.max_message_bytes)
+            check, "warning", f"The topic accepts messages up to {topic.max_message_bytes:,} bytes, the client up to "
+            f"{largest_message:,}: the broker rejects messages in between.", _size_fix(topic.max_message_bytes)
         )  # fmt: skip
     yield _permissions(check, topic.name, topic.operations, features)
 
 
-def _fitting(largest: int) -> str:
-    if largest < _LEAST:
+def _size_fix(largest: int) -> str:
+    if largest < _MIN_MESSAGE_BYTES:
         return (
-            f"Raise the topic's max.message.bytes: a client's message.max.bytes is {_LEAST:,} at the least."
+            f"Raise the topic's max.message.bytes: the minimum of a client's message.max.bytes is "
+            f"{_MIN_MESSAGE_BYTES:,}."
         )
     return f"Set message.max.bytes={largest}."
 
@@ -136,26 +141,25 @@ def _permissions(
     check: str, topic: str, operations: frozenset[str] | None, features: Sequence[Feature]
 ) -> DoctorFinding:
     if operations is None:
-        return DoctorFinding(check, "ok", "The cluster does not tell our permissions.")
+        return DoctorFinding(check, "ok", "The cluster does not report permissions.")
     needs: dict[str, Permission] = {}
     for need in (need for feature in features for need in needed(feature, [topic])):
         known = needs.setdefault(need.operation, need)
         if need.reason not in known.reason:
             needs[need.operation] = replace(known, reason=f"{known.reason}, and {need.reason}")
-    asked = [operation.lower().replace("_", " ") for operation in needs]
     missing = lacking(list(needs.values()), {topic: operations})
     if not missing:
-        return DoctorFinding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
+        return DoctorFinding(check, "ok", f"Permissions granted: {', '.join(needs)}.")
     names = ", ".join(need.operation for need in missing)
     reasons = ", ".join(f"{need.operation} ({need.reason})" for need in missing)
-    text = f"We lack {reasons}."
+    text = f"Permissions missing: {reasons}."
     if "standing" in features and any(need.operation in ("READ", "DESCRIBE") for need in missing):
         text += " The check for lost acknowledged records after a leader election is off."
-    return DoctorFinding(check, _weight(missing, features), text, f"Grant {names} on topic {topic}.")
+    return DoctorFinding(check, _level(missing, features), text, f"Grant {names} on topic {topic}.")
 
 
-def _weight(missing: Sequence[Permission], features: Sequence[Feature]) -> Level:
-    """A problem when something cannot be delivered without them."""
+def _level(missing: Sequence[Permission], features: Sequence[Feature]) -> Level:
+    """Return "problem" if delivery needs one of the permissions."""
     delivering = {
         need.operation for feature in features if feature not in MERELY_LOOK for need in TABLE[feature]
     }
@@ -166,11 +170,11 @@ def _transactions(cluster: Cluster, transactional_id: str, timeout: float) -> Do
     check = f"transactional id {transactional_id}"
     try:
         if cluster.may_transact(f"{transactional_id}-check", timeout=timeout):
-            return DoctorFinding(check, "ok", "We may use transactional ids that begin like this.")
+            return DoctorFinding(check, "ok", "Transactional ids with this prefix are permitted.")
     except BrokerError as error:
         return of_error(check, error)
     return DoctorFinding(
-        check, "problem", "We lack WRITE on the transactional ids that begin like this (to commit, and to fence).",
+        check, "problem", "WRITE on transactional ids with this prefix is missing (to commit, and to fence).",
         f"Grant WRITE on transactional ids with the prefix {transactional_id}."
     )  # fmt: skip
 
@@ -182,31 +186,35 @@ def _topic(
     try:
         if topic in view.topics:
             found = cluster.topic(topic)
-            yield from judge_topic(found, largest_message=config.max_message_bytes, features=features)
+            yield from check_topic(found, largest_message=config.max_message_bytes, features=features)
         elif (allowed := cluster.operations([topic])[topic]) is not None:
-            yield DoctorFinding(check, "problem", "We may not even see whether it exists.")
+            yield DoctorFinding(
+                check, "problem", "The permissions do not allow checking whether the topic exists."
+            )
             yield _permissions(check, topic, allowed, features)
         else:
             yield DoctorFinding(
-                check, "problem", "It does not exist.",
-                "Create it; some clusters create topics when they are first written to."
+                check, "problem", "The topic does not exist.",
+                "Create it. Some clusters create topics automatically on first use."
             )  # fmt: skip
     except BrokerError as error:
         yield of_error(check, error, level="warning")
 
 
-def _listens(address: str) -> DoctorFinding:
-    """Whether a port can be reached at all, before TLS and credentials."""
+def _port(address: str) -> DoctorFinding:
+    """Check whether the port accepts a TCP connection, before TLS and credentials."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     host, port = (host, port) if host else (port, "9092")
-    began = time.monotonic()
+    started = time.monotonic()
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT):
-            took = (time.monotonic() - began) * 1000
-            return DoctorFinding(f"broker {host}:{port}", "ok", f"Its port can be reached ({took:.0f} ms).")
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT):
+            milliseconds = (time.monotonic() - started) * 1000
+            return DoctorFinding(
+                f"broker {host}:{port}", "ok", f"The port is reachable ({milliseconds:.0f} ms)."
+            )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return DoctorFinding(
-            f"broker {host}:{port}", "problem", f"Its port cannot be reached: {reason}.",
-            "Check the address, the firewall, and the broker's advertised.listeners."
+            f"broker {host}:{port}", "problem", f"The port is not reachable: {reason}.",
+            "Check the address, the firewall, and advertised.listeners of the broker."
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""This machine, as the doctor judges it: versions, store, disk, clock, Redis, Java."""
+"""The checks of this machine: versions, store, disk, clock, Redis and Java."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GIB = 1 << 30
 
 
 def versions() -> Iterator[DoctorFinding]:
-    """What is installed, for a report to others."""
+    """Report the installed versions, for bug reports."""
     from confluent_kafka import libversion
     from confluent_kafka import version as client_version
 
@@ -33,7 +33,7 @@ def versions() -> Iterator[DoctorFinding]:
 
 
 def check_store(path: Path | str | None, now: float) -> Iterator[DoctorFinding]:
-    """Whether the store opens, may be written to, and has room."""
+    """Check whether the store opens, can be written, and has disk space."""
     from producer_core.dlq import DeadLetterFilter, DeadLetters
     from producer_core.store import Store, default_path
     from producer_core.store.paths import check_writable
@@ -41,8 +41,8 @@ def check_store(path: Path | str | None, now: float) -> Iterator[DoctorFinding]:
     place = Path(path) if path else default_path()
     if not place.exists():
         folder = next(parent for parent in place.parents if parent.exists())
-        yield DoctorFinding("store", "ok", f"{place} is not there yet; the first producer makes it.")
-        yield judge_disk(place, shutil.disk_usage(folder).free)
+        yield DoctorFinding("store", "ok", f"{place} does not exist yet; the first producer creates it.")
+        yield check_disk(place, shutil.disk_usage(folder).free)
         return
     try:
         store = Store.open(place, create=False)
@@ -56,49 +56,52 @@ def check_store(path: Path | str | None, now: float) -> Iterator[DoctorFinding]:
     yield DoctorFinding("store", "ok", f"{place} opens: {info.bytes / (1 << 20):.1f} MiB, {noun}.")
     if info.network_file_system:
         yield DoctorFinding(
-            "store", "problem", f"It is on {info.network_file_system}, where locks are unsafe.",
-            "Put it on a local disk (--store or PRODUCER_CORE_STORE)."
+            "store", "problem", f"The store is on {info.network_file_system}, where file locks are unsafe.",
+            "Move it to a local disk (--store or PRODUCER_CORE_STORE)."
         )  # fmt: skip
-    yield judge_disk(place, shutil.disk_usage(place.parent).free)
-    yield judge_clock(max(age["seen_at"] or 0.0, float(age["window_start"] or 0)), now)
+    yield check_disk(place, shutil.disk_usage(place.parent).free)
+    yield check_clock(max(age["seen_at"] or 0.0, float(age["window_start"] or 0)), now)
 
 
-def judge_disk(place: Path, free: int) -> DoctorFinding:
-    """Whether the store's disk has room."""
-    text = f"{free / _GIB:.1f} GiB free where {place.name} is."
+def check_disk(place: Path, free: int) -> DoctorFinding:
+    """Check the free space on the disk of the store."""
+    text = f"{free / _GIB:.1f} GiB free on the disk of {place.name}."
     if free < _GIB // 4:
         return DoctorFinding(
-            "disk", "problem", text, "Free some space: a full disk stops producing when dead letters pile up."
+            "disk",
+            "problem",
+            text,
+            "Free disk space: on a full disk, sending stops when dead letters cannot be stored.",
         )
     return DoctorFinding(
         "disk",
         "warning" if free < 2 * _GIB else "ok",
         text,
-        "Free some space soon." if free < 2 * _GIB else "",
+        "Free disk space soon." if free < 2 * _GIB else "",
     )
 
 
-def judge_clock(latest: float, now: float) -> DoctorFinding:
-    """Whether our clock stands behind what others wrote."""
+def check_clock(latest: float, now: float) -> DoctorFinding:
+    """Check whether the clock of this machine is behind the data in the store."""
     ahead = latest - now
     if ahead > 5:
         return DoctorFinding(
-            "clock", "warning", f"The store has data from {ahead:.0f} s in the future: this clock, or that of a "
-            "producer, is wrong.", "Synchronise the clocks (timedatectl, chrony)."
+            "clock", "warning", f"The store contains data from {ahead:.0f} s in the future: the clock of this machine "
+            "or of a producer is wrong.", "Synchronize the clocks (timedatectl, chrony)."
         )  # fmt: skip
-    return DoctorFinding("clock", "ok", "Nothing in the store is from the future.")
+    return DoctorFinding("clock", "ok", "The store contains no data from the future.")
 
 
-def java(version: int | None) -> DoctorFinding:
-    """Java is needed for Spark and for a broker of our own only."""
+def check_java(version: int | None) -> DoctorFinding:
+    """Check the Java version, which only Spark and `broker start` need."""
     if version is None:
         return DoctorFinding(
-            "java", "warning", "No Java runtime: the pipeline and `broker start` need one, sending does not.",
+            "java", "warning", "No Java runtime: the pipeline and `broker start` need one; sending does not.",
             "Install a Java 17 runtime (Debian: apt-get install openjdk-17-jre-headless)."
         )  # fmt: skip
     if version < 17:
         return DoctorFinding(
-            "java", "warning", f"Java {version}; the pipeline and `broker start` need 17.", "Install Java 17."
+            "java", "warning", f"Java {version}: the pipeline and `broker start` need 17.", "Install Java 17."
         )
     return DoctorFinding("java", "ok", f"Java {version}.")
 
@@ -108,19 +111,21 @@ def java_version() -> int | None:
     if program is None:
         return None
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=20, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(\d+)', said)
+    found = re.search(r'version "(\d+)', output)
     return int(found[1]) if found else None
 
 
 def check_redis(url: str | None) -> Iterator[DoctorFinding]:
     if url is None:
         yield DoctorFinding(
-            "redis", "ok", "Not asked for; --redis-url URL checks it. Without, de-duplication is per process."
+            "redis",
+            "ok",
+            "Not checked; --redis-url URL checks it. Without Redis, de-duplication is per process.",
         )
         return
     try:
@@ -136,11 +141,11 @@ def check_redis(url: str | None) -> Iterator[DoctorFinding]:
     )
 
 
-def ping(ask: Callable[[], Mapping[str, Any]], failure: type[Exception]) -> DoctorFinding:
-    """Whether Redis answers."""
+def ping(server_info: Callable[[], Mapping[str, Any]], failure: type[Exception]) -> DoctorFinding:
+    """Check whether Redis responds."""
     try:
-        return DoctorFinding("redis", "ok", f"Redis {ask().get('redis_version', '?')} answers.")
+        return DoctorFinding("redis", "ok", f"Redis {server_info().get('redis_version', '?')} responds.")
     except (failure, ValueError, OSError) as error:
         return DoctorFinding(
-            "redis", "problem", f"Redis does not answer: {error}.", "Start it, or check the address."
+            "redis", "problem", f"Redis does not respond: {error}.", "Start it, or check its address."
         )
