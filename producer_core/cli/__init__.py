@@ -8,21 +8,21 @@ from producer_core import __version__
 from producer_core.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = (
-    Command("send", "Send a file's rows, or standard input, to a topic.", "send.send_command"),
-    Command("demo", "See what the producer does: retries, dead letters, health.", "demo"),
-    Command("simulate", "Send made-up shop traffic, in one of several scenarios.", "simulate"),
-    Command("stats", "What was sent, retried and lost, by topic.", "stats"),
-    Command("health", "Whether producers and alerts are in order; exit code 0 or 1.", "health"),
-    Command("explain", "What an error code means and what to do about it.", "explain"),
-    Command("dlq", "Dead letters: look, replay, archive, restore, purge.", "dlq.dlq_group"),
-    Command("replay", "Replays under way: progress, pause, resume, cancel.", "replay.replay_group"),
-    Command("alerts", "Alerts: list, acknowledge, silence, rules, webhook.", "alerts"),
-    Command("audit", "Who did what to dead letters and alerts, and when.", "audit"),
-    Command("store", "The store's file: inventory, copy, clean-up.", "store"),
-    Command("doctor", "Check brokers, topic, store, Redis and Java; each finding with its fix.", "doctor"),
-    Command("broker", "Start, stop and ask about a Kafka of your own.", "broker"),
+    Command("send", "Send the rows of a file or standard input.", "send.send_command"),
+    Command("demo", "Demonstrate retries, dead letters, de-duplication and health.", "demo"),
+    Command("simulate", "Send simulated shop traffic.", "simulate"),
+    Command("stats", "Show sent, retried and dead messages by topic.", "stats"),
+    Command("health", "Check producers and alerts; exit code 0 or 1.", "health"),
+    Command("explain", "Explain an error code and how to fix it.", "explain"),
+    Command("dlq", "List, replay, archive and purge dead letters.", "dlq.dlq_group"),
+    Command("replay", "Show, pause, resume and cancel replays.", "replay.replay_group"),
+    Command("alerts", "List, acknowledge and silence alerts; check rules.", "alerts"),
+    Command("audit", "Show operator actions on dead letters and alerts.", "audit"),
+    Command("store", "Inspect, copy and clean up the store.", "store"),
+    Command("doctor", "Check brokers, topics, store, Redis and Java.", "doctor"),
+    Command("broker", "Start and stop a local Kafka.", "broker"),
     Command(
-        "pipeline", "Spark jobs for a fleet: telemetry, audit, large replays.", "pipeline.pipeline_group"
+        "pipeline", "Run Spark jobs: telemetry, integrity audit, large replays.", "pipeline.pipeline_group"
     ),
     Command("dashboard", "Open the live dashboard in a browser.", "dashboard"),
 )
@@ -36,14 +36,14 @@ COMMANDS = (
 )
 @click.version_option(__version__, "--version", prog_name="producer-core")
 def main() -> None:
-    """A Kafka producer that tells its owner what happened to every message.
+    """A reliable Kafka producer that reports the outcome of every message.
 
     \b
     Try it without a broker:    producer-core demo
     Send a file:                producer-core send orders orders.jsonl --key customer
-    Look at what died:          producer-core dlq groups
-    Find out what is wrong:     producer-core doctor
+    List the dead letters:      producer-core dlq groups
+    Diagnose a problem:         producer-core doctor
 
-    Exit codes: 0 all is well, 1 something is not (dead letters, a bad finding), 2 it could not be done,
+    Exit codes: 0 success, 1 completed with problems (dead letters, a failed check), 2 could not run,
     130 interrupted.
     """

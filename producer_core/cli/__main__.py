@@ -1,4 +1,4 @@
-"""`python -m producer_core.cli`: the command where its script is not on the path."""
+"""Runs the command as `python -m producer_core.cli`."""
 
 from producer_core.cli import main
 

@@ -1,4 +1,4 @@
-"""The `audit` command: who did what, and when."""
+"""The `audit` command: list the actions of operators."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from producer_core.cli import options, output
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-_ACTIONS = (
-    "replay, replay_go, replay_pause, replay_resume, replay_cancel, replay_end, archive, restore, purge, reveal, "
-    "export, import, publish, acknowledge, silence, prune, set"
-)
 
-
-@click.command(short_help="Who did what to dead letters and alerts, and when.")
+@click.command(short_help="Show operator actions on dead letters and alerts.")
 @options.store_option
-@click.option("--who", help="Only people with this in their name.")
-@click.option("--action", help=f"Only this action: {_ACTIONS}, ...")
-@click.option("--since", type=options.TimestampType(), help="Only since then: 2h, or 2026-01-31T12:00.")
-@click.option("--until", type=options.TimestampType(), help="Only before then.")
+@click.option("--who", help="Only operators whose name contains this text.")
+@click.option("--action", help="Only this action, for example purge.")
+@click.option("--since", type=options.TimestampType(), help="Since this time: 2h, or 2026-01-31T12:00.")
+@click.option("--until", type=options.TimestampType(), help="Before this time.")
 @click.option(
-    "--limit", type=options.ROWS, default=50, show_default=True, help="At most so many, the latest."
+    "--limit", type=options.ROWS, default=50, show_default=True, help="Maximum number of rows, latest first."
 )
 @options.as_json
 def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:
-    """What operators did, the latest first: who, when, from where, with which selection, how many, the outcome.
+    """Show the actions of operators, latest first: operator, time, origin, selection, count and outcome.
 
-    Every act writes one row, a refused purge too; a replay writes one more at its end. Nothing changes or deletes
-    such a row, `store prune` neither.
+    Every action writes one row, even a refused purge; a replay writes another row at its end. No command changes or
+    deletes these rows, not even "store prune".
 
     \b
       producer-core audit --since 1d
       producer-core audit --action purge --json
       producer-core audit --who ann --since 2026-11-01 --until 2026-12-01
+
+    \b
+    Actions: replay, replay_go, replay_pause, replay_resume, replay_cancel,
+    replay_end, archive, restore, purge, reveal, export, import, publish,
+    acknowledge, silence, prune, set, and others.
     """
     from producer_core.store import Store
 
@@ -58,30 +58,30 @@ def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> N
 
 
 def _none(store: Store, given: dict[str, Any]) -> str:
-    """Say that nothing matches; an action may be a typing mistake."""
+    """Return a message that no row matches. List the recorded actions if the action may be mistyped."""
     recorded = [row["action"] for row in store.rows("audit_actions")]
     if not recorded:
-        return "No act is recorded yet."
+        return "No actions are recorded yet."
     if given["action"] and given["action"] not in recorded:
-        return f"No act {given['action']!r} is recorded here. There are: {', '.join(recorded)}."
-    return "No recorded act matches."
+        return f"No action {given['action']!r} is recorded. Recorded actions: {', '.join(recorded)}."
+    return "No recorded action matches."
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for people and programs; a selection or an outcome may quote a key or an error."""
+    """Return a row with a masked selection and outcome, which may quote a key or an error."""
     return {**row, "selection": mask(orjson.loads(row["selection"])), "outcome": mask_text(row["outcome"])}
 
 
 def _table(entries: list[dict[str, Any]]) -> None:
     output.table(
-        ("when", "who", "from", "what", "which", "count", "outcome"),
+        ("time", "operator", "origin", "action", "selection", "count", "outcome"),
         [
-            (output.moment(row["acted_at"]), row["who"], _origin(row), row["action"], _which(row["selection"]),
+            (output.moment(row["acted_at"]), row["who"], _origin(row), row["action"], _selection(row["selection"]),
              row["count"], output.shorten(row["outcome"], 60))
             for row in entries
         ],
         right=("count",),
-        shrink=("who", "from", "which", "outcome"),
+        shrink=("operator", "origin", "selection", "outcome"),
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def _origin(row: dict[str, Any]) -> str:
     return row["origin"] if not host or row["who"].endswith(f"@{host}") else f"{row['origin']} on {host}"
 
 
-def _which(selection: Any) -> str:
+def _selection(selection: Any) -> str:
     if not isinstance(selection, dict):
         return output.shorten(str(selection), 40)
     return output.shorten(" ".join(f"{name}={value}" for name, value in selection.items()), 40) or "all"

@@ -1,4 +1,4 @@
-"""The `broker` commands: a Kafka of one's own, left running until it is stopped."""
+"""The `broker` commands: a local Kafka cluster that runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def _granting(command: options.F) -> options.F:
-    """USER FEATURE TOPICS… and --transactional-id."""
+    """Add the arguments USER, FEATURE and TOPICS, and the option --transactional-id."""
     for option in (
         click.option(
-            "--transactional-id", metavar="ID", help="For exactly_once: every id that begins like this."
+            "--transactional-id", metavar="ID", help="For exactly_once: prefix of the transactional ids."
         ),
         click.argument("topics", nargs=-1, required=True),
         click.argument("feature", type=click.Choice(FEATURES)),
@@ -34,64 +34,62 @@ def _granting(command: options.F) -> options.F:
     return command
 
 
-@click.group(short_help="Start, stop and ask about a Kafka of your own.")
+@click.group(short_help="Start and stop a local Kafka.")
 def broker() -> None:
-    """A real Apache Kafka on this machine, for trying things out: one broker, or three.
+    """Run a real Apache Kafka cluster on this machine for tests and experiments.
 
     \b
       producer-core broker start                  one broker, ready in a few seconds
-      producer-core broker start --nodes 3        three copies of each record, one broker may fail
+      producer-core broker start --nodes 3        three replicas; one broker may fail
       producer-core send orders orders.jsonl -b $(producer-core broker status --servers)
       producer-core broker stop
 
     \b
-      producer-core broker start --secure         TLS, passwords and access control, to try them out
+      producer-core broker start --secure         with TLS, passwords and access control
       producer-core send orders orders.jsonl --config-file $(producer-core broker status --config-file)
 
-    It needs Java 17 or newer; its jars (45 MB) are fetched once. It listens on 127.0.0.1 only.
+    Requires Java 17 or newer. The jars (45 MB) are downloaded once. The brokers listen on 127.0.0.1 only.
     """
 
 
-@broker.command(short_help="Start it, and return when every broker answers.")
+@broker.command(short_help="Start the brokers and wait until they respond.")
 @click.option(
     "--nodes",
     type=click.IntRange(1, 9),
     default=1,
     show_default=True,
-    help="Brokers; 0.4 GiB of memory each.",
+    help="Number of brokers; each uses 0.4 GiB of memory.",
 )
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the data here, and go on with them at the next start. Default: begin empty, delete at stop.",
+    help="Keep the data in this folder; default: delete it at stop.",
 )
 @click.option(
-    "--port", type=click.IntRange(1024, 65535), help="The first broker's port; default: a free one."
+    "--port", type=click.IntRange(1024, 65535), help="Port of the first broker; default: a free port."
 )
-@click.option(
-    "--no-auto-create", is_flag=True, help="Refuse unknown topics. Default: a topic that is used comes to be."
-)
+@click.option("--no-auto-create", is_flag=True, help="Do not create topics automatically on first use.")
 @click.option(
     "--secure",
     is_flag=True,
-    help="Clients need TLS and a password, and may do only what they are granted.",
+    help="Require TLS and passwords, and enforce access control.",
 )
 @options.as_json
 def start(
     nodes: int, folder: Path | None, port: int | None, no_auto_create: bool, secure: bool, as_json: bool
 ) -> None:
-    """Start it, and return when every broker answers; it runs on until `broker stop`.
+    """Start the brokers, and return when every broker responds. They run until "broker stop".
 
-    Prints the address for --bootstrap-servers. Topics that are merely used come to be with 4 partitions. Started
-    already: says so, prints the same and changes nothing.
+    Prints the address for --bootstrap-servers. Topics are created automatically on first use, with 4 partitions. If the
+    brokers are already running, the command prints the same address and changes nothing.
 
-    With --secure it prints the path of a settings file for --config-file instead: those of the user `app`, who may
-    use every topic. `admin` may do everything; `app2` nothing until `broker grant` says so. A second listener on
-    127.0.0.1 asks for no password; it is for set-up.
+    With --secure, it prints the path of a settings file for --config-file instead, for the user "app", which may use
+    every topic. The user "admin" may do everything; "app2" has no permissions until "broker grant". A second listener
+    on 127.0.0.1 requires no password; it is for set-up.
 
-    The JSON is {"bootstrap_servers": "host:port,…", "cluster_id", "folder", "nodes": [{"id", "port", "pid", "alive",
-    "log"}]}, with --secure also {"direct_servers", "ca", "username", "password_file", "config_file", "users": [{"name",
-    "mechanism", "password_file", "config_file"}]}.
+    The JSON object is {"bootstrap_servers": "host:port,…", "cluster_id", "folder", "nodes": [{"id", "port", "pid",
+    "alive", "log"}]}, with --secure also {"direct_servers", "ca", "username", "password_file", "config_file", "users":
+    [{"name", "mechanism", "password_file", "config_file"}]}.
     """
     from producer_core.brokers import detached
 
@@ -105,32 +103,34 @@ def start(
             progress=progress,
         )
     if not new:
-        asked = "" if len(state.nodes) == nodes else f", with {output.count(len(state.nodes), 'node')}"
+        details = "" if len(state.nodes) == nodes else f" with {output.count(len(state.nodes), 'node')}"
         if secure != (state.security is not None):
-            asked += ", not secured" if secure else ", secured"
-        output.say(f"It is running already{asked}; end it with: producer-core broker stop", err=True)
+            details += ", not secured" if secure else ", secured"
+        output.say(
+            f"The broker is already running{details}. Stop it with: producer-core broker stop", err=True
+        )
     if as_json:
         output.emit(_described(state))
         return
     output.say(str(state.security.config_file("app") if state.security else state.bootstrap_servers))
 
 
-@broker.command(short_help="Which brokers run, and where.")
-@click.option("--servers", is_flag=True, help="Only the addresses, for --bootstrap-servers.")
+@broker.command(short_help="Show the running brokers and their addresses.")
+@click.option("--servers", is_flag=True, help="Print only the addresses, for --bootstrap-servers.")
 @click.option(
     "--config-file",
     "user",
     is_flag=False,
     flag_value="app",
     metavar="USER",
-    help="Only the path of a user's client settings, for --config-file; default user app.",
+    help="Print only the settings file of USER; default: app.",
 )
 @options.as_json
 @click.pass_context
 def status(ctx: click.Context, /, servers: bool, user: str | None, as_json: bool) -> None:
-    """Which brokers run, where they listen, and where their data and logs are.
+    """Show the running brokers, their addresses, and the folders of their data and logs.
 
-    Exit code 0 when at least one runs, 1 when none does. The JSON is that of `broker start`.
+    Exit code: 0 if at least one broker is running, 1 otherwise. The JSON object is that of "broker start".
     """
     from producer_core.brokers import detached
 
@@ -138,7 +138,7 @@ def status(ctx: click.Context, /, servers: bool, user: str | None, as_json: bool
     if as_json:
         output.emit(_described(state) if state else {"bootstrap_servers": "", "nodes": []})
     elif state is None:
-        output.say("No broker was started. Start one with: producer-core broker start", err=True)
+        output.say("No broker is running. Start one with: producer-core broker start", err=True)
     elif user:
         output.say(str(_security(state).config_file(user)))
     elif servers:
@@ -148,10 +148,10 @@ def status(ctx: click.Context, /, servers: bool, user: str | None, as_json: bool
     ctx.exit(0 if state and state.alive else 1)
 
 
-@broker.command(short_help="Allow a user of a secured broker what a feature needs.")
+@broker.command(short_help="Grant a user the permissions of a feature.")
 @_granting
 def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id: str | None) -> None:
-    """Allow USER of a secured broker what FEATURE needs on TOPICS, and say what that is.
+    """Grant USER of a secured broker the permissions that FEATURE requires on TOPICS, and list them.
 
     \b
       producer-core broker grant app2 send orders payments
@@ -162,32 +162,32 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
     _change(access.grant, user, needed(feature, topics, transactional_id=transactional_id), "may now")
 
 
-@broker.command(short_help="Take it back.")
+@broker.command(short_help="Revoke the permissions of a feature.")
 @_granting
 def revoke(user: str, feature: Feature, topics: tuple[str, ...], transactional_id: str | None) -> None:
-    """Take back from USER what `broker grant` allowed."""
+    """Revoke from USER the permissions that "broker grant" granted."""
     from producer_core.brokers import secure as access
     from producer_core.kafka.acls import needed
 
     _change(access.revoke, user, needed(feature, topics, transactional_id=transactional_id), "may no longer")
 
 
-@broker.command()
+@broker.command(short_help="Stop the brokers.")
 def stop() -> None:
-    """End it: cleanly, by force after a quarter of a minute. Without --folder its data are deleted."""
+    """Stop the brokers, and kill them after 15 seconds. Their data is deleted unless they were started with --folder."""
     from producer_core.brokers import detached
 
     state = detached.stop()
     if state is None:
         output.say("No broker was running.", err=True)
         return
-    kept = "Its data are deleted." if state.temporary else f"Its data stay in {state.folder}."
+    kept = "The data is deleted." if state.temporary else f"The data remains in {state.folder}."
     output.say(f"Stopped {output.count(len(state.nodes), 'broker')}. {kept}")
 
 
-@broker.command(short_help="Fetch Apache Kafka's jars now.")
+@broker.command(short_help="Download the jars of Apache Kafka.")
 def fetch() -> None:
-    """Fetch Apache Kafka's jars now, so that a later start needs no network."""
+    """Download the jars of Apache Kafka, so that a later start needs no network."""
     from producer_core.brokers import jars
 
     with _progress() as progress:
@@ -196,24 +196,24 @@ def fetch() -> None:
 
 
 def _change(
-    act: Callable[[str, str, Sequence[Permission]], None],
+    change: Callable[[str, str, Sequence[Permission]], None],
     user: str,
     permissions: Sequence[Permission],
-    words: str,
+    verb: str,
 ) -> None:
     from producer_core.brokers import detached
 
     state = detached.status()
-    _security(state).password_file(user)  # an unknown user is an error
+    _security(state).password_file(user)  # raises for an unknown user
     assert state is not None
-    act(state.direct_servers, user, permissions)
+    change(state.direct_servers, user, permissions)
     for permission in permissions:
-        output.say(f"{user} {words}: {permission}")
+        output.say(f"{user} {verb}: {permission}")
 
 
 def _security(state: DetachedState | None) -> Security:
     if state is None or state.security is None:
-        raise Failed("No secured broker was started.", "Start one with: producer-core broker start --secure")
+        raise Failed("No secured broker is running.", "Start one with: producer-core broker start --secure")
     return state.security
 
 
@@ -269,7 +269,7 @@ def _show(state: DetachedState) -> None:
     output.table(
         ("node", "state", "process", "log"),
         [
-            (str(node.number), "runs" if process.alive else "ended", str(process.pid), str(node.log))
+            (str(node.number), "running" if process.alive else "ended", str(process.pid), str(node.log))
             for node, process in zip(state.nodes, state.processes, strict=True)
         ],
     )
@@ -277,7 +277,7 @@ def _show(state: DetachedState) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """What happens now, on one line of a terminal that is gone afterwards; plain lines elsewhere."""
+    """Show the current step: on a terminal in one line that is erased at the end, otherwise in plain lines."""
     if not sys.stderr.isatty():
         yield lambda text: output.say(text, err=True)
         return

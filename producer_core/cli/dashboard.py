@@ -1,4 +1,4 @@
-"""The `dashboard` command: the live page over a store, served until it is stopped."""
+"""The `dashboard` command: serve the live dashboard of a store."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from producer_core.simulate.dashboard_process import DashboardProcess
 
 _LOOPBACK = "127.0.0.1"
-_STARTS_WITHIN = 60.0
-_SETTLES_WITHIN = 15.0
-"""Seconds for a server that carries out replays: what is on its way is settled, and the replay given back."""
+_START_TIMEOUT = 60.0
+_STOP_TIMEOUT = 15.0
+"""Seconds for a server that executes replays to settle the records in flight and release the replay."""
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> Sequence[str]:
-    for one in given:
+    for address in given:
         try:
-            network = ipaddress.ip_network(one)
+            network = ipaddress.ip_network(address)
         except ValueError:
             raise click.BadParameter(
-                f"{one!r} is no IP address or network, for example 127.0.0.1 or 10.0.0.0/24."
+                f"{address!r} is not an IP address or network, for example 127.0.0.1 or 10.0.0.0/24."
             ) from None
         if network.prefixlen == 0:
             raise click.BadParameter(
-                f"{one!r} contains every client, so each client could choose the address that its attempts count for. "
-                "Name the proxies alone."
+                f"{address!r} contains every client, so any client could choose the address that its sign-in attempts "
+                "count for. Name only the proxies."
             )
     return given
 
 
 def _path(_: click.Context, __: click.Parameter, given: str) -> str:
-    """The path with one slash before it and none after it; empty where it is the root."""
+    """Return the path with one leading slash and no trailing one; empty for the root."""
     path = given.strip("/")
     if path and not re.fullmatch(r"[\w~-][\w.~-]*(/[\w~-][\w.~-]*)*", path, re.ASCII):
         raise click.BadParameter(
-            f"{given!r} is no path of letters, digits, '-', '_', '.' and '~', for example /kafka."
+            f"{given!r} is not a path of letters, digits, '-', '_', '.' and '~', for example /kafka."
         )
     return f"/{path}" if path else ""
 
@@ -65,19 +65,19 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
     type=click.IntRange(1, 65535),
     default=8501,
     show_default=True,
-    help="The next free one if taken.",
+    help="Port; the next free one if it is in use.",
 )
 @click.option(
     "--address",
     default=_LOOPBACK,
     show_default=True,
-    help="Where to listen; other than this machine only once people have to sign in.",
+    help="Listen address; a non-local one requires sign-in.",
 )
 @click.option(
     "--host",
     "hosts",
     multiple=True,
-    help="A further name under which browsers ask for it, as that of a proxy; repeat it.",
+    help="Additional host name, such as that of a proxy; repeatable.",
 )
 @click.option(
     "--proxy",
@@ -85,7 +85,7 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
     multiple=True,
     metavar="ADDRESS",
     callback=_addresses,
-    help="A reverse proxy whose X-Forwarded-For and -Proto count; repeat it.",
+    help="Reverse proxy whose X-Forwarded-For and -Proto are trusted; repeatable.",
 )
 @click.option(
     "--base-path",
@@ -95,8 +95,8 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
     callback=_path,
     help="Serve all pages below this path, for example /kafka.",
 )
-@click.option("--tls-cert", type=_FILE, help="Serve https with this certificate (PEM), and --tls-key.")
-@click.option("--tls-key", type=_FILE, help="The certificate's key.")
+@click.option("--tls-cert", type=_FILE, help="Serve HTTPS with this certificate (PEM); requires --tls-key.")
+@click.option("--tls-key", type=_FILE, help="Private key of the certificate.")
 @click.pass_context
 def dashboard(
     context: click.Context,
@@ -109,36 +109,41 @@ def dashboard(
     tls_cert: Path | None,
     tls_key: Path | None,
 ) -> None:
-    """Serve the live dashboard over a store, until Ctrl-C.
+    """Serve the live dashboard of a store until Ctrl-C.
 
-    The store need not exist yet: the page waits for it. A replay begun there is carried out by a producer that is
-    alive on the same store, so no credentials are needed here; where PRODUCER_CORE_CONFIG names a file of client
-    settings (Java properties or JSON, with bootstrap.servers), the dashboard carries replays out as well. Alerts are
-    judged and told as long as it runs.
+    \b
+      producer-core dashboard
+      producer-core dashboard --store fleet.duckdb --port 9000
+      producer-core dashboard password ada
 
-    For other machines people have to sign in: «dashboard password NAME» makes the line for .streamlit/secrets.toml.
+    The store need not exist yet; the page waits for it. A running producer on the same store executes the replays that
+    start here, so the dashboard needs no credentials. If PRODUCER_CORE_CONFIG names a file of client settings (Java
+    properties or JSON, with bootstrap.servers), the dashboard executes replays too. It evaluates alerts and sends their
+    notifications while it runs.
+
+    Access from other machines requires sign-in: "dashboard password NAME" prints the line for .streamlit/secrets.toml.
     """
     if context.invoked_subcommand is not None:
         return
-    _needs_packages()
+    _require_packages()
     if (tls_cert is None) != (tls_key is None):
-        raise Failed("A certificate and its key belong together.", "Give both --tls-cert and --tls-key.")
-    place = _Listener(
+        raise Failed("A certificate requires its key.", "Use --tls-cert together with --tls-key.")
+    listener = _Listener(
         address, tuple(hosts), tuple(proxies), base,
         (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
     )  # fmt: skip
-    _refuse_strangers(place, port)
-    _serve(store_path, port, place)
+    _check_access(listener, port)
+    _serve(store_path, port, listener)
 
 
 @dashboard.command()
 @click.argument("name")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the password from standard input.")
 def password(name: str, from_stdin: bool) -> None:
-    """Make the line that lets NAME sign in to the dashboard by password.
+    """Print the line that lets NAME sign in to the dashboard with a password.
 
-    The password is asked for twice and is kept nowhere; the line holds a hash (scrypt) and belongs into
-    .streamlit/secrets.toml, in the folder where the dashboard is started or in your home.
+    The command asks for the password twice and does not store it. The line contains a hash (scrypt) and belongs in
+    .streamlit/secrets.toml, in the folder where the dashboard starts or in your home folder.
 
     \b
       [dashboard.passwords]
@@ -147,21 +152,18 @@ def password(name: str, from_stdin: bool) -> None:
     if from_stdin:
         given = sys.stdin.readline().rstrip("\r\n")
     else:
-        given = click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True)
+        given = click.prompt("Password", hide_input=True, confirmation_prompt="Repeat the password", err=True)
     try:
-        kept = load_dashboard("commands").password.hashed(given)
+        hashed = load_dashboard("commands").password.hashed(given)
     except ValueError as error:
         raise Failed(str(error)) from None
-    output.say(
-        "Put this into .streamlit/secrets.toml (chmod 600), then start the dashboard again:\n", err=True
-    )
+    output.say("Add this to .streamlit/secrets.toml (chmod 600), then restart the dashboard:\n", err=True)
     output.say("[dashboard.passwords]")
-    output.say(f"{_quoted(name)} = {_quoted(kept)}")
+    output.say(f"{_quoted(name)} = {_quoted(hashed)}")
 
 
 class _Listener(NamedTuple):
-    """Where a dashboard is to listen, under which further names, behind which proxies, below which path, and with which
-    certificate and key."""
+    """The listen address of a dashboard, its host names, proxies and base path, and its certificate with the key."""
 
     address: str
     hosts: tuple[str, ...]
@@ -170,133 +172,141 @@ class _Listener(NamedTuple):
     tls: tuple[Path, Path] | None
 
 
-def _needs_packages() -> None:
+def _require_packages() -> None:
     missing = [name for name in ("streamlit", "plotly", "pandas") if find_spec(name) is None]
     if missing:
         raise Failed(
-            f"The dashboard needs {' and '.join(missing)}, which is not installed.",
+            f"The dashboard requires {' and '.join(missing)}, which is not installed.",
             "pip install 'producer-core[dashboard]'",
         )
 
 
-def _refuse_strangers(place: _Listener, port: int) -> None:
-    """ConfigError, too, where the file of secrets is wrong."""
-    admission: Any = load_dashboard("commands").access_rules
-    admitted = admission.read()
-    problem: str | None = admission.refusal(place.address, place.hosts, admitted)
+def _check_access(listener: _Listener, port: int) -> None:
+    """Raise Failed where strangers could reach the dashboard, and ConfigError where secrets.toml is invalid."""
+    access_rules: Any = load_dashboard("commands").access_rules
+    rules = access_rules.read()
+    problem: str | None = access_rules.refusal(listener.address, listener.hosts, rules)
     if problem is not None:
         raise Failed(
             problem,
-            "Make a password with «producer-core dashboard password NAME», or leave --address and --host out and "
-            f"reach it through an SSH tunnel: ssh -L {port}:{_LOOPBACK}:{port} THIS_MACHINE",
+            'Create a password with "producer-core dashboard password NAME", or omit --address and --host and use an '
+            f"SSH tunnel: ssh -L {port}:{_LOOPBACK}:{port} THIS_MACHINE",
         )
-    if admitted.oidc:
-        _comes_back(admitted.comes_back_to, place)
-    if admitted.passwords and admission.loopback(place.address) and place.hosts and not place.proxies:
+    if rules.oidc:
+        _check_redirect(rules.comes_back_to, listener)
+    if (
+        rules.passwords
+        and access_rules.loopback(listener.address)
+        and listener.hosts
+        and not listener.proxies
+    ):
         output.say(
-            "Behind a proxy also give --proxy with its address: without it wrong passwords of one browser make all "
-            "others wait.",
+            "Behind a proxy, also use --proxy with its address. Without it, wrong passwords from one browser delay "
+            "sign-in for all others.",
             err=True,
         )
-    if not admission.loopback(place.address) and place.tls is None:
+    if not access_rules.loopback(listener.address) and listener.tls is None:
         output.say(
-            "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
-            "with https before it and give its address with --proxy.",
+            "The dashboard uses plain HTTP: passwords and data are not encrypted. Use --tls-cert and --tls-key, or an "
+            "HTTPS proxy whose address is named by --proxy.",
             err=True,
         )
 
 
-def _comes_back(address: str, place: _Listener) -> None:
-    """Whether who signed in at a provider could come back: its answer goes to the name that redirect_uri has."""
+def _check_redirect(address: str, listener: _Listener) -> None:
+    """Raise Failed where the redirect_uri of the OIDC provider does not lead to this dashboard."""
     missing = [name for name in ("authlib", "httpx") if find_spec(name) is None]
     if missing:
         raise Failed(
-            f"Signing in by OIDC needs {' and '.join(missing)}.", "pip install 'producer-core[oidc]'"
+            f"Sign-in with OIDC requires {' and '.join(missing)}.", "pip install 'producer-core[oidc]'"
         )
     serve: Any = load_dashboard("commands").command
     host, path = urlsplit(address).hostname or "", urlsplit(address).path
-    if host not in (*serve.names_of(place.address), "localhost", *place.hosts):
+    if host not in (*serve.names_of(listener.address), "localhost", *listener.hosts):
         raise Failed(
-            f"redirect_uri in secrets.toml leads to {host or 'nowhere'}, and the dashboard does not answer to that name.",
-            f"Give --host {host}" if host else "It is the dashboard's own address with /oauth2callback.",
+            f"redirect_uri in secrets.toml has the host {host or '(none)'}, which is not a host name of the dashboard.",
+            f"Use --host {host}" if host else "Set it to the dashboard's own address with /oauth2callback.",
         )
-    if path != f"{place.base}/oauth2callback":
+    if path != f"{listener.base}/oauth2callback":
         raise Failed(
-            f"redirect_uri in secrets.toml leads to {path}, and the dashboard answers at {place.base}/oauth2callback.",
-            f"Give --base-path {path.removesuffix('/oauth2callback') or '/'}, or change redirect_uri.",
+            f"redirect_uri in secrets.toml has the path {path}, but the dashboard uses {listener.base}/oauth2callback.",
+            f"Use --base-path {path.removesuffix('/oauth2callback') or '/'}, or change redirect_uri.",
         )
 
 
-def _serve(store_path: Path | None, wanted: int, place: _Listener) -> None:
+def _serve(store_path: Path | None, wanted: int, listener: _Listener) -> None:
     from producer_core.simulate.dashboard_process import DashboardProcess, ReservedPort
     from producer_core.store.paths import resolve
 
     store = resolve(store_path)
     serve: Any = load_dashboard("commands").command
     try:
-        port = ReservedPort.first_free(serve.free_port(wanted, place.address))
+        port = ReservedPort.first_free(serve.free_port(wanted, listener.address))
     except OSError as error:
         raise Failed(
-            f"The dashboard cannot listen on {place.address}: {error}.",
-            "Give --address one of this machine's.",
+            f"The dashboard cannot listen on {listener.address}: {error}.",
+            "Set --address to an address of this machine.",
         ) from None
-    stop = StopSignal()  # only now: nothing below can be refused
+    stop = StopSignal()  # not earlier: nothing after this point is refused
     if port.number != wanted:
         output.say(f"Port {wanted} is taken; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
-        store, number, place.address, hosts=place.hosts, proxies=place.proxies, base=place.base, tls=place.tls
-    )
+        store, number, listener.address,
+        hosts=listener.hosts, proxies=listener.proxies, base=listener.base, tls=listener.tls,
+    )  # fmt: skip
     child = DashboardProcess(command, port)
     try:
-        if _answers(child, place, stop):
-            scheme = "https" if place.tls else "http"
+        if _wait_until_healthy(child, listener, stop):
+            scheme = "https" if listener.tls else "http"
             output.say(
-                f"The dashboard of {store} is at {scheme}://{_reached_at(place)}:{port.number}{place.base} "
-                "(Ctrl-C ends it)"
+                f"The dashboard of {store} is at {scheme}://{_reachable_host(listener)}:{port.number}{listener.base} "
+                "(press Ctrl-C to stop)"
             )
             sys.stdout.flush()
         while child.exit_code is None and not stop.wait(0.2):
             pass
         ended = child.exit_code
     finally:
-        child.finish(_SETTLES_WITHIN if os.environ.get("PRODUCER_CORE_CONFIG") else 2.0)
+        child.finish(_STOP_TIMEOUT if os.environ.get("PRODUCER_CORE_CONFIG") else 2.0)
         port.release()
     if ended is not None and not stop.asked:
-        raise Failed("The dashboard's server ended. Its last lines:", "\n  ".join(child.last_lines()))
+        raise Failed("The dashboard server ended. Its last lines:", "\n  ".join(child.last_lines()))
 
 
-def _answers(child: DashboardProcess, place: _Listener, stop: StopSignal) -> bool:
-    """Waits until the page can be opened; False when the server ended, or a signal came first."""
-    deadline = time.monotonic() + _STARTS_WITHIN
+def _wait_until_healthy(child: DashboardProcess, listener: _Listener, stop: StopSignal) -> bool:
+    """Wait until the server is healthy. Return False when it ends, or a signal arrives, before that."""
+    deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline and not stop.asked and child.exit_code is None:
-        if _healthy(place, child.port):
+        if _is_healthy(listener, child.port):
             return True
         stop.wait(0.1)
     return False
 
 
-def _healthy(place: _Listener, port: int) -> bool:
-    """Whether Streamlit says so itself; nothing is sent that a wrong certificate could listen to."""
-    host = _reached_at(place).strip("[]")
-    if place.tls is None:
-        asking = http.client.HTTPConnection(host, port, timeout=2)
+def _is_healthy(listener: _Listener, port: int) -> bool:
+    """Query Streamlit's own health check. The request carries no secret, so the certificate need not be verified."""
+    host = _reachable_host(listener).strip("[]")
+    if listener.tls is None:
+        connection = http.client.HTTPConnection(host, port, timeout=2)
     else:
         context = ssl._create_unverified_context()  # noqa: S323
-        asking = http.client.HTTPSConnection(host, port, timeout=2, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=2, context=context)
     try:
-        asking.request("GET", f"{place.base}/_stcore/health")
-        return asking.getresponse().status == 200
+        connection.request("GET", f"{listener.base}/_stcore/health")
+        return connection.getresponse().status == 200
     except OSError:
         return False
     finally:
-        asking.close()
+        connection.close()
 
 
-def _reached_at(place: _Listener) -> str:
-    everywhere = {"0.0.0.0": _LOOPBACK, "::": "[::1]"}  # noqa: S104  # compared, not bound
-    return everywhere.get(place.address, f"[{place.address}]" if ":" in place.address else place.address)
+def _reachable_host(listener: _Listener) -> str:
+    """Return a host under which a browser on this machine reaches the dashboard."""
+    wildcards = {"0.0.0.0": _LOOPBACK, "::": "[::1]"}  # noqa: S104  # compared, not bound
+    address = listener.address
+    return wildcards.get(address, f"[{address}]" if ":" in address else address)
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML."""
+    """Return the text as a TOML basic string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""The `demo` command: a tour of the producer's reliability, without a broker to set up."""
+"""The `demo` command: demonstrate the producer without setting up a broker."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ import click
 _PARTS = ("basic", "deduplication", "retry", "health", "batch", "all")
 
 
-@click.command(short_help="See what the producer does: retries, dead letters, health.")
+@click.command(short_help="Demonstrate retries, dead letters, de-duplication and health.")
 @click.option(
     "--demo",
     "part",
     type=click.Choice(_PARTS),
     default="all",
     show_default=True,
-    help="Which part to see.",
+    help="Part of the demo.",
 )
 @click.option(
     "--kafka-servers",
     metavar="HOST:PORT,...",
-    help="A Kafka of yours; by default the embedded broker, in this process.",
+    help="Your Kafka brokers; default: the embedded broker.",
 )
 @click.option(
     "--redis-url",
     default="redis://localhost:6379/0",
     show_default=True,
-    help="Redis for de-duplication; memory when nobody answers.",
+    help="Redis for de-duplication; falls back to memory.",
 )
-@click.option("--disable-dedup", is_flag=True, help="No de-duplication; Redis is not tried.")
+@click.option("--disable-dedup", is_flag=True, help="Disable de-duplication and Redis.")
 def demo(part: str, kafka_servers: str | None, redis_url: str, disable_dedup: bool) -> None:
-    """Show what the producer does, part by part, in about ten seconds.
+    """Demonstrate the producer, part by part, in about ten seconds.
 
     \b
-    basic          10 purchases are sent and acknowledged; latencies
-    deduplication  the same purchase five times: sent once
-    retry          a broker in trouble: two messages pass at the second try, one dies with its reason
-    health         status, metrics, issues
-    batch          20 purchases in one call
+    basic          send 10 purchases and print their latencies
+    deduplication  send the same purchase five times; one is delivered
+    retry          a failing broker: two messages succeed on retry, one becomes a dead letter
+    health         print status, metrics and issues
+    batch          send 20 purchases in one call
 
     \b
       producer-core demo
       producer-core demo --demo retry
       producer-core demo --kafka-servers localhost:9092
 
-    On the embedded broker the retry part disturbs the broker. A Kafka of yours is not disturbed: the demo
-    writes to the topics transactions and test-retry-topic there.
+    The retry part injects faults into the embedded broker, never into your Kafka. There the demo writes only to
+    the topics transactions and test-retry-topic.
 
     \b
-    Exit codes: 0 all is well, 1 messages died on your Kafka, 2 it could not run, 130 interrupted.
+    Exit codes: 0 success, 1 dead letters on your Kafka, 2 the demo could not run, 130 interrupted.
     """
     from producer_core.simulate.demo import PARTS, run
 

@@ -1,4 +1,4 @@
-"""The `explain` command: a row of the failures table."""
+"""The `explain` command: print the meaning of an error code and its fix."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from producer_core.kafka.classify import Failure
 
 _KINDS = {
-    "local": "local: the client refused it, nothing left this machine",
-    "permanent": "permanent: sending it again unchanged fails again",
-    "temporary": "temporary: sending it again may succeed",
-    "timed_out": "timed out: nobody answered in time",
-    "fatal": "fatal: the client broke and is made anew",
+    "local": "local: the client rejected the message before sending it",
+    "permanent": "permanent: a resend without changes fails again",
+    "temporary": "temporary: a resend may succeed",
+    "timed_out": "timed out: no response in time",
+    "fatal": "fatal: the client is unusable and is re-created",
 }
 _VERDICTS = {
-    "not_sent": "not_sent: it never left us, a resend is safe",
-    "rejected": "rejected: the broker refused it, a resend is safe (where the timing proves it)",
-    "possibly_persisted": "possibly_persisted: the broker may have it, a resend may write it twice",
+    "not_sent": "not_sent: the message never left the client; a resend is safe",
+    "rejected": "rejected: the broker rejected the message; a resend is safe if the timing proves it",
+    "possibly_persisted": "possibly_persisted: the broker may have the message; a resend may write it twice",
 }
 
 
-@click.command(short_help="What an error code means and what to do about it.")
+@click.command(short_help="Explain an error code and how to fix it.")
 @click.argument("code", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every code, each with its meaning.")
+@click.option("--all", "everything", is_flag=True, help="List every code with its meaning.")
 @options.as_json
 def explain(code: str | None, everything: bool, as_json: bool) -> None:
-    """What CODE means, by the name in librdkafka, Kafka's protocol, kafka-python or Java, or by its number.
+    """Explain CODE: a name from librdkafka, the Kafka protocol, kafka-python or Java, or a number.
 
     \b
       producer-core explain MSG_SIZE_TOO_LARGE
@@ -53,14 +53,14 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
         return
     if code is None:
         raise click.UsageError("Missing argument 'CODE'; --all lists every code.")
-    if (told := _exception(code)) is not None:
-        output.emit({"code": code, "meaning": told}) if as_json else output.say(
-            f"{code}\n{_filled('', told)}"
+    if (meaning := _exception(code)) is not None:
+        output.emit({"code": code, "meaning": meaning}) if as_json else output.say(
+            f"{code}\n{_wrapped('', meaning)}"
         )
         return
     failure = lookup(code)
     if failure.code not in {known.code for known in known_failures()}:
-        raise Failed(f"There is no error code {code}.", "See producer-core explain --all.")
+        raise Failed(f"Unknown error code {code}.", "See producer-core explain --all.")
     others = other_names(failure.code)
     if as_json:
         output.emit({**dataclasses.asdict(failure), "also_called": others})
@@ -68,33 +68,33 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
     output.say(f"{failure.code} ({failure.number})")
     output.say(textwrap.fill(failure.meaning, 96, initial_indent="  ", subsequent_indent="  "))
     if others:
-        output.say(_filled("Also", ", ".join(others)))
+        output.say(_wrapped("Also", ", ".join(others)))
     output.say(f"  Kind     {_KINDS.get(failure.kind, failure.kind)}")
     output.say(f"  Verdict  {_VERDICTS.get(failure.verdict, failure.verdict)}")
-    output.say(_filled("To do", failure.advice))
+    output.say(_wrapped("To do", failure.advice))
 
 
 def _exception(name: str) -> str | None:
-    """What a class of ours or of Python's means; None for a code of Kafka's."""
+    """Return the meaning of an exception class of producer_core or Python; None for a Kafka error code."""
     found = getattr(errors, name, None) or getattr(builtins, name, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         return None
     meaning = (found.__doc__ or "").split("\n\n")[0].strip()
     if issubclass(found, errors.ProducerError):
-        return f"Raised by producer_core: {meaning} The message of the exception says what to do."
-    children = [
-        one.__name__ for one in vars(errors).values() if isinstance(one, type) and found in one.__bases__
+        return f"Raised by producer_core: {meaning} The message of the exception contains the fix."
+    subclasses = [
+        item.__name__ for item in vars(errors).values() if isinstance(item, type) and found in item.__bases__
     ]
-    ours = (
-        f" producer_core raises it as {' or '.join(children)}, whose message says what to do."
-        if children
+    raised_as = (
+        f" producer_core raises it as {' or '.join(subclasses)}, whose message contains the fix."
+        if subclasses
         else ""
     )
-    return f"An exception of Python's, no error of Kafka's: {meaning}{ours} A function of yours that raised it is in the traceback."
+    return f"A Python exception, not a Kafka error: {meaning}{raised_as} The traceback shows the function that raised it."
 
 
-def _filled(word: str, text: str) -> str:
-    return textwrap.fill(text, 96, initial_indent=f"  {word:8} ", subsequent_indent=" " * 11)
+def _wrapped(label: str, text: str) -> str:
+    return textwrap.fill(text, 96, initial_indent=f"  {label:8} ", subsequent_indent=" " * 11)
 
 
 def _list(failures: Sequence[Failure], as_json: bool) -> None:

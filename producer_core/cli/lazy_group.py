@@ -1,4 +1,4 @@
-"""A group of commands, each in a module of its own that is imported when the command is called."""
+"""A group of commands, whose modules are imported only when a command is called."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 class Command(NamedTuple):
-    """A command's name, which is also its object's, its line in the list, and its module in the group's package."""
+    """A command's name (also the name of its function), its help line, and its module in the group's package."""
 
     name: str
     help: str
@@ -31,7 +31,7 @@ class Command(NamedTuple):
 
 
 class Failed(click.ClickException):
-    """Could not be done: one line says what, one what to do; exit code 2."""
+    """The command failed: one line with the problem, one with the fix; exit code 2."""
 
     exit_code = 2
 
@@ -46,7 +46,7 @@ class Failed(click.ClickException):
 
 
 class LazyGroup(click.Group):
-    """Help costs no import of a command; a ProducerError is shown as what and fix, without a traceback."""
+    """Prints its help without importing a command, and a ProducerError as problem and fix without a traceback."""
 
     def __init__(
         self, *args: Any, commands_elsewhere: Sequence[Command] = (), package: str = "", **options: Any
@@ -70,8 +70,8 @@ class LazyGroup(click.Group):
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], known, n=1)
-            hint = f" Did you mean {close[0]}?" if close else f" There are {', '.join(known)}."
-            ctx.fail(f"There is no command {args[0]!r}.{hint}")
+            hint = f" Did you mean {close[0]}?" if close else f" Commands: {', '.join(known)}."
+            ctx.fail(f"Unknown command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -99,6 +99,6 @@ def _import(module: str) -> Any:
         if extra is None:
             raise
         raise Failed(
-            f"This command needs the Python package {error.name!r}, which is not installed.",
+            f"This command requires the Python package {error.name!r}, which is not installed.",
             f"pip install 'producer-core[{extra}]'",
         ) from error

@@ -1,4 +1,4 @@
-"""The store of a command that writes to it: made where there is none, and that is said."""
+"""Opens the store for a command that writes to it, and creates it where there is none."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def opened(path: Path | None) -> Store:
-    """The store at `path`; a new one is told on standard error, for a mistyped path would make one, too."""
+    """Open the store at `path`. Report a new one on standard error, because a mistyped path creates one too."""
     from producer_core.store import Store
     from producer_core.store.paths import has_content, resolve
 
-    place = resolve(path)
-    there = has_content(place)
-    store = Store.open(place)
-    if not there:
-        output.say(f"Created the store {place}.", err=True)
+    file = resolve(path)
+    existed = has_content(file)
+    store = Store.open(file)
+    if not existed:
+        output.say(f"Created the store {file}.", err=True)
     return store

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the values they make."""
+"""The options that several commands share, and their types."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _LONGEST = 100 * 365 * 86400.0
 
 ROWS, NO_ROWS = click.IntRange(1, 10**9), click.IntRange(0, 10**9)
-"""How many rows are asked for, or left out: some, or none as well; no store has more."""
+"""The types of row counts, without and with zero. No store has more rows than their maximum."""
 
 
 class DurationType(click.ParamType[float]):
-    """`15m`, `2h`, `1d12h`: seconds."""
+    """A duration such as `15m`, `2h` or `1d12h`, in seconds."""
 
     name = "duration"
 
@@ -40,17 +40,17 @@ class DurationType(click.ParamType[float]):
         text = str(value).strip()
         parts = _DURATION.findall(text)
         if not parts or _DURATION.sub("", text).strip():
-            self.fail(f"{value!r} is not a duration; write for example 30s, 15m, 2h or 7d.", param, ctx)
+            self.fail(f"{value!r} is not a duration; write, for example, 30s, 15m, 2h or 7d.", param, ctx)
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         if seconds > _LONGEST:
-            self.fail(f"{value!r:.40} is longer than a hundred years.", param, ctx)
+            self.fail(f"{value!r:.40} is longer than 100 years.", param, ctx)
         return seconds
 
 
 class TimestampType(click.ParamType[float]):
-    """A moment as ISO 8601, or `@` and seconds since 1970, or so long ago as a duration says."""
+    """A time as ISO 8601, as `@` and seconds since 1970, or as a duration before now."""
 
-    name = "moment"
+    name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
@@ -67,18 +67,20 @@ class TimestampType(click.ParamType[float]):
             return max(0.0, time.time() - DurationType().convert(value, param, ctx))
         except click.BadParameter:
             self.fail(
-                f"{value!r} is no moment; write 15m or 2h (ago), or 2026-01-31T12:00 (UTC).", param, ctx
+                f"{value!r} is not a time; write 15m or 2h (before now), or 2026-01-31T12:00 (UTC).",
+                param,
+                ctx,
             )
 
     def _seconds(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             return float(text[1:])
         except ValueError:
-            self.fail(f"{text!r} is no moment; write @ and seconds since 1970.", param, ctx)
+            self.fail(f"{text!r} is not a time; write @ and seconds since 1970.", param, ctx)
 
 
 class SettingType(click.ParamType[tuple[str, str]]):
-    """`name=value`, as a pair."""
+    """A pair `name=value`."""
 
     name = "name=value"
 
@@ -93,26 +95,28 @@ class SettingType(click.ParamType[tuple[str, str]]):
         return name.strip(), text
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of a table.")
-yes = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
 def store_option(command: F) -> F:
-    """`--store PATH` as `store_path`."""
+    """Add `--store PATH` as `store_path`."""
     return click.option(
         "--store",
         "store_path",
         type=click.Path(path_type=Path),
         metavar="PATH",
-        help="The store's file; default $PRODUCER_CORE_STORE, else in the state folder.",
+        help="Store file; default: $PRODUCER_CORE_STORE, or in the state folder.",
     )(command)
 
 
-def client_options(command: F, *, brokers: str = "The brokers; default localhost:9092.") -> F:
-    """`--bootstrap-servers` (with this help), `--config` and `--config-file`, for `client_settings`."""
+def client_options(command: F, *, brokers: str = "Kafka brokers; default: localhost:9092.") -> F:
+    """Add `--bootstrap-servers` (with this help), `--config` and `--config-file`, for `client_settings`."""
     for option in (
         click.option(
-            "--config-file", type=click.Path(path_type=Path), help="Client settings: Java properties or JSON."
+            "--config-file",
+            type=click.Path(path_type=Path),
+            help="File of client settings: Java properties or JSON.",
         ),
         click.option(
             "--config",
@@ -120,7 +124,7 @@ def client_options(command: F, *, brokers: str = "The brokers; default localhost
             "settings",
             type=SettingType(),
             multiple=True,
-            help="One client setting; repeatable.",
+            help="Client setting; repeatable.",
         ),
         click.option(
             "--bootstrap-servers",
@@ -138,11 +142,11 @@ def client_options(command: F, *, brokers: str = "The brokers; default localhost
 def client_settings(
     servers: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
 ) -> tuple[str, dict[str, Any]]:
-    """Addresses and settings; an option beats the file."""
+    """Return the broker addresses and the settings. An option takes precedence over the file."""
     if servers is not None and not servers.strip():
         raise ConfigError(
             "--bootstrap-servers is empty.",
-            fix="Name a broker, or leave it out for localhost:9092. Is a variable empty?",
+            fix="Name a broker, or omit the option for localhost:9092. Check for an empty variable.",
         )
     chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
     inside = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
@@ -150,7 +154,7 @@ def client_settings(
 
 
 def current_user() -> str:
-    """Who acts, for the audit: user@host."""
+    """Return the operator for the audit, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -159,12 +163,10 @@ def current_user() -> str:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only when a person or `--yes` said so."""
+    """Return if `--yes` was given or the operator confirms; raise Failed otherwise."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Failed(
-            question, "Nobody is there to ask; say --yes if that is what you want. Nothing was changed."
-        )
+        raise Failed(question, "Standard input is not a terminal; use --yes to confirm. Nothing was changed.")
     if not click.confirm(question):
         raise Failed("Nothing was changed.")

@@ -1,4 +1,4 @@
-"""What a command prints: tables for a terminal, plain columns for a pipe, JSON for programs."""
+"""The output of commands: tables on a terminal, plain columns in a pipe, and JSON."""
 
 from __future__ import annotations
 
@@ -16,79 +16,76 @@ import orjson
 from producer_core.cli.plain_text import in_json, plain
 
 _GAP = 2
-_NARROWEST = 5
+_MIN_WIDTH = 5
 _BARS = "·▁▂▃▄▅▆▇█"
 
 Cell = str | int | float | None
 
 
 _EARLIEST = 100_000_000.0
-"""Smaller numbers are lengths of time."""
+"""Smaller numbers are durations, not times."""
 _LATEST = 10_000_000_000.0
-_MOMENTS = ("at", "since", "until", "first_seen", "last_seen")
-_FOREIGN = ("value", "headers", "key", "settings", "selection", "query")
-"""What belongs to messages and settings is given as it is."""
+_TIME_KEYS = ("at", "since", "until", "first_seen", "last_seen")
+_OPAQUE_KEYS = ("value", "headers", "key", "settings", "selection", "query")
+"""The values of these keys come from messages and settings and are printed unchanged."""
 
 
 def emit(value: Any) -> None:
-    """JSON on standard output, indented; each moment in seconds since 1970 is given as ISO 8601, too, in `<name>_iso`."""
+    """Print indented JSON. Each time in seconds since 1970 is also printed as ISO 8601, under `<name>_iso`."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
     click.echo(in_json(orjson.dumps(_with_iso(value), default=str, option=options).decode()))
 
 
 def _with_iso(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_with_iso(one) for one in value]
+        return [_with_iso(item) for item in value]
     if not isinstance(value, dict):
         return value
     found: dict[Any, Any] = {}
-    for name, one in value.items():
-        found[name] = one if name in _FOREIGN else _with_iso(one)
+    for name, item in value.items():
+        found[name] = item if name in _OPAQUE_KEYS else _with_iso(item)
         if (
             isinstance(name, str)
-            and (name in _MOMENTS or name.endswith(("_at", "_until")))
-            and _is_moment(one)
+            and (name in _TIME_KEYS or name.endswith(("_at", "_until")))
+            and _is_time(item)
         ):
-            found[f"{name}_iso"] = iso(one)
+            found[f"{name}_iso"] = iso(item)
     return found
 
 
-def _is_moment(value: Any) -> bool:
+def _is_time(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and _EARLIEST < value < _LATEST
 
 
 def iso(at: float) -> str:
-    """A moment as ISO 8601 in UTC, to the millisecond."""
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def room() -> int | None:
-    """Columns that a line may have: those of the terminal, in a pipe what $COLUMNS asks for; None where nothing says."""
+def line_width() -> int | None:
+    """Return the width of the terminal, or of $COLUMNS in a pipe; None without a limit."""
     if is_terminal():
         from rich.console import Console
 
         return Console().width
-    asked = os.environ.get("COLUMNS", "")
-    return int(asked) if asked.isdecimal() and int(asked) > 0 else None
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdecimal() and int(columns) > 0 else None
 
 
 def advise(text: str) -> None:
-    """A sentence of advice, indented, in lines that fit."""
+    """Print a sentence of advice, indented and wrapped."""
     indent = "  "
-    say(
-        textwrap.fill(
-            text, room() or max(len(text), 1) + len(indent), initial_indent=indent, subsequent_indent=indent
-        )
-    )
+    width = line_width() or max(len(text), 1) + len(indent)
+    say(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent))
 
 
 def say(text: str, *, err: bool = False, sign: str = "") -> None:
-    """Lines that may have text from records in them; see `plain`. A `sign` before them is ours and may be coloured."""
+    """Print text that may contain text from records, escaped by `plain`. `sign` is printed unescaped before it."""
     click.echo(sign + plain(text), err=err)
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -99,10 +96,9 @@ def table(
     right: Iterable[str] = (),
     shrink: Iterable[str] = (),
 ) -> None:
-    """Rows under their columns' names; columns in `right` stand to the right.
+    """Print rows under their column names. The columns in `right` are right-aligned.
 
-    On a terminal that is too narrow, and in a pipe with $COLUMNS, the columns in `shrink` lose their ends; the others are
-    never cut.
+    Where the line is too narrow (a terminal, or a pipe with $COLUMNS), only the columns in `shrink` are truncated.
     """
     texts = [[_text(cell) for cell in row] for row in rows]
     if is_terminal():
@@ -112,7 +108,7 @@ def table(
 
 
 def pairs(items: Iterable[tuple[str, Cell]]) -> None:
-    """Names and values, one a line, aligned."""
+    """Print names and values, one pair per line, aligned."""
     items = [(name, _text(value)) for name, value in items]
     width = max((len(name) for name, _ in items), default=0)
     for name, value in items:
@@ -120,12 +116,12 @@ def pairs(items: Iterable[tuple[str, Cell]]) -> None:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """«1 message», «2,000 messages»."""
+    """Return a number with its noun: `1 message`, `2,000 messages`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A latency as a person reads it."""
+    """Return a latency in milliseconds as text."""
     if seconds is None:
         return "-"
     value = seconds * 1000
@@ -133,12 +129,12 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def moment(at: float | None) -> str:
-    """A moment in UTC, to the second."""
+    """Return a time in UTC, with seconds."""
     return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def duration(seconds: float) -> str:
-    """A length of time in its largest fitting unit."""
+    """Return a duration in its largest fitting unit."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -146,18 +142,18 @@ def duration(seconds: float) -> str:
 
 
 def sparkline(counts: Sequence[int]) -> str:
-    """A row of bars, the highest as high as a dead letter; what is not 0 is never invisible."""
+    """Return a bar chart in one line. Every count above 0 has a visible bar."""
     highest = max(counts, default=0)
     return "".join(_BARS[-(-number * 8 // highest)] if number > 0 else "·" for number in counts)
 
 
 def ago(at: float | None) -> str:
-    """How long since a moment."""
+    """Return the time since then as text."""
     return "never" if at is None else f"{duration(time.time() - at)} ago"
 
 
 def size(number: int | None) -> str:
-    """Bytes in a unit that a person reads."""
+    """Return a number of bytes in a fitting unit."""
     if number is None:
         return "-"
     value = float(number)
@@ -169,12 +165,12 @@ def size(number: int | None) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Text as it is where it fits, else without its end."""
+    """Return the text truncated to `width` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def shorten(text: str, width: int) -> str:
-    """One line, at most so wide."""
+    """Return the text as one line of at most `width` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
@@ -205,23 +201,23 @@ def _rich_table(columns: Sequence[str], rows: list[list[str]], right: set[str], 
     console.print(drawn, soft_wrap=True)
 
 
-def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], shrink: set[str], room: int) -> list[int]:
-    """The columns' widths in a line of `room`: the widest of those that may shrink give way, down to a few letters."""
+def fitted(columns: Sequence[str], rows: Sequence[Sequence[str]], shrink: set[str], limit: int) -> list[int]:
+    """Return the column widths for a line of `limit` characters. The widest columns in `shrink` shrink first."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    over = sum(widths) + _GAP * (len(widths) - 1) - room
-    places = [place for place, name in enumerate(columns) if name in shrink]
-    while over > 0 and places:
-        widest = max(places, key=lambda place: widths[place])
-        if widths[widest] <= _NARROWEST:
+    excess = sum(widths) + _GAP * (len(widths) - 1) - limit
+    candidates = [index for index, name in enumerate(columns) if name in shrink]
+    while excess > 0 and candidates:
+        widest = max(candidates, key=lambda index: widths[index])
+        if widths[widest] <= _MIN_WIDTH:
             break
         widths[widest] -= 1
-        over -= 1
+        excess -= 1
     return widths
 
 
 def _plain_table(columns: Sequence[str], rows: list[list[str]], right: set[str], shrink: set[str]) -> None:
-    lines, given = [list(columns), *rows], room()
-    widths = fitted(columns, rows, shrink if given else set(), given or 0)
+    lines, limit = [list(columns), *rows], line_width()
+    widths = fitted(columns, rows, shrink if limit else set(), limit or 0)
     for line in lines:
         cells = (
             cut(cell, width).rjust(width) if name in right else cut(cell, width).ljust(width)

@@ -1,4 +1,4 @@
-"""The `simulate` command: the traffic of a made-up shop, sent, printed or written to a file."""
+"""The `simulate` command: generate simulated shop traffic and send, print or save it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCENARIOS = ("normal_traffic", "peak_traffic", "fraud_testing", "maintenance_mo
 
 
 class ScenarioGroup(click.Group):
-    """`simulate SCENARIO` is `simulate stream --scenario SCENARIO`."""
+    """Accepts `simulate SCENARIO` for `simulate stream --scenario SCENARIO`."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
@@ -37,11 +37,11 @@ class ScenarioGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             names = [*_SCENARIOS, *self.list_commands(ctx)]
-            ctx.fail(f"There is no scenario {args[0]!r}. There are {', '.join(names)}.")
+            ctx.fail(f"Unknown scenario {args[0]!r}. Valid: {', '.join(names)}.")
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=ScenarioGroup, short_help="Send made-up shop traffic, in one of several scenarios.")
+@click.group(cls=ScenarioGroup, short_help="Send simulated shop traffic.")
 @click.option(
     "--shop",
     "--config",
@@ -49,18 +49,18 @@ class ScenarioGroup(click.Group):
     "shop_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The shop's settings as JSON; `simulate config` prints the defaults.",
+    help='Shop settings (JSON); "simulate config" prints the defaults.',
 )
 @click.pass_context
 def simulate(ctx: click.Context, shop_file: Path | None) -> None:
-    """Made-up traffic of a shop, sent to Kafka, printed, or written to a file.
+    """Send the traffic of a simulated shop to Kafka, print it, or write it to a file.
 
     \b
     Scenarios (producer-core simulate SCENARIO):
-      normal_traffic    an ordinary day: purchases, visits and product changes
-      peak_traffic      a sale: three times the traffic, and analytics on top
-      fraud_testing     one purchase of ten is a fraud; alerts follow
-      maintenance_mode  hardly anybody is here
+      normal_traffic    an ordinary day: purchases, visits and product updates
+      peak_traffic      a sale: three times the traffic, plus analytics
+      fraud_testing     one of ten purchases is fraudulent and raises a fraud alert
+      maintenance_mode  almost no traffic
 
     \b
       producer-core simulate normal_traffic --duration 5m --bootstrap-servers localhost:9092
@@ -74,23 +74,23 @@ def simulate(ctx: click.Context, shop_file: Path | None) -> None:
 def _streaming_options(command: F) -> F:
     for option in (
         click.option(
-            "--dry-run", is_flag=True, help="Say what would be sent, with an example of each topic."
+            "--dry-run", is_flag=True, help="Print the plan with an example per topic; send nothing."
         ),
         click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters."),
         options.store_option,
-        click.option("--seed", type=int, help="The same seed gives the same records (but for their times)."),
+        click.option("--seed", type=int, help="Seed for reproducible records (except their times)."),
         click.option(
             "--rate-multiplier",
             "-r",
             type=click.FloatRange(min=0, min_open=True),
             default=1.0,
             show_default=True,
-            help="So many times the shop's usual traffic.",
+            help="Factor on the usual traffic of the shop.",
         ),
         click.option(
             "--rate",
             type=click.FloatRange(min=0, min_open=True),
-            help="Messages a second in all; by default the hour and the season decide.",
+            help="Total messages per second; default: by hour and season.",
         ),
         click.option(
             "--duration",
@@ -98,14 +98,14 @@ def _streaming_options(command: F) -> F:
             type=options.DurationType(),
             default="1h",
             show_default=True,
-            help="How long: 30s, 5m, 2h.",
+            help="Duration: 30s, 5m, 2h.",
         ),
         click.option(
             "--topics",
             "-t",
             type=click.Choice(_TOPICS),
             multiple=True,
-            help="These topics instead; repeatable.",
+            help="Topics to use instead; repeatable.",
         ),
         options.client_options,
     ):
@@ -119,16 +119,23 @@ def _scenario(name: str) -> click.Command:
     def run(shop: DataGenerationConfig, /, **given: Any) -> None:
         _stream(shop, name, **given)
 
-    run.__doc__ = f"Send the traffic of the scenario {name}; Ctrl-C ends it and waits for what was sent."
+    run.__doc__ = f"Send the traffic of the scenario {name}. Ctrl-C stops it and waits for pending messages."
     return click.command(name=name)(run)
 
 
-@simulate.command()
-@click.option("--scenario", "-s", type=click.Choice(_SCENARIOS), default="normal_traffic", show_default=True)
+@simulate.command(short_help="Send the traffic of a scenario.")
+@click.option(
+    "--scenario",
+    "-s",
+    type=click.Choice(_SCENARIOS),
+    default="normal_traffic",
+    show_default=True,
+    help="Scenario to send.",
+)
 @_streaming_options
 @click.pass_obj
 def stream(shop: DataGenerationConfig, /, scenario: str, **given: Any) -> None:
-    """Send a scenario's traffic, or that of the topics you choose."""
+    """Send the traffic of a scenario, or of the selected topics."""
     _stream(shop, scenario, **given)
 
 
@@ -150,36 +157,38 @@ def _stream(
 ) -> None:
     from producer_core.simulate.scenarios import scenarios
 
-    about = scenarios()[scenario]
-    chosen = list(topics or about["topics"])
-    multiplier = rate_multiplier * (1.0 if topics else about["rate_multiplier"])
-    if not topics and "fraud_rate_override" in about:
-        shop.fraud_rate = about["fraud_rate_override"]
+    definition = scenarios()[scenario]
+    chosen = list(topics or definition["topics"])
+    multiplier = rate_multiplier * (1.0 if topics else definition["rate_multiplier"])
+    if not topics and "fraud_rate_override" in definition:
+        shop.fraud_rate = definition["fraud_rate_override"]
     if dry_run:
         simulate_setup.plan(shop, chosen, duration, multiplier, rate, seed)
         return
     address, client = options.client_settings(servers, settings, config_file)
     with simulate_setup.orchestrator(
         shop, address, client, simulate_setup.store_of(store_path, no_store), seed
-    ) as work:
+    ) as generation:
         cli_output.say(
-            f"Sending {', '.join(chosen)} to {address} for {cli_output.duration(duration)}; Ctrl-C ends it.",
+            f"Sending {', '.join(chosen)} to {address} for {cli_output.duration(duration)}; press Ctrl-C to stop.",
             err=True,
         )
-        with _interruptible("Interrupted; waiting for what was sent."):
-            work.run_topics(chosen, duration / 3600, rate_multiplier=multiplier, rate=rate)
+        with _interruptible("Interrupted; waiting for pending messages."):
+            generation.run_topics(chosen, duration / 3600, rate_multiplier=multiplier, rate=rate)
 
 
-@simulate.command(short_help="Send the last days of the shop, at full speed.")
-@click.option("--days", "-d", type=click.IntRange(min=1), default=30, show_default=True, help="How far back.")
+@simulate.command(short_help="Send the traffic of past days at full speed.")
+@click.option(
+    "--days", "-d", type=click.IntRange(min=1), default=30, show_default=True, help="Number of days."
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(1, 100_000),
     default=1000,
     show_default=True,
-    help="Records in memory.",
+    help="Records held in memory.",
 )
-@click.option("--seed", type=int, help="The same seed gives the same records (but for their times).")
+@click.option("--seed", type=int, help="Seed for reproducible records (except their times).")
 @options.store_option
 @click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters.")
 @options.client_options
@@ -195,26 +204,26 @@ def historical(
     settings: tuple[tuple[str, str], ...],
     config_file: Path | None,
 ) -> None:
-    """Send the last days of the shop, as fast as they are made; nothing is kept in memory.
+    """Send the traffic of past days as fast as it is generated, in batches of bounded size.
 
-    Thirty days of the default shop are 79 million messages: --days 1 is a good start.
+    Thirty days of the default shop are 79 million messages; start with --days 1.
     """
     address, client = options.client_settings(servers, settings, config_file)
     with simulate_setup.orchestrator(
         shop, address, client, simulate_setup.store_of(store_path, no_store), seed
-    ) as work:
-        with _interruptible("Interrupted; waiting for what was sent."):
-            work.generate_historical_data(days, batch_size=batch_size)
+    ) as generation:
+        with _interruptible("Interrupted; waiting for pending messages."):
+            generation.generate_historical_data(days, batch_size=batch_size)
 
 
-@simulate.command(short_help="Write records as JSON lines, to a file or here.")
+@simulate.command(short_help="Write records as JSON Lines.")
 @click.option(
     "--type",
     "-t",
     "kind",
     type=click.Choice((*simulate_setup.TYPES, "all")),
     required=True,
-    help="Which records.",
+    help="Type of the records.",
 )
 @click.option(
     "--count",
@@ -222,15 +231,18 @@ def historical(
     type=click.IntRange(min=0),
     default=1000,
     show_default=True,
-    help="How many; a third each for all.",
+    help="Number of records; with --type all, a third per type.",
 )
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file; default standard output."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Output file; default: standard output.",
 )
-@click.option("--start-date", type=click.DateTime(), help="Default 7 days before the end.")
-@click.option("--end-date", type=click.DateTime(), help="Default now; with a seed 2025-01-01.")
-@click.option("--pretty", is_flag=True, help="One indented JSON array instead of a line each.")
-@click.option("--seed", type=int, help="The same seed gives the same file.")
+@click.option("--start-date", type=click.DateTime(), help="Start; default: 7 days before the end.")
+@click.option("--end-date", type=click.DateTime(), help="End; default: now, or 2025-01-01 with a seed.")
+@click.option("--pretty", is_flag=True, help="Write one indented JSON array.")
+@click.option("--seed", type=int, help="Seed for a reproducible file.")
 @click.pass_obj
 def generate(
     shop: DataGenerationConfig,
@@ -242,9 +254,9 @@ def generate(
     pretty: bool,
     seed: int | None,
 ) -> None:
-    """Write records as JSON lines, for `producer-core send` or for a test of yours.
+    """Write records as JSON Lines, for "producer-core send" or for tests.
 
-    With --type all each record has its topic in the field `topic`.
+    With --type all, the field "topic" of each record contains its topic.
     """
     from producer_core.simulate.generator import SEEDED_NOW, ECommerceDataGenerator
 
@@ -253,7 +265,7 @@ def generate(
     end = end_date or (start_date + week if start_date and start_date > now else now)
     start = start_date or end - week
     if end < start:
-        raise click.UsageError(f"--end-date {end:%Y-%m-%d} lies before --start-date {start:%Y-%m-%d}.")
+        raise click.UsageError(f"--end-date {end:%Y-%m-%d} is before --start-date {start:%Y-%m-%d}.")
     records = simulate_setup.records_of(ECommerceDataGenerator(shop, seed=seed), kind, count, start, end)
     with _output(output) as file:
         if pretty:
@@ -266,20 +278,23 @@ def generate(
         cli_output.say(f"{cli_output.count(count, 'record')} written to {output}.", err=True)
 
 
-@simulate.command(short_help="Print the shop's settings as JSON, to change them.")
+@simulate.command(short_help="Print the shop settings as JSON.")
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path, dir_okay=False), help="A file; default standard output."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Output file; default: standard output.",
 )
 @click.pass_obj
 def config(shop: DataGenerationConfig, output: Path | None) -> None:
-    """Print the shop's settings as JSON, to change them and give them back with --shop."""
+    """Print the shop settings as JSON. Edit them and use the file with --shop."""
     with _output(output) as file:
         file.write(shop.to_json() + "\n")
 
 
 @contextlib.contextmanager
 def _interruptible(text: str) -> Iterator[None]:
-    """Ctrl-C ends the block in order, and the command with 130."""
+    """Print `text` on Ctrl-C, which ends the block, and the command with exit code 130."""
     try:
         yield
     except KeyboardInterrupt:

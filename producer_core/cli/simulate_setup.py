@@ -1,4 +1,4 @@
-"""What `simulate` works with: the shop's settings, a producer whose brokers answered, records."""
+"""The set-up of `simulate`: shop settings, a connected producer, and generated records."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def shop_of(path: Path | None) -> DataGenerationConfig:
         return DataGenerationConfig()
     try:
         shop = DataGenerationConfig.from_json(path.read_text())
-        troubles = shop.validate()
+        problems = shop.validate()
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(f"{path} cannot be read: {error}.") from error
     except (TypeError, AttributeError) as error:
         raise Failed(f"A setting in {path} has the wrong type: {error}.") from error
-    if troubles:
-        raise Failed(f"{path}: {'; '.join(troubles)}.")
+    if problems:
+        raise Failed(f"{path}: {'; '.join(problems)}.")
     return shop
 
 
@@ -45,7 +45,7 @@ def store_of(path: Path | None, no_store: bool) -> Any:
 def orchestrator(
     shop: DataGenerationConfig, address: str, client: dict[str, Any], store: Any, seed: int | None
 ) -> Iterator[DataGenerationOrchestrator]:
-    """An orchestrator whose brokers answered; its numbers are printed at the end. Exit code 1 when some died."""
+    """Yield an orchestrator with a connected producer. Print its totals at the end; exit with 1 after dead letters."""
     from producer_core.config import client_config
     from producer_core.kafka.cluster import Cluster
     from producer_core.producer.producer import ReliableKafkaProducer
@@ -53,11 +53,11 @@ def orchestrator(
 
     cluster_id = Cluster(client_config(address, client)).view(timeout=10.0).cluster_id
     producer = ReliableKafkaProducer(address, client, store=store, cluster_id=cluster_id)
-    work = DataGenerationOrchestrator(shop, producer=producer, seed=seed)
+    generation = DataGenerationOrchestrator(shop, producer=producer, seed=seed)
     try:
-        yield work
+        yield generation
     finally:
-        work.close()
+        generation.close()
         report = producer.close(30)
         snapshot = producer.metrics.snapshot()
         output.table(
@@ -89,7 +89,7 @@ def plan(
         TrafficSource(generator, purchases=False),
         Rates(generator, topics, multiplier=multiplier, total=rate),
     )
-    output.say(f"For {output.duration(duration)}, nothing sent (--dry-run); rates are those of this hour:")
+    output.say(f"Plan for {output.duration(duration)}; nothing is sent (--dry-run). Rates of this hour:")
     output.table(
         ("topic", "messages/s", "messages"),
         [(topic, rates.of(topic), round(rates.of(topic) * duration)) for topic in topics],
@@ -110,7 +110,7 @@ def records_of(
     if kind != "all":
         yield from makers[kind](count, start, end)
         return
-    for place, topic in enumerate(TYPES):
-        share = count // 3 + (place < count % 3)
+    for index, topic in enumerate(TYPES):
+        share = count // 3 + (index < count % 3)
         for record in makers[topic](share, start, end):
             yield {"topic": topic, **record}

@@ -1,4 +1,4 @@
-"""The `stats` command: totals of a store, by topic."""
+"""The `stats` command: print the totals of a store by topic."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ _COUNTERS = {
 }
 
 
-@click.command(short_help="What was sent, retried and lost, by topic.")
+@click.command(short_help="Show sent, retried and dead messages by topic.")
 @options.store_option
 @click.option(
     "--since",
     type=options.TimestampType(),
-    help="Only since then: 15m, 2h, or 2026-01-31T12:00; default everything.",
+    help="Since this time: 15m, 2h, or 2026-01-31T12:00; default: all data.",
 )
 @click.option("--topic", help="Only this topic.")
 @options.as_json
 def stats(store_path: Path | None, since: float | None, topic: str | None, as_json: bool) -> None:
-    """Totals of what producers wrote to the store: sent, failed, retried, dead, latencies, rates.
+    """Show the totals of all producers on the store: sent, failed, retried and dead messages, latencies and rates.
 
     \b
       producer-core stats --since 15m
       producer-core stats --json | jq .messages_sent
 
-    The JSON has the keys of get_stats(): messages_sent (acknowledged), messages_failed (attempts),
-    messages_duplicate, messages_retried, messages_dlq (died), total_bytes_sent, messages_per_second, error_rate,
-    message_error_rate, latency_stats (in ms), topic_stats, pending_messages, dlq_stats (waiting now).
+    The JSON object has the keys of get_stats(): messages_sent (acknowledged), messages_failed (attempts),
+    messages_duplicate, messages_retried, messages_dlq (dead), total_bytes_sent, messages_per_second, error_rate,
+    message_error_rate, latency_stats (in ms), topic_stats, pending_messages, dlq_stats (pending dead letters).
     """
     from producer_core.store import Store
 
     found = collect(Store.open(store_path, create=False), since=since, topic=topic, now=time.time())
-    output.emit(found) if as_json else _say(found)
+    output.emit(found) if as_json else _print(found)
 
 
 def collect(store: Store, *, since: float | None, topic: str | None, now: float) -> dict[str, Any]:
-    """The contract's statistics from a store's rows."""
-    asked = {"since": None if since is None else int(since), "topic": topic}
-    (totals,) = store.rows("totals", **asked)
-    topics = store.rows("totals_by_topic", since=asked["since"])
-    begin, end = _span(store, asked, now)
-    counts = {row["bucket"]: row["count"] for row in store.rows("latency_buckets", **asked)}
+    """Return the statistics of get_stats() from the rows of a store."""
+    query = {"since": None if since is None else int(since), "topic": topic}
+    (totals,) = store.rows("totals", **query)
+    topics = store.rows("totals_by_topic", since=query["since"])
+    begin, end = _span(store, query, now)
+    counts = {row["bucket"]: row["count"] for row in store.rows("latency_buckets", **query)}
     sent, dead, failed = totals["acknowledged"], totals["dead"], totals["failed_attempts"]
     elapsed = max(end - begin, 1.0)
-    waiting = {row["topic"]: row["count"] for row in store.rows("dead_letters_by_topic")}
-    waiting = {name: number for name, number in waiting.items() if topic in (None, name)}
+    pending = {row["topic"]: row["count"] for row in store.rows("dead_letters_by_topic")}
+    pending = {name: number for name, number in pending.items() if topic in (None, name)}
     stats: dict[str, Any] = {
         "store": str(store.path),
         "since": begin or None,
@@ -80,23 +80,23 @@ def collect(store: Store, *, since: float | None, topic: str | None, now: float)
         "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
         "pending_messages": _pending(store, now),
         "topic_stats": {row["topic"]: _of_topic(row) for row in topics if topic in (None, row["topic"])},
-        "dlq_stats": {"total_messages": sum(waiting.values()), "topic_breakdown": waiting},
+        "dlq_stats": {"total_messages": sum(pending.values()), "topic_breakdown": pending},
     }
     if sent and counts:
         stats["latency_stats"] = _latencies(counts, totals["latency_sum"] / sent)
     return stats
 
 
-def _span(store: Store, asked: Mapping[str, Any], now: float) -> tuple[float, float]:
-    """From the first second with something in it to the end of the last."""
-    rows = store.rows("series", bucket=1, **asked)
+def _span(store: Store, query: Mapping[str, Any], now: float) -> tuple[float, float]:
+    """Return the start of the first second with data and the end of the last."""
+    rows = store.rows("series", bucket=1, **query)
     if not rows:
-        return (asked["since"] or now), now
+        return (query["since"] or now), now
     return float(rows[0]["window_start"]), float(rows[-1]["window_start"] + rows[-1]["seconds"])
 
 
 def _pending(store: Store, now: float) -> int:
-    """Of the producers that live."""
+    """Return the pending messages of the running producers."""
     return sum(row["pending"] for row in store.rows("producers", since=now - 15) if row["closed_at"] is None)
 
 
@@ -110,15 +110,15 @@ def _latencies(counts: Mapping[int, int], average: float) -> dict[str, float]:
     return {"avg_ms": average * 1000, **{name: (value or 0.0) * 1000 for name, value in found.items()}}
 
 
-def _say(found: Mapping[str, Any]) -> None:
+def _print(found: Mapping[str, Any]) -> None:
     if not found["topic_stats"]:
-        output.say(f"No messages in {found['store']} in that time.")
+        output.say(f"No messages in {found['store']} in this time range.")
         return
     output.say(
         f"{output.moment(found['since'])} to {output.moment(found['until'])} ({output.duration(found['elapsed_seconds'])})"
     )
-    columns = ("topic", "sent", "failed attempts", "retried", "dead", "duplicates", "dead letters now")
-    waiting = found["dlq_stats"]["topic_breakdown"]
+    columns = ("topic", "sent", "failed attempts", "retried", "dead", "duplicates", "pending dead letters")
+    pending = found["dlq_stats"]["topic_breakdown"]
     output.table(
         columns,
         [
@@ -129,7 +129,7 @@ def _say(found: Mapping[str, Any]) -> None:
                 row["retried"],
                 row["dlq"],
                 row["duplicate"],
-                waiting.get(name, 0),
+                pending.get(name, 0),
             )
             for name, row in found["topic_stats"].items()
         ],
@@ -137,12 +137,12 @@ def _say(found: Mapping[str, Any]) -> None:
     )
     output.say(
         f"{output.count(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
-        f"{output.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} of the messages died; "
-        f"{found['pending_messages']:,} on their way now."
+        f"{output.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} became dead letters; "
+        f"{found['pending_messages']:,} pending."
     )
     if latencies := found.get("latency_stats"):
-        words = ", ".join(f"{name} {latencies[f'{key}_ms']:,.1f} ms" for name, key in _SHOWN)
-        output.say(f"Latency: {words}.")
+        figures = ", ".join(f"{name} {latencies[f'{key}_ms']:,.1f} ms" for name, key in _LATENCIES)
+        output.say(f"Latency: {figures}.")
 
 
-_SHOWN = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))
+_LATENCIES = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))

@@ -1,4 +1,4 @@
-"""The `store` commands: the file's inventory, a copy of it, and its clean-up."""
+"""The `store` commands: inspect, copy and clean up the store's file."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from producer_core.cli.lazy_group import Failed
 from producer_core.errors import StoreUnavailable
 
 
-@click.group(short_help="The store's file: inventory, copy, clean-up.")
+@click.group(short_help="Inspect, copy and clean up the store.")
 def store() -> None:
-    """The store: one DuckDB file with statistics, dead letters, replays and alerts.
+    """Inspect, copy and clean up the store: a DuckDB file with statistics, dead letters, replays and alerts.
 
-    It is at --store, else $PRODUCER_CORE_STORE, else $XDG_STATE_HOME/producer-core/store.duckdb. While nobody writes,
-    any DuckDB client can open it; the view message_statistics is meant for that.
+    Its path is --store, else $PRODUCER_CORE_STORE, else $XDG_STATE_HOME/producer-core/store.duckdb. While no process
+    is writing, any DuckDB client can open the file; the view message_statistics is intended for queries.
+
+    \b
+      producer-core store info
+      producer-core store snapshot backup.duckdb
+      producer-core store set keep_settled=60d dlq_max_bytes=2GiB
     """
 
 
-@store.command(short_help="Where it is, how large, what it holds.")
+@store.command(short_help="Show the path, size and content of the store.")
 @options.store_option
 @options.as_json
 def info(store_path: Path | None, as_json: bool) -> None:
-    """Where the store is, how large, what it holds and for how long."""
+    """Show the path, size, content and retention of the store."""
     from producer_core.store import Store
 
     opened = Store.open(store_path, create=False)
@@ -47,37 +52,35 @@ def info(store_path: Path | None, as_json: bool) -> None:
             ("kept", f"seconds {output.duration(keep.keep_seconds)}, minutes {output.duration(keep.keep_minutes)}, "
              f"hours {output.duration(keep.keep_hours)}, settled dead letters {output.duration(keep.keep_settled)}, "
              f"the ledger {output.duration(keep.keep_ledger)}"),
-            ("alert", _bounds(opened.settings())),
+            ("alert", _limits(opened.settings())),
         ]
     )  # fmt: skip
     if found.network_file_system:
         output.say(
-            f"Warning: this is a network file system ({found.network_file_system}); locks are unsafe there."
+            f"Warning: the store is on a network file system ({found.network_file_system}), where file locks are unsafe."
         )
     output.table(
         ("table", "rows"), [(name, rows) for name, rows in found.rows.items() if rows], right=("rows",)
     )
 
 
-def _bounds(settings: dict[str, Any]) -> str:
-    """The bounds of dead letters in words; a producer may bring a number of its own."""
+def _limits(settings: dict[str, Any]) -> str:
+    """Return the limits of dead letters as text. A producer may set another number."""
     from producer_core.dlq.limits import DeadLetterLimits
 
-    bounds = DeadLetterLimits().set_by(settings)
-    said = (
-        [f"more than {output.count(bounds.dead_letters, 'dead letter')} wait"] if bounds.dead_letters else []
-    )
-    said += [f"more than {output.size(bounds.bytes)} of them"] if bounds.bytes else []
-    said += [f"one for more than {output.duration(bounds.age)}"] if bounds.age else []
-    return f"when {', or '.join(said)}" if said else "never: there is no bound"
+    limits = DeadLetterLimits().set_by(settings)
+    parts = [f"over {output.count(limits.dead_letters, 'dead letter')}"] if limits.dead_letters else []
+    parts += [f"over {output.size(limits.bytes)}"] if limits.bytes else []
+    parts += [f"pending for over {output.duration(limits.age)}"] if limits.age else []
+    return ", or ".join(parts) if parts else "never: no limits are set"
 
 
-@store.command(short_help="Copy the store to TARGET while everyone goes on.")
+@store.command(short_help="Copy the store while it is in use.")
 @click.argument("target", type=click.Path(path_type=Path))
 @options.store_option
 @options.as_json
 def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
-    """Copy the store to TARGET, whole and consistent, while everyone else goes on.
+    """Write a consistent copy of the store to TARGET while other processes use it.
 
     \b
       producer-core store snapshot backup.duckdb
@@ -85,7 +88,9 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
     from producer_core.store import Store
 
     if not target.parent.is_dir():
-        raise StoreUnavailable(f"There is no folder {target.parent}.", fix="Make it, or choose another.")
+        raise StoreUnavailable(
+            f"The folder {target.parent} does not exist.", fix="Create it, or choose another."
+        )
     copy = Store.open(store_path, create=False).snapshot(target)
     if as_json:
         output.emit({"path": str(copy), "bytes": copy.stat().st_size})
@@ -93,22 +98,22 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
         output.say(f"Copied to {copy} ({output.size(copy.stat().st_size)}).")
 
 
-@store.command(short_help="Sum up old seconds, delete what has had its time.")
+@store.command(short_help="Aggregate old statistics and delete expired data.")
 @options.store_option
 @options.yes
 @options.as_json
 def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
-    """Sum up old seconds and delete what is older than it is kept (see `store info`).
+    """Aggregate old statistics and delete data beyond its retention (see "store info").
 
-    Dead letters that wait for a decision are never deleted, nor is the audit.
+    Pending dead letters and the audit are never deleted.
     """
     from producer_core.store import Store
 
     found, now = Store.open(store_path, create=False), time.time()
-    options.confirm(f"Delete from {found.path} what is older than it is kept?", yes)
+    options.confirm(f"Delete the expired data of {found.path}?", yes)
     with found.borrow(write=True):
-        summed, deleted = found.rollup(now), found.prune(now)
-        outcome = f"{output.count(summed, 'row')} summed up, {output.count(deleted, 'row')} deleted."
+        aggregated, deleted = found.rollup(now), found.prune(now)
+        outcome = f"{output.count(aggregated, 'row')} aggregated, {output.count(deleted, 'row')} deleted."
         found.audit(
             who=options.current_user(),
             origin="cli",
@@ -117,51 +122,49 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
             count=deleted,
             outcome=outcome,
         )
-    output.emit({"summed_up": summed, "deleted": deleted}) if as_json else output.say(outcome)
+    output.emit({"summed_up": aggregated, "deleted": deleted}) if as_json else output.say(outcome)
 
 
-@store.command(short_help="Write the file anew, without what was deleted.")
+@store.command(short_help="Rewrite the file without deleted data.")
 @options.store_option
 @options.yes
 @options.as_json
 def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
-    """Write the store's file anew, without the room that deleted rows have left in it.
+    """Rewrite the store's file without the space of deleted rows.
 
-    The room of what was pruned or purged is used again by itself; until then its bytes stay in the file. After this
-    they are not in it any more, and the file is as small as it can be. Everyone else waits meanwhile: producers buffer
-    and spill. The disk needs room for a second file.
+    The store reuses the space of pruned and purged rows, but until then the file still contains their bytes. After this
+    command, the file no longer contains them and has its minimum size. Other processes wait in the meantime: producers
+    buffer and spill. The disk needs space for a second file.
     """
     from producer_core.store import Store
 
     found = Store.open(store_path, create=False)
-    options.confirm(f"Write {found.path} ({output.size(found.path.stat().st_size)}) anew?", yes)
-    smaller = found.compact()
-    outcome = f"{output.size(abs(smaller))} {'smaller' if smaller >= 0 else 'larger'}."
+    options.confirm(f"Rewrite {found.path} ({output.size(found.path.stat().st_size)})?", yes)
+    saved = found.compact()
+    outcome = f"{output.size(abs(saved))} {'smaller' if saved >= 0 else 'larger'}."
     found.audit(
         who=options.current_user(), origin="cli", action="compact", selection={}, count=1, outcome=outcome
     )
-    output.emit({"bytes": found.path.stat().st_size, "smaller_by": smaller}) if as_json else output.say(
-        outcome
-    )
+    output.emit({"bytes": found.path.stat().st_size, "smaller_by": saved}) if as_json else output.say(outcome)
 
 
-@store.command(name="set", short_help="Set how long things are kept, and when dead letters are too many.")
+@store.command(name="set", short_help="Set retention times and dead-letter limits.")
 @click.argument("settings", nargs=-1, required=True, type=options.SettingType(), metavar="NAME=VALUE...")
 @options.store_option
 @options.as_json
 def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json: bool) -> None:
-    """Set one or more settings of the store, for everyone who uses it; this is written to the audit.
+    """Change one or more settings of the store. They apply to every process; the change is recorded in the audit.
 
     \b
-      keep_seconds, keep_minutes, keep_hours   statistics by second, minute and hour are kept so long: 2h, 3d, 90d
-      keep_settled                             dead letters that were replayed, landed or purged: 30d
-      keep_ledger                              the ledger of acknowledged sequences, where one is kept: 7d
-      dlq_max_size                             dead letters that may wait: 10000
-      dlq_max_bytes                            bytes of them: 256MiB
-      dlq_max_age                              for how long: 7d
+      keep_seconds, keep_minutes, keep_hours   retention of statistics by second, minute and hour: 2h, 3d, 90d
+      keep_settled                             retention of replayed, landed or purged dead letters: 30d
+      keep_ledger                              retention of the ledger of acknowledged sequences: 7d
+      dlq_max_size                             number of pending dead letters: 10000
+      dlq_max_bytes                            bytes of pending dead letters: 256MiB
+      dlq_max_age                              age of the oldest pending dead letter: 7d
 
-    Beyond a dlq_max_... an alert says so; no dead letter is ever dropped. «none» takes such a bound away, «default»
-    goes back to the default.
+    Above a dlq_max_... limit, an alert fires; no dead letter is ever dropped. The value "none" removes such a limit;
+    "default" restores the default.
 
     \b
       producer-core store set keep_settled=60d dlq_max_bytes=2GiB
@@ -176,23 +179,23 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     )
 
 
-_KEPT = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled", "keep_ledger")
-_BOUNDS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
+_RETENTION = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled", "keep_ledger")
+_LIMITS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
 _SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def _setting(name: str, text: str) -> float | int | None:
-    """The value as the store keeps it: seconds, bytes or a number; None for the default, 0 for no bound."""
-    if name not in (*_KEPT, *_BOUNDS):
-        near = difflib.get_close_matches(name, (*_KEPT, *_BOUNDS), n=1)
+    """Return the value as stored: seconds, bytes or a number; None for the default, 0 for no limit."""
+    if name not in (*_RETENTION, *_LIMITS):
+        near = difflib.get_close_matches(name, (*_RETENTION, *_LIMITS), n=1)
         raise Failed(
-            f"There is no setting {name!r}.",
-            f"Did you mean {near[0]}?" if near else f"There are {', '.join((*_KEPT, *_BOUNDS))}.",
+            f"Unknown setting {name!r}.",
+            f"Did you mean {near[0]}?" if near else f"Settings: {', '.join((*_RETENTION, *_LIMITS))}.",
         )
     if text == "default":
         return None
-    if text == "none" and name in _BOUNDS:
+    if text == "none" and name in _LIMITS:
         return 0
     if name in ("dlq_max_size", "dlq_max_bytes"):
         found = _SIZE.fullmatch(text.strip())
@@ -203,8 +206,8 @@ def _setting(name: str, text: str) -> float | int | None:
             and (number := float(found[1]) * _SIZES[found[2].upper()]) < 2**63
         ):
             return int(number)
-        raise Failed(f"{name}={text!r} is no size.", "Write for example 10000 or, for bytes, 256MiB.")
+        raise Failed(f"{name}={text!r} is not a size.", "Write, for example, 10000, or 256MiB for bytes.")
     seconds = options.DurationType().convert(text, None, None)
     if seconds < 1:
-        raise Failed(f"{name}={text!r} is too short.", "Give at least a second.")
+        raise Failed(f"{name}={text!r} is too short.", "Set at least one second.")
     return seconds

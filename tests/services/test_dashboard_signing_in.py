@@ -71,7 +71,7 @@ def address(folder, store):
             line = process.stdout.readline()
             assert line, "".join(said)
             said.append(line)
-        assert "plain http" in "".join(said)
+        assert "plain HTTP" in "".join(said)
         yield found[0]
 
 

@@ -203,7 +203,7 @@ def test_broker_start_leaves_a_broker_running_until_broker_stop(tmp_path):
 
         again = command("start", "--json", "--nodes", "3", state=tmp_path)
         assert json.loads(again.stdout) == started
-        assert "running already, with 1 node" in again.stderr
+        assert "already running with 1 node" in again.stderr
 
         status = command("status", "--json", state=tmp_path)
         assert json.loads(status.stdout) == started

@@ -210,7 +210,7 @@ def test_the_command_says_when_a_provider_would_lead_people_astray(tmp_path, mon
 
     assert ended.exit_code == 2
     assert (
-        "redirect_uri in secrets.toml leads to dash.example" in ended.stderr
+        "redirect_uri in secrets.toml has the host dash.example" in ended.stderr
         and "--host dash.example" in ended.stderr
     )
 

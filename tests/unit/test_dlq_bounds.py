@@ -140,9 +140,9 @@ def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
     ("word", "said"),
     [
         ("dlq_max_sise=1", "Did you mean dlq_max_size?"),
-        ("dlq_max_size=many", "is no size"),
-        ("dlq_max_size=1KiB", "is no size"),
-        ("dlq_max_bytes=0", "is no size"),
+        ("dlq_max_size=many", "is not a size"),
+        ("dlq_max_size=1KiB", "is not a size"),
+        ("dlq_max_bytes=0", "is not a size"),
         ("keep_settled=soon", "is not a duration"),
         ("keep_settled=0s", "too short"),
         ("keep_settled=none", "is not a duration"),

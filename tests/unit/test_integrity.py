@@ -403,7 +403,7 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
         (["--fail-on", "lost,mislaid"], "'mislaid' is nothing that can be found"),
         (["--from-offsets", "[1]"], "is not offsets by partition"),
         (["--from-offsets", '{"0": -4}'], "is not offsets by partition"),
-        (["--since", "yesterday"], "is no moment"),
+        (["--since", "yesterday"], "is not a time"),
         (["--since", "2h", "--incremental"], "An audit begins at one place."),
     ],
 )

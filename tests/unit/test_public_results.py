@@ -170,8 +170,8 @@ def test_python_takes_no_setting_of_the_store_that_the_command_refuses(tmp_path,
 @pytest.mark.parametrize(
     ("code", "exit_code", "says"),
     [
-        ("99999999999999999999", 2, "There is no error code"),
-        ("9" * 5000, 2, "There is no error code"),
+        ("99999999999999999999", 2, "Unknown error code"),
+        ("9" * 5000, 2, "Unknown error code"),
         ("UnknownProducerException", 0, "UNKNOWN_PRODUCER_ID"),
         ("ValueError", 0, "ConfigError or InvalidMessage"),
         ("QueueFull", 0, "No room for the message"),

@@ -82,7 +82,7 @@ def test_dates_in_the_wrong_order_are_a_usage_error():
         "simulate", "generate", "-t", "all", "--start-date", "2025-03-02", "--end-date", "2025-03-01"
     )
 
-    assert result.exit_code == 2 and "lies before --start-date" in result.stderr
+    assert result.exit_code == 2 and "is before --start-date" in result.stderr
 
 
 def test_a_scenario_is_sent_and_counted(broker, small):
@@ -218,7 +218,7 @@ def test_the_printed_config_can_be_given_back(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["simulate", "rush_hour"], "There is no scenario 'rush_hour'"),
+        (["simulate", "rush_hour"], "Unknown scenario 'rush_hour'"),
         (["simulate", "normal_traffic", "-d", "soon"], "is not a duration"),
         (["simulate", "normal_traffic", "--rate", "0"], "0"),
         (["simulate", "generate", "-t", "all", "-o", "/no/such/folder/x"], "cannot be written"),

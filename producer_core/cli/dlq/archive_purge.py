@@ -1,4 +1,4 @@
-"""The commands that put dead letters aside, bring them back, or delete them for good."""
+"""The `dlq` commands that archive, restore and purge dead letters."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from producer_core.dlq import ArchiveResult, DeadLetters
 
 
-@click.command(short_help="Put dead letters aside; restore brings them back.")
+@click.command(short_help="Archive dead letters; restore undoes it.")
 @filter_options.filter_options
 @options.yes
 @options.store_option
 @options.as_json
 def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> None:
-    """Archive the dead letters that the selection matches: nothing is deleted. `dlq clear` is the same.
+    """Archive the selected dead letters. Nothing is deleted. "dlq clear" is the same command.
 
-    What is being replayed stays with its replay, and you are told; a replay that was only planned leaves out what you
-    archived before it came to it.
+    Records of a running replay stay with the replay; the command reports them. A planned replay skips records that are
+    archived before it starts.
 
     \b
       producer-core dlq archive --topic orders --until 7d
@@ -37,53 +37,60 @@ def archive(store_path: Path | None, yes: bool, as_json: bool, **given: Any) -> 
     where = filter_options.frozen(dead, filter_options.chosen(given))
     number = dead.count(where)
     if number:
-        options.confirm(f"Archive {filter_options.what(dead, where, number)}?", yes)
+        options.confirm(f"Archive {filter_options.summary(dead, where, number)}?", yes)
     result = dead.archive(where, who=options.current_user(), origin="cli")
-    _say(result, as_json)
+    _print(result, as_json)
     if result.count and not as_json:
         store = f" --store {shlex.quote(str(store_path))}" if store_path else ""
         output.say(f"Undo: producer-core dlq restore --moment {result.moment!r}{store}")
 
 
-@click.command(short_help="Bring archived dead letters back.")
+@click.command(short_help="Restore archived dead letters.")
 @filter_options.filter_options
-@click.option("--moment", type=float, help="Exactly what one archive put aside, by the number it printed.")
+@click.option("--moment", type=float, help="Undo one archive command, by the number it printed.")
 @options.yes
 @options.store_option
 @options.as_json
 def restore(store_path: Path | None, moment: float | None, yes: bool, as_json: bool, **given: Any) -> None:
-    """Bring back archived dead letters that the selection matches; they are dead letters again.
+    """Restore the selected archived dead letters, so that they are pending again.
 
-    With --moment exactly what one archive put aside, but for what somebody has changed since; you are told.
+    With --moment, restore exactly the dead letters of one archive command, except those that have changed since; the
+    command reports them.
+
+    \b
+      producer-core dlq restore --topic orders
     """
     dead = _dead(store_path)
     where = filter_options.frozen(dead, filter_options.chosen(given, state="archived"))
     number = dead.count(where)
     if number and moment is None:
-        options.confirm(f"Restore {filter_options.what(dead, where, number)}?", yes)
-    _say(dead.restore(where, who=options.current_user(), origin="cli", moment=moment), as_json)
+        options.confirm(f"Restore {filter_options.summary(dead, where, number)}?", yes)
+    _print(dead.restore(where, who=options.current_user(), origin="cli", moment=moment), as_json)
 
 
-@click.command(short_help="Delete archived dead letters for good.")
+@click.command(short_help="Delete archived dead letters permanently.")
 @filter_options.filter_options
 @click.option(
     "--min-age",
     type=options.DurationType(),
     default="1d",
     show_default=True,
-    help="Archived at least so long ago.",
+    help="Minimum time since they were archived.",
 )
-@click.option("--confirmation", help="What would be typed, for scripts: the words «purge» and the number.")
+@click.option("--confirmation", help='Confirmation for scripts: "purge" and the number of dead letters.')
 @options.store_option
 @options.as_json
 def purge(
     store_path: Path | None, min_age: float, confirmation: str | None, as_json: bool, **given: Any
 ) -> None:
-    """Delete keys, values and attempts of archived dead letters for good. This cannot be undone.
+    """Delete the keys, values and attempts of archived dead letters permanently. This cannot be undone.
 
-    Only what was archived at least --min-age ago. You type «purge» and the number to confirm; a purge that was not
-    confirmed is in the audit as well. Nothing reads the bytes any more, and new records use their room in the store's
-    file; producer-core store compact takes them out of the file at once.
+    Only dead letters that were archived at least --min-age ago are purged. To confirm, type "purge" and their number;
+    the audit also records a purge that was not confirmed. New records reuse the space in the store's file. To remove
+    the bytes from the file at once, run "producer-core store compact".
+
+    \b
+      producer-core dlq purge --topic orders
     """
     dead = _dead(store_path)
     where = filter_options.frozen(dead, filter_options.chosen(given, state="archived"))
@@ -95,7 +102,7 @@ def purge(
         )
     except ConfigError as error:
         raise Failed(str(error), f"For scripts: --confirmation {phrase!r}.") from error
-    _say(result, as_json)
+    _print(result, as_json)
 
 
 COMMANDS = (archive, restore, purge)
@@ -109,14 +116,14 @@ def _dead(store_path: Path | None) -> DeadLetters:
 
 
 def _typed(phrase: str) -> str:
-    """What a person typed; nothing where nobody is there, which is refused and written to the audit."""
+    """Return the typed confirmation, or "" without a terminal, which the purge refuses and records in the audit."""
     if not sys.stdin.isatty():
         return ""
     answer: str = click.prompt(
-        f"This deletes for good. Type {phrase!r} to go on", default="", show_default=False
+        f"This deletes permanently. Type {phrase!r} to continue", default="", show_default=False
     )
     return answer
 
 
-def _say(result: ArchiveResult, as_json: bool) -> None:
+def _print(result: ArchiveResult, as_json: bool) -> None:
     output.emit(dataclasses.asdict(result)) if as_json else output.say(result.text)

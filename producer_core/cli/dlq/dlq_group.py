@@ -1,4 +1,4 @@
-"""The `dlq` commands: look at dead letters, and decide what becomes of them."""
+"""The `dlq` commands: list, replay, archive, export and publish dead letters."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import click
 from producer_core.cli.dlq import archive_purge, export_import, list_show, publish_fetch, replay_dead_letters
 
 
-@click.group(short_help="Dead letters: look, replay, archive, restore, purge.")
+@click.group(short_help="List, replay, archive and purge dead letters.")
 def dlq() -> None:
-    """Dead letters: messages that will not be sent again by themselves.
+    """Manage dead letters: messages that failed permanently and are not retried automatically.
 
-    Every command takes the same selection (--topic, --group, --verdict, --since, ...) and means the same by it;
-    without one it means all that wait. An act says its number first, and asks.
+    Every command accepts the same selection (--topic, --group, --verdict, --since, ...). Without a selection, it
+    applies to all pending dead letters. A command that changes dead letters prints their number and asks first.
 
-    None is ever dropped: when more wait than the bounds allow (by number, bytes or age; see store set --help) an alert
-    says so. What a person sees is masked; --reveal shows it and is in the audit.
+    No dead letter is ever dropped. An alert fires above the limits for their number, bytes or age (see "store set
+    --help"). Secrets are masked; --reveal shows them and is recorded in the audit.
 
     \b
-      producer-core dlq groups                      what died, by cause
-      producer-core dlq list --topic orders         which messages
-      producer-core dlq show MESSAGE_ID             one of them, with its whole story
+      producer-core dlq groups                      dead letters by cause
+      producer-core dlq list --topic orders         the messages
+      producer-core dlq show MESSAGE_ID             one message with its history
       producer-core dlq replay --topic orders       send them again
-      producer-core dlq archive --group 1f2e3d4c5b6a   put aside; restore brings back
+      producer-core dlq archive --group 1f2e3d4c5b6a   archive them; "dlq restore" undoes it
     """
 
 

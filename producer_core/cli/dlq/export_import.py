@@ -1,4 +1,4 @@
-"""The commands that write dead letters to a file, and take them in from one."""
+"""The `dlq` commands that export dead letters to a file and import them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _FORMATS = ("parquet", "jsonl", "csv")
 
 
-@click.command(short_help="Write dead letters to a file: Parquet, JSON Lines or CSV.")
+@click.command(short_help="Export dead letters to Parquet, JSON Lines or CSV.")
 @click.argument("target", type=click.Path(path_type=Path))
 @filter_options.filter_and_state_options
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: what the file's name says.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="Format; default: by file extension.")
 @click.option(
     "--masked/--raw",
     "masked",
     default=None,
-    help="Hide secrets, cards and addresses, or not. Default: --masked for CSV, --raw for the others.",
+    help="Mask secrets or not; default: --masked for CSV, otherwise --raw.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @options.store_option
 @options.as_json
 def export(
@@ -43,53 +43,49 @@ def export(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write the dead letters that the selection matches now to TARGET, and a manifest beside it.
+    """Export the selected dead letters to TARGET, with a manifest beside it.
 
     \b
-      producer-core dlq export orders.parquet --topic orders       every byte; import takes it in again
-      producer-core dlq export orders.jsonl --since 1h             the same as JSON Lines, bytes as base64
-      producer-core dlq export orders.csv --topic orders           to look at, masked, safe in a spreadsheet
-      producer-core dlq export orders.jsonl --masked               to show around: it can never be imported
+      producer-core dlq export orders.parquet --topic orders       complete; can be imported
+      producer-core dlq export orders.jsonl --since 1h             complete, as JSON Lines with base64
+      producer-core dlq export orders.csv --topic orders           masked, for spreadsheets
+      producer-core dlq export orders.jsonl --masked               masked, for sharing; cannot be imported
 
-    The file appears when it is whole; what changed while it was written is counted and said. The manifest
-    (TARGET.manifest.json) has counts, the selection, sha256, and by whom and when it was exported. The export is in
-    the audit. Nothing is taken away here: dead letters that are imported elsewhere could be replayed from both places,
-    so archive them in one.
+    The file appears once it is complete; the command reports dead letters that changed in the meantime. The manifest
+    (TARGET.manifest.json) contains counts, the selection, a SHA-256, the operator and the time. The audit records the
+    export. The dead letters stay in this store. If you import them elsewhere, archive them in one of the stores, so
+    that they are not replayed twice.
 
-    In CSV a cell that a spreadsheet could take for a formula begins with ' (take it away for the text), and null
-    differs from an empty text by having no quotes.
+    In CSV, a cell that a spreadsheet could read as a formula begins with ' (remove it to get the text). A null has no
+    quotes; an empty text has.
     """
     from producer_core.dlq import files
     from producer_core.store import Store
 
     store, where = Store.open(store_path, create=False), filter_options.chosen(given)
-    with progress_bar.counter("exported") as tell:
+    with progress_bar.counter("exported") as report:
         manifest = files.export(
             store,
             where,
             target,
             who=options.current_user(),
             origin="cli",
-            format=form,  # type: ignore[arg-type]  # click checked it
+            format=form,  # type: ignore[arg-type]  # validated by click
             masked=masked,
             overwrite=overwrite,
-            progress=tell,
+            progress=report,
         )
     if as_json:
         output.emit(dataclasses.asdict(manifest))
         return
     output.say(manifest.text)
-    output.say(f"{output.size(manifest.size)}, sha256 {manifest.sha256}; more in {target}.manifest.json")
+    output.say(f"{output.size(manifest.size)}, SHA-256 {manifest.sha256}. Manifest: {target}.manifest.json")
 
 
-@click.command(name="import", short_help="Take in dead letters from an exported file.")
+@click.command(name="import", short_help="Import dead letters from an exported file.")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option(
-    "--dry-run", is_flag=True, help="Read and check it all, and change nothing; no store need be there."
-)
-@click.option(
-    "--no-manifest", is_flag=True, help="Take what can be read of a file without a (true) manifest."
-)
+@click.option("--dry-run", is_flag=True, help="Check the whole file and change nothing; requires no store.")
+@click.option("--no-manifest", is_flag=True, help="Import every readable row without a valid manifest.")
 @options.yes
 @options.store_option
 @options.as_json
@@ -103,28 +99,28 @@ def import_(
     store_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Take in the dead letters of SOURCE, a .parquet or .jsonl file that dlq export wrote, each as it was.
+    """Import the dead letters of SOURCE, a .parquet or .jsonl file from "dlq export".
 
     \b
       producer-core dlq import orders.parquet --dry-run
       producer-core dlq import orders.parquet
 
-    A message id that is known here stays as it is here. So an import that was interrupted or killed is simply
-    repeated. Rows that are no dead letters are named, and the others are taken in. What was being replayed when it
-    was exported counts as doubtful. The file must be what its manifest says.
+    A dead letter that the store already contains is left unchanged, so an interrupted import can be repeated. Invalid
+    rows are reported, and all others are imported. The outcome of a record that was being replayed at the time of the
+    export is uncertain. The file must match its manifest.
 
-    Exit codes: 0 all rows are here, 1 some were refused, 2 it could not be done.
+    Exit codes: 0 all rows are in the store, 1 some rows were refused, 2 the import could not run.
     """
     from producer_core.dlq import files
 
     manifest = files.manifest_of(source, no_manifest=no_manifest)
     if not dry_run:
-        number = output.count(manifest.rows, "dead letter") if manifest else "what can be read"
+        number = output.count(manifest.rows, "dead letter") if manifest else "all readable dead letters"
         options.confirm(f"Import {number} of {source}?", yes)
     with (
-        _into(store_path, dry_run=dry_run) as store,
+        _target_store(store_path, dry_run=dry_run) as store,
         progress_bar.counter("checked") as checking,
-        progress_bar.counter("imported") as tell,
+        progress_bar.counter("imported") as report,
     ):
         done = files.import_(
             store,
@@ -134,7 +130,7 @@ def import_(
             no_manifest=no_manifest,
             dry_run=dry_run,
             checking=checking,
-            progress=tell,
+            progress=report,
         )
     if as_json:
         output.emit(dataclasses.asdict(done))
@@ -146,7 +142,7 @@ def import_(
             output.say(f"  … and {done.refused - len(done.bad):,} more", err=True)
         if done.new and not dry_run:
             output.say(
-                "The store they came from may still have them: archive them there, or both could replay them."
+                "The source store may still contain them. Archive them there, so that they are not replayed twice."
             )
     context.exit(1 if done.refused else 0)
 
@@ -155,8 +151,8 @@ COMMANDS = (export, import_)
 
 
 @contextmanager
-def _into(path: Path | None, *, dry_run: bool) -> Iterator[Store]:
-    """The store to import into. A dry run needs none: where there is none, all is new, and nothing is left behind."""
+def _target_store(path: Path | None, *, dry_run: bool) -> Iterator[Store]:
+    """Yield the store to import into. A dry run without a store uses an empty temporary one."""
     from producer_core.store import Store
     from producer_core.store.paths import has_content, resolve
 

@@ -1,4 +1,4 @@
-"""The options that select dead letters: one for each field of a DeadLetterFilter, by the same names."""
+"""The options that select dead letters, named after the fields of DeadLetterFilter."""
 
 from __future__ import annotations
 
@@ -21,45 +21,47 @@ STATES = ("dead", "replaying", "replayed", "landed", "archived", "purged", "any"
 VERDICTS = ("not_sent", "rejected", "possibly_persisted", "found", "absent", "inconclusive")
 
 _OPTIONS = (
-    click.option("--topic", help="Of this topic."),
-    click.option("--group", help="Of this group (the fingerprint that dlq groups shows)."),
-    click.option("--code", help="With this error code."),
-    click.option("--verdict", type=click.Choice(VERDICTS), help="With this verdict."),
+    click.option("--topic", help="Select by topic."),
+    click.option("--group", help="Select by group (the fingerprint from dlq groups)."),
+    click.option("--code", help="Select by error code."),
+    click.option("--verdict", type=click.Choice(VERDICTS), help="Select by verdict."),
     click.option(
-        "--since", type=options.TimestampType(), help="Died at or after: 2h (ago), or 2026-01-31T12:00."
+        "--since",
+        type=options.TimestampType(),
+        help="Failed at or after: 2h (ago), or 2026-01-31T12:00.",
     ),
-    click.option("--until", type=options.TimestampType(), help="Died before."),
-    click.option("--key", help="With this key: text, or bytes as 0x00ff."),
-    click.option("--message-id", help="This message."),
-    click.option("--ids", help="These messages, separated by commas."),
-    click.option("--text", help="With this in the error text, in capitals or not."),
-    click.option("--cluster-id", help="Of this cluster."),
-    click.option("--cluster-or-unknown", help="Of this cluster, or from before the cluster was known."),
-    click.option("--producer-id", help="Of this producer."),
+    click.option("--until", type=options.TimestampType(), help="Failed before this time."),
+    click.option("--key", help="Select by key: text, or bytes as 0x00ff."),
+    click.option("--message-id", help="Select one message."),
+    click.option("--ids", help="Select messages by id, separated by commas."),
+    click.option("--text", help="Text in the error, case-insensitive."),
+    click.option("--cluster-id", help="Select by cluster."),
+    click.option("--cluster-or-unknown", help="Select by cluster, including unknown clusters."),
+    click.option("--producer-id", help="Select by producer."),
     click.option(
         "--body",
-        help="With this in value, key or headers: text, or bytes as 0x00ff. A bounded search that says how far it looked.",
+        help="Text (or 0x00ff) in value, key or headers; a bounded search.",
     ),
 )
 _STATE = click.option(
-    "--state", type=click.Choice(STATES), default="dead", show_default=True, help="In this state."
+    "--state", type=click.Choice(STATES), default="dead", show_default=True, help="Select by state."
 )
 
 
 def filter_options(command: F) -> F:
-    """All but the state, which an act knows by itself."""
+    """Add all selection options except --state, for commands that change dead letters."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def filter_and_state_options(command: F) -> F:
-    """All of them, for looking."""
+    """Add all selection options, for commands that only read."""
     return filter_options(_STATE(command))
 
 
 def chosen(given: Mapping[str, Any], *, state: str | None = None) -> DeadLetterFilter:
-    """The filter that the options make; `any` state is None."""
+    """Return the filter of the options. The state `any` becomes None."""
     from producer_core.dlq import DeadLetterFilter
 
     fields = {name: value for name, value in given.items() if value is not None}
@@ -68,25 +70,25 @@ def chosen(given: Mapping[str, Any], *, state: str | None = None) -> DeadLetterF
     for name in ("ids", "text"):
         if not fields.get(name, True):
             raise Failed(
-                f"--{name} is empty; would that mean all of them, or none?",
-                f"Leave --{name} out to choose all. Is a variable of yours empty?",
+                f"--{name} is empty, which could mean all dead letters or none.",
+                f"Omit --{name} to select all. Check for an empty variable.",
             )
-    asked = state or fields.pop("state", "dead")
-    return DeadLetterFilter(**{**fields, "state": None if asked == "any" else asked})
+    selected = state or fields.pop("state", "dead")
+    return DeadLetterFilter(**{**fields, "state": None if selected == "any" else selected})
 
 
 def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
-    """The filter for an act: with a body the ids that a complete search finds now, and how far it looked is said."""
+    """Return the filter for a change. Replace --body by the ids that a complete search finds now."""
     if where.body is None:
         return where
     chosen = dead.frozen(where)
-    looked = dead.count(replace(where, body=None))
-    output.say(f"Looked into the bodies of {output.count(looked, 'dead letter')}.", err=True)
+    searched = dead.count(replace(where, body=None))
+    output.say(f"Searched the bodies of {output.count(searched, 'dead letter')}.", err=True)
     return chosen
 
 
-def what(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
-    """«43 dead letters of orders, payments»: said before an act."""
+def summary(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
+    """Return the selection for a confirmation, for example `43 dead letters of orders, payments`."""
     topics = list(dead.count_by(where, "topic"))
     named = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more topics" if len(topics) > 3 else "")
     return (
@@ -95,8 +97,7 @@ def what(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
 
 
 def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
-    """«no dead letter is of 'ordrs'. There are orders (604), payments (12) and 3 more topics»: a selection that matches
-    nothing is a mistyped one more often than an empty queue."""
+    """Return why a selection matches nothing, with the topics that have dead letters, because it may be mistyped."""
     from producer_core.dlq import DeadLetterFilter
 
     topics = dead.count_by(DeadLetterFilter(), "topic")
@@ -104,18 +105,20 @@ def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
         return "the store has no dead letters."
     named = ", ".join(f"{topic} ({number:,})" for topic, number in list(topics.items())[:5])
     more = f" and {output.count(len(topics) - 5, 'more topic')}" if len(topics) > 5 else ""
-    wrong = where.topic is not None and where.topic not in topics
-    missed = f"no dead letter is of {where.topic!r}" if wrong else "the selection matches none"
-    return f"{missed}. There are dead letters of {named}{more}."
+    unknown = where.topic is not None and where.topic not in topics
+    reason = (
+        f"topic {where.topic!r} has no dead letters" if unknown else "the selection matches no dead letter"
+    )
+    return f"{reason}. Topics with dead letters: {named}{more}."
 
 
 def risks(verdicts: Mapping[str, int]) -> str:
-    """How many are safe to send again, and what happens to the others."""
+    """Return how many dead letters are safe to resend, and how a replay treats the others."""
     safe = sum(number for verdict, number in verdicts.items() if verdict in SAFE_VERDICTS)
-    doubtful = sum(verdicts.values()) - safe
-    if not doubtful:
-        return "No broker has any of them: nothing can arrive twice."
+    uncertain = sum(verdicts.values()) - safe
+    if not uncertain:
+        return "No broker has any of them, so a replay writes no duplicate."
     return (
-        f"{safe:,} are on no broker. {doubtful:,} may be on their topic already: each is looked for there first, "
-        "and what is not found stays a dead letter unless you choose to send it anyway."
+        f"{safe:,} are on no broker. {uncertain:,} may already be on their topic: the replay probes the topic for each "
+        "first, and those not found stay dead letters unless you choose to send them anyway."
     )

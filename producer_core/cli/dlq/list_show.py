@@ -1,4 +1,4 @@
-"""The commands that look at dead letters: list, show, groups. Values are masked unless revealed."""
+"""The `dlq` commands that read dead letters: list, show, groups. Secrets are masked without --reveal."""
 
 from __future__ import annotations
 
@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _reveal = click.option(
-    "--reveal", is_flag=True, help="Show secrets, cards and addresses too; this is written to the audit."
+    "--reveal", is_flag=True, help="Show masked secrets, card numbers and addresses; recorded in the audit."
 )
 
 
-@click.command(name="list", short_help="The dead letters that a selection matches.")
+@click.command(name="list", short_help="List dead letters.")
 @filter_options.filter_and_state_options
 @click.option(
-    "--limit", type=options.NO_ROWS, default=50, show_default=True, help="At most so many, the latest."
+    "--limit",
+    type=options.NO_ROWS,
+    default=50,
+    show_default=True,
+    help="Maximum number of dead letters, latest first.",
 )
-@click.option("--offset", type=options.NO_ROWS, default=0, help="Leave out the first so many.")
-@click.option("--after", help="Go on there: `next` of the page before. As quick on every page.")
+@click.option("--offset", type=options.NO_ROWS, default=0, help="Number of dead letters to skip.")
+@click.option("--after", help="Continue after a page: the value of its `next`.")
 @_reveal
 @options.store_option
 @options.as_json
@@ -46,43 +50,44 @@ def list_(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """The dead letters, the latest first; without their values.
+    """List dead letters without their values, latest first.
 
     \b
       producer-core dlq list --topic orders --since 1h
       producer-core dlq list --json --limit 10 | jq .total
 
-    The JSON is {"total": how many match, "records": [...], "next": where the next page begins, or null}; times are
-    seconds since 1970. With --body, "total" is how many match the other options, and "search" says how far it looked.
+    The JSON object is {"total": number of matches, "records": [...], "next": start of the next page, or null}; times
+    are seconds since 1970. With --body, "total" counts the matches of the other options, and "search" describes how
+    much was searched. --after is equally fast on every page; --offset is not.
 
-    Keys and error texts are masked (and values and headers in dlq show): by field names such as password, token or
-    card_number, and by patterns for e-mail addresses, card numbers and credentials. Names and patterns of your own
-    stand in the file that PRODUCER_CORE_MASKING names.
+    Keys and error texts are masked (values and headers too, in "dlq show"): by field names such as password, token or
+    card_number, and by patterns for email addresses, card numbers and credentials. The file named by
+    PRODUCER_CORE_MASKING adds names and patterns.
     """
     from producer_core.dlq import PageCursor
 
     _, dead, where = _opened(store_path, given)
-    place = None if after is None else PageCursor.parse(after)
+    cursor = None if after is None else PageCursor.parse(after)
     if where.body is not None:
-        _search(dead, where, limit=limit, after=place, reveal=reveal, as_json=as_json)
+        _search(dead, where, limit=limit, after=cursor, reveal=reveal, as_json=as_json)
         return
     total = dead.count(where)
-    rows = dead.table(where, limit=limit + 1, offset=offset, after=place).to_pylist()
-    rows, following = rows[:limit], _following(rows, limit)
+    rows = dead.table(where, limit=limit + 1, offset=offset, after=cursor).to_pylist()
+    rows, next_page = rows[:limit], _next_page(rows, limit)
     if reveal and rows:
         ids = [row["message_id"] for row in rows]
         dead.reveal(ids, who=options.current_user(), origin="cli", selection=where.to_query())
     records = [_record(row, reveal=reveal) for row in rows]
     if as_json:
-        output.emit({"total": total, "records": records, "next": following})
+        output.emit({"total": total, "records": records, "next": next_page})
     elif not total:
-        output.say("No dead letter matches.")
+        output.say("No dead letters match.")
     elif not limit:
         output.say(f"{output.count(total, 'dead letter matches', 'dead letters match')}.")
     else:
         _list(records)
         if total > len(records):
-            output.say(f"{len(records):,} of {total:,}; {_more(following)}")
+            output.say(f"{len(records):,} of {total:,}. {_more(next_page)}")
 
 
 def _search(
@@ -94,7 +99,7 @@ def _search(
     reveal: bool,
     as_json: bool,
 ) -> None:
-    """A listing of what a look into bodies found, and how far it looked."""
+    """List the results of a search in bodies, with the extent of the search."""
     from producer_core.dlq import DeadLetterFilter
 
     found = dead.search(where, limit=limit, after=after)
@@ -105,23 +110,23 @@ def _search(
         dead.table(DeadLetterFilter(state=None, ids=tuple(ids)), limit=len(ids)).to_pylist() if ids else []
     )
     records = [_record(row, reveal=reveal) for row in listed]
-    following = str(found.next) if found.next else None
+    next_page = str(found.next) if found.next else None
     if as_json:
-        looked = {
+        search = {
             "looked_at": found.looked_at,
             "of": found.of,
             "complete": found.complete,
             "text": found.text,
         }
-        output.emit({"total": found.of, "records": records, "next": following, "search": looked})
+        output.emit({"total": found.of, "records": records, "next": next_page, "search": search})
         return
     if records:
         _list(records)
-    output.say(found.text if following is None else f"{found.text} {_more(following)}")
+    output.say(found.text if next_page is None else f"{found.text} {_more(next_page)}")
 
 
-def _following(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
-    """Where the page after the first `limit` of these begins; None when there are no more."""
+def _next_page(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
+    """Return the cursor of the page after the first `limit` rows; None on the last page."""
     if not 0 < limit < len(rows):
         return None
     from producer_core.dlq import PageCursor
@@ -129,21 +134,21 @@ def _following(rows: Sequence[dict[str, Any]], limit: int) -> str | None:
     return str(PageCursor(rows[limit - 1]["failed_at"], rows[limit - 1]["message_id"]))
 
 
-def _more(following: str | None) -> str:
-    return f"--after {following} goes on." if following else "that was the last page."
+def _more(next_page: str | None) -> str:
+    return f"Next page: --after {next_page}" if next_page else "This is the last page."
 
 
-@click.command(short_help="One dead letter with its whole story.")
+@click.command(short_help="Show one dead letter with its history.")
 @click.argument("message_id")
 @_reveal
 @options.store_option
 @options.as_json
 def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool) -> None:
-    """One dead letter: its value, headers, verdict and its whole life. Masked unless --reveal.
+    """Show one dead letter: its value, headers, verdict and history.
 
-    The life is a timeline: accepted, each attempt, its deaths, every replay and what became of it, and what operators
-    did. What is masked is in `producer-core dlq list --help`; --reveal is written to the audit before anything is
-    shown.
+    The history lists the acceptance, each attempt, each failure, every replay with its outcome, and the actions of
+    operators. Secrets are masked as described in "producer-core dlq list --help"; --reveal is recorded in the audit
+    before anything is shown.
 
     \b
       producer-core dlq show 019a2b3c-...-17
@@ -154,26 +159,30 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
     store, dead, _ = _opened(store_path, {})
     dead_letter = dead.get(message_id)
     if dead_letter is None:
-        raise Failed(f"There is no dead letter {message_id}.", "See producer-core dlq list --state any.")
+        raise Failed(f"Dead letter {message_id} does not exist.", "See producer-core dlq list --state any.")
     if reveal:
         dead.reveal(
             [message_id], who=options.current_user(), origin="cli", selection={"message_id": message_id}
         )
-    life = timeline(store, message_id)
-    output.emit(_whole(dead_letter, life, reveal=reveal)) if as_json else _say(
-        dead_letter, life, reveal=reveal
+    history = timeline(store, message_id)
+    output.emit(_to_json(dead_letter, history, reveal=reveal)) if as_json else _print(
+        dead_letter, history, reveal=reveal
     )
 
 
-@click.command(short_help="Dead letters by cause, each with what to do.")
+@click.command(short_help="Group dead letters by cause, with advice.")
 @filter_options.filter_and_state_options
-@click.option("--limit", type=options.ROWS, default=20, show_default=True, help="At most so many groups.")
+@click.option("--limit", type=options.ROWS, default=20, show_default=True, help="Maximum number of groups.")
 @options.store_option
 @options.as_json
 def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> None:
-    """Dead letters with one cause as one group, the largest first, with its deaths in time.
+    """Group dead letters by cause, largest group first, with their number over time and advice.
 
-    The JSON is {"total": dead letters that match, "groups": [...]}.
+    \b
+      producer-core dlq groups
+      producer-core dlq groups --topic orders --since 1d
+
+    The JSON object is {"total": number of matching dead letters, "groups": [...]}.
     """
     _, dead, where = _opened(store_path, given)
     found = dead.groups(where, limit=limit)
@@ -184,7 +193,7 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
         )
         return
     if not found:
-        output.say("No dead letter matches.")
+        output.say("No dead letters match.")
         return
     output.say(f"{output.count(total, 'dead letter')} with {output.count(len(found), 'cause')}:")
     for group in found:
@@ -195,13 +204,14 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
         verdicts = ", ".join(f"{number:,} {verdict}" for verdict, number in group.verdicts.items())
         output.say(f"  {verdicts}; first {output.ago(group.first_seen)}, last {output.ago(group.last_seen)}")
         output.say(
-            f"  {output.sparkline(group.trend.counts)}  each {output.duration(group.trend.width)}, from {output.moment(group.trend.start)}"
+            f"  {output.sparkline(group.trend.counts)}  {output.duration(group.trend.width)} per bar, from "
+            f"{output.moment(group.trend.start)}"
         )
         if group.advice:
             output.say(f"  {group.advice}")
 
 
-_UNSENDABLE = "It never became a message: it cannot be replayed as it is."
+_NOT_REPLAYABLE = "This input never became a message, so it cannot be replayed."
 
 show_.name = "show"
 COMMANDS = (list_, show_, groups)
@@ -216,8 +226,8 @@ def _opened(store_path: Path | None, given: dict[str, Any]) -> tuple[Store, Dead
 
 
 def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
-    """A listing row for programs; the key as text, in hexadecimal where it is none."""
-    text = _same if reveal else mask_text
+    """Return a row for the list. The key is text, or hexadecimal where it is not text."""
+    text = _unchanged if reveal else mask_text
     record = {name: value for name, value in row.items() if name != "key"}
     record["key"] = shown_key(row["key"], reveal=reveal)
     for name in ("error_text", "verdict_reason", "source"):
@@ -226,7 +236,7 @@ def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
     return record
 
 
-def _same(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
@@ -240,7 +250,7 @@ def _list(records: list[dict[str, Any]]) -> None:
             "message": row["message_id"],
             "topic": row["topic"],
             "key": output.shorten(row["key"] or "-", 24),
-            "died": output.ago(row["failed_at"]),
+            "failed": output.ago(row["failed_at"]),
             "verdict": row["verdict"],
             "code": row["code"],
             "error": output.shorten(row["source"] or row["error_text"], 60),
@@ -253,8 +263,8 @@ def _list(records: list[dict[str, Any]]) -> None:
     output.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
 
 
-def _whole(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> dict[str, Any]:
-    text = _same if reveal else mask_text
+def _to_json(dead_letter: DeadLetter, history: Sequence[TimelineEvent], *, reveal: bool) -> dict[str, Any]:
+    text = _unchanged if reveal else mask_text
     body = {
         name: value
         for name, value in dataclasses.asdict(dead_letter).items()
@@ -268,7 +278,7 @@ def _whole(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bo
     body["headers"] = mask_headers(dead_letter.headers, reveal=reveal)
     body["value"] = shown(dead_letter.value, reveal=reveal)
     body["value_size"] = None if dead_letter.value is None else len(dead_letter.value)
-    body["timeline"] = [{**dataclasses.asdict(moment), "text": text(moment.text)} for moment in life]
+    body["timeline"] = [{**dataclasses.asdict(event), "text": text(event.text)} for event in history]
     if reveal:
         body["value_base64"] = (
             None if dead_letter.value is None else base64.b64encode(dead_letter.value).decode()
@@ -276,40 +286,40 @@ def _whole(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bo
     return {**body, "masked": not reveal}
 
 
-def _say(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bool) -> None:
-    text = _same if reveal else mask_text
-    asked = "" if dead_letter.partition is None else f", partition {dead_letter.partition}"
+def _print(dead_letter: DeadLetter, history: Sequence[TimelineEvent], *, reveal: bool) -> None:
+    text = _unchanged if reveal else mask_text
+    partition = "" if dead_letter.partition is None else f", partition {dead_letter.partition}"
     output.pairs(
         [
             ("message", dead_letter.message_id),
-            ("topic", f"{dead_letter.topic}{asked}"),
+            ("topic", f"{dead_letter.topic}{partition}"),
             ("key", _key(dead_letter, reveal=reveal)),
             ("state", dead_letter.state + (", quarantined" if dead_letter.quarantined else "")),
             ("verdict", f"{dead_letter.verdict}: {text(dead_letter.verdict_reason)}"),
             ("error", f"{dead_letter.code}: {text(dead_letter.error_text)}"),
             ("group", dead_letter.fingerprint),
             ("producer", f"{dead_letter.producer_id} on {dead_letter.host or 'an unknown host'}, version {dead_letter.version or '?'}"),
-            ("died", f"{output.moment(dead_letter.failed_at)} ({output.ago(dead_letter.failed_at)})"),
+            ("failed", f"{output.moment(dead_letter.failed_at)} ({output.ago(dead_letter.failed_at)})"),
             ("replays", f"{dead_letter.replay_count} failed" if dead_letter.replay_count else "none"),
         ]
         + ([("source", text(dead_letter.source))] if dead_letter.source else [])
-        + ([] if dead_letter.replayable else [("note", _UNSENDABLE)])
+        + ([] if dead_letter.replayable else [("note", _NOT_REPLAYABLE)])
     )  # fmt: skip
-    _tell(life, text)
-    _content(dead_letter, reveal=reveal)
+    _print_history(history, text)
+    _print_content(dead_letter, reveal=reveal)
     if not reveal:
-        output.say("Secrets, cards and addresses are masked; --reveal shows them.", err=True)
+        output.say("Secrets, card numbers and addresses are masked; use --reveal to show them.", err=True)
 
 
-def _tell(life: Sequence[TimelineEvent], text: Callable[[str], str]) -> None:
-    """The timeline: a line each, with whoever did it."""
-    output.say("\nlife:")
-    for moment in life:
-        by = f" ({moment.who})" if moment.who and moment.what not in ("accepted", "read") else ""
-        output.say(f"  {output.moment(moment.at)}  {moment.what}{by}: {text(moment.text)}")
+def _print_history(history: Sequence[TimelineEvent], text: Callable[[str], str]) -> None:
+    """Print the timeline, one event per line, with the operator if there is one."""
+    output.say("\nhistory:")
+    for event in history:
+        by = f" ({event.who})" if event.who and event.what not in ("accepted", "read") else ""
+        output.say(f"  {output.moment(event.at)}  {event.what}{by}: {text(event.text)}")
 
 
-def _content(dead_letter: DeadLetter, *, reveal: bool) -> None:
+def _print_content(dead_letter: DeadLetter, *, reveal: bool) -> None:
     import orjson
 
     output.say("")

@@ -1,4 +1,4 @@
-"""The commands for dead letters on Kafka topics: publish them there, and fetch what others put there."""
+"""The `dlq` commands that publish dead letters to a Kafka dead-letter topic and fetch them from one."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     default="{topic}-dlt",
     show_default=True,
     metavar="TOPIC",
-    help="The dead-letter topic; {topic} stands for the topic of each letter.",
+    help="Dead-letter topic; {topic} is replaced by the original topic.",
 )
 @click.option(
     "--dialect",
     type=click.Choice(["producer_core", "spring", "connect"]),
     default="producer_core",
     show_default=True,
-    help="Headers of Spring Kafka or Kafka Connect beside ours.",
+    help="Add headers of Spring Kafka or Kafka Connect.",
 )
-@click.option("--again", is_flag=True, help="Those too that were published to the same topic before.")
+@click.option("--again", is_flag=True, help="Include those already published to this topic.")
 @options.client_options
 @options.yes
 @options.store_option
@@ -59,17 +59,18 @@ def publish(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Publish the dead letters that the selection matches to a dead-letter topic, for others to read.
+    """Publish the selected dead letters to a dead-letter topic for other consumers.
 
     \b
       producer-core dlq publish --topic orders -b broker1:9092
       producer-core dlq publish --to-topic all-dead --dialect spring --yes -b broker1:9092
 
-    Key and value go as they are, the story in headers `dlq.*`. They stay dead letters here: one leaves by its replay or
-    an archive only. What was published to the same topic before is left out. Killed or stopped by Ctrl-C, the same
-    command goes on, and looks on the topic for what it cannot know. The topic must exist, and not be compacted.
+    Key and value are published unchanged; the headers dlq.* describe the failure. The dead letters stay in the store
+    until they are replayed or archived. Those already published to the same topic are skipped. After a crash or Ctrl-C,
+    the same command resumes, and searches the topic for records of uncertain outcome. The topic must exist and must not
+    be compacted.
 
-    Exit codes: 0 all are there, 1 some are not, 2 it could not be done, 130 stopped by Ctrl-C.
+    Exit codes: 0 all published, 1 some not published, 2 the command could not run, 130 stopped by Ctrl-C.
     """
     from producer_core.dlq import DeadLetters, topics
     from producer_core.store import Store
@@ -78,9 +79,9 @@ def publish(
     dead = DeadLetters(store)
     number = dead.count(where)
     if number:
-        options.confirm(f"Publish {filter_options.what(dead, where, number)} to {to_topic}?", yes)
+        options.confirm(f"Publish {filter_options.summary(dead, where, number)} to {to_topic}?", yes)
     address, chosen = options.client_settings(servers, settings, config_file)
-    with _stopping() as stop, progress_bar.counter("Published") as tell:
+    with _stopping() as stop, progress_bar.counter("Published") as report:
         done = topics.publish(
             store,
             where,
@@ -92,30 +93,30 @@ def publish(
             dialect=dialect,
             again=again,
             stopping=stop.is_set,
-            progress=tell,
+            progress=report,
         )
     output.emit(dataclasses.asdict(done)) if as_json else output.say(done.text)
     ctx.exit(INTERRUPTED if stop.is_set() and done.left else int(done.failed + done.left > 0))
 
 
 def _publishing_producer(servers: str, settings: Mapping[str, Any]) -> ReliableKafkaProducer:
-    """Return a producer without a store: the command itself reports what it could not publish."""
+    """Return a producer without a store, because the command itself reports unpublished dead letters."""
     from producer_core.producer.producer import ReliableKafkaProducer
 
     return ReliableKafkaProducer(servers, settings, store=None, run_replays=False)
 
 
-@click.command(short_help="Bring in what is on a Kafka dead-letter topic.")
+@click.command(short_help="Fetch dead letters from a Kafka dead-letter topic.")
 @click.argument("topic")
 @click.option(
-    "--since", type=options.TimestampType(), help="Only records since then: 2h (ago), or 2026-01-31T12:00."
+    "--since", type=options.TimestampType(), help="Records since this time: 2h (ago), or 2026-01-31T12:00."
 )
 @click.option(
     "--original-topic",
     metavar="TOPIC",
-    help="Where records belong whose headers do not say it; without it those cannot be replayed.",
+    help="Original topic of records whose headers do not name it.",
 )
-@click.option("--again", is_flag=True, help="From the topic's start, not from where the last fetch ended.")
+@click.option("--again", is_flag=True, help="Read the topic from its start, not from the last position.")
 @options.client_options
 @options.yes
 @options.store_option
@@ -135,19 +136,20 @@ def fetch(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Bring the records of a dead-letter topic in as dead letters, to be looked at and replayed.
+    """Fetch the records of a dead-letter topic into the store, as dead letters that can be replayed.
 
     \b
       producer-core dlq fetch orders-dlt -b broker1:9092
       producer-core dlq fetch connect-errors --since 2d --original-topic orders
 
-    Reads headers of producer_core, Spring Kafka, Spring Cloud Stream, Kafka Connect, Kafka Streams, share groups and
-    SmallRye. The topic is only read, up to its end as it is now. A second fetch goes on where the last one ended, and
-    nothing comes in twice. A topic whose records carry none of these headers is most likely an ordinary one: you are
-    asked, unless --yes. What a consumer gave up is still on its own topic, and the verdict says so: replaying it
-    writes a second copy.
+    The command reads the headers of producer_core, Spring Kafka, Spring Cloud Stream, Kafka Connect, Kafka Streams,
+    share groups and SmallRye. It only reads the topic, up to its current end. A later fetch continues where the last
+    one ended; no record is fetched twice. If the records have none of these headers, the topic is probably not a
+    dead-letter topic, and the command asks, unless --yes. A record that a consumer gave up is still on its original
+    topic; its verdict reflects that, and a replay writes a second copy. Without --original-topic, records whose headers
+    do not name their topic cannot be replayed.
 
-    Exit codes: 0 all was read, 1 something is left, 2 it could not be done, 130 stopped by Ctrl-C.
+    Exit codes: 0 all records read, 1 some records left, 2 the command could not run, 130 stopped by Ctrl-C.
     """
     from producer_core.config import client_config
     from producer_core.dlq import topics
@@ -156,7 +158,7 @@ def fetch(
     store = open_store.opened(store_path)
 
     def fetched(*, unmarked: bool) -> tuple[FetchSummary, bool]:
-        with _stopping() as stop, progress_bar.counter("Fetched") as tell:
+        with _stopping() as stop, progress_bar.counter("Fetched") as report:
             done = topics.fetch(
                 config.settings,
                 topic,
@@ -168,7 +170,7 @@ def fetch(
                 again=again,
                 unmarked=unmarked,
                 stopping=stop.is_set,
-                progress=tell,
+                progress=report,
             )
             return done, stop.is_set()
 
@@ -178,7 +180,7 @@ def fetch(
         if not sys.stdin.isatty():
             raise
         output.say(error.what, err=True)
-        options.confirm(f"Take all records of {topic} as dead letters?", False)
+        options.confirm(f"Fetch all records of {topic} as dead letters?", False)
         done, stopped = fetched(unmarked=True)
     output.emit(dataclasses.asdict(done)) if as_json else output.say(done.text)
     ctx.exit(INTERRUPTED if stopped and done.left else int(done.left > 0))
@@ -189,14 +191,14 @@ COMMANDS = (publish, fetch)
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C, so that what is on its way is written down; a second one ends it at once."""
+    """Yield an event that the first Ctrl-C sets, so that the work in progress is stored. A second one ends it at once."""
     stop = threading.Event()
 
-    def heard(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, before)
 
-    before = signal.signal(signal.SIGINT, heard)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield stop
     finally:
