@@ -111,9 +111,9 @@ def test_a_message_of_a_crashed_producer_is_sent_once_though_the_job_sends_it_ag
     eventually(lambda: transport.held == 3)
     left = crash(tmp_path / "j", tmp_path)
     on_the_topic = [transport._held[0]] if landed else []
-    look, asked = InMemoryTransport.look, threading.Event()
+    look, asked = InMemoryTransport.find_records, threading.Event()
     monkeypatch.setattr(
-        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+        InMemoryTransport, "find_records", lambda *about, **how: asked.wait(20) and look(*about, **how)
     )
 
     again, second = make(left, memory={"landed": on_the_topic}, enable_deduplication=True)
@@ -141,7 +141,7 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
     eventually(lambda: transport.held == 1)
     left = crash(tmp_path / "j", tmp_path)
     claimed, asked = threading.Event(), threading.Event()
-    look, renew = InMemoryTransport.look, DuplicateGuard.renew
+    look, renew = InMemoryTransport.find_records, DuplicateGuard.renew
 
     def late(take):
         def taken(*about):
@@ -154,7 +154,7 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
         return taken
 
     monkeypatch.setattr(
-        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+        InMemoryTransport, "find_records", lambda *about, **how: asked.wait(20) and look(*about, **how)
     )
     monkeypatch.setattr(DuplicateGuard, "renew", lambda *about: claimed.wait(20) and renew(*about))
     monkeypatch.setattr(JournalFeeder, "take", late(JournalFeeder.take))
@@ -184,7 +184,7 @@ def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that
     left = crash(tmp_path / "j", tmp_path)
     claimed, asked, ends, third = threading.Event(), threading.Event(), [], []
     look, renew, take, over = (
-        InMemoryTransport.look,
+        InMemoryTransport.find_records,
         DuplicateGuard.renew,
         JournalFeeder.take,
         DuplicateGuard.take_over,
@@ -208,7 +208,7 @@ def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that
         return done
 
     monkeypatch.setattr(
-        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+        InMemoryTransport, "find_records", lambda *about, **how: asked.wait(20) and look(*about, **how)
     )
     monkeypatch.setattr(DuplicateGuard, "renew", lambda *about: claimed.wait(20) and renew(*about))
     monkeypatch.setattr(JournalFeeder, "take", late)

@@ -347,8 +347,8 @@ from producer_core.producer.components import Components
 
 servers, port, topic, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 
-def deduplicator(self, wanted, redis_client, ttl):
-    return MessageDeduplicator(redis_client, ttl_seconds=ttl, claim_ttl=10)
+def deduplicator(self):
+    return MessageDeduplicator(self._options.redis_client, ttl_seconds=self._options.dedup_ttl, claim_ttl=10)
 
 Components._deduplicator = deduplicator  # a claim of who was killed is free again in ten seconds instead of minutes
 
