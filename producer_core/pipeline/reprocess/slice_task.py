@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _never = threading.Event()  # waiting on it is a pause
 
-SLICE = "slice int, dead letters binary"
+SLICE = "slice int, letters binary"
 OUTCOME = (
     "slice int, message_id string, ending string, text string, partition int, offset bigint, verdict string, "
     "death string"
