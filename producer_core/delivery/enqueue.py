@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 
 from producer_core.delivery.context import DeliveryContext
-from producer_core.delivery.dedup.deduplicator import Claim
+from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused

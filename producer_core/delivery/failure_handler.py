@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from producer_core.delivery.ambiguity import AmbiguityResolver
 from producer_core.delivery.context import DeliveryContext
-from producer_core.delivery.dedup.deduplicator import Claim
+from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, PROBING, QUEUED, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
 from producer_core.delivery.missing_report import NOT_SENT, SILENT

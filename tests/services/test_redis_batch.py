@@ -13,8 +13,9 @@ import redis
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.delivery import enqueue
-from producer_core.delivery.dedup.backends import Claim, ClaimUpdate
-from producer_core.delivery.dedup.deduplicator import MessageDeduplicator, RedisClaimBackend, _key
+from producer_core.delivery.dedup.claims import Claim, ClaimUpdate
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator, _key
+from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.delivery.delivery import AWAITING_DUPLICATE
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
@@ -59,7 +60,7 @@ def test_words_told_together_each_do_what_they_say(backend):
     backend.claim(mine, "me")
     backend.claim(others, "somebody")
 
-    backend.tell(
+    backend.apply(
         [
             (confirmed, ClaimUpdate("confirm")),
             (mine, ClaimUpdate("release", "me")),
@@ -122,7 +123,7 @@ def test_of_two_producers_with_equal_batches_each_message_is_sent_once(client):
     second, other = producer_on(client)
 
     sent = first.send_batch(topic, values)
-    eventually(lambda: not first.deduplicator._shared.waiting)
+    eventually(lambda: not first.deduplicator._outbox.waiting)
     again = second.send_batch(topic, [*values, {"n": "new"}])
 
     assert (sent["sent"], sent["duplicate"]) == (1_100, 0)
@@ -142,7 +143,7 @@ def test_a_batch_is_sent_without_redis_and_tells_it_later(client, redis_server):
 
         assert found == [Claim.NEW, Claim.NEW, Claim.PENDING]
         assert told == [True]
-        assert dedup._shared.waiting == 2
+        assert dedup._outbox.waiting == 2
         dedup.close(0.1)
 
 
@@ -157,7 +158,7 @@ def test_a_claim_is_taken_over_from_a_later_copy_that_was_not_sent(client):
         assert dedup.take_over(digest, "orders", other, lambda holder: True) is False  # it came later itself
         assert dedup.take_over(digest, "orders", first, lambda holder: holder == later) is True
         assert dedup.claim(digest, "orders", first) is Claim.NEW
-        eventually(lambda: not dedup._shared.waiting)
+        eventually(lambda: not dedup._outbox.waiting)
 
         assert dedup.claim(digest, "orders", later) is Claim.PENDING
         assert another.claim(digest, "orders", other) is Claim.PENDING
@@ -178,7 +179,7 @@ def test_two_equal_messages_that_a_crashed_producer_left_do_not_wait_for_each_ot
             path, script, memory=memory, enable_deduplication=True, redis_client=redis.Redis(port=own)
         )
         producer.deduplicator._memory._claim_ttl = seconds
-        producer.deduplicator._shared._backend._claim_ttl = int(seconds * 1000)
+        producer.deduplicator._outbox._backend._claim_ttl_ms = int(seconds * 1000)
         return producer, transport
 
     key = uuid.uuid4().hex
@@ -186,7 +187,7 @@ def test_two_equal_messages_that_a_crashed_producer_left_do_not_wait_for_each_ot
     send(producer, [0, 1], key=f"another {key}")  # with the client, and waiting for room there
     send(producer, [2], key=key)
     time.sleep(1.2)
-    producer.deduplicator._shared._backend._claim_ttl = 60_000
+    producer.deduplicator._outbox._backend._claim_ttl_ms = 60_000
     send(producer, [2], key=key)
     left = crash(tmp_path / "j", tmp_path)
 

@@ -17,7 +17,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator, RedisClaimBackend
+from producer_core.delivery.dedup.claims import Claim
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
+from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import DedupError
 from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
@@ -102,7 +104,7 @@ def told():
 
 @pytest.fixture(autouse=True)
 def short_rest(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._REST", 0.2)
+    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._RETRY_INTERVAL", 0.2)
 
 
 @pytest.fixture
@@ -176,8 +178,8 @@ def test_a_redis_that_forgot_everything_is_not_believed_about_our_own(own_redis,
 
 
 def test_a_confirmation_waits_for_nobody(own_redis, dedup, client):
-    asked, ask = set(), dedup._shared._backend._ask
-    dedup._shared._backend._ask = lambda question: asked.add(threading.current_thread()) or ask(question)
+    asked, ask = set(), dedup._outbox._backend._call
+    dedup._outbox._backend._call = lambda question: asked.add(threading.current_thread()) or ask(question)
     for number in range(3):
         dedup.claim(f"d{number}", "orders", "me")
     assert asked == {threading.current_thread()}
@@ -213,7 +215,7 @@ def test_the_outbox_is_bounded(own_redis, dedup):
     for number in range(10):
         dedup.claim(f"d{number}", "orders", "me")
         dedup.confirm(f"d{number}", "orders")
-    assert dedup._shared.waiting == 3  # max_memory_size
+    assert dedup._outbox.waiting == 3  # max_memory_size
 
 
 def test_closing_tells_redis_the_rest(own_redis, client):
@@ -237,11 +239,11 @@ def test_what_was_confirmed_just_before_the_interpreter_ended_is_known(own_redis
 
 
 def test_without_work_the_thread_ends_and_starts_again(own_redis, client, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._IDLE", 0.01)
+    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._IDLE_TIMEOUT", 0.01)
     dedup = MessageDeduplicator(client)
     for number in range(2):
         dedup.confirm(f"d{number}", "orders")
-        eventually(lambda: len(keys(client)) == number + 1 and dedup._shared._thread is None)
+        eventually(lambda: len(keys(client)) == number + 1 and dedup._outbox._thread is None)
     dedup.close()
 
 
@@ -271,7 +273,7 @@ def test_a_redis_that_hangs_is_left_alone_after_one_question(own_redis, dedup, t
 
 def test_the_users_client_keeps_its_own_settings(client, dedup):
     assert client.connection_pool.connection_kwargs.get("socket_timeout") != 0.25
-    assert client.connection_pool is not dedup._shared._backend._redis.connection_pool
+    assert client.connection_pool is not dedup._outbox._backend._redis.connection_pool
     client.set("mine", b"\xff")
     assert client.get("mine") == b"\xff"
 
@@ -483,16 +485,16 @@ def test_a_producer_sends_on_while_redis_is_gone_and_tells_it_all_afterwards(
         hooks=[hook],
         transport=InMemoryTransport.factory(),
     )
-    backend, asked = producer.deduplicator._shared._backend, []
-    ask = backend._ask
-    backend._ask = lambda question: asked.append(threading.current_thread()) or ask(question)
+    backend, asked = producer.deduplicator._outbox._backend, []
+    ask = backend._call
+    backend._call = lambda question: asked.append(threading.current_thread()) or ask(question)
 
     def send(numbers):
         return [producer.send_message("orders", b"", dedup_key=str(number)) for number in numbers]
 
     send(range(10))
     producer.flush(30)
-    eventually(lambda: producer.deduplicator._shared.waiting == 0, timeout=60)
+    eventually(lambda: producer.deduplicator._outbox.waiting == 0, timeout=60)
     asked.clear()
     getattr(own_redis, leave)()
     try:
@@ -502,7 +504,7 @@ def test_a_producer_sends_on_while_redis_is_gone_and_tells_it_all_afterwards(
     finally:
         getattr(own_redis, come_back)()
     eventually(lambda: not producer.deduplicator.degraded and len(keys(client)) >= 190, timeout=60)
-    eventually(lambda: producer.deduplicator._shared.waiting == 0, timeout=60)
+    eventually(lambda: producer.deduplicator._outbox.waiting == 0, timeout=60)
     eventually(lambda: hook.kinds[-1] == "dedup_restored", timeout=60)
 
     assert None not in accepted

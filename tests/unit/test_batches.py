@@ -37,7 +37,7 @@ def make(tmp_path=None, script=None, **options):
 
 def claimed(dedup):
     """What is claimed and not confirmed."""
-    return [key for key, held in dedup._memory._held.items() if isinstance(held, tuple)]
+    return [key for key, held in dedup._memory._entries.items() if isinstance(held, tuple)]
 
 
 def counts(result):
@@ -254,7 +254,7 @@ def test_an_interrupt_while_redis_is_asked_leaves_no_claim():
         def release(self, key, owner):
             self.released.append(key)
 
-    dedup._shared = Interrupted()
+    dedup._outbox = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         dedup.claim("a", "orders", b"x" * 24)
     with pytest.raises(KeyboardInterrupt):
@@ -279,7 +279,7 @@ def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
 
     def seen(delivery):
         produce(delivery)
-        lives.append(memory._held[delivery.checksum][0] - clock.now)
+        lives.append(memory._entries[delivery.checksum][0] - clock.now)
 
     def room(deadline, why):
         clock.advance(100.0)

@@ -11,12 +11,10 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.delivery.dedup.deduplicator import (
-    Claim,
-    MemoryClaimBackend,
-    MessageDeduplicator,
-    RedisClaimBackend,
-)
+from producer_core.delivery.dedup.claims import Claim
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
+from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
+from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 
@@ -125,7 +123,7 @@ class TestMemory(BackendContract):
         for first in range(0, 1_000, 10):
             backend.confirm_many([f"k{number}" for number in range(first, first + 10)])
             assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 118), first + 10))
-            assert len(backend) == len(backend._held) <= 130
+            assert len(backend) == len(backend._entries) <= 130
 
     def test_what_has_expired_takes_no_memory(self, clock):
         backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
@@ -133,10 +131,10 @@ class TestMemory(BackendContract):
         backend.confirm("acknowledged")
         clock.advance(CLAIM_TTL)
         backend.claim("another", "a")
-        assert [*backend._held] == ["acknowledged", "another"]
+        assert [*backend._entries] == ["acknowledged", "another"]
         clock.advance(TTL)
         backend.claim("and another", "a")
-        assert [*backend._held] == ["and another"]
+        assert [*backend._entries] == ["and another"]
 
     def test_what_is_confirmed_again_is_remembered_its_whole_time_again(self, clock):
         backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
@@ -278,7 +276,7 @@ def test_a_copy_that_is_let_go_leaves_the_claim_of_the_first_to_be_told():
     assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
     dedup.release("d", "orders", b"copy")
 
-    ((_, word),) = dedup._shared._words.values()
+    ((_, word),) = dedup._outbox._updates.values()
     assert (word.kind, word.owner) == ("claim", b"first".hex())
     dedup.close()
     nobody.close()
@@ -316,7 +314,7 @@ def test_keys_that_lie_on_several_servers_are_not_asked_for_together(servers, on
         backend = RedisClaimBackend(nobody, ttl=60, claim_ttl=60)
         backend._redis = Spread(servers)
 
-        assert backend._in_one_place() is one_place
+        assert backend._accepts_many_keys() is one_place
 
 
 def test_a_callback_that_fails_does_not_stop_the_message(caplog):

@@ -299,7 +299,7 @@ def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
     ends = []
     producer.send_message("orders", b"0", "a", on_delivery=ends.append)
     eventually(lambda: producer.retry_manager.pending == 1)
-    producer.deduplicator._memory._held.clear()  # its claim ran out
+    producer.deduplicator._memory._entries.clear()  # its claim ran out
     for number in (0, 1):
         producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
 
