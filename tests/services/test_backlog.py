@@ -319,7 +319,7 @@ def test_of_two_copies_in_the_journal_the_first_is_sent_though_its_claim_ran_out
 ):
     monkeypatch.setattr(grouping, "TOGETHER", together)
     monkeypatch.setattr(
-        enqueue, "_MOST_HELD", 3
+        enqueue, "_MAX_HELD", 3
     )  # more copies than that cannot be held until their twins are sent
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True

@@ -203,7 +203,7 @@ def test_a_message_that_waits_in_its_lane_gets_the_claim_of_an_equal_one_that_fi
     client, tmp_path, monkeypatch
 ):
     """Room comes only when the lane moves, and the feeder renewed that claim for ever: all of it stood still."""
-    monkeypatch.setattr(enqueue, "_MOST_HELD", 3)
+    monkeypatch.setattr(enqueue, "_MAX_HELD", 3)
     failed, key, retry = [], uuid.uuid4().hex, RetryConfig(max_retries=3, initial_delay_ms=500, jitter=False)
 
     def once(delivery):

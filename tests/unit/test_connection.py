@@ -147,7 +147,7 @@ def test_a_message_is_proved_unsent_where_nothing_was_transmitted_since_it_was_a
 
     connection.statistics(transmitting(1, 5))
     assert not connection.may_have_sent(101.5, time.monotonic())
-    connection.broke(ALL_DOWN, sent=True)
+    connection.client_failed(ALL_DOWN, sent=True)
     assert connection.may_have_sent(101.5, time.monotonic())
     connection.statistics(transmitting(1, 5))  # of another client
     assert connection.may_have_sent(100.5, time.monotonic())

@@ -61,7 +61,7 @@ class ByHand(transport.KafkaTransport):
 
     def report(self):
         self._live[0].report()
-        self._hand_over()
+        self._settle_reports()
 
 
 def hand_loop(client, acknowledged, latencies):

@@ -42,7 +42,7 @@ class NobodyAsks(SimpleQueue):
 
 @pytest.fixture
 def waiting_fails(handover):
-    handover._asked = NobodyAsks()
+    handover._requests = NobodyAsks()
 
 
 class Poller:
@@ -57,7 +57,7 @@ class Poller:
 
     def _run(self):
         while not self.ended.is_set():
-            self.waits.append(self._handover.turn(0.1))
+            self.waits.append(self._handover.poll_timeout(0.1))
             self.working.set()
             self.go.acquire()
 
@@ -81,7 +81,7 @@ def aside(handover):
 
 
 def test_where_nobody_sends_much_the_poll_thread_waits_in_the_client(handover):
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
+    assert [handover.poll_timeout(0.1), handover.poll_timeout(0.1)] == [0.1, 0.1]
 
 
 def test_who_sends_much_does_not_wait_for_a_client_that_has_nothing_to_report(
@@ -96,7 +96,7 @@ def test_who_sends_much_does_not_wait_for_a_client_that_has_nothing_to_report(
 
 
 def test_a_sender_waits_for_the_work_it_made_room_for(handover, poller, reports, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.gil_handoff._LONGEST", 30)
+    monkeypatch.setattr("producer_core.delivery.gil_handoff._MAX_YIELD", 30)
     assert poller.working.wait(10)
     reports.append("there")
     sender = aside(handover)
@@ -119,12 +119,12 @@ def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only_and_not
     sender.join(10)
 
     assert not sender.is_alive()
-    handover._asked = NobodyAsks()
+    handover._requests = NobodyAsks()
     handover.yield_to_poller()
 
 
 def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handover, reports, waiting_fails):
-    handover.turn(0.1)  # this is the poll thread now
+    handover.poll_timeout(0.1)  # this is the poll thread now
     reports.append("there")
 
     handover.yield_to_poller()
@@ -136,7 +136,7 @@ def test_who_sends_a_thousand_now_and_then_is_not_in_the_way(handover, clock, re
         clock.advance(1)
         handover.yield_to_poller()
 
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
+    assert [handover.poll_timeout(0.1), handover.poll_timeout(0.1)] == [0.1, 0.1]
 
 
 @pytest.mark.parametrize(("spent", "waits"), [(0.02, 0.1), (0.045, 0)])
@@ -145,7 +145,7 @@ def test_who_pauses_between_messages_is_not_in_the_way(handover, clock, cpu, spe
     cpu.advance(spent)
     handover.yield_to_poller()
 
-    assert handover.turn(0.1) == waits
+    assert handover.poll_timeout(0.1) == waits
 
 
 def test_no_room_ends_the_rest(reports, clock, cpu):
@@ -154,7 +154,7 @@ def test_no_room_ends_the_rest(reports, clock, cpu):
     handover.yield_to_poller()
     handover.flush_soon()
 
-    assert handover.turn(0.1) == 0
+    assert handover.poll_timeout(0.1) == 0
 
 
 def test_who_finds_no_room_again_and_again_leaves_one_word_and_keeps_the_poll_thread_from_nothing(handover):
@@ -162,22 +162,22 @@ def test_who_finds_no_room_again_and_again_leaves_one_word_and_keeps_the_poll_th
     for _ in range(1000):
         handover.flush_soon()
 
-    assert handover._asked.qsize() == 1
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
+    assert handover._requests.qsize() == 1
+    assert [handover.poll_timeout(0.1), handover.poll_timeout(0.1)] == [0, 0.1]
 
 
 def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover):
     handover.yield_to_poller()
 
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
+    assert [handover.poll_timeout(0.1), handover.poll_timeout(0.1)] == [0, 0.1]
 
 
 def test_nobody_waits_for_a_poll_thread_that_has_ended(handover, poller, reports, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.gil_handoff._LONGEST", 30)
+    monkeypatch.setattr("producer_core.delivery.gil_handoff._MAX_YIELD", 30)
     assert poller.working.wait(10)
     reports.append("there")
     sender = aside(handover)
-    assert eventually(lambda: not handover._asked.empty())
+    assert eventually(lambda: not handover._requests.empty())
 
     handover.end()
     sender.join(10)
@@ -195,7 +195,7 @@ def test_an_interrupted_sender_leaves_nothing_behind_that_would_stop_the_poll_th
     with pytest.raises(KeyboardInterrupt):
         handover.yield_to_poller()
 
-    assert [handover.turn(0.1), handover.turn(0.1), handover.turn(0.1)] == [0, 0, 0.1]
+    assert [handover.poll_timeout(0.1), handover.poll_timeout(0.1), handover.poll_timeout(0.1)] == [0, 0, 0.1]
 
 
 class Lock:

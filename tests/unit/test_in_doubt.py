@@ -201,8 +201,8 @@ def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
 @pytest.mark.parametrize(
     ("outcome", "policy", "absent", "waited", "expected"),
     [
-        ("found", "retry", False, False, "landed"),
-        ("found", "dead_letter", False, True, "landed"),
+        ("found", "retry", False, False, "acknowledge"),
+        ("found", "dead_letter", False, True, "acknowledge"),
         ("not_found", "retry", False, False, "resend"),
         ("inconclusive", "retry", False, True, "resend"),
         ("not_found", "dead_letter", False, False, "wait"),

@@ -174,7 +174,7 @@ def test_without_a_key_exactly_once_goes_on_after_each_message(tmp_path, orderin
 
 
 def test_held_messages_are_bounded_and_the_sender_is_told(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.enqueue._MOST_HELD", 3)
+    monkeypatch.setattr("producer_core.delivery.enqueue._MAX_HELD", 3)
     producer, transport = make(FirstTries(hold={0}), ordering="strict", config={"max_block_ms": 50})
 
     for number in range(4):
@@ -234,7 +234,7 @@ def test_a_lane_hands_out_everything_once_and_in_order_after_its_head(steps, str
             if outcome == "fail":
                 reported.attempts, reported.place = ("failed",), QUEUED
                 lanes.failed(reported)
-                if lanes.turn(reported):
+                if lanes.take_turn(reported):
                     flying.append(reported)
                 else:
                     advance(reported)
@@ -258,15 +258,15 @@ def test_a_message_whose_time_comes_while_its_lane_hands_it_out_is_sent_once():
     first, second = a_delivery(0, attempts=("failed",)), a_delivery(1, attempts=("failed",))
     lanes.failed(first)
     lanes.failed(second)
-    assert lanes.turn(first)
+    assert lanes.take_turn(first)
     lanes.settled(first, acknowledged=True)
 
     assert lanes.following(first) is second
-    assert not lanes.turn(second)
-    assert not lanes.waits(second, AWAITING_DUPLICATE)
+    assert not lanes.take_turn(second)
+    assert not lanes.set_waiting(second, AWAITING_DUPLICATE)
     assert second.place is IN_CLIENT
     assert lanes.settled(second, acknowledged=True) == "free"
-    assert not lanes.turn(second)
+    assert not lanes.take_turn(second)
     assert lanes.following(second) is None
     assert not lanes.queues
 
@@ -366,11 +366,11 @@ def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin(attempts):
     head, twin, other = a_delivery(0, attempts=("failed",)), a_delivery(1), a_delivery(3)
     copy = a_delivery(2, attempts=attempts)
     lanes.failed(head)
-    assert lanes.turn(head)
+    assert lanes.take_turn(head)
     assert not lanes.admit(copy)
     assert not lanes.admit(other)
-    assert lanes.steps_back(copy)
-    assert not lanes.turn(twin)  # it was held until now, and waits in its lane
+    assert lanes.withdraw(copy)
+    assert not lanes.take_turn(twin)  # it was held until now, and waits in its lane
     assert lanes.settled(head, acknowledged=True) == "free"
 
     assert lanes.following(head) is twin
@@ -378,7 +378,7 @@ def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin(attempts):
     assert lanes.following(other) is None
     twin.attempts, twin.place = ("failed",), QUEUED
     lanes.failed(twin)
-    assert lanes.turn(twin)  # its retry: nothing stands before it
+    assert lanes.take_turn(twin)  # its retry: nothing stands before it
     lanes.settled(twin, acknowledged=True)
     assert lanes.following(twin) is None
     assert lanes.held == 0

@@ -52,7 +52,7 @@ def test_only_what_may_pass_by_itself_is_tried_again(failure):
 def test_the_retries_are_counted_and_then_given_up():
     config = RetryConfig(max_retries=2, jitter=False)
     decisions = [decide(lookup("REQUEST_TIMED_OUT"), attempt, config) for attempt in (1, 2, 3)]
-    assert decisions == [RetryAfter(0.1), RetryAfter(0.2), GiveUp("2 retries are used up")]
+    assert decisions == [RetryAfter(0.1), RetryAfter(0.2), GiveUp("all 2 retries failed")]
 
 
 def test_no_retries_means_none():

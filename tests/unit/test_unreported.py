@@ -47,7 +47,7 @@ def offsets(*places, heard=False):
         else (sent(heard), None, Written(place))
         for place in places
     ]
-    return [message.offset() for _, _, message in ReportBatch.of(batch).truly_placed()]
+    return [message.offset() for _, _, message in ReportBatch.of(batch).with_real_offsets()]
 
 
 @pytest.mark.parametrize("heard", [False, True])
@@ -71,7 +71,7 @@ def test_true_offsets_stay(heard):
 def test_what_else_a_report_says_stays(heard):
     batch = [(sent(heard), None, Written((3, None))), (sent(heard), None, Written((3, 0)))]
 
-    _, (_, error, message) = ReportBatch.of(batch).truly_placed()
+    _, (_, error, message) = ReportBatch.of(batch).with_real_offsets()
 
     assert (error, message.partition(), message.latency(), message.offset()) == (None, 3, 0.5, None)
 
