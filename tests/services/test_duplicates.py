@@ -119,7 +119,7 @@ def test_gaps_are_read_to_their_ends_and_what_lies_between_them_is_left_out(brok
 
     offsets = [0, 1, 2, 10, 11, 58, 59]
     assert found.records == [(where, offset, ids[offset]) for offset in offsets]
-    assert (found.unread, found.passing) == ({}, False)
+    assert (found.unread, found.incomplete) == ({}, False)
 
 
 def test_gaps_on_a_topic_that_is_gone_are_not_read():
