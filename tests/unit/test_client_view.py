@@ -9,7 +9,7 @@ from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.delivery.exactly_once.merged_statistics import merged
 from producer_core.metrics.client_stats import ClientStats
-from producer_core.metrics.recorder import added_up
+from producer_core.metrics.recorder import sum_by_minute
 from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, BrokerRow, ClientRow, Store
 from tests.support import eventually
@@ -176,7 +176,7 @@ def a_batch(sequence=0, at=WHERE[0], **changes):
 
 def test_batches_that_wait_too_long_become_one_with_sums_and_maxima():
     at = WHERE[0] // 60 * 60
-    both = added_up(a_batch(0, at), a_batch(1, at + 1, rtt=window(1, 90_000, 90_000, 90_000)))
+    both = sum_by_minute(a_batch(0, at), a_batch(1, at + 1, rtt=window(1, 90_000, 90_000, 90_000)))
     (client,), (row,) = both.client_statistics, both.broker_statistics
     assert (client.window_start, client.samples, client.fill_highest) == (at, 2, 0.9)
     assert (row.rtt_count, row.rtt_p99) == (3, pytest.approx(0.09))

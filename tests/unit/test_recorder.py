@@ -15,7 +15,7 @@ from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.metrics.ack_ledger import AckLedger, entries
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.recorder import Recorder, RecorderDestination, added_up
+from producer_core.metrics.recorder import Recorder, RecorderDestination, sum_by_minute
 from producer_core.metrics.stats_window import StatsWindow
 from tests.support import eventually
 from tests.unit.replaying import dead_letter
@@ -263,7 +263,7 @@ def test_two_batches_added_up_keep_every_count():
         "p", 1, (StatisticsRow(*where, "t", 1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5),), (LatencyRow(*where, "t", 3, 2),),
         (ErrorRow(*where, "t", "X", "local", 1),),
     )  # fmt: skip
-    both = added_up(one, Batch("p", 2, one.statistics, one.latencies, one.errors))
+    both = sum_by_minute(one, Batch("p", 2, one.statistics, one.latencies, one.errors))
 
     assert both.sequence == 2
     assert both.statistics[0][4:] == (2, 4, 6, 8, 10, 12, 14, 16, 18, 1.0)
@@ -273,8 +273,8 @@ def test_two_batches_added_up_keep_every_count():
 @pytest.mark.parametrize("windows", [300, 3])
 def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monkeypatch, windows):
     """With 3 windows that may wait the older ones are one batch: the oldest rows of it go, not all."""
-    monkeypatch.setattr("producer_core.metrics.recorder._WAITING_LEDGER", 160)
-    monkeypatch.setattr("producer_core.metrics.recorder._WAITING_BATCHES", windows)
+    monkeypatch.setattr("producer_core.metrics.recorder._MAX_LEDGER", 160)
+    monkeypatch.setattr("producer_core.metrics.recorder._MAX_BATCHES", windows)
     store, ledger = FakeStore(trouble=StoreLocked("busy")), AckLedger(b"s" * 16)
     recorder = Recorder(
         lambda: RecorderDestination(store, store), FakeSpill(), StatsWindow(Metrics(), describe=row, pending=Counter, ledger=ledger),

@@ -196,7 +196,7 @@ def test_a_batch_that_the_broker_can_never_take_is_given_up_and_told_and_the_oth
 
 
 def test_what_waits_is_kept_for_the_next_start_when_closing_cannot_send_it(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(publishing, "_CLOSE_BOUND", 0.3)
+    monkeypatch.setattr(publishing, "_CLOSE_TIMEOUT", 0.3)
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=tmp_path)
     publisher.publish(batch())
     publisher.close()

@@ -164,7 +164,7 @@ def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(brok
 
 
 def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, monkeypatch):
-    monkeypatch.setattr(recent_windows, "_FEWEST", 2)
+    monkeypatch.setattr(recent_windows, "_MIN_WINDOWS", 2)
     monkeypatch.setattr(recent_windows, "_GRACE", -1.0)
     producer = ReliableKafkaProducer(
         "127.0.0.1:1",

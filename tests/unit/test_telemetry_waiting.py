@@ -193,7 +193,7 @@ def test_what_an_earlier_process_left_is_counted_when_it_has_no_room(tmp_path):
 
 
 def test_where_only_batches_are_too_many_ledgers_are_given_up_only_to_join_what_has_them(folder):
-    room = SendQueue(folder, bounds=QueueBounds(4, 1 << 20, together=40_000))
+    room = SendQueue(folder, bounds=QueueBounds(4, 1 << 20, joined_bytes=40_000))
     for number in range(6):
         room.put(batch(number, acks=2500))
 
@@ -238,7 +238,7 @@ def test_a_file_that_is_damaged_is_lost_and_told_and_the_others_are_sent(tmp_pat
     sorted((tmp_path / "t").iterdir())[1].write_bytes(b"damaged")
 
     assert [one.sequence for one in taken(waiting(tmp_path / "t"))] == [0, 2]
-    assert "telemetry that waited is damaged" in [record.message for record in caplog.records]
+    assert "queued telemetry is damaged" in [record.message for record in caplog.records]
 
 
 def test_where_the_disk_takes_nothing_telemetry_waits_in_memory(tmp_path, caplog):
