@@ -54,7 +54,7 @@ class LaneDispatcher:
                 self._count_order_break(delivery.topic)
 
     def _follow(self, delivery: Delivery) -> None:
-        """Send the messages that waited for this one. A message that is settled meanwhile is queued, to avoid recursion."""
+        """Send the messages that waited for this one. Messages that settle during the loop are queued, to avoid recursion."""
         todo: list[Delivery] | None = getattr(self._following, "todo", None)
         if todo is not None:
             todo.append(delivery)
