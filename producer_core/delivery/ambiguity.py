@@ -100,7 +100,7 @@ class AmbiguityResolver:
     ) -> bool:
         if self._dispatcher.ended:
             return False
-        delivery.place = PROBING
+        delivery.state = PROBING
         request = ProbeRequest(delivery, failure, retry_in, time.monotonic(), attempt, recovered)
         return self._prober.request(request)
 
@@ -137,7 +137,7 @@ class AmbiguityResolver:
             else:
                 self._hooks.counted(delivery.topic, "possible_duplicates")
             # The lane must not send a duplicate while its original has the claim.
-            delivery.place = QUEUED if self._duplicates.has(delivery) else AWAITING_DUPLICATE
+            delivery.state = QUEUED if self._duplicates.has(delivery) else AWAITING_DUPLICATE
             return self._retries.schedule(delivery, request.retry_in)
         proof = _proof(result, absent, time.monotonic() - request.since)
         return self._settlement.give_up(delivery, request.failure, proof=proof)

@@ -34,7 +34,7 @@ IN_CLIENT = DeliveryState(sys.maxsize)
 """Being passed to a client. A client that fails at this moment does not have the message."""
 
 
-Ended = Literal["sent", "failed", "duplicate"]
+SendOutcome = Literal["sent", "failed", "duplicate"]
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Callbacks:
     callback: Callable[[bool, Any, Any], None] | None = None
     on_delivery: Callable[[Any], None] | None = None
     record_id: Any = None
-    on_settled: Callable[[Ended], None] | None = None
+    on_settled: Callable[[SendOutcome], None] | None = None
     """Set by a batch, which only counts outcomes; the callbacks above are then unset."""
     on_unsent: Callable[[int, Any], None] | None = None
     """Set together with `on_settled`. Receives the sequence of a message that was not sent, and its dead letter, which is
@@ -63,7 +63,7 @@ class Delivery:
 
     # Every field is a slot that __init__ sets: it is found faster than a default in the class.
     __slots__ = (
-        "accepted_at", "attempts", "callbacks", "checksum", "headers", "id", "key", "place", "placement", "seq", "topic", "value",
+        "accepted_at", "attempts", "callbacks", "checksum", "headers", "id", "key", "placement", "seq", "state", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +87,7 @@ class Delivery:
         self.accepted_at = 0.0
         self.checksum: str | None = None
         self.callbacks: Callbacks | None = None
-        self.place = QUEUED
+        self.state = QUEUED
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
@@ -102,14 +102,14 @@ class Delivery:
     @property
     def status(self) -> MessageStatus:
         """The public status of the message while it is pending."""
-        if self.place is AWAITING_DUPLICATE:
+        if self.state is AWAITING_DUPLICATE:
             return MessageStatus.DUPLICATE
         return MessageStatus.RETRYING if self.attempts and not self.in_flight else MessageStatus.PENDING
 
     @property
     def in_flight(self) -> bool:
         """Whether a client has the message and has not reported it."""
-        return self.place.generation >= 0
+        return self.state.generation >= 0
 
     @property
     def on_replayed(self) -> Callable[[Any], None] | None:
@@ -117,7 +117,7 @@ class Delivery:
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
         """Receive the delivery report from librdkafka."""
-        self.place.report(self.row(error, message))
+        self.state.report(self.row(error, message))
 
     def row(self, error: KafkaError | None, message: Any) -> tuple[Any, ...]:
         """Return the report as a row of `ReportBatch`."""

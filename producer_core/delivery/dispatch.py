@@ -69,7 +69,7 @@ class LaneDispatcher:
     def _advance(self, delivery: Delivery) -> None:
         """Send the messages of a lane in order, up to one that is not ready, for example because it is probed."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.place is not IN_CLIENT:
+            if following.state is not IN_CLIENT:
                 return
             if self._duplicates.is_redundant(following):
                 self._await_original(following)
@@ -78,7 +78,7 @@ class LaneDispatcher:
 
     def _await_original(self, delivery: Delivery) -> None:
         """Take a message whose original was acknowledged out of its lane; it is settled as a held duplicate."""
-        delivery.place = AWAITING_DUPLICATE
+        delivery.state = AWAITING_DUPLICATE
         self._lanes.settled(delivery, acknowledged=False)
         self._duplicates.hold(delivery)
 
@@ -89,7 +89,7 @@ class LaneDispatcher:
             self._send_later(delivery)
             return False
         except BaseException:  # an interrupt of the user's thread
-            if delivery.place is QUEUED:
+            if delivery.state is QUEUED:
                 self._send_later(delivery)
             raise
         return True

@@ -103,7 +103,7 @@ class MessageEnqueuer:
         if claim is _DUPLICATE:
             self._duplicates.duplicate(delivery)
             return False
-        delivery.place = AWAITING_DUPLICATE if claim is _PENDING else QUEUED
+        delivery.state = AWAITING_DUPLICATE if claim is _PENDING else QUEUED
         try:
             self._enqueue(delivery, deadline)
         except BaseException:
@@ -158,7 +158,7 @@ class MessageEnqueuer:
             if claim is _DUPLICATE:
                 self._duplicates.duplicate(delivery)
             else:
-                delivery.place = AWAITING_DUPLICATE if claim is _PENDING else QUEUED
+                delivery.state = AWAITING_DUPLICATE if claim is _PENDING else QUEUED
                 accepted.append(delivery)
         results = iter(self._enqueue_many(accepted))
         return [False if claim is _DUPLICATE else next(results) for claim in claims]
@@ -196,7 +196,7 @@ class MessageEnqueuer:
         results: list[bool | ProducerError] = []
         try:
             for delivery in deliveries:
-                delivery.place = QUEUED  # until its claim is known
+                delivery.state = QUEUED  # until its claim is known
                 try:
                     results.append(self.accept(delivery))
                 except ProducerError as error:
@@ -218,7 +218,7 @@ class MessageEnqueuer:
                 if self.pending.pop(delivery.id, None) is None:
                     return True  # close() found and settled it
                 raise ProducerClosed  # it would never be settled
-            if delivery.place is AWAITING_DUPLICATE:
+            if delivery.state is AWAITING_DUPLICATE:
                 return self._hold(delivery)
             if self.lanes.queues or self.lanes.strict:
                 if self.lanes.held >= _MAX_HELD:
@@ -226,13 +226,13 @@ class MessageEnqueuer:
                     return False
                 if not self.lanes.admit(delivery):  # it is queued: another thread may send it from now on
                     return True
-            delivery.place = IN_CLIENT  # _produce, inlined for speed
+            delivery.state = IN_CLIENT  # _produce, inlined for speed
             self.transport.produce(delivery)
         except ClientRefused as refusal:
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             self._failed(delivery, refusal.error, None)
         except ClientQueueFull:
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             self._undo(delivery)
             return False
         except BaseException:  # the client may have the message; its report is then ignored
@@ -253,20 +253,20 @@ class MessageEnqueuer:
 
     def _produce(self, delivery: Delivery) -> None:
         """Pass a message of the dispatcher to the client. Raises ClientQueueFull; a refusal fails the message."""
-        delivery.place = IN_CLIENT
+        delivery.state = IN_CLIENT
         try:
             self.transport.produce(delivery)
         except ClientRefused as refusal:
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             self._failed(delivery, refusal.error, None)
         except (
             Exception
         ):  # ClientQueueFull, or an interrupt that confluent_kafka reports as an error of the headers
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             raise
         except BaseException:  # an interrupt: the client has the message if produce() had returned
-            if delivery.place is IN_CLIENT and not self.transport.settles_journal:
-                delivery.place = QUEUED
+            if delivery.state is IN_CLIENT and not self.transport.settles_journal:
+                delivery.state = QUEUED
             raise
 
     # messages accepted earlier
@@ -290,7 +290,7 @@ class MessageEnqueuer:
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         self._duplicates.renew(deliveries, waits)
 
-    def hand_over(self, later: Delivery, earlier: Delivery) -> None:
+    def transfer_claim(self, later: Delivery, earlier: Delivery) -> None:
         """Give the claim of `later` to `earlier`, if that is still pending."""
         if earlier.id in self.pending:
             self._duplicates.take_over(earlier, later.id.__eq__)

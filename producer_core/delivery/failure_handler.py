@@ -101,7 +101,7 @@ class FailureHandler:
     def _defer(self, pending: PendingVerdict) -> None:
         """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
         delivery = pending.delivery
-        delivery.place = PROBING
+        delivery.state = PROBING
         if isinstance(decide(pending.failure, len(delivery.attempts) + 1, self._retry_config), RetryAfter):
             self._lanes.failed(delivery)
         self._awaiting_statistics.append(pending)
@@ -114,7 +114,7 @@ class FailureHandler:
             text, reason = pending.text, self._connection.unreachable
             if proved and pending.expected == "not_sent" and reason is not None:
                 text = f"{text}, no broker was connected: {reason}"
-            pending.delivery.place = QUEUED
+            pending.delivery.state = QUEUED
             verdict: Verdict = pending.expected if proved else "possibly_persisted"
             self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 
@@ -162,7 +162,7 @@ class FailureHandler:
 
     def due(self, delivery: Delivery) -> None:
         """Send a message whose retry time has come. Called on the retry thread."""
-        if delivery.id not in self._pending or delivery.place not in (QUEUED, AWAITING_DUPLICATE):
+        if delivery.id not in self._pending or delivery.state not in (QUEUED, AWAITING_DUPLICATE):
             return None
         # The claim of a retry is renewed.
         claim = Claim.NEW if delivery.on_replayed else self._duplicates.claim(delivery)
@@ -186,7 +186,7 @@ class FailureHandler:
         """
         later = self._pending.get(message_id)
         if later is None and self._pending_log is not None:
-            self._pending_log.wanted(message_id, delivery)
+            self._pending_log.claim_requested(message_id, delivery)
         if later is None or not self._lanes.withdraw(later):
             return False
         self._duplicates.hold(later)
@@ -196,14 +196,14 @@ class FailureHandler:
         """Fail the messages that a failed client never reported. Without `sent` none of them left the client."""
         error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self._pending.values()):
-            if delivery.place.generation == generation:
-                delivery.place = QUEUED
+            if delivery.state.generation == generation:
+                delivery.state = QUEUED
                 self.failed(delivery, error, OUTCOME_UNKNOWN if sent else NOT_SENT)
 
     def end(self) -> None:
         """Settle what is still pending, once the threads have stopped."""
         for verdict in self._awaiting_statistics:  # no further statistics arrived, so nothing is proved
-            verdict.delivery.place = QUEUED
+            verdict.delivery.state = QUEUED
             self._record(
                 verdict.delivery, verdict.failure, verdict.text, "possibly_persisted", verdict.partition
             )
@@ -211,7 +211,7 @@ class FailureHandler:
             self._abandon(delivery)
 
     def _abandon(self, delivery: Delivery) -> None:
-        held = delivery.place is AWAITING_DUPLICATE
+        held = delivery.state is AWAITING_DUPLICATE
         if held and self._duplicates.claim(delivery) is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         if delivery.status is MessageStatus.RETRYING:
@@ -246,6 +246,6 @@ def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
 def _closed_while(delivery: Delivery) -> str:
     if delivery.in_flight:
         return "closed before its delivery report arrived"
-    if delivery.place is AWAITING_DUPLICATE:
+    if delivery.state is AWAITING_DUPLICATE:
         return "closed while the message that it duplicates was pending"
     return "closed while an earlier message of its key was pending"

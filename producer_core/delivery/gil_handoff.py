@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sized
 from queue import Empty, SimpleQueue
 
-OFTEN = 0x3FF
+YIELD_MASK = 0x3FF
 """A sender yields at sequences with these bits zero: every 1,024 messages. Half that interval costs a tenth of the rate."""
 _BUSY_INTERVAL, _BUSY_SHARE = 0.1, 0.7
 """Sending counts as busy if 1,024 messages took no more than this time in seconds, and the process with all its threads used

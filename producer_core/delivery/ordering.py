@@ -70,13 +70,13 @@ class Lanes:
         if lane is None:
             return True
         with self._lock:
-            if delivery.place is not QUEUED:
+            if delivery.state is not QUEUED:
                 return False  # another thread sends it
             queue = self.queues.get(lane)
             if queue is None:
                 if self.strict or delivery.attempts:
                     self.queues[lane] = _LaneQueue(delivery)
-                delivery.place = IN_CLIENT
+                delivery.state = IN_CLIENT
                 return True
             if queue.head is delivery:
                 queue.head = None
@@ -87,15 +87,15 @@ class Lanes:
                 queue.head = self._pop_first(queue)
             if queue.head is not delivery:
                 return False
-            delivery.place = IN_CLIENT
+            delivery.state = IN_CLIENT
             return True
 
     def set_waiting(self, delivery: Delivery, state: DeliveryState) -> bool:
         """Set the state of a waiting message; return False when another thread sends the message."""
         with self._lock:
-            if delivery.place not in (QUEUED, AWAITING_DUPLICATE):
+            if delivery.state not in (QUEUED, AWAITING_DUPLICATE):
                 return False
-            delivery.place = state
+            delivery.state = state
             return True
 
     def yield_turn(self, delivery: Delivery) -> bool:
@@ -120,10 +120,10 @@ class Lanes:
         lane = self._lane(delivery)
         with self._lock:
             queue = None if lane is None else self.queues.get(lane)
-            if queue is None or delivery not in queue.waiting or delivery.place is not QUEUED:
+            if queue is None or delivery not in queue.waiting or delivery.state is not QUEUED:
                 return False
             self._remove(queue, delivery)
-            delivery.place = AWAITING_DUPLICATE
+            delivery.state = AWAITING_DUPLICATE
             return True
 
     def sent(self, delivery: Delivery) -> bool:
@@ -174,8 +174,8 @@ class Lanes:
             following = self._pop_first(queue)
             if self.strict or following.attempts:
                 queue.head = following
-            if following.place is QUEUED:
-                following.place = IN_CLIENT
+            if following.state is QUEUED:
+                following.state = IN_CLIENT
             return following
 
     def put_back(self, delivery: Delivery) -> None:

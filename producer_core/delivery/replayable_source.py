@@ -35,7 +35,7 @@ class FeederTarget(Protocol):
         A message with a later sequence for which `waits` returns true gives up its claim.
         """
 
-    def hand_over(self, later: Delivery, earlier: Delivery) -> None:
+    def transfer_claim(self, later: Delivery, earlier: Delivery) -> None:
         """Give the claim of a message that is not offered yet to an earlier message that waits for it."""
 
 
@@ -47,7 +47,7 @@ class PendingLog(Protocol):
         """The number of messages that are kept and not in the client."""
 
     @property
-    def unkept(self) -> int:
+    def unstored_dead_letters(self) -> int:
         """The number of dead letters that are not on disk."""
 
     def start(self) -> None: ...
@@ -62,15 +62,15 @@ class PendingLog(Protocol):
         """
 
     def holds(self, seq: int) -> bool: ...
-    def leave(self, delivery: Delivery) -> bool:
+    def remove(self, delivery: Delivery) -> bool:
         """Remove a message from `pending` and record that in one step; return False when another thread settled it first."""
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        """Do the same as `leave` for each message. None of them is a replay."""
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        """Do the same as `remove` for each message. None of them is a replay."""
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None: ...
     def mark_redundant(self, delivery: Delivery) -> None: ...
-    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
         """Note that an earlier message waits for the claim of this one, which may be kept here. Called on the retry thread."""
 
     def flush(self) -> None: ...

@@ -91,7 +91,7 @@ class Settlement:
         acknowledged: list[Acknowledged] = []
         for delivery, error, message in reports:
             if error is not None:
-                delivery.place = QUEUED
+                delivery.state = QUEUED
                 if delivery.id in self._pending:  # else an interrupt removed it
                     self._failed(delivery, error, message)
             elif item := self._acked(delivery, message):
@@ -108,7 +108,7 @@ class Settlement:
             pop = self._pending.pop
             removed = [pop(delivery.id, None) is not None for delivery in deliveries]
         else:
-            removed = self._pending_log.leave_many(deliveries)
+            removed = self._pending_log.remove_many(deliveries)
         if not all(removed):  # a probe or close() settled one of them
             reports = reports.only(removed)
             deliveries = reports.deliveries()
@@ -139,7 +139,7 @@ class Settlement:
         if self._pending_log is None:  # _remove, inlined for speed
             if self._pending.pop(delivery.id, None) is None:
                 return None
-        elif not self._pending_log.leave(delivery):
+        elif not self._pending_log.remove(delivery):
             return None
         if delivery.seq > self.highest:
             self.highest = delivery.seq
@@ -245,5 +245,5 @@ class Settlement:
     def _remove(self, delivery: Delivery) -> bool:
         """Remove a message from `pending`; return False when another thread settled it first."""
         if self._pending_log is not None:
-            return self._pending_log.leave(delivery)
+            return self._pending_log.remove(delivery)
         return self._pending.pop(delivery.id, None) is not None

@@ -32,7 +32,7 @@ class SettlingSet:
         with self._lock:
             return len(self._settling.difference(self._finished))
 
-    def leave(self, delivery: Delivery) -> bool:
+    def remove(self, delivery: Delivery) -> bool:
         """Move a message from `pending` to this set in one step; return False when another thread settled it first."""
         with self._lock:
             if self._pending.pop(delivery.id, None) is None:
@@ -41,8 +41,8 @@ class SettlingSet:
                 self._settling.add(delivery.seq)
             return True
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        """Do the same as `leave` for each message. None of them is a replay."""
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        """Do the same as `remove` for each message. None of them is a replay."""
         with self._lock:
             pop = self._pending.pop
             removed = [pop(delivery.id, None) is not None for delivery in deliveries]
@@ -79,7 +79,7 @@ class SettlingSet:
         with self._lock:
             return [seq for seq in sequences if seq in self._settling]
 
-    def knows(self, message_id: bytes, seq: int) -> bool:
+    def contains(self, message_id: bytes, seq: int) -> bool:
         """Return whether the message is in `pending` or in this set."""
         with self._lock:
             return message_id in self._pending or seq in self._settling

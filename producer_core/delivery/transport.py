@@ -172,7 +172,7 @@ class KafkaTransport:
             raise ClientRefused(self._refusal)
         placement = delivery.placement
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
-        client, delivery.place = self._live
+        client, delivery.state = self._live
         try:
             # Positional, because a keyword costs 0.1 µs. The fifth argument is `callback`, the sixth its alias on_delivery.
             client.produce(

@@ -72,7 +72,7 @@ def test_a_probed_duplicate_is_not_sent_by_its_lane_while_its_original_is_in_fli
     duplicate = eventually(
         lambda: next((one for one in [*again._engine.pending.values()] if one.value == b"duplicate"), None)
     )
-    eventually(lambda: transport.held == 2 and duplicate.place is not PROBING, every=0.001)
+    eventually(lambda: transport.held == 2 and duplicate.state is not PROBING, every=0.001)
     _acknowledge(transport, b"first of the lane")  # the messages behind it follow at once
     transport.release()
     again.flush(10)

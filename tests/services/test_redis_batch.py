@@ -222,7 +222,7 @@ def test_a_message_in_its_lane_gets_the_claim_of_an_equal_one_without_room(clien
     (waiting,) = failed
     client.delete(_key("orders", waiting.checksum))  # its claim expired, and another process claims
     another.claim(waiting.checksum, "orders", "another process")
-    eventually(lambda: waiting.place is AWAITING_DUPLICATE)
+    eventually(lambda: waiting.state is AWAITING_DUPLICATE)
     send(producer, [1, 2, 3], key=key)
     another.release(waiting.checksum, "orders", "another process")
     eventually(lambda: client.get(_key("orders", waiting.checksum)) is None, every=0.0005)

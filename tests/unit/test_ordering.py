@@ -229,12 +229,12 @@ def test_a_lane_releases_every_message_once_whatever_the_reports(steps, strict):
     for seq, (key, outcome) in enumerate(steps):
         delivery = make_delivery(seq, key=str(key).encode())
         if lanes.admit(delivery):
-            delivery.place = IN_CLIENT
+            delivery.state = IN_CLIENT
             in_flight.append(delivery)
         if in_flight:
             reported = in_flight.pop(0)
             if outcome == "fail":
-                reported.attempts, reported.place = ("failed",), QUEUED
+                reported.attempts, reported.state = ("failed",), QUEUED
                 lanes.failed(reported)
                 if lanes.take_turn(reported):
                     in_flight.append(reported)
@@ -266,7 +266,7 @@ def test_a_message_that_is_due_while_its_lane_releases_it_is_sent_once():
     assert lanes.following(first) is second
     assert not lanes.take_turn(second)
     assert not lanes.set_waiting(second, AWAITING_DUPLICATE)
-    assert second.place is IN_CLIENT
+    assert second.state is IN_CLIENT
     assert lanes.settled(second, acknowledged=True) == "free"
     assert not lanes.take_turn(second)
     assert lanes.following(second) is None
@@ -378,11 +378,11 @@ def test_a_withdrawn_duplicate_does_not_block_its_original(attempts):
     assert lanes.following(head) is original
     assert lanes.following(original) is other
     assert lanes.following(other) is None
-    original.attempts, original.place = ("failed",), QUEUED
+    original.attempts, original.state = ("failed",), QUEUED
     lanes.failed(original)
     assert lanes.take_turn(original)  # its retry: it is the first of its lane
     lanes.settled(original, acknowledged=True)
     assert lanes.following(original) is None
     assert lanes.held == 0
     assert not lanes.queues
-    assert duplicate.place is AWAITING_DUPLICATE
+    assert duplicate.state is AWAITING_DUPLICATE

@@ -65,7 +65,7 @@ class DuplicateGuard:
                 with_checksum, counted=False
             )  # a message that lost its claim may be in this batch
         for delivery, claim in zip(with_checksum, claims, strict=True):
-            delivery.place = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
+            delivery.state = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
 
     def take_over(self, delivery: Delivery, yields: Callable[[bytes], bool]) -> bool:
         """Take the claim of a later duplicate if it `yields`, and return whether it did.
