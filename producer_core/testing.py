@@ -118,7 +118,7 @@ class InMemoryTransport:
         with self._changed:
             if len(self._queue) + len(self._held) >= self._capacity:
                 raise ClientQueueFull
-            delivery.place = self._place
+            delivery.state = self._place
             self._queue.append(delivery)
             self._changed.notify()
 

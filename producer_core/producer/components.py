@@ -156,7 +156,9 @@ class Components:
         if journal is None or pending_log is None:
             return CloseReport(snapshot.acknowledged, snapshot.dead, lost=unwritten)
         return CloseReport(
-            snapshot.acknowledged, snapshot.dead - pending_log.unkept, journaled=journal.unsettled()
+            snapshot.acknowledged,
+            snapshot.dead - pending_log.unstored_dead_letters,
+            journaled=journal.unsettled(),
         )
 
     # the brokers

@@ -19,7 +19,7 @@ from producer_core.config import RetryConfig, client_config, servers_and_setting
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
-from producer_core.delivery.gil_handoff import OFTEN
+from producer_core.delivery.gil_handoff import YIELD_MASK
 from producer_core.delivery.loss_detection import AckedLogMonitor
 from producer_core.delivery.ordering import Ordering
 from producer_core.delivery.prober import OnAmbiguous
@@ -219,7 +219,7 @@ class ReliableKafkaProducer:
         data = encode_value(value, serializer or self._value_serializer)
         key_data = encode_key(key, self._key_serializer)
         raw = self._ids.raw(number := self._next_sequence())
-        if not number & OFTEN:  # this message holds nothing yet
+        if not number & YIELD_MASK:  # this message holds nothing yet
             self._enqueuer.transport.yield_to_poller()
         if headers is None and partition is None and timestamp_ms is None:  # the usual case
             return Delivery(raw, number, topic, key_data, data)

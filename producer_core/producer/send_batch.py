@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from producer_core._internal.masking import mask_told
-from producer_core.delivery.delivery import Callbacks, Delivery, Ended
+from producer_core.delivery.delivery import Callbacks, Delivery, SendOutcome
 from producer_core.delivery.enqueue import MessageEnqueuer
 from producer_core.delivery.grouping import groups
 from producer_core.errors import ProducerError
@@ -21,7 +21,7 @@ class BatchEntry(NamedTuple):
     """How one input of a batch ended. `verdict` says of a dead letter whether sending it again is safe."""
 
     message_id: str | None
-    status: Ended
+    status: SendOutcome
     error: str | None = None
     verdict: str | None = None
 
@@ -31,7 +31,7 @@ class BatchSend:
     rest is the sender's."""
 
     def __init__(self) -> None:
-        self._ends: list[Ended] = []
+        self._ends: list[SendOutcome] = []
         self.callbacks = Callbacks(on_settled=self._ends.append, on_unsent=self._note)
         self._inputs: list[int | BatchEntry] = []  # of each the number of its message, or why it has none
         self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by number; whether the message was accepted

@@ -122,7 +122,7 @@ def test_a_broker_without_settings_is_not_taken_for_one_that_compacts():
 def test_a_message_in_doubt_is_not_sent_again_behind_a_newer_record_of_its_key(monkeypatch, known):
     made, left = [], ["_MSG_TIMED_OUT"]
     factory = InMemoryTransport.factory(made, script=lambda delivery: left.pop() if left else None)
-    monkeypatch.setattr("producer_core.delivery.ambiguity._SEARCHING", 0.0)
+    monkeypatch.setattr("producer_core.delivery.ambiguity._SEARCH_TIMEOUT", 0.0)
     producer = ReliableKafkaProducer(
         "memory:1", None, RetryConfig(max_retries=1, initial_delay_ms=1), store=None, transport=factory
     )

@@ -85,7 +85,7 @@ class JournalFeeder:
         return self._behind and self._is_waiting(seq)
 
     @property
-    def unkept(self) -> int:
+    def unstored_dead_letters(self) -> int:
         """Dead letters that no disk has taken: the journal keeps their messages."""
         return self._leaving.unfinished
 
@@ -144,11 +144,11 @@ class JournalFeeder:
 
     # settling
 
-    def leave(self, delivery: Delivery) -> bool:
-        return self._leaving.leave(delivery)
+    def remove(self, delivery: Delivery) -> bool:
+        return self._leaving.remove(delivery)
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        return self._leaving.leave_many(deliveries)
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        return self._leaving.remove_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         """They are done; `flush` writes that down, unless the transport did so with its commit."""
@@ -257,11 +257,11 @@ class JournalFeeder:
         """Their claims, before they are offered; one that an earlier message waits for is that one's first."""
         for later in deliveries if self._wanted else ():
             if earlier := self._wanted.pop(later.seq, None):
-                self._sender.hand_over(later, earlier)
+                self._sender.transfer_claim(later, earlier)
         self._sender.renew([one for one in deliveries if one.seq < self._first], self._comes_after)
         self._sender.renew([one for one in deliveries if one.seq >= self._first], self._waits)
 
-    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
         seq = self._ids.number(message_id)
         if seq is not None and self.holds(seq):
             self._wanted[seq] = earlier
@@ -278,7 +278,7 @@ class JournalFeeder:
         with self._gate:
             if self._waits(message_id):
                 return True
-            if seq is None or seq < self._first or self._leaving.knows(message_id, seq):
+            if seq is None or seq < self._first or self._leaving.contains(message_id, seq):
                 return False
             # Not written down yet: so early, or where all is proved, none that was settled holds a claim.
             self._outrun.add(seq)
@@ -286,7 +286,7 @@ class JournalFeeder:
 
     def _is_waiting(self, seq: int) -> bool:
         """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
-        return not (self._leaving.knows(self._ids.of(seq), seq) or self.journal.is_settled(seq))
+        return not (self._leaving.contains(self._ids.of(seq), seq) or self.journal.is_settled(seq))
 
     def _hand_on(self, records: Sequence[JournalRecord]) -> None:
         """In their order, with waiting for room."""
