@@ -58,16 +58,16 @@ def reader(
     changes: Mapping[str, Any] = MappingProxyType({}),
     *,
     name: str = "look",
-    heard: Callable[[KafkaError], None] = lambda error: None,
+    on_error: Callable[[KafkaError], None] = lambda error: None,
 ) -> Iterator[Consumer]:
     """A reader of committed records on the cluster of these client settings, to be assigned; closed at the end.
 
-    `changes` are settings of its own; `heard` gets what its connection complains of.
+    `changes` are settings of its own; `on_error` gets what its connection complains of.
     """
     chosen = {**connection_settings(settings), **_READER, **changes}
     chosen["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
     chosen["client.id"] = f"{name}-{next(_numbers)}"
-    chosen["error_cb"] = heard
+    chosen["error_cb"] = on_error
     consumer = Consumer(chosen, logger=client_log())
     try:
         yield consumer

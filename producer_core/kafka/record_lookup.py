@@ -383,7 +383,7 @@ def _consumer(
     def heard(error: KafkaError) -> None:
         search.connection = f"{error.name()}: {error.str()}"
 
-    return reader(config, changes, name="landing", heard=heard)
+    return reader(config, changes, name="landing", on_error=heard)
 
 
 Prober = Callable[[str, Iterable[str], int | None], dict[str, ProbeResult]]

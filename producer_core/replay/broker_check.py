@@ -132,7 +132,7 @@ def check(
     texts.
     """
     complaints: list[KafkaError] = []
-    with reader(settings, {"isolation.level": "read_uncommitted"}, heard=complaints.append) as handle:
+    with reader(settings, {"isolation.level": "read_uncommitted"}, on_error=complaints.append) as handle:
         asking = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
         found = _Found(asking, newer, sends_at_most)
         stopped = False

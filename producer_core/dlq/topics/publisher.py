@@ -395,7 +395,7 @@ def _cut(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
 def _check(topics: set[str], config: ClientConfig, stopping: Callable[[], bool]) -> None:
     """Every topic is there, and keeps all records."""
     complaints: list[KafkaError] = []
-    with clients.reader(config.settings, name="publish", heard=complaints.append) as handle:
+    with clients.reader(config.settings, name="publish", on_error=complaints.append) as handle:
         cluster = TopicConfigQuery(config.settings, handle, 30.0, stopping, complaints)
         for topic in sorted(topics):
             facts = cluster.facts(topic)
