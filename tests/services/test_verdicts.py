@@ -69,7 +69,7 @@ def test_a_late_refusal_says_why_it_is_doubted(broker):
 
     assert dead_letter.verdict == "possibly_persisted"
     assert dead_letter.verdict_reason == (
-        "Attempt 1: The broker refused it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have landed."
+        "Attempt 1: The broker rejected it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have been written."
     )
 
 
@@ -103,5 +103,5 @@ def test_a_batch_with_one_message_too_large_is_refused_whole_and_smaller_batches
     assert {dead_letter.code for dead_letter in (*small, *large)} == {"MSG_SIZE_TOO_LARGE"}
     assert {dead_letter.verdict for dead_letter in (*small, *large)} <= {"rejected", "possibly_persisted"}
     meaning = failure_of("MSG_SIZE_TOO_LARGE")
-    assert "the batch that the client made of it and others" in meaning.meaning
+    assert "the batch that contains it" in meaning.meaning
     assert "set batch_size below the topic's limit" in meaning.advice
