@@ -25,5 +25,5 @@ def test_a_broker_that_hangs_does_not_prevent_the_start_of_an_exactly_once_produ
 
             guarantees.require(config, Journal(), ())
 
-            with pytest.raises(BrokerUnreachable, match="Whether transactions are allowed cannot be tried"):
+            with pytest.raises(BrokerUnreachable, match="The permission for transactions cannot be checked"):
                 Cluster(config).may_transact("shop-check", timeout=0.5)

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from producer_core.delivery.exactly_once.log_positions import LogPosition, PartitionId
 from producer_core.kafka.clients import reader
-from producer_core.kafka.newer_keys import KeyIndex, LaterRecords, Number
+from producer_core.kafka.newer_keys import KeyIndex, LaterRecords, SequenceLookup
 from producer_core.kafka.topic_config import cleanup_policies, may_compact
 from producer_core.messages import record_id
 
@@ -69,7 +69,7 @@ class ReadBack:
     wait: Callable[[float], None]
     notice: Callable[[str, str], None]
     connection_error: Callable[[KafkaError], None]
-    number: Number | None = None
+    number: SequenceLookup | None = None
     _denial_reported: bool = False
 
     def __call__(
@@ -324,9 +324,9 @@ def _add_message(
     if offset < start:
         return
     if partition in result.later:
-        result.later[partition].saw(message)
+        result.later[partition].observe(message)
     if partition in result.keys:
-        result.keys[partition].saw(message)
+        result.keys[partition].observe(message)
     id = record_id(message.headers())
     if id is not None and wanted(id):
         result.found[partition].append((id, LogPosition(*partition, offset, message.timestamp()[1])))

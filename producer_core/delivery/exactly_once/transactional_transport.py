@@ -31,7 +31,7 @@ from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.partitioner import Partitioner, metadata_count
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import MessageIds
@@ -169,7 +169,7 @@ class TransactionalTransport:
         Raise ClientQueueFull and move nothing while the brokers do not return the topic's partitions.
         """
         for topic in {one.topic for one in deliveries}:
-            self._partitioner.ask_again(topic)
+            self._partitioner.refresh_now(topic)
         rejected: list[Report] = []
         by_shard: dict[int, list[Delivery]] = {}
         for one in deliveries:
@@ -213,12 +213,12 @@ class TransactionalTransport:
         timeout: float = 10.0,
     ) -> Mapping[str, ProbeResult]:
         settings = self._config.settings
-        return record_lookup.look(
+        return record_lookup.find_records(
             settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout
         )
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
         return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 

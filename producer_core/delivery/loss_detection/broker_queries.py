@@ -15,7 +15,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from producer_core.delivery.loss_detection.evidence import BrokerView
 from producer_core.kafka.clients import admin, reader
-from producer_core.kafka.record_lookup import look
+from producer_core.kafka.record_lookup import find_records
 from producer_core.messages import record_id
 
 _READER: Mapping[str, Any] = {
@@ -123,7 +123,7 @@ class KafkaBrokerQueries:
             return view
         recently = int((time.time() - _RECENT_S) * 1000)
         for since in (recently, None):  # the user may have set an older timestamp
-            found = look(
+            found = find_records(
                 self._config,
                 item.topic,
                 [item.message_id],

@@ -222,7 +222,7 @@ class _PublishJob:
         answers: dict[str, record_lookup.ProbeResult] = {}
         for topic, ids in asked.items():
             since = int(min(begun[one] for one in ids) * 1000)
-            answers |= record_lookup.look(
+            answers |= record_lookup.find_records(
                 self.config.settings, topic, ids, since_ms=since, timeout=_LOOK, max_records=2_000_000
             )
         found = {one: answer for one, answer in answers.items() if answer.outcome == "found"}
