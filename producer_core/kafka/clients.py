@@ -86,7 +86,7 @@ def topic_id(value: Uuid) -> str:
 
 
 def cluster_id(settings: Mapping[str, Any], topic: str | None, timeout: float) -> str | None:
-    """Return the cluster's id, or None without a response in time.
+    """Return the cluster's id, or None if no broker responds in time.
 
     The request names one known topic if there is one, because the metadata of all topics can be large.
     """

@@ -78,7 +78,7 @@ class Cluster:
         return "no connection"
 
     def view(self, *, timeout: float = 10.0) -> ClusterView:
-        """Return the cluster's first response. Raise BrokerUnreachable with the last connection error without one."""
+        """Return the cluster's first response. Raise BrokerUnreachable, with the last connection error, if there is none."""
         metadata = self._metadata(timeout)
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
         return ClusterView(metadata.cluster_id or "", brokers, frozenset(metadata.topics))
@@ -122,7 +122,7 @@ class Cluster:
             )
 
     def topic(self, name: str, *, timeout: float = 10.0) -> TopicView:
-        """Return a topic's replicas, limits and the client's permissions. Raise BrokerError without a description."""
+        """Return a topic's replicas, limits and the client's permissions. Raise BrokerError if it cannot be described."""
         future = self._admin.describe_topics(
             TopicCollection([name]), include_authorized_operations=True, request_timeout=timeout
         )[name]
@@ -149,7 +149,7 @@ class Cluster:
         """Return the operations allowed on each topic.
 
         The set is empty for a topic that may not be described. None means that the cluster does not report operations
-        or has no such topic. Raise BrokerUnreachable without a response in time.
+        or has no such topic. Raise BrokerUnreachable if no broker responds in time.
         """
         if not topics:
             return {}

@@ -26,9 +26,8 @@ NEWER_RECORD = (
     "topic: sending it again would make an old value the latest."
 )
 CLOCK_SLACK_S = 10.0  # seconds by which a record's time may be behind the local clock
-_TAIL_RECORDS = (
-    100_000  # records, over all partitions, read to verify a broker that returns no record since that time
-)
+_TAIL_RECORDS = 100_000
+"""Records, over all partitions, that are read to verify a broker's response that none is recent enough."""
 _OPEN_TRANSACTION_S = 3.0  # seconds of waiting at an end of partition that an open transaction causes
 _MAX_ATTEMPTS = 5  # of one request, while its error is transient
 _TRANSIENT = (
@@ -49,7 +48,7 @@ _OWN = b"own"
 
 
 class KeyIndex:
-    """The dead letters of one topic that have a key. Each takes about 150 bytes, whatever the length of its key.
+    """Index the dead letters of one topic that have a key. Each takes about 150 bytes, whatever the length of its key.
 
     `number` treats all sessions of a producer as one. `slack` is in seconds: how far other clocks may be behind. With
     `replays_only`, only records that were replayed themselves count.
@@ -145,7 +144,7 @@ def _record_time(message: Message) -> float:
 
 
 class LaterRecords:
-    """The newest record of each key in a part of one partition, for a producer that reads it back after a crash.
+    """Keep the newest record of each key in a part of one partition, for a producer that reads it back after a crash.
 
     `number` is as in `KeyIndex`. Above `max_keys` keys, only the newest record of the others is kept, for all of them.
     """
@@ -275,7 +274,7 @@ def _offsets(handle: Consumer, topic: str, partitions: int, since: int, limit: T
             if error.args[0].code() not in _TRANSIENT or attempt == _MAX_ATTEMPTS or not limit.left():
                 raise
             handle.list_topics(topic, timeout=limit.question())  # refreshes the client's metadata
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _offsets_by_partition(answers: Sequence[TopicPartition]) -> dict[int, int]:
@@ -335,9 +334,9 @@ def _add_record(progress: KeyScan, scan_range: _ScanRange, message: Message, key
 
 def _error_text(error: KafkaError, topic: str) -> str:
     """Return the text of an error that ends the scan, or "": an unavailable broker may return in time."""
-    refusals = (
+    permanent_errors = (
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
     )
-    return describe_error(error, topic) if error.code() in refusals else ""
+    return describe_error(error, topic) if error.code() in permanent_errors else ""

@@ -79,9 +79,8 @@ class Partitioner:
             if self._clock() < self._next_query.get(topic, 0.0):
                 return
             first = topic not in self._next_query
-            self._next_query[topic] = (
-                self._clock() + self._refresh_interval
-            )  # keeps other threads from querying
+            # keeps other threads from querying
+            self._next_query[topic] = self._clock() + self._refresh_interval
         if first:
             self._query(topic, self._first_timeout)
         else:

@@ -135,7 +135,7 @@ class ReplicationWatch(Hook):
                         self._pending[topic] = (time.monotonic() + self._pauses[attempts], attempts + 1)
 
     def _next(self) -> float | None:
-        """Return the seconds until a topic is due. Without any, return None and end the thread."""
+        """Return the seconds until a topic is due. If none is left, return None and end the thread."""
         with self._lock:
             if self._pending and not self._stopped:
                 return max(0.0, min(due for due, _ in self._pending.values()) - time.monotonic())

@@ -41,9 +41,8 @@ class LogPositions:
         self._state = progress
         self.number = ids.number
         self.unsettled_topics = progress.unsettled_topics()
-        self._lock = (
-            threading.Lock()
-        )  # guards the fields below and the order of calls to the settlement state
+        # Guards the fields below and the order of calls to the settlement state.
+        self._lock = threading.Lock()
         self._settled_offsets = dict(progress.offsets)  # as stored
         self._found: dict[bytes, LogPosition] = {}
         # Offsets of records that were read back and are unsettled, with their sequences. None for a replayed message,
@@ -51,9 +50,8 @@ class LogPositions:
         self._unsettled: dict[PartitionId, dict[int, int | None]] = {}
         self._highest_settled: dict[PartitionId, int] = {}  # the highest settled offset
         self._settled_above: dict[PartitionId, set[int]] = {}  # settled offsets above `settled_offset`
-        self._later_keys: dict[
-            PartitionId, dict[bool, LaterKeys]
-        ] = {}  # of the start and of the last recovery
+        # For each partition, the keys found at the start (True) and by the last recovery (False).
+        self._later_keys: dict[PartitionId, dict[bool, LaterKeys]] = {}
         # By sequence: the offset of a newer record with the same key.
         self._superseded: dict[PartitionId, dict[int, int]] = {}
 

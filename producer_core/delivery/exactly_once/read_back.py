@@ -47,15 +47,13 @@ class ReadBackResult:
 
     found: Found = field(default_factory=dict)
     ends: dict[PartitionId, int] = field(default_factory=dict)
-    gone: dict[PartitionId, int] = field(
-        default_factory=dict
-    )  # recreated or truncated: the new settled offset
+    gone: dict[PartitionId, int] = field(default_factory=dict)
+    """The new settled offset of partitions that were recreated or truncated."""
     removed: set[PartitionId] = field(default_factory=set)  # retention removed a part of the range to read
     notices: list[tuple[str, str]] = field(default_factory=list)  # kind and text
-    later: dict[PartitionId, LaterRecords] = field(
-        default_factory=dict
-    )  # of partitions that may be compacted
-    keys: dict[PartitionId, KeyIndex] = field(default_factory=dict)  # the same, for the requested topics
+    later: dict[PartitionId, LaterRecords] = field(default_factory=dict)
+    """The newest records by key, of partitions that may be compacted."""
+    keys: dict[PartitionId, KeyIndex] = field(default_factory=dict)  # the same for the requested topics
 
 
 @dataclass
@@ -345,7 +343,7 @@ def _waiting_text(waiting: Mapping[PartitionId, tuple[int, int]]) -> str:
     )
 
 
-def first_offsets(result: ReadBackResult, missing_since: Sequence[PartitionId]) -> dict[PartitionId, int]:
-    """Return the first settled offset of partitions never written to: none of their records is ours."""
+def first_offsets(result: ReadBackResult, partitions: Sequence[PartitionId]) -> dict[PartitionId, int]:
+    """Return the first settled offset of partitions without records of this producer: their current end."""
 
-    return {partition: result.ends[partition] - 1 for partition in missing_since if partition in result.ends}
+    return {partition: result.ends[partition] - 1 for partition in partitions if partition in result.ends}

@@ -181,17 +181,17 @@ class Shard:
             self._positions.settle(written)
         except (JournalError, OSError):
             written, superseded, rest = [], [], [one.delivery for one in waiting]
-        gone = KafkaError(KafkaError._PURGE_QUEUE, "given up before its transaction was committed")
+        purged = KafkaError(KafkaError._PURGE_QUEUE, "purged before its transaction was committed")
         recovered = self.recovered.is_set()
         reports: list[Report] = [
             (one, None, TransactionOutcome(one, None, position)) for one, position in written
         ]
-        reports += [(one, gone, TransactionOutcome(one, None)) for one in superseded]
+        reports += [(one, purged, TransactionOutcome(one, None)) for one in superseded]
         for one in rest:
             absent = (
                 recovered and one.id not in self._unconfirmed and self._positions.position(one.id) is None
             )
-            reports.append((one, gone, TransactionOutcome(one, "not_sent" if absent else None)))
+            reports.append((one, purged, TransactionOutcome(one, "not_sent" if absent else None)))
         self._listener.report(reports)
 
     def _is_full(self) -> bool:
@@ -225,8 +225,8 @@ class Shard:
         now = time.monotonic()
         self._limits = {partition: limit for partition, limit in self._limits.items() if limit[1] > now}
         limits = {partition: limit for partition, (limit, _) in self._limits.items()}
-        batch, left = take_batch(self._queue, self._bounds.messages, self._bounds.bytes, limits)
-        self._queue.extendleft(reversed(left))
+        batch, skipped = take_batch(self._queue, self._bounds.messages, self._bounds.bytes, limits)
+        self._queue.extendleft(reversed(skipped))
         self._bytes -= sum(one.size for one in batch)
         return batch
 
@@ -357,7 +357,7 @@ class Shard:
         return [one.delivery for one in removed]
 
     def insert_first(self, deliveries: Sequence[Delivery]) -> None:
-        """Queue messages of a partition that no longer exists before newer ones of their keys. Any thread may call it."""
+        """Queue messages of a deleted partition before newer ones of their keys. Any thread may call it."""
         self._put_back([QueuedMessage(one, time.monotonic(), _size(one)) for one in deliveries], current=None)
 
     def _settle_written(
@@ -366,8 +366,10 @@ class Shard:
         """Settle committed messages, then report them."""
         if not written:
             return
-        if started is not None and (again := self._positions.recreated(position for _, position in written)):
-            self._write_state(lambda: self._positions.restart_partitions(again))
+        if started is not None and (
+            restarted := self._positions.recreated(position for _, position in written)
+        ):
+            self._write_state(lambda: self._positions.restart_partitions(restarted))
         self._write_state(lambda: self._positions.settle(written))
         latency = None if started is None else time.monotonic() - started
         self._listener.report(
@@ -375,7 +377,7 @@ class Shard:
         )
 
     def _hold_back(self, superseded: Sequence[Delivery]) -> None:
-        """Report messages that may have been written and compacted away. A newer record has their key: do not send them."""
+        """Report messages that may have been compacted away. They are not sent, because a newer record has their key."""
         error = KafkaError(KafkaError._OUTDATED, NEWER_RECORD)
         self._listener.report(
             [
@@ -463,7 +465,7 @@ class Shard:
             if not reported and time.monotonic() - started > _NOTICE_DELAY_S:
                 reported = True
                 self._report_failing(
-                    f"The transaction coordinator does not answer: {error.name()}: {error.str()}"
+                    f"The transaction coordinator does not respond: {error.name()}: {error.str()}"
                 )
 
         attempts = 0

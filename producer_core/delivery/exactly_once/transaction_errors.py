@@ -41,7 +41,7 @@ class FailureCause:
 
 
 def is_permanent_rejection(error: KafkaError) -> bool:
-    """Return whether the broker will never accept this record with this content on this topic."""
+    """Return whether the record with this content will never be accepted on its topic."""
     failure = failure_of(error)
     return (
         failure.kind in ("permanent", "local")

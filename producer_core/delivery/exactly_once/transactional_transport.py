@@ -85,7 +85,7 @@ class TransactionalTransport:
         self._progress = progress
         self._transactional_id = transactional_id
         self._pid = os.getpid()
-        # Serialises the calls to the listener, and guards the two fields below.
+        # Serialises the calls to the listener, and guards the field below.
         self._listener_lock = threading.RLock()
         self._stopped = False
         self._fenced: str | None = None

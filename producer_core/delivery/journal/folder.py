@@ -83,7 +83,7 @@ class JournalFolder:
         return seed(self.identity.secret, name)
 
     def next_sequence(self, known: int) -> int:
-        """Return a sequence above all that may have been used, given that all below `known` have been."""
+        """Return a sequence above all that may have been used, assuming that all below `known` have been."""
         if self._reserved is None:  # the file is lost; its bound was at most one block ahead
             return known and known + _RESERVE_BLOCK
         return max(known, self._reserved)
@@ -91,8 +91,7 @@ class JournalFolder:
     def begin_session(self, first: int, has_records: Callable[[int, int], bool]) -> MessageIds:
         """Start a session and return its ids. `first` is its first sequence.
 
-        An earlier session is kept while the files have a record of it, as `has_records(start, end)` of its sequences
-        tells.
+        An earlier session is kept while `has_records(start, end)` returns true for its sequences.
         """
         known = (span._replace(end=min(span.end, first)) for span in self.identity.spans)
         earlier = tuple(span for span in known if has_records(span.start, span.end))
@@ -110,7 +109,7 @@ class JournalFolder:
             self._usable_below = sequence + _RESERVE_BLOCK
 
     def close(self, next_sequence: int | None = None) -> None:
-        """Unlock the folder. Return the unused part of the reservation when `next_sequence` is given."""
+        """Unlock the folder. With `next_sequence`, release the unused part of the reservation."""
         if next_sequence is not None and next_sequence != self._reserved:
             with contextlib.suppress(OSError):  # a full disk only causes skipped sequences
                 self._write_reserved(next_sequence)

@@ -1,4 +1,4 @@
-"""The lock of a journal folder. Its file names the owner's process id, and the kernel releases it with the process."""
+"""The lock of a journal folder. Its file has the owner's process id; the kernel releases the lock when the process ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: it keeps every accepted, unsettled message on disk, across crashes."""
+"""The journal, which keeps every accepted and unsettled message on disk across crashes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Journal:
     # writing
 
     def append(self, record: JournalRecord | Delivery) -> None:
-        """Keep a message. Return when the level's guarantee holds. On JournalFull the journal is unchanged."""
+        """Store a message and return when the level's guarantee holds. JournalFull leaves the journal unchanged."""
         seq, content = record.seq, encode(record)
         self._write(((seq, content),), seq, len(content))
 
@@ -172,7 +172,7 @@ class Journal:
                 logger.warning("messages that were not accepted may be sent", extra={"ranges": step.ranges})
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Settle messages that are acknowledged or stored elsewhere, in one atomic step. JournalFull settles none."""
+        """Settle messages that are acknowledged or stored elsewhere, in one atomic step. On JournalFull none is settled."""
         step = SettleStep(ranges_of(seqs), dict(offsets or {}))
         self._check_process()
         with self._lock:
@@ -302,7 +302,7 @@ class Journal:
             )
 
     def _flush(self) -> None:
-        """Write the whole buffer or none of it. Without room it stays in memory."""
+        """Write the whole buffer, or keep it in memory when the disk has no room."""
         self._flush_failed = False
         if not self._buffer:
             return

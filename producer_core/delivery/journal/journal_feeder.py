@@ -30,7 +30,7 @@ _MAX_PROBED = 20_000
 """The highest number of earlier messages whose outcome is probed at the same time."""
 
 _LAST_PASS_MAX = 1_000
-"""The last pass holds up the writers, so it starts only below this number of messages."""
+"""The number of messages below which the last pass, which blocks the writers, may start."""
 _NO_SEQUENCE = 1 << 64
 
 
@@ -42,9 +42,8 @@ class JournalFeeder:
         self._sender = sender
         self._ids = journal.ids
         self._first = journal.next_sequence  # lower sequences belong to an earlier process
-        self._transport_settles = (
-            sender.transport.settles_journal
-        )  # then the transport also reads outcomes back
+        # If true, the transport settles the journal and also reads outcomes back itself.
+        self._transport_settles = sender.transport.settles_journal
         # Guards the fields below. A message is written and offered to the client in one step under it.
         self._gate = threading.RLock()
         self._behind = journal.unsettled() > 0
@@ -56,9 +55,7 @@ class JournalFeeder:
         # thread adds entries and the feeder removes them.
         self._claim_awaited_by: dict[int, Delivery] = {}
         self._stopping = threading.Event()
-        self._awake: SimpleQueue[None] = (
-            SimpleQueue()
-        )  # unlike a lock, it is never left locked by an interrupt
+        self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt cannot leave it locked
         self._settling = SettlingSet(sender.pending, settles_journal=self._transport_settles)
         self._settle_failing = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
@@ -97,7 +94,7 @@ class JournalFeeder:
     # accepting
 
     def take(self, delivery: Delivery) -> None:
-        """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull without room."""
+        """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull when it is full."""
         with self._gate:
             if self._fenced is not None:
                 raise self._fenced
@@ -116,7 +113,7 @@ class JournalFeeder:
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         """Accept each message as `take` does, in order, with one write. Add each accepted message to `taken`.
 
-        Raise JournalFull and accept none when there is no room for all of them.
+        Raise JournalFull and accept none when the journal has no room for all of them.
         """
         with self._gate:
             if self._fenced is not None:
@@ -195,10 +192,10 @@ class JournalFeeder:
             try:
                 while self._behind and not self._stopping.is_set():
                     self._feed()
-            except (
-                Fenced
-            ) as error:  # permanent: the next start with this journal sends the remaining messages
-                self._fenced = error
+            except Fenced as error:
+                self._fenced = (
+                    error  # permanent: the next start with this journal sends the remaining messages
+                )
                 return
             except ProducerClosed:  # the remaining messages stay for the next start
                 return
@@ -208,7 +205,7 @@ class JournalFeeder:
                 self._wake()
 
     def _feed(self) -> None:
-        """Run one pass. When it fed few messages, run a last one that holds up the writers."""
+        """Run one pass. When it fed few messages, run a last one that blocks the writers."""
         if self._pass() < _LAST_PASS_MAX and not self._stopping.is_set():
             with self._gate:
                 self._behind = not self._last_pass()
@@ -236,10 +233,8 @@ class JournalFeeder:
 
     def _backlog(self, floor: int) -> Iterator[JournalRecord]:
         for record in self.journal.read(floor - 1):
-            if (
-                self._stopping.is_set() or self._low < floor
-            ):  # a lower sequence was written: start again from it
-                return
+            if self._stopping.is_set() or self._low < floor:
+                return  # stopped, or a lower sequence was written, from which the next pass starts
             if self._is_waiting(record.seq):
                 yield record
 
@@ -282,7 +277,7 @@ class JournalFeeder:
             return seq is not None and self._is_waiting(seq)
 
     def _is_later(self, message_id: bytes) -> bool:
-        """Return whether this message comes after an earlier process's one. Messages not written yet do too."""
+        """Return whether a message comes after those of an earlier process. Messages not written yet do."""
         seq = self._ids.number(message_id)
         with self._gate:
             if self._is_unfed(message_id):

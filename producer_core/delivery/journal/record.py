@@ -15,7 +15,7 @@ _FIXED = struct.Struct(">QdqiiiHIB")
 _pack = _FIXED.pack
 _LENGTH = struct.Struct(">i")
 _NULL = -1
-"""The length that stands for None."""
+"""The length stored for None."""
 
 
 class JournalRecord(NamedTuple):

@@ -29,7 +29,7 @@ Offsets = Mapping[tuple[str, int], int]
 class SettleStep(NamedTuple):
     """Ranges of settled sequences, and the offsets by topic and partition that are valid with them.
 
-    A `complete` step replaces all steps before it.
+    A `complete` step includes everything in the steps before it.
     """
 
     ranges: list[tuple[int, int]]
@@ -132,7 +132,7 @@ class SettleLog:
 def _is_preallocated(data: bytes, found: FrameDamage) -> bool:
     """Return whether these bytes are preallocated space.
 
-    Zeros before a complete step are not: they are a step lost in a power failure although a later one was written.
+    Zeros before another step are not: they are a step that a power failure lost although a later one was written.
     """
     return not data[found.start : found.end].rstrip(b"\0")
 

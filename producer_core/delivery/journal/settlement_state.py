@@ -21,7 +21,7 @@ class SettlementState(Protocol):
         """
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Mark messages as settled and record how far the log is read, as one step. Raise JournalFull without room."""
+        """Mark messages as settled and store the offsets, in one step. Raise JournalFull when there is no room."""
 
     def is_settled(self, seq: int) -> bool:
         """Return whether the message is settled."""

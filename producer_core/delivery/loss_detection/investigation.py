@@ -1,4 +1,4 @@
-"""Investigate suspected loss: open questions per partition, their answers, and the resulting notices. No thread, no lock."""
+"""Investigate suspected loss: open questions per partition, their answers, and the resulting notices. Uses no thread or lock."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Investigation:
         return not self.questions.has_open(*key) or (finding is not None and finding.case == "unknown")
 
     def latest_finding(self, key: PartitionId, now: float) -> LossFinding | None:
-        """Return the newest finding, or `nothing_to_lose` without acknowledged records; None if never checked."""
+        """Return the newest finding, `nothing_to_lose` if nothing was acknowledged, or None if never checked."""
         finding = self._latest.get(key) or self._latest.get((key[0], -1))
         if finding is None and self.checkpoints.get(*key) is None:
             return self._classify(OpenQuestion(key, "asked", None, now), BrokerView(), now)

@@ -17,7 +17,7 @@ class Leaders:
         self._known: dict[PartitionId, tuple[int, int]] = {}
 
     def statistics(self, topics: Mapping[str, Any]) -> Iterator[tuple[PartitionId, LeaderChange]]:
-        """Yield partitions whose leader or leader epoch changed. One without a leader keeps its last one until then."""
+        """Yield partitions whose leader or leader epoch changed. Partitions without a leader are skipped until they have one."""
         known = self._known
         for topic, topic_statistics in topics.items():
             for partition in topic_statistics.get("partitions", {}).values():
