@@ -460,7 +460,7 @@ def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, mon
         tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50}, hooks=(ends,)
     )
     accepted = 0
-    with pytest.raises(QueueFull, match="bound"):
+    with pytest.raises(QueueFull, match="limit"):
         for _ in range(1000):
             producer.send_message("orders", b"%d" % accepted)
             accepted += 1
