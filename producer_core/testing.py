@@ -14,7 +14,7 @@ from producer_core.delivery.delivery import Delivery, DeliveryState
 from producer_core.delivery.report_batch import KnownOffset
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
 from producer_core.kafka.compaction import NONE_NEWER, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 
@@ -148,7 +148,7 @@ class InMemoryTransport:
         return {message_id: self._landing(places.get(message_id)) for message_id in message_ids}
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
         """No topic in memory is ever compacted."""
         return NONE_NEWER

@@ -21,7 +21,7 @@ from producer_core.delivery.settlement import Settlement
 from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.kafka.compaction import NewerRecords
-from producer_core.kafka.newer_keys import NEWER_RECORD, Number
+from producer_core.kafka.newer_keys import NEWER_RECORD, SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 
@@ -48,7 +48,7 @@ class AmbiguityResolver:
         settlement: Settlement,
         dispatcher: LaneDispatcher,
         checkpoints: AckCheckpoints,
-        number: Number,
+        number: SequenceLookup,
         lost_on: Callable[[str, float], bool],
     ) -> None:
         self._pending = context.pending

@@ -18,7 +18,7 @@ from producer_core.delivery.replayable_source import PendingLog
 from producer_core.delivery.retry import RetryAfter, decide
 from producer_core.delivery.settlement import Settlement
 from producer_core.events import Attempt, Verdict
-from producer_core.kafka.classify import Failure, failure_of, judge, refused_here
+from producer_core.kafka.classify import Failure, failure_of, judge, not_sent_verdict
 from producer_core.messages import MessageStatus
 
 _PROVABLE = ("timed_out", "local")
@@ -233,10 +233,8 @@ def _produced_at(message: Any) -> float:
 def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
     """Return the verdict of one attempt. Without a message the client refused the record at once."""
     if message is None:
-        return refused_here(failure)[0]
-    proved: Verdict | None = getattr(
-        message, "verdict", None
-    )  # set by an aborted transaction or a MissingReport
+        return not_sent_verdict(failure)[0]
+    proved: Verdict | None = getattr(message, "verdict", None)  # an aborted transaction proves more
     if proved is not None:
         return proved
     assigned = message.partition() is not None

@@ -17,7 +17,7 @@ from producer_core.delivery.late_requests import FailedAttempt, LateRequests
 from producer_core.events import Acknowledged
 from producer_core.kafka.classify import Failure
 from producer_core.kafka.compaction import NONE_NEWER, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 from producer_core.metrics.ack_batch import Acknowledgements
@@ -58,7 +58,7 @@ class SearchNewer(Protocol):
     """The signature of `Transport.newer_records`."""
 
     def __call__(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords: ...
 
 
@@ -129,7 +129,7 @@ class OutcomeProber:
         answered: Callable[[ProbeRequest, ProbeResult, NewerRecords, bool], None],
         *,
         checkpoints: AckCheckpoints,
-        number: Number,
+        number: SequenceLookup,
     ) -> None:
         self._find_records = find_records
         self._search_newer = search_newer

@@ -31,7 +31,7 @@ from producer_core.errors import ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import ID_HEADER
 
@@ -116,7 +116,7 @@ class Transport(Protocol):
         """Find messages on the topic by id. Blocks for up to `timeout` seconds, so do not call it on the poll thread."""
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
         """Return which of the missing messages have a newer record of their key, if the topic may be compacted.
 
@@ -209,12 +209,12 @@ class KafkaTransport:
         timeout: float = 10.0,
     ) -> Mapping[str, ProbeResult]:
         settings = self._config.settings
-        return record_lookup.look(
+        return record_lookup.find_records(
             settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout
         )
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
         return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 

@@ -467,7 +467,7 @@ def test_a_full_journal_blocks_the_sender_then_raises_and_recovers(tmp_path, mon
         tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50}, hooks=(events,)
     )
     accepted = 0
-    with pytest.raises(QueueFull, match="bound"):
+    with pytest.raises(QueueFull, match="limit"):
         for _ in range(1000):
             producer.send_message("orders", b"%d" % accepted)
             accepted += 1

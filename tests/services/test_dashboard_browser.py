@@ -63,7 +63,7 @@ def test_a_failing_topic_is_in_the_sentence_at_once_and_its_letters_are_one_clic
     go(page, address)
     load.fail("orders", 5)
     load.broker.accept("orders")
-    says(page, r"failed in the last 15 min.* on orders: a policy of the broker forbids this|orders")
+    says(page, r"failed in the last 15 min.* on orders: a broker policy forbids the request|orders")
     page.locator(".pc-topics tr", has_text="orders").get_by_role(
         "link", name=re.compile("policy", re.I)
     ).click()

@@ -308,7 +308,7 @@ def test_a_topic_where_acks_all_may_mean_one_copy_is_told(kafka3):
     kafka3.create_topic("two-in-sync", partitions=1)
 
     for topic in ("two-in-sync", "one-copy", "one-in-sync"):
-        looking.look(topic)
+        looking.check(topic)
 
     eventually(lambda: len(told) == 2, timeout=60)
     assert {notice.details["topic"]: notice.details["strength"] for notice in told} == {

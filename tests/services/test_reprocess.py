@@ -175,7 +175,7 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     assert DeadLetters(elsewhere).count(DeadLetterFilter()) == 1
 
     bring(elsewhere, {}, who="ann", file=file)
-    monkeypatch.setattr(record_lookup, "FAR", 10)
+    monkeypatch.setattr(record_lookup, "BULK_THRESHOLD", 10)
     done = run(
         spark,
         kafka,

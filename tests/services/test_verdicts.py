@@ -69,7 +69,7 @@ def test_a_late_rejection_gives_the_reason_of_its_verdict(broker):
 
     assert dead_letter.verdict == "possibly_persisted"
     assert dead_letter.verdict_reason == (
-        "Attempt 1: The broker refused it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have landed."
+        "Attempt 1: The broker rejected it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have been written."
     )
 
 
@@ -104,5 +104,5 @@ def test_one_too_large_message_fails_its_whole_batch_and_smaller_batches_avoid_t
     assert {dead_letter.code for dead_letter in (*small, *large)} == {"MSG_SIZE_TOO_LARGE"}
     assert {dead_letter.verdict for dead_letter in (*small, *large)} <= {"rejected", "possibly_persisted"}
     meaning = failure_of("MSG_SIZE_TOO_LARGE")
-    assert "the batch that the client made of it and others" in meaning.meaning
+    assert "the batch that contains it" in meaning.meaning
     assert "set batch_size below the topic's limit" in meaning.advice

@@ -7,7 +7,7 @@ import pytest
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.delivery.exactly_once.merged_statistics import merged
+from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
 from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.recorder import sum_by_minute
 from producer_core.metrics.telemetry import decode, encode
@@ -157,9 +157,9 @@ def test_statistics_that_are_not_librdkafkas_give_no_rows(other):
     assert client_stats.take(WHERE) == ((), ())
 
 
-def test_several_clients_of_one_producer_are_merged():
+def test_several_clients_of_one_producer_are_one_view():
     client, (row,) = rows_of(
-        merged([statistics(broker()), statistics(broker(rtt=window(6, 20_000, 90_000, 9)))])
+        merge_statistics([statistics(broker()), statistics(broker(rtt=window(6, 20_000, 90_000, 9)))])
     )
     assert (client.queued_sum, client.room_sum, client.batch_messages) == (100, 2000, 40)
     assert (row.rtt_count, row.rtt_sum, row.rtt_highest, row.requests) == (8, pytest.approx(0.08), 0.09, 20)

@@ -193,7 +193,7 @@ def test_the_sentence_names_the_topic_and_the_reason_and_leads_to_both():
 
 
 def test_of_several_reasons_the_worst_is_said_with_its_number():
-    policy = queries.Cause("payments", "A policy of the broker forbids this.", 1, "def")
+    policy = queries.Cause("payments", "A broker policy forbids the request.", 1, "def")
     elsewhere = queries.Cause("orders", "It timed out.", 1, "ghi")
     assert "all on payments, most (3): the message is larger" in said(dead=4, causes=[TOO_LARGE, policy])[1]
     assert (
@@ -251,35 +251,35 @@ def test_what_was_replayed_since_is_said_as_cured_and_nothing_is_bad_any_more():
 
 def test_the_sentence_names_what_waits_and_not_what_was_more_and_is_mended():
     cured = TOO_LARGE._replace(dead=527, waiting=0)
-    open_ = queries.Cause("audit-log", "A policy of the broker forbids this.", 12, "def")
+    open_ = queries.Cause("audit-log", "A broker policy forbids the request.", 12, "def")
     tone, text = said(dead=539, cured=527, causes=[open_, cured], dying=True)
     assert (tone, text) == (
         "warning",
         "Delivering, but some fail. 539 of 13,016 messages failed in the last 15 min; 527 were replayed since, 12 are left, "
-        "all on audit-log: a policy of the broker forbids this. See the records",
+        "all on audit-log: a broker policy forbids the request. See the records",
     )
 
 
 def test_the_topic_that_fails_now_leads_and_the_largest_count_of_the_range_names_none():
-    rejected = queries.Cause("audit-log", "A policy of the broker forbids this.", 12, "def", last=50.0)
+    rejected = queries.Cause("audit-log", "A broker policy forbids the request.", 12, "def", last=50.0)
     earlier = queries.Cause("audit-log", "It timed out.", 20, "ghi", last=10.0)
     most = TOO_LARGE._replace(dead=166, last=20.0)
     found = wording.headline(
         replace(WELL, dead=198, causes=[most, earlier, rejected], failing=True, dying=True, failing_topics=["audit-log"])
     )  # fmt: skip
     assert found.text == (
-        "Failing now on audit-log: a policy of the broker forbids this. "
+        "Failing now on audit-log: a broker policy forbids the request. "
         "198 of 12,675 messages failed in the last 15 min. See the records"
     )
     records = next(piece for piece in found.pieces if piece.button)
     assert dict(records.query) == {"topic": "audit-log", "group": "def"}
 
     text = said(dead=178, causes=[most, rejected], dying=True, failing_topics=["audit-log", "clicks"])[1]
-    assert text.startswith("Delivering, but some fail on audit-log and 1 other topic: a policy of the broker")
+    assert text.startswith("Delivering, but some fail on audit-log and 1 other topic: a broker policy")
 
     both = said(dead=178, causes=[most, rejected], failing=True, failing_topics=["audit-log", "payments"])[1]
     assert both.startswith(
-        "Failing now on audit-log and 1 other topic: a policy of the broker forbids this. 178 of"
+        "Failing now on audit-log and 1 other topic: a broker policy forbids the request. 178 of"
     )
 
     text = said(dead=178, causes=[most], failing=True, failing_topics=["unlettered"])[1]
@@ -512,7 +512,7 @@ def test_topics_are_sorted_by_trouble_and_say_why(store):
         ("old", 1),
         ("orders", 0),
     ]
-    assert rows[0].cause.meaning == "A policy of the broker forbids this."
+    assert rows[0].cause.meaning == "A broker policy forbids the request."
     assert rows[1].cause.fingerprint == dead_letter(0).fingerprint
     assert (rows[1].waiting, rows[3].throughput) == (3, pytest.approx(100, rel=0.15))
 

@@ -12,7 +12,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Top
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from producer_core.errors import BrokerError
-from producer_core.kafka.clients import answered
+from producer_core.kafka.clients import retry_transient
 from producer_core.pipeline.integrity.spans import PartitionBounds
 
 _TIMEOUT = 15.0
@@ -95,7 +95,7 @@ def _offsets(
         return {place.partition: future.result(_TIMEOUT + 1) for place, future in futures.items()}
 
     try:
-        answers = answered(ask)
+        answers = retry_transient(ask)
     except (KafkaException, FutureTimeout) as error:
         raise BrokerError(
             f"The offsets of topic {topic.name!r} are not told: {_text(error)}.",

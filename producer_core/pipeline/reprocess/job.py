@@ -242,7 +242,7 @@ def spark_runner(
         # one batch is claimed and settled while Spark sends the other
         settings=RunnerSettings(in_flight=2 * choices.wave),
         spread=spread,
-        probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
+        probe=prober(settings, bulk=None if session is None else far(session, ClientConfig(settings))),
     )
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError
-from producer_core.kafka.record_lookup import Far
+from producer_core.kafka.record_lookup import BulkLookup
 from producer_core.messages import ID_HEADER, id_text, parse_id
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.spark_errors import explained
@@ -30,7 +30,7 @@ _LARGE = {
 }
 
 
-def far(session: Callable[[], SparkSession], config: ClientConfig) -> Far | None:
+def far(session: Callable[[], SparkSession], config: ClientConfig) -> BulkLookup | None:
     """Reads committed records of these offsets once, without a shuffle; the ids travel to every task. None where
     Java's client cannot be told how to sign in: then one reader of ours reads what it can."""
     try:
