@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names, refusal
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError
 
 DEFAULT_RETRIABLE = (
@@ -133,12 +133,12 @@ class ClientConfig:
     max_block: float = 60.0
     value_serializer: Callable[[Any], bytes] | None = None
     key_serializer: Callable[[Any], bytes] | None = None
-    asked: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
 
     @property
     def given(self) -> dict[str, Any]:
         """The settings without our defaults: what another client to the same cluster should be told as well."""
-        return {name: value for name, value in self.settings.items() if name in self.asked}
+        return {name: value for name, value in self.settings.items() if name in self.explicit}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -204,7 +204,7 @@ def client_config(
         max_block=_seconds(ours.get("max_block_ms", 60_000)),
         value_serializer=ours.get("value_serializer"),
         key_serializer=ours.get("key_serializer"),
-        asked=frozenset(asked),
+        explicit=frozenset(asked),
     )
 
 
@@ -216,20 +216,21 @@ def servers_and_settings(
         given = dict(settings or {})
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"The settings must be a dict, not {shown(settings)}.", fix="For example {'linger.ms': 20}."
+            f"The settings must be a dict, not {short_repr(settings)}.", fix="For example {'linger.ms': 20}."
         ) from error
     if isinstance(servers, Mapping):
         for name in servers.keys() & given.keys():
             if servers[name] != given[name]:
                 raise ConfigError(
-                    f"The setting {shown(name)} is given twice, with two values.", fix="Keep one."
+                    f"The setting {short_repr(name)} is given twice, with two values.", fix="Keep one."
                 )
         given = {**servers, **given}
         servers = ()
     for name in given:
         if not isinstance(name, str):
             raise ConfigError(
-                f"{shown(name)} is not the name of a setting.", fix="Names are text, for example 'linger.ms'."
+                f"{short_repr(name)} is not the name of a setting.",
+                fix="Names are text, for example 'linger.ms'.",
             )
     return servers, given
 
@@ -237,11 +238,11 @@ def servers_and_settings(
 def addresses(servers: str | Sequence[str]) -> str:
     """`host:port` addresses, given as a list or a comma string, in librdkafka's form."""
     if isinstance(servers, bytes | Mapping) or not isinstance(servers, Iterable):
-        raise ConfigError(f"{shown(servers)} is not an address.", fix=_HOST_PORT)
+        raise ConfigError(f"{short_repr(servers)} is not an address.", fix=_HOST_PORT)
     listed = servers.split(",") if isinstance(servers, str) else list(servers)
     for part in listed:
         if not isinstance(part, str):
-            raise ConfigError(f"{shown(part)} among the addresses is not text.", fix=_HOST_PORT)
+            raise ConfigError(f"{short_repr(part)} among the addresses is not text.", fix=_HOST_PORT)
     parts = [part.strip() for part in listed]
     parts = [part for part in parts if part]
     if not parts:
@@ -371,7 +372,8 @@ def _check_serializers(ours: Mapping[str, Any]) -> None:
     for name in ("value_serializer", "key_serializer"):
         if ours.get(name) is not None and not callable(ours[name]):
             raise ConfigError(
-                f"{name}={shown(ours[name])} is not a function.", fix="It takes a value and returns bytes."
+                f"{name}={short_repr(ours[name])} is not a function.",
+                fix="It takes a value and returns bytes.",
             )
 
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from producer_core._internal.json_values import AS_TEXT, path_to, unknown
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import InvalidMessage
 
 ID_HEADER = "pc-id"
@@ -56,7 +56,7 @@ class Placement(NamedTuple):
 
     partition: int = -1  # the partitioner chooses
     timestamp_ms: int = 0  # now
-    ours: bool = False
+    computed: bool = False
     """We chose the partition, not the caller: the message's lane does not change by it."""
 
 
@@ -279,7 +279,7 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             )
         if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
             raise InvalidMessage(
-                f"Header {shown(name)} must have a text name and a str, bytes or None value."
+                f"Header {short_repr(name)} must have a text name and a str, bytes or None value."
             )
         if "\0" in name:
             raise InvalidMessage(
@@ -436,7 +436,7 @@ def _plain(value: Any) -> Any:
         return _checked_for_nan(float(value))
     if isinstance(value, Sequence):  # a deque, a range, a UserList
         return list(value)
-    raise unknown(value)
+    raise unsupported_type(value)
 
 
 def _checked_for_nan(value: Any) -> Any:

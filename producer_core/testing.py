@@ -103,9 +103,9 @@ class InMemoryTransport:
 
     def start(self) -> None:
         self._thread.start()
-        self.say_statistics()
+        self.emit_statistics()
 
-    def say_statistics(self) -> None:
+    def emit_statistics(self) -> None:
         """Tell what librdkafka's statistics would: a connection, the requests so far, and the `producer_id`."""
         requests = {"Produce": self._requests}
         memory = {"state": "UP", "nodeid": 1, "req": requests, "disconnects": self.disconnects}
@@ -221,11 +221,11 @@ class InMemoryTransport:
         failed = any(error is not None for _, error, _ in reports)
         if failed:
             self._requests += 1
-            self.say_statistics()
+            self.emit_statistics()
         if reports:
             self._listener.reports(reports)
         if failed and self.automatic_statistics:
-            self.say_statistics()
+            self.emit_statistics()
 
     def _settled(
         self, delivery: Delivery, code: int | None

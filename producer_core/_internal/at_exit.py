@@ -8,7 +8,7 @@ from collections.abc import Callable
 _steps: list[Callable[[], None]] = []
 
 
-def last(step: Callable[[], None]) -> None:
+def run_last(step: Callable[[], None]) -> None:
     """Run this when the interpreter ends, after all that modules which import this one do then."""
     _steps.append(step)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Kind = Literal["pandas", "polars", "arrow"]
 
 
-def made(table: pyarrow.Table, kind: Kind | None = None) -> Any:
+def make_frame(table: pyarrow.Table, kind: Kind | None = None) -> Any:
     """The table as a frame of this kind; None: pandas where it is installed, else polars, else the Arrow table."""
     wanted = kind or _installed()
     if wanted not in get_args(Kind):

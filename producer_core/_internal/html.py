@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 
 LISTED = 20
 """Rows of a table; the rest is a number."""
@@ -40,7 +40,7 @@ def page(
 def text(value: Any) -> str:
     """A text that may come from a message or a broker, as HTML that says just that; cut where it is long."""
     plain = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    masked = mask_told(plain)
+    masked = mask_or_hide(plain)
     cut = masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]} …"
     return html.escape("".join(one if one.isprintable() or one == " " else "�" for one in cut))
 

@@ -24,7 +24,7 @@ _DEEPEST = 32
 """Steps of a path that are named; the rest of a deeper one is left out."""
 
 
-def unknown(value: Any) -> InvalidMessage:
+def unsupported_type(value: Any) -> InvalidMessage:
     """Return the refusal of a value whose type has no documented JSON form."""
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -32,7 +32,7 @@ from typing import Any
 
 import orjson
 
-from producer_core._internal.secret_patterns import HIDDEN, hide_secrets, plain_letters
+from producer_core._internal.secret_patterns import HIDDEN, compatibility_form, hide_secrets
 from producer_core.errors import ConfigError
 
 LONGEST = 1 << 20
@@ -129,7 +129,7 @@ def mask_text(text: str) -> str:
     return _mask_text(text, rules())
 
 
-def mask_told(text: str) -> str:
+def mask_or_hide(text: str) -> str:
     """A text that goes out by itself (an alert, a notice, a log); while the rules are wrong, nothing of it."""
     try:
         return mask_text(text)
@@ -142,7 +142,7 @@ def mask(value: Any) -> Any:
     return _mask(value, rules(), 0)
 
 
-def shown(data: bytes | None, *, reveal: bool = False) -> Any:
+def display_value(data: bytes | None, *, reveal: bool = False) -> Any:
     """A value as a person may look at it: JSON as JSON, text as text, masked.
 
     Other bytes are only counted, and so is what is longer than LONGEST. Revealed, bytes are in hexadecimal.
@@ -157,7 +157,7 @@ def shown(data: bytes | None, *, reveal: bool = False) -> Any:
     return _shown(data, active)
 
 
-def shown_key(key: bytes | None, *, reveal: bool = False) -> str | None:
+def display_key(key: bytes | None, *, reveal: bool = False) -> str | None:
     """A key as a person may look at it, as text; revealed bytes that are no text are in hexadecimal."""
     if key is None:
         return None
@@ -176,7 +176,7 @@ def shown_key(key: bytes | None, *, reveal: bool = False) -> str | None:
 def mask_headers(headers: Sequence[tuple[str, bytes | None]], *, reveal: bool = False) -> list[list[Any]]:
     """Headers as name and text, in their order; secret by name or by pattern are masked."""
     if reveal:
-        return [[name, shown(value, reveal=True)] for name, value in headers]
+        return [[name, display_value(value, reveal=True)] for name, value in headers]
     active = rules()
     return [[_mask_text(name, active), _header(name, value, active)] for name, value in headers]
 
@@ -301,7 +301,7 @@ def _matches(plain: str, names: Sequence[str]) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", plain_letters(name)).lower())
+    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", compatibility_form(name)).lower())
 
 
 # the file

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def repeating(work: Callable[[], bool | None], every: float, *, name: str) -> Iterator[None]:
+def run_periodically(work: Callable[[], bool | None], every: float, *, name: str) -> Iterator[None]:
     """`work` each `every` seconds, the first time after as many, until it returns False; the block's end waits for one that
     is under way."""
     done = threading.Event()

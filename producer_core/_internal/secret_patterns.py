@@ -100,12 +100,12 @@ def _plain_forms(text: str) -> list[str]:
     forms = []
     if "%" in text and (plain := unquote(text)) != text:
         forms.append(plain)
-    if not text.isascii() and (plain := plain_letters(text)) != text:
+    if not text.isascii() and (plain := compatibility_form(text)) != text:
         forms.append(plain)
     return forms
 
 
-def plain_letters(text: str) -> str:
+def compatibility_form(text: str) -> str:
     """The text in compatibility form (`ｐ` is `p`), without characters that have no width."""
     if text.isascii():
         return text

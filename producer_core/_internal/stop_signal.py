@@ -22,7 +22,7 @@ class StopSignal:
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -33,15 +33,15 @@ class StopSignal:
     def wait(self, timeout: float | None = None) -> bool:
         """Whether a signal came, waiting for it at most `timeout` seconds; None waits for ever."""
         until = None if timeout is None else time.monotonic() + timeout
-        while not self.asked:
+        while not self.requested:
             left = None if until is None else max(0.0, until - time.monotonic())
             woken, _, _ = select.select([self._read], [], [], left)
             if not woken:
                 break
             os.read(self._read, 512)  # perhaps of a signal that is not for us
-        return self.asked
+        return self.requested
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.requested = True
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b".")  # somebody else may have asked to be woken in our place

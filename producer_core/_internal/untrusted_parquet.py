@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
-AT_ONCE = 32 << 20
+BATCH_BYTES = 32 << 20
 """Bytes of values that are unpacked at once, unless one row has more."""
 
 _LARGE, _RATIO = 64 << 20, 1000
@@ -31,7 +31,7 @@ class DecompressionBomb(ValueError):
     """The file would unpack to far more than it is."""
 
 
-def opened(source: Any) -> pyarrow.parquet.ParquetFile:
+def open_file(source: Any) -> pyarrow.parquet.ParquetFile:
     """Open a file; Bomb, or what pyarrow raises. Columns with a dictionary are read as dictionary arrays."""
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import ParquetFile
@@ -46,7 +46,7 @@ def opened(source: Any) -> pyarrow.parquet.ParquetFile:
         raise ArrowInvalid(f"its index names a column that is not in its schema: {error}") from error
 
 
-def schema_of(source: Any) -> pyarrow.Schema:
+def read_schema(source: Any) -> pyarrow.Schema:
     """Return the schema as the writer gave it."""
     from pyarrow.parquet import read_schema
 
@@ -54,11 +54,11 @@ def schema_of(source: Any) -> pyarrow.Schema:
     return read_schema(source)
 
 
-def slices(batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+def split_batch(batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
     """Cut a batch so that the values of each part take about AT_ONCE bytes, or are one row."""
     rows = max(batch.num_rows, 1)
     size = sum(_unpacked(column) for column in batch.columns) // rows
-    step = max(1, min(rows, AT_ONCE // max(size, 1)))
+    step = max(1, min(rows, BATCH_BYTES // max(size, 1)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
 

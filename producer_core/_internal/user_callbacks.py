@@ -19,7 +19,7 @@ def is_containable(error: BaseException) -> bool:
     return isinstance(error, Exception) or threading.current_thread() is not threading.main_thread()
 
 
-def both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> Callable[[Any], None]:
+def call_both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> Callable[[Any], None]:
     """Return a callback for the Kafka client that calls ours, then the one that the user's settings have."""
     if theirs is None:
         return ours
@@ -36,7 +36,7 @@ def both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> C
     return called
 
 
-def shown(value: Any, limit: int = 60) -> str:
+def short_repr(value: Any, limit: int = 60) -> str:
     """Return the repr of any value, cut to `limit`; its type where it has none, as an int of 5,000 digits."""
     try:
         return f"{value!r:.{limit}}"

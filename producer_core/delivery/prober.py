@@ -245,7 +245,7 @@ def _oldest_timestamp(delivery: Delivery) -> int:
 
 
 def _asked_for(delivery: Delivery) -> int | None:
-    return None if delivery.partition < 0 or delivery.placement.ours else delivery.partition
+    return None if delivery.partition < 0 or delivery.placement.computed else delivery.partition
 
 
 def _was_read(attempt: FailedAttempt | None, result: ProbeResult) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import RetryConfig
 from producer_core.errors import ConfigError, InvalidMessage
 
@@ -24,7 +24,7 @@ def is_topic_name(topic: Any) -> bool:
 def check_callback(function: Any, name: str) -> None:
     if function is not None and not callable(function):
         raise InvalidMessage(
-            f"{name}={shown(function)} is not a function.", fix=f"Pass a function, or leave {name} out."
+            f"{name}={short_repr(function)} is not a function.", fix=f"Pass a function, or leave {name} out."
         )
 
 
@@ -32,7 +32,7 @@ def check_batch(messages: Any, key_extractor: Any) -> None:
     """Refuse what is no collection of messages: a dict would be sent as its keys, a text as its letters."""
     if not isinstance(messages, Iterable) or isinstance(messages, str | bytes | bytearray | Mapping):
         raise InvalidMessage(
-            f"send_batch takes a list of messages, not {shown(messages)}.",
+            f"send_batch takes a list of messages, not {short_repr(messages)}.",
             fix="Write [message] for a single one.",
         )
     check_callback(key_extractor, "key_extractor")
@@ -43,7 +43,9 @@ def key_of(key_extractor: Callable[[Any], Any], value: Any) -> Any:
     try:
         return key_extractor(value)
     except Exception as error:
-        raise InvalidMessage(f"key_extractor failed: {type(error).__name__}: {shown(error.args)}.") from error
+        raise InvalidMessage(
+            f"key_extractor failed: {type(error).__name__}: {short_repr(error.args)}."
+        ) from error
 
 
 def check(
@@ -64,17 +66,17 @@ def check(
     """ConfigError for an argument of the producer that has the wrong type or range."""
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
         raise ConfigError(
-            f"retry_config must be a RetryConfig, not {shown(retry_config)}.",
+            f"retry_config must be a RetryConfig, not {short_repr(retry_config)}.",
             fix="For example retry_config=RetryConfig(max_retries=3).",
         )
     if not isinstance(enable_deduplication, bool):
-        raise ConfigError(f"enable_deduplication={shown(enable_deduplication)} is not True or False.")
+        raise ConfigError(f"enable_deduplication={short_repr(enable_deduplication)} is not True or False.")
     _number("dlq_max_size", dlq_max_size, "a whole number of messages from 1 on", whole=True, least=1)
     _number("health_check_interval", health_check_interval, "a number of seconds above 0")
     _number("dedup_ttl", dedup_ttl, "a number of seconds above 0")
     if thresholds is not None and not isinstance(thresholds, Mapping):
         raise ConfigError(
-            f"thresholds must be a dict, not {shown(thresholds)}.",
+            f"thresholds must be a dict, not {short_repr(thresholds)}.",
             fix="For example thresholds={'latency_threshold_ms': 500}.",
         )
     for name, value in (thresholds or {}).items():
@@ -83,21 +85,23 @@ def check(
     _path("store", store, none="store=None switches it off")
     _path("journal_dir", journal_dir, none="leave it out for none")
     if telemetry_topic is not None and not is_topic_name(telemetry_topic):
-        raise ConfigError(f"telemetry_topic={shown(telemetry_topic)} is not a topic name.", fix=TOPIC_RULE)
+        raise ConfigError(
+            f"telemetry_topic={short_repr(telemetry_topic)} is not a topic name.", fix=TOPIC_RULE
+        )
     if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
         raise ConfigError(
-            f"transactional_id={shown(transactional_id)} is not a text.",
+            f"transactional_id={short_repr(transactional_id)} is not a text.",
             fix="Give a name, for example 'shop'.",
         )
     for name, value in (("hooks", hooks), ("alert_routes", alert_routes)):
         if not isinstance(value, Iterable) or isinstance(value, str):
-            raise ConfigError(f"{name} must be a list, not {shown(value)}.", fix=f"Write {name}=[…].")
+            raise ConfigError(f"{name} must be a list, not {short_repr(value)}.", fix=f"Write {name}=[…].")
 
 
 def _number(name: str, value: Any, what: str, *, whole: bool = False, least: float | None = None) -> None:
     good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     if not good or not (value > 0 if least is None else value >= least) or not value < math.inf:
-        raise ConfigError(f"{name}={shown(value)} is not {what}.", fix="Leave it out for the default.")
+        raise ConfigError(f"{name}={short_repr(value)} is not {what}.", fix="Leave it out for the default.")
 
 
 def check_timeout(value: Any, *, optional: bool = False) -> None:
@@ -106,14 +110,16 @@ def check_timeout(value: Any, *, optional: bool = False) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value < 0:
         raise ConfigError(
-            f"timeout={shown(value)} is not a number of seconds.", fix="For example timeout=30."
+            f"timeout={short_repr(value)} is not a number of seconds.", fix="For example timeout=30."
         )
 
 
 def _path(name: str, value: Any, *, none: str) -> None:
     if isinstance(value, str) and ("\0" in value or value == ":memory:"):
-        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give the path of a file; {none}.")
+        raise ConfigError(
+            f"{name}={short_repr(value)} is not a path.", fix=f"Give the path of a file; {none}."
+        )
     if isinstance(value, str | os.PathLike) and not os.fspath(value):
         raise ConfigError(f"{name} is empty.", fix=f"Give a path; {none}.")
     if isinstance(value, bytes | int | float | list | tuple | set | Mapping):
-        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give a path as text; {none}.")
+        raise ConfigError(f"{name}={short_repr(value)} is not a path.", fix=f"Give a path as text; {none}.")

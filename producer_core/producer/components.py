@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts
 from producer_core.alerts.health import HealthMonitor
 from producer_core.delivery.context import DeliverySettings
@@ -164,7 +164,7 @@ class Components:
     def check_topic(self, topic: str) -> None:
         """Raise InvalidMessage for an invalid name and, once per topic, BrokerError when a permission is missing."""
         if not is_topic_name(topic):
-            raise InvalidMessage(f"{shown(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
+            raise InvalidMessage(f"{short_repr(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
         self._require((topic,))
         self.topics.add(topic)
 

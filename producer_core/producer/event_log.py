@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.events import DeadLetter, Hook, Notice
 
 logger = logging.getLogger(__name__)
@@ -59,13 +59,13 @@ class EventLog(Hook):
                 self._failing.clear()
             self._failing[reason] = now
             self._troubled = True
-            self._put(_FAILED, {"reason": mask_told(reason)})
+            self._put(_FAILED, {"reason": mask_or_hide(reason)})
 
     def notice(self, notice: Notice) -> None:
         with self._changed:
             if notice.kind == "connection_lost":
                 self._troubled = True
-                self._put(_LOST, {"reason": mask_told(notice.text)})
+                self._put(_LOST, {"reason": mask_or_hide(notice.text)})
             elif notice.kind == "connected" and self._troubled:
                 self._troubled = False
                 self._put(_BACK, {})
@@ -80,7 +80,7 @@ class EventLog(Hook):
                 about = {
                     "topic": dead_letter.topic,
                     "code": dead_letter.code,
-                    "error": mask_told(dead_letter.error_text),
+                    "error": mask_or_hide(dead_letter.error_text),
                 }
                 self._causes[key] = _Cause(now, about)
                 self._put("message dead", {**about, "count": 1})

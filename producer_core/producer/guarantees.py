@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from producer_core.delivery.journal import Journal
     from producer_core.delivery.replayable_source import ReplayableSource
 
-Delivered = Literal["at_least_once", "exactly_once"]
-Level = Literal["buffered", "process", "power"]
+DeliveryGuarantee = Literal["at_least_once", "exactly_once"]
+JournalLevel = Literal["buffered", "process", "power"]
 
 _A_DAY = 24 * 3600 * 1000
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "delivery": get_args(Delivered),
+    "delivery": get_args(DeliveryGuarantee),
     "ordering": get_args(Ordering),
     "on_ambiguous": get_args(OnAmbiguous),
-    "journal_level": get_args(Level),
+    "journal_level": get_args(JournalLevel),
 }
 
 
@@ -37,11 +37,11 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 class Guarantees:
     """The producer's keywords of the same names."""
 
-    delivery: Delivered = "at_least_once"
+    delivery: DeliveryGuarantee = "at_least_once"
     ordering: Ordering = "key"
     on_ambiguous: OnAmbiguous = "retry"
     journal_dir: Path | str | None = None
-    journal_level: Level = "process"
+    journal_level: JournalLevel = "process"
     transactional_id: str | None = None
     shards: int = 2
     journaled: bool = False

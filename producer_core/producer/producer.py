@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
 from producer_core.alerts.routes import Told, given_routes
@@ -41,7 +41,7 @@ from producer_core.metrics.counters import Metrics
 from producer_core.producer import arguments
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
-from producer_core.producer.guarantees import Delivered, Guarantees, Level
+from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchSend
 from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
@@ -104,11 +104,11 @@ class ReliableKafkaProducer:
         ledger: bool | None = None,
         cluster_id: str | None = None,
         run_replays: bool = True,
-        delivery: Delivered = "at_least_once",
+        delivery: DeliveryGuarantee = "at_least_once",
         ordering: Ordering = "key",
         on_ambiguous: OnAmbiguous = "retry",
         journal_dir: Path | str | None = None,
-        journal_level: Level = "process",
+        journal_level: JournalLevel = "process",
         journal: ReplayableSource | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
@@ -571,6 +571,6 @@ def _placement(partition: int | None, timestamp_ms: int | None) -> Placement:
 def _whole(number: Any, name: str, bits: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**bits:
         raise InvalidMessage(
-            f"{name} must be a whole number from 0 to 2^{bits} - 1, not {shown(number, 40)}."
+            f"{name} must be a whole number from 0 to 2^{bits} - 1, not {short_repr(number, 40)}."
         )
     return number

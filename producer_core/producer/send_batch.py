@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.delivery import Callbacks, Delivery, Ended
 from producer_core.delivery.enqueue import MessageEnqueuer
 from producer_core.delivery.grouping import groups
@@ -82,7 +82,7 @@ class BatchSend:
         self._ends.append("failed")
 
     def _refusal(self, error: ProducerError) -> BatchEntry:
-        told = mask_told(str(error))
+        told = mask_or_hide(str(error))
         logger.warning(f"message of a batch not accepted: {told}", extra={"error": told})
         return BatchEntry(None, "failed", str(error), "not_sent")
 

@@ -17,7 +17,7 @@ from producer_core import __version__
 from producer_core._internal import time_budget
 from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
@@ -191,7 +191,7 @@ class StoreBackend:
         )
         logger.warning(
             "message dead",
-            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(error)},
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(error)},
         )
 
     def replay(
@@ -272,7 +272,7 @@ class StoreBackend:
             seen_at=self._clock(),
             closed_at=self._closed_at,
             connected=connection.connected,
-            connection_error=connection.error and mask_told(connection.error),
+            connection_error=connection.error and mask_or_hide(connection.error),
             pending=producer.pending_count,
             waiting_retry=producer.retry_manager.get_stats()["pending_retries"],
             queue_messages=connection.queue_messages,

@@ -104,9 +104,9 @@ class ConnectionPool:
         """Of the file and of its log, as `Store.stamp` says."""
         return _stamp(self._path), _stamp(_log_of(self._path))
 
-    def looked_at(self) -> bool:
+    def recently_read(self) -> bool:
         """Whether somebody has read the file within the last seconds, in whatever process."""
-        return self._turnstile.looked_at()
+        return self._turnstile.recently_read()
 
     def close(self) -> None:
         """Free the instance; the next borrow makes a new one. One that a thread of ours uses stays."""
@@ -331,4 +331,4 @@ if sys.platform != "win32":
         after_in_parent=_each(ConnectionPool.after_fork),
         after_in_child=_each(ConnectionPool.disown),
     )
-at_exit.last(_each(ConnectionPool.at_end))
+at_exit.run_last(_each(ConnectionPool.at_end))

@@ -46,7 +46,7 @@ class FileLock:
             _sign(descriptor)
             yield
 
-    def looked_at(self) -> bool:
+    def recently_read(self) -> bool:
         """Whether somebody has read through this turnstile within the last seconds, in whatever process."""
         return read_activity.recently_read(self._gate)
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.dataframe import Kind, made
+from producer_core._internal.dataframe import Kind, make_frame
 from producer_core.errors import ConfigError
 from producer_core.metrics.histogram import quantiles
 
@@ -60,7 +60,7 @@ def history(
     arrays = {
         name: pyarrow.array(values, kinds.get(name, pyarrow.float64())) for name, values in columns.items()
     }
-    return made(pyarrow.table(arrays), kind)
+    return make_frame(pyarrow.table(arrays), kind)
 
 
 def span(last: str | float) -> float:

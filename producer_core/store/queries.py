@@ -21,7 +21,7 @@ class Query:
     """One statement, what it answers, and the parameters it knows."""
 
     name: str
-    answers: str
+    description: str
     sql: str
     parameters: frozenset[str]
 

@@ -110,9 +110,9 @@ class Store:
         within one tick of the kernel's clock."""
         return self._lender.stamp()
 
-    def looked_at(self) -> bool:
+    def recently_read(self) -> bool:
         """Whether a person, or a program for one, has read this store within the last seconds, in whatever process."""
-        return self._lender.looked_at()
+        return self._lender.recently_read()
 
     def take_lease(self, name: str, owner: str, seconds: float, now: float) -> bool:
         """Take or renew a lease; False while somebody else holds it."""

@@ -17,7 +17,7 @@ import pytest
 
 from producer_core import DeadLetterFilter, ReliableKafkaProducer, RetryConfig
 from producer_core.errors import ConfigError, InvalidMessage, JournalLocked, ProducerClosed
-from producer_core.producer.frames import FrameInterrupted, frame_of, made
+from producer_core.producer.frames import FrameInterrupted, frame_of, make_frame
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
 from tests.unit.notebook_parts import HOSTILE
@@ -453,8 +453,8 @@ def test_dead_letters_in_memory_are_a_frame_too():
 def test_an_unknown_kind_of_frame_and_one_that_is_not_installed_are_said(monkeypatch):
     table = pa.table({"a": [1]})
     with pytest.raises(ConfigError, match="no frames of 'excel'"):
-        made(table, "excel")
+        make_frame(table, "excel")
     monkeypatch.setattr("producer_core._internal.dataframe.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install polars"):
-        made(table, "polars")
-    assert made(table) is table
+        make_frame(table, "polars")
+    assert make_frame(table) is table

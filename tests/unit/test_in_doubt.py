@@ -85,7 +85,7 @@ def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
 def hear(transport, *producer_ids):
     """librdkafka's statistics come, once a second on a real client."""
     for transport.producer_id in producer_ids:
-        transport.say_statistics()
+        transport.emit_statistics()
 
 
 def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
@@ -240,7 +240,7 @@ def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_
     producer.send_message("orders", b"2", "a")
     producer.send_message("orders", b"other", "b")
     eventually(lambda: transport.log["orders"])
-    transport.say_statistics()
+    transport.emit_statistics()
     producer.flush(30)
 
     assert [one.value for one in transport.log["orders"]] == [b"other", b"1", b"2"]
@@ -267,7 +267,7 @@ def test_a_refusal_proves_that_nothing_was_written_only_where_no_connection_brok
     eventually(lambda: producer._engine._failure_handler._awaiting_statistics)
     assert not reports
     transport.disconnects += broken
-    transport.say_statistics()
+    transport.emit_statistics()
     producer.flush(30)
     producer.close()
 

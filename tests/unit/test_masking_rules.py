@@ -7,7 +7,15 @@ import os
 import pytest
 
 from producer_core._internal import masking
-from producer_core._internal.masking import HIDDEN, mask, mask_headers, mask_text, mask_told, shown, shown_key
+from producer_core._internal.masking import (
+    HIDDEN,
+    display_key,
+    display_value,
+    mask,
+    mask_headers,
+    mask_or_hide,
+    mask_text,
+)
 from producer_core.errors import ConfigError
 
 
@@ -46,7 +54,7 @@ def test_patterns_of_the_house_are_hidden_wherever_they_stand(rules):
     assert mask({"note": ["CUST-123456"], "CUST-123456": 1, "number": 777777777}) == {
         "note": [HIDDEN], HIDDEN: 1, "number": HIDDEN,
     }  # fmt: skip
-    assert shown_key(b"CUST-123456") == HIDDEN
+    assert display_key(b"CUST-123456") == HIDDEN
     assert mask_headers([("a", b"CUST-123456")]) == [["a", HIDDEN]]
 
 
@@ -59,10 +67,10 @@ def test_a_name_that_only_looks_secret_can_be_opened(rules):
 def test_keys_values_and_headers_can_be_hidden_altogether(rules):
     rules('hide = ["keys", "values", "headers"]')
 
-    assert shown_key(b"order 7") == HIDDEN
-    assert shown(b'{"n": 1}') == "8 bytes, hidden"
+    assert display_key(b"order 7") == HIDDEN
+    assert display_value(b'{"n": 1}') == "8 bytes, hidden"
     assert mask_headers([("trace", b"a"), ("none", None)]) == [["trace", HIDDEN], ["none", None]]
-    assert shown(b'{"n": 1}', reveal=True) == {"n": 1}
+    assert display_value(b'{"n": 1}', reveal=True) == {"n": 1}
 
 
 def test_a_changed_file_counts_at_once(rules):
@@ -90,11 +98,16 @@ def test_a_changed_file_counts_at_once(rules):
 def test_a_mistake_in_the_rules_is_said_and_nothing_is_shown(rules, text, said):
     rules(text)
 
-    for look in (lambda: mask_text("x"), lambda: mask({}), lambda: shown(b"x"), lambda: shown_key(b"x")):
+    for look in (
+        lambda: mask_text("x"),
+        lambda: mask({}),
+        lambda: display_value(b"x"),
+        lambda: display_key(b"x"),
+    ):
         with pytest.raises(ConfigError, match="Until it is mended nothing is shown") as error:
             look()
     assert said in str(error.value)
-    assert mask_told("hunter2").startswith("(hidden: ")
+    assert mask_or_hide("hunter2").startswith("(hidden: ")
 
 
 def test_rules_that_were_named_and_are_missing_are_a_mistake(tmp_path, monkeypatch):
@@ -223,12 +236,12 @@ def test_what_is_no_text_is_only_counted():
         b"\x00\x0aann@example.com",
         b"\x1b[2J",
     ):
-        assert shown(data) == shown_key(data) == f"{len(data)} bytes that are not text"
+        assert display_value(data) == display_key(data) == f"{len(data)} bytes that are not text"
         assert mask_headers([("a", data)]) == [["a", f"{len(data)} bytes that are not text"]]
 
 
 def test_a_long_value_is_only_counted():
-    assert shown(b"x" * (masking.LONGEST + 1)) == "1,048,577 bytes, too long to be shown masked"
+    assert display_value(b"x" * (masking.LONGEST + 1)) == "1,048,577 bytes, too long to be shown masked"
 
 
 def test_a_name_that_is_an_address_is_masked_and_two_stay_two():
@@ -239,7 +252,7 @@ def test_a_name_that_is_an_address_is_masked_and_two_stay_two():
 
 
 def test_what_is_nested_beyond_reason_is_hidden_not_an_error():
-    assert HIDDEN in str(shown(b"[" * 500 + b"]" * 500))
+    assert HIDDEN in str(display_value(b"[" * 500 + b"]" * 500))
 
 
 def test_a_number_that_is_a_card_is_masked_in_any_form():

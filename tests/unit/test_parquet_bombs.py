@@ -32,18 +32,18 @@ def repeated(tmp_path):
 def test_repeated_values_are_unpacked_a_few_rows_at_a_time(repeated):
     parts = [
         part
-        for batch in untrusted_parquet.opened(repeated).iter_batches(1024)
-        for part in untrusted_parquet.slices(batch)
+        for batch in untrusted_parquet.open_file(repeated).iter_batches(1024)
+        for part in untrusted_parquet.split_batch(batch)
     ]
 
     assert sum(part.num_rows for part in parts) == ROWS
-    assert max(part.num_rows for part in parts) <= untrusted_parquet.AT_ONCE // len(VALUE)
+    assert max(part.num_rows for part in parts) <= untrusted_parquet.BATCH_BYTES // len(VALUE)
     assert parts[-1].column("value").dictionary_decode().to_pylist()[-1] == VALUE
-    assert untrusted_parquet.opened(repeated).read_row_group(0).nbytes < 2 * len(VALUE)
+    assert untrusted_parquet.open_file(repeated).read_row_group(0).nbytes < 2 * len(VALUE)
 
 
 def test_the_schema_is_the_one_that_was_written(repeated):
-    assert untrusted_parquet.schema_of(repeated).field("value").type == pyarrow.binary()
+    assert untrusted_parquet.read_schema(repeated).field("value").type == pyarrow.binary()
 
 
 def test_a_page_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
@@ -53,7 +53,7 @@ def test_a_page_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
     assert path.stat().st_size < 100_000
 
     with pytest.raises(untrusted_parquet.DecompressionBomb, match="unpacks from"):
-        untrusted_parquet.opened(path)
+        untrusted_parquet.open_file(path)
 
 
 def test_ordinary_rows_are_read_in_whole_batches(tmp_path):
@@ -63,8 +63,8 @@ def test_ordinary_rows_are_read_in_whole_batches(tmp_path):
 
     parts = [
         part
-        for batch in untrusted_parquet.opened(path).iter_batches(1024)
-        for part in untrusted_parquet.slices(batch)
+        for batch in untrusted_parquet.open_file(path).iter_batches(1024)
+        for part in untrusted_parquet.split_batch(batch)
     ]
 
     assert [part.num_rows for part in parts] == [1024, 976]

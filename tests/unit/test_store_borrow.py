@@ -476,7 +476,7 @@ def test_whoever_reads_the_store_looks_at_it_but_not_a_thread_that_reads_for_its
     thread.start()
     thread.join()
     Store.open(store.path).append(batch("p", 0))
-    assert not store.looked_at()
+    assert not store.recently_read()
 
     Store.open(store.path).rows("totals")
-    assert store.looked_at()
+    assert store.recently_read()

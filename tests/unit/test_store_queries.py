@@ -39,7 +39,7 @@ def test_every_query_runs_and_says_what_it_answers(store, name):
 
     rows, table = store.rows(name, **given), store.table(name, **given)
 
-    assert asked.answers.endswith(".")
+    assert asked.description.endswith(".")
     assert table.num_rows == len(rows)
 
 
@@ -94,7 +94,7 @@ def test_a_query_file_is_read_by_its_names():
         "-- about\n-- name: one\n-- What it\n-- answers.\nSELECT $a\n  + $b;\n\n-- name: two\nSELECT 2;\n"
     )
 
-    assert [(one.name, one.answers, one.sql) for one in parsed] == [
+    assert [(one.name, one.description, one.sql) for one in parsed] == [
         ("one", "What it answers.", "SELECT $a\n  + $b"),
         ("two", "", "SELECT 2"),
     ]

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.dedup.backends import Claim as Claim
 from producer_core.delivery.dedup.backends import MemoryClaimBackend, RedisClaimBackend
 from producer_core.delivery.dedup.redis_outbox import RedisClaimOutbox
@@ -244,7 +244,7 @@ class MessageDeduplicator:
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning("de-duplication degraded to memory", extra={"error": mask_told(text)})
+            logger.warning("de-duplication degraded to memory", extra={"error": mask_or_hide(text)})
         else:
             logger.warning("de-duplication on redis again")
         if self.on_degraded is None:

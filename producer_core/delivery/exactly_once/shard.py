@@ -314,7 +314,7 @@ class Shard:
 
     def _displaced(self, refused: Sequence[Report]) -> None:
         """Report refusals, except of messages that can go to another partition because theirs is gone."""
-        moving = [one for one, error, _ in refused if error and is_gone(error) and one.placement.ours]
+        moving = [one for one, error, _ in refused if error and is_gone(error) and one.placement.computed]
         moved = set(map(id, moving))
         self._owner.report([report for report in refused if id(report[0]) not in moved])
         moving += self._take_out({(one.topic, one.partition) for one in moving})
@@ -332,7 +332,9 @@ class Shard:
         if not partitions:
             return []
         with self._changed:
-            found = [one for one in self._queue if one.where in partitions and one.delivery.placement.ours]
+            found = [
+                one for one in self._queue if one.where in partitions and one.delivery.placement.computed
+            ]
             taken = set(map(id, found))
             self._queue = deque(one for one in self._queue if id(one) not in taken)
             self._bytes -= sum(one.size for one in found)

@@ -278,7 +278,7 @@ class TransactionalTransport:
 
 
 def _placed(delivery: Delivery, partition: int) -> None:
-    delivery.placement = delivery.placement._replace(partition=partition, ours=True)
+    delivery.placement = delivery.placement._replace(partition=partition, computed=True)
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

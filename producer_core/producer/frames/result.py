@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 
 LISTED = 1000
 """Refused and dead rows that are named one by one; all are counted."""
@@ -92,7 +92,7 @@ class FrameResult:
     def __repr__(self) -> str:
         named = [f"row {one.row:,} refused: {one.text}" for one in self.refusals[:_SAID]]
         named += [f"row {one.row:,} died: {one.text} ({one.verdict})" for one in self.deaths[:_SAID]]
-        return mask_told("\n".join([*self.sentences, *named]))
+        return mask_or_hide("\n".join([*self.sentences, *named]))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
