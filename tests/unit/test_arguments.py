@@ -37,7 +37,7 @@ def test_the_one_dict_that_confluent_kafka_takes_is_taken():
         ({"linger.ms": 5}, "No bootstrap server"),
         ({"bootstrap.servers": "a:1", "linger_mss": 5}, "Did you mean"),
         ({"bootstrap.servers": "a:1", "bootstrap_servers": "b:1"}, "both set"),
-        ({"bootstrap.servers": "a:1", 5: 1}, "name of a setting"),
+        ({"bootstrap.servers": "a:1", 5: 1}, "not a setting name"),
         ({"bootstrap.servers": 5}, "not an address"),
     ],
 )
@@ -74,7 +74,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.passw
         ({"partitioner": lambda *anything: 0}, "partition= to send_message"),
         ({"on_delivery": print}, "on_delivery= to send_message"),
         ({"dr_cb": print}, "on_delivery= to send_message"),
-        ({"linger.ms": print}, "takes no function"),
+        ({"linger.ms": print}, "does not accept a function"),
         ({**SASL, "sasl.mechanism": "NOPE"}, "Unsupported SASL mechanism: NOPE"),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"},
