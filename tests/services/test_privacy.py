@@ -277,7 +277,7 @@ def test_logs_hold_none(caplog):
             Message("m-1", "t", "ann.lee@shop.example", VALUE, datetime.now()), ERROR
         )
 
-        BatchSend().refused(InvalidMessage(ERROR))
+        BatchSend().record_rejected(InvalidMessage(ERROR))
 
     assert len(caplog.records) == 2 and leaked(repr([vars(record) for record in caplog.records])) == []
 

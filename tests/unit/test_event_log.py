@@ -61,7 +61,7 @@ def test_a_recovery_is_logged_and_a_first_connection_is_not(log, lines):
     log.notice(Notice("connected", "info", "Connected.", 0.0))
 
     eventually(lambda: len(lines.lines) == 2)
-    assert lines.lines[1] == "connected to the brokers again"
+    assert lines.lines[1] == "broker connection restored"
 
 
 def test_two_hundred_dead_letters_are_one_line_a_cause_and_a_count(log, lines):

@@ -98,7 +98,7 @@ def test_a_replay_leaves_the_dead_letters_of_other_clusters_and_says_so(store, b
         assert producer.replay_dlq_messages("orders") == 2
 
     assert dead(store) == {ELSEWHERE}
-    (said,) = [one for one in caplog.records if one.message == "dead letters of other clusters left out"]
+    (said,) = [one for one in caplog.records if one.message == "dead letters of other clusters skipped"]
     assert (said.count, said.clusters, said.own) == (1, ["elsewhere"], broker.cluster_id)
 
 
