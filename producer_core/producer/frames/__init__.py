@@ -1,4 +1,4 @@
-"""Frames: rows of pandas, polars or Arrow as messages, and what we know as a frame."""
+"""Send the rows of pandas, polars or Arrow frames as messages."""
 
 from producer_core._internal.dataframe import Kind, make_frame
 from producer_core.producer.frames.result import DeadRow, FrameInterrupted, FrameResult, RefusedRow
