@@ -122,9 +122,9 @@ def _as_exactly_once(monkeypatch):
     class Proving(InMemoryTransport):
         settles_journal = True
 
-        def _settled(self, delivery, code):
+        def _report_row(self, delivery, code):
             landed = any(one.id == delivery.id for one in self.log[delivery.topic])
-            report = super()._settled(delivery, code)
+            report = super()._report_row(delivery, code)
             if code is None:
                 journals[-1].settle([delivery.seq])
                 if landed:

@@ -171,7 +171,7 @@ def test_callbacks_of_the_clients_settings_are_called_too_and_a_fault_of_theirs_
         eventually(lambda: "_TRANSPORT" in errors and statistics, timeout=30)
         eventually(lambda: producer.connection.unreachable, timeout=30)
 
-    assert "a callback of the client's settings failed" in caplog.text
+    assert "a callback from the client's settings failed" in caplog.text
 
 
 def test_a_timeout_that_is_no_number_of_seconds_is_refused_and_the_producer_lives(broker):

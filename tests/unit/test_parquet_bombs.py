@@ -98,7 +98,7 @@ def test_an_index_that_takes_gigabytes_to_read_is_refused_unread(tmp_path):
         file.seek(0, 2)
         file.write(struct.pack("<I", length) + b"PAR1")
 
-    with pytest.raises(InputError, match="its index has 1,073,741,824 bytes"):
+    with pytest.raises(InputError, match="its footer has 1,073,741,824 bytes"):
         read(path)
 
 

@@ -206,8 +206,7 @@ def _nanoseconds(column: pyarrow.Array, zone: str | None) -> list[Any]:
 
     tz = None if zone is None else pyarrow.lib.string_to_tzinfo(zone)
     return [
-        None if count is None else _timestamp(count, tz)
-        for count in column.cast(pyarrow.int64()).to_pylist()
+        None if count is None else _timestamp(count, tz) for count in column.cast(pyarrow.int64()).to_pylist()
     ]
 
 
