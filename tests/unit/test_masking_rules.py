@@ -88,9 +88,9 @@ def test_a_changed_file_counts_at_once(rules):
         ("nmaes = []", "no setting 'nmaes'. Did you mean names?"),
         ("names = 'x'", "names must be a list"),
         ("names = [1]", "names must be a list"),
-        ("hide = ['errors']", "cannot hide 'errors'. There are keys, values, headers"),
-        ("patterns = ['(a']", "is not one of RE2"),
-        ("patterns = ['(?=a)']", "is not one of RE2"),
+        ("hide = ['errors']", "cannot hide 'errors'. Use one of keys, values, headers"),
+        ("patterns = ['(a']", "is not valid RE2"),
+        ("patterns = ['(?=a)']", "is not valid RE2"),
         ("patterns = ['x*']", "matches the empty text"),
         (r"patterns = ['\b']", "matches the empty text"),
     ],
@@ -104,7 +104,7 @@ def test_a_mistake_in_the_rules_is_said_and_nothing_is_shown(rules, text, said):
         lambda: display_value(b"x"),
         lambda: display_key(b"x"),
     ):
-        with pytest.raises(ConfigError, match="Until it is mended nothing is shown") as error:
+        with pytest.raises(ConfigError, match="Nothing is shown until the file is corrected") as error:
             look()
     assert said in str(error.value)
     assert mask_or_hide("hunter2").startswith("(hidden: ")
