@@ -159,7 +159,7 @@ def copied_stores(monkeypatch):
             MADE[known] = draft.read_bytes()
         else:
             draft.write_bytes(MADE[known])
-            with self._lender.attached(draft, write=True) as connection:
+            with self._pool.attached(draft, write=True) as connection:
                 connection.execute("UPDATE schema_migrations SET applied_at = ?", [self._clock()])
 
     monkeypatch.setattr(module.Store, "_fill", copy_or_fill)

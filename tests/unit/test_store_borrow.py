@@ -59,7 +59,7 @@ def test_no_log_is_left_for_readers_to_replay(store):
 def test_a_slow_reader_is_cancelled_and_told_so(store, monkeypatch):
     monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 0.1)
 
-    with pytest.raises(StoreError, match="longer than its limit and was cancelled"):
+    with pytest.raises(StoreError, match="exceeded its time limit and was cancelled"):
         with store.borrow() as connection:
             connection.execute(SLOW)
 
@@ -81,7 +81,7 @@ def test_a_thread_may_borrow_again_inside_its_own_block(store):
 
     with store.borrow():
         assert store.settings() == {"x": 1}
-        with pytest.raises(StoreError, match="cannot begin to write"):
+        with pytest.raises(StoreError, match="cannot start to write"):
             store.set_setting("x", 2)
 
 
@@ -135,7 +135,7 @@ def test_who_waits_too_long_is_told_which_process_holds_the_store(store):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StoreLocked, match=f"in use by process {holder.pid}; it was not released"):
+        with pytest.raises(StoreLocked, match=f"in use by process {holder.pid} and was not released"):
             with store.borrow(timeout=0.2):
                 pass
 
@@ -364,8 +364,8 @@ def test_children_forked_while_other_threads_write_use_the_store(store):
 def test_a_reader_finds_what_a_killed_writer_committed(store):
     code = (
         "import os, signal, sys; from producer_core.store import Store\n"
-        "s = Store.open(sys.argv[1]); lender = s._lender\n"
-        "lender._let_go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "s = Store.open(sys.argv[1]); pool = s._pool\n"
+        "pool._detach = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "s.set_setting('x', 1)"
     )
     subprocess.run([sys.executable, "-c", code, str(store.path)], check=False)
@@ -386,7 +386,7 @@ def test_a_store_that_was_closed_can_be_used_again(store):
 
 
 def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(store, monkeypatch):
-    monkeypatch.setattr("producer_core.store.connection_pool._RENEWED_AFTER", 50)
+    monkeypatch.setattr("producer_core.store.connection_pool._RENEW_AFTER_BORROWS", 50)
 
     def write(times):
         for number in range(times):

@@ -66,7 +66,9 @@ def own(folder):
 
 
 def test_a_directory_is_not_a_store(tmp_path):
-    with pytest.raises(StoreUnavailable, match=r"is a directory.*Name a file, for example .*store.duckdb"):
+    with pytest.raises(
+        StoreUnavailable, match=r"is a directory.*Give the path of a file, for example .*store.duckdb"
+    ):
         Store.open(tmp_path)
 
 
@@ -79,7 +81,7 @@ def test_a_missing_store_is_said_to_be_missing_when_it_must_not_be_made(tmp_path
 def test_a_parent_that_is_a_file_cannot_be_a_folder(tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreUnavailable, match=r"cannot be made|cannot be used"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be created|cannot be used"):
         Store.open(tmp_path / "file" / "store.duckdb")
 
 

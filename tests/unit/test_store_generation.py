@@ -60,12 +60,12 @@ def test_a_store_that_was_put_back_says_so_and_calls_nothing_safe(path, tmp_path
     again = Store.open(path)
 
     assert verdicts(again) == {"possibly_persisted"}
-    assert "put back from a copy" in caplog.text
+    assert "restored from a copy" in caplog.text
     assert "3 dead letters" in again.rows("audit_latest")[0]["outcome"]
     again.close()
     caplog.clear()
     Store.open(path).close()
-    assert "put back" not in caplog.text
+    assert "restored" not in caplog.text
 
 
 def test_a_copy_at_another_place_is_recognised_and_a_store_that_nothing_was_replayed_from_is_not(

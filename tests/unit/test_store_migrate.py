@@ -71,7 +71,7 @@ def test_a_duckdb_file_of_somebody_else_is_refused_and_unchanged(path):
         connection.execute("CREATE TABLE holidays (day DATE)")
     before = path.read_bytes()
 
-    with pytest.raises(StoreUnavailable, match=r"holds something else \(holidays\)"):
+    with pytest.raises(StoreUnavailable, match=r"contains other tables \(holidays\)"):
         Store.open(path)
     assert path.read_bytes() == before
 
