@@ -452,7 +452,7 @@ def test_dead_letters_in_memory_are_a_frame_too():
 
 def test_an_unknown_or_missing_kind_of_frame_raises_an_error(monkeypatch):
     table = pa.table({"a": [1]})
-    with pytest.raises(ConfigError, match="no frames of 'excel'"):
+    with pytest.raises(ConfigError, match="'excel' is not a kind of frame"):
         make_frame(table, "excel")
     monkeypatch.setattr("producer_core._internal.dataframe.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install polars"):
