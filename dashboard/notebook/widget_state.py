@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import queries, wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
@@ -98,9 +98,9 @@ def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Wid
     series = _series(page)
     total = sum(page.dead_by_topic.values())
     return WidgetState(
-        sentence=mask_told(sentence.strip()),
+        sentence=mask_or_hide(sentence.strip()),
         tone=found.tone,
-        alerts=tuple(mask_told(wording.alert(found, now)) for found in page.alerts[:_ALERTS]),
+        alerts=tuple(mask_or_hide(wording.alert(found, now)) for found in page.alerts[:_ALERTS]),
         producers=_producers(page, now),
         tiles=_tiles(page),
         window=window,
@@ -171,7 +171,7 @@ def _producers(page: queries.OverviewPage, now: float) -> tuple[str, ...]:
     running = [row for row in page.producers if row["closed_at"] is None] or list(page.producers[:1])
     said = [f"{row['client_id']}: {wording.producer_state(row, now)}" for row in running[:_PRODUCERS]]
     more = [f"and {len(running) - _PRODUCERS} more producers"] if len(running) > _PRODUCERS else []
-    return tuple(mask_told(line) for line in [*said, *more])
+    return tuple(mask_or_hide(line) for line in [*said, *more])
 
 
 def _series(page: queries.OverviewPage) -> Series:
@@ -206,7 +206,7 @@ def _cause(group: Group) -> CauseLine:
         mark=group.fingerprint,
         count=group.count,
         name=f"{group.code} on {topics}",
-        error=_cut(mask_told(group.sample_text)),
+        error=_cut(mask_or_hide(group.sample_text)),
         advice=_cut(f"{group.meaning} {group.advice}".strip()),
         safe=not doubtful,
     )

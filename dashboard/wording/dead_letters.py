@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from producer_core._internal.masking import LONGEST, mask_headers, rules, shown, shown_key
+from producer_core._internal.masking import LONGEST, display_key, display_value, mask_headers, rules
 from producer_core.dashboard.wording.numbers import plural, size
 from producer_core.dashboard.wording.time import age, last, moment
 from producer_core.dlq import DeadLetterFilter
@@ -202,7 +202,7 @@ def _looked_at(data: bytes, *, reveal: bool, key: bool) -> Any:
     """A text or a JSON value."""
     if len(data) > LONGEST:
         return f"{data[: 4 * _LONGEST].decode(errors='replace')[:_LONGEST]}\n… {len(data):,} bytes in all"
-    return shown_key(data, reveal=reveal) if key else shown(data, reveal=reveal)
+    return display_key(data, reveal=reveal) if key else display_value(data, reveal=reveal)
 
 
 def hex_dump(value: bytes, *, width: int = 16, longest: int = 1024) -> str | None:
@@ -277,7 +277,7 @@ def key_cell(key: bytes | None) -> str:
         return "(empty)"
     if len(key) > _MASKED_AT_MOST:
         return f"{size(len(key))} long"
-    return visible_line(shown_key(key) or "")
+    return visible_line(display_key(key) or "")
 
 
 def bounded(text: str) -> str:

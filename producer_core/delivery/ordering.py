@@ -193,7 +193,7 @@ class Lanes:
             return None
         if delivery.key is not None:
             return (delivery.topic, delivery.key)
-        partition = -1 if delivery.placement.ours else delivery.partition
+        partition = -1 if delivery.placement.computed else delivery.partition
         if partition >= 0 or self.strict:
             return (delivery.topic, partition)
         return None

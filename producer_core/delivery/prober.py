@@ -248,7 +248,7 @@ def _oldest_timestamp(delivery: Delivery) -> int:
 
 def _chosen_partition(delivery: Delivery) -> int | None:
     """Return the partition that the caller chose, if any."""
-    return None if delivery.partition < 0 or delivery.placement.ours else delivery.partition
+    return None if delivery.partition < 0 or delivery.placement.computed else delivery.partition
 
 
 def _was_read(attempt: FailedAttempt | None, result: ProbeResult) -> bool:

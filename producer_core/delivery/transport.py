@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core._internal import forks
 from producer_core._internal.librdkafka import client_log
-from producer_core._internal.masking import mask_told
-from producer_core._internal.user_callbacks import both
+from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.user_callbacks import call_both
 from producer_core.config import ClientConfig
 from producer_core.delivery.connection_state import produced
 from producer_core.delivery.delivery import Delivery, DeliveryState, Report
@@ -231,15 +231,17 @@ class KafkaTransport:
         try:
             return self._new_client()
         except KafkaException as error:  # oauth_cb returned no token, or the process cannot start a thread
-            raise ProducerError(f"No Kafka client can be made: {mask_told(str(error.args[0]))}.") from error
+            raise ProducerError(
+                f"No Kafka client can be made: {mask_or_hide(str(error.args[0]))}."
+            ) from error
 
     def _new_client(self) -> Producer:
         return Producer(self._settings())
 
     def _settings(self) -> dict[str, Any]:
         settings = dict(self._config.settings)
-        settings["stats_cb"] = both(self._statistics, settings.get("stats_cb"))
-        settings["error_cb"] = both(self._listener.connection_error, settings.get("error_cb"))
+        settings["stats_cb"] = call_both(self._statistics, settings.get("stats_cb"))
+        settings["error_cb"] = call_both(self._listener.connection_error, settings.get("error_cb"))
         settings.setdefault("logger", client_log())
         return settings
 
@@ -291,7 +293,7 @@ class KafkaTransport:
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():
             logger.warning(
-                "poll reported an error", extra={"code": error.name(), "error": mask_told(error.str())}
+                "poll reported an error", extra={"code": error.name(), "error": mask_or_hide(error.str())}
             )
             return
         self._drain(5.0)
@@ -323,7 +325,7 @@ class KafkaTransport:
             try:
                 return self._new_client()
             except KafkaException as error:
-                logger.warning("kafka client not created", extra={"error": mask_told(str(error))})
+                logger.warning("kafka client not created", extra={"error": mask_or_hide(str(error))})
                 if self._stopping.wait(1.0):
                     raise
 

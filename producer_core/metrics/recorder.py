@@ -61,7 +61,7 @@ class BatchStore(Protocol):
     """Stores batches."""
 
     def append(self, *batches: Batch) -> int: ...
-    def looked_at(self) -> bool: ...
+    def recently_read(self) -> bool: ...
     def rollup(self, now: float) -> int: ...
     def prune(self, now: float) -> int: ...
 
@@ -294,7 +294,7 @@ class Recorder(Hook):
         return bool(changed or batch.errors or batch.notices or batch.ledger or batch.given_up)
 
     def _flush_batches(self, destination: RecorderDestination, write: bool) -> None:
-        if not write and not destination.batches.looked_at():
+        if not write and not destination.batches.recently_read():
             return
         while batches := tuple(itertools.islice(self._batches, _TRANSACTION_BATCHES)):
             destination.batches.append(*batches)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from producer_core._internal.periodic import repeating
+from producer_core._internal.periodic import run_periodically
 from producer_core.errors import StoreError
 from producer_core.pipeline.spark_errors import explained
 
@@ -112,7 +112,7 @@ def noted(
 
     state = "failed"
     try:
-        with repeating(beat, every, name="pipeline-job"):
+        with run_periodically(beat, every, name="pipeline-job"):
             yield told
         state = "failed" if told.failed else "done"
     except BaseException as error:

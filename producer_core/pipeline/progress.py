@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from producer_core._internal.periodic import repeating
+from producer_core._internal.periodic import run_periodically
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def shown(
     before = {name: context.getLocalProperty(name) for name in ("spark.jobGroup.id", "spark.job.description")}
     context.setJobGroup(group, text)
     try:
-        with repeating(look, _LOOK, name="spark-progress"):
+        with run_periodically(look, _LOOK, name="spark-progress"):
             yield
         if told is not None:
             told(1.0)  # the last look may have been before the last task

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.periodic import repeating
+from producer_core._internal.periodic import run_periodically
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.kafka.cluster import Cluster
@@ -293,7 +293,7 @@ def _upkeep(store: Store, files: ParquetHistory | None, clock: Callable[[], floa
         except (ProducerError, OSError) as error:
             logger.warning("upkeep failed", extra={"error": str(error)})
 
-    with repeating(keep, _UPKEEP, name="pipeline-upkeep"):
+    with run_periodically(keep, _UPKEEP, name="pipeline-upkeep"):
         yield
 
 

@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(run: LiveRun, stop: StopSignal) -> int:
-    run.start(lambda: stop.asked)
-    while not stop.asked:
+    run.start(lambda: stop.requested)
+    while not stop.requested:
         if run.port != run.wanted_port:
             _say(f"Port {run.wanted_port} is taken; using {run.port}.")
         if run.wait_until_up(stop.wait):
@@ -54,7 +54,7 @@ def _show(run: LiveRun, stop: StopSignal) -> int:
                 _say(EARLIER.format(store=run.earlier_store))
         while run.dashboard_lives and not stop.wait(0.5):
             pass
-        if not stop.asked:
+        if not stop.requested:
             _say("The dashboard ended. Its last lines:", sys.stderr)
             _say("\n".join(run.last_lines()) or "(none)", sys.stderr)
             if not run.restart_dashboard():

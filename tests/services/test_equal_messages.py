@@ -119,9 +119,9 @@ def _use_settling_transport(monkeypatch):
     class SettlingTransport(InMemoryTransport):
         settles_journal = True
 
-        def _settled(self, delivery, code):
+        def _report_row(self, delivery, code):
             landed = any(one.id == delivery.id for one in self.log[delivery.topic])
-            report = super()._settled(delivery, code)
+            report = super()._report_row(delivery, code)
             if code is None:
                 journals[-1].settle([delivery.seq])
                 if landed:

@@ -85,7 +85,7 @@ def test_a_message_is_not_absent_while_an_old_attempt_may_still_arrive():
 def send_statistics(transport, *producer_ids):
     """Deliver librdkafka's statistics, which a real client emits once a second."""
     for transport.producer_id in producer_ids:
-        transport.say_statistics()
+        transport.emit_statistics()
 
 
 def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
@@ -241,7 +241,7 @@ def test_later_messages_of_a_key_wait_while_the_verdict_of_an_earlier_one_is_pen
     producer.send_message("orders", b"2", "a")
     producer.send_message("orders", b"other", "b")
     eventually(lambda: transport.log["orders"])
-    transport.say_statistics()
+    transport.emit_statistics()
     producer.flush(30)
 
     assert [one.value for one in transport.log["orders"]] == [b"other", b"1", b"2"]
@@ -270,7 +270,7 @@ def test_a_rejection_is_proof_only_without_a_disconnect_since(disconnected, verd
     eventually(lambda: producer._engine._failure_handler._awaiting_statistics)
     assert not reports
     transport.disconnects += disconnected
-    transport.say_statistics()
+    transport.emit_statistics()
     producer.flush(30)
     producer.close()
 

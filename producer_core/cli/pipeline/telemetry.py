@@ -94,11 +94,11 @@ def telemetry(
             stop = StopSignal()  # after Spark, which has its own idea of Ctrl-C
             done = job.run(
                 session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
-                settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.asked,
+                settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.requested,
             )  # fmt: skip
         screen.wipe()
         _end(done, store, as_json)
-    if once and stop.asked:
+    if once and stop.requested:
         output.say("Interrupted: the next run goes on where this one ended.", err=True)
         sys.exit(LEFT)
 

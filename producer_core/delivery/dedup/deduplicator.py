@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
 from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
@@ -253,7 +253,7 @@ class MessageDeduplicator:
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning("de-duplication uses memory only", extra={"error": mask_told(text)})
+            logger.warning("de-duplication uses memory only", extra={"error": mask_or_hide(text)})
         else:
             logger.warning("de-duplication uses redis again")
         if self.on_degraded is None:

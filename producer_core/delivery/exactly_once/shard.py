@@ -329,7 +329,9 @@ class Shard:
     def _report_rejected(self, rejected: Sequence[Report]) -> None:
         """Report rejections, except of messages that can go to another partition because theirs no longer exists."""
         moving = [
-            one for one, error, _ in rejected if error and is_missing_partition(error) and one.placement.ours
+            one
+            for one, error, _ in rejected
+            if error and is_missing_partition(error) and one.placement.computed
         ]
         moved = set(map(id, moving))
         self._listener.report([report for report in rejected if id(report[0]) not in moved])
@@ -349,7 +351,7 @@ class Shard:
             return []
         with self._changed:
             removed = [
-                one for one in self._queue if one.partition in partitions and one.delivery.placement.ours
+                one for one in self._queue if one.partition in partitions and one.delivery.placement.computed
             ]
             ids = set(map(id, removed))
             self._queue = deque(one for one in self._queue if id(one) not in ids)

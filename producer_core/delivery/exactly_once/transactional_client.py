@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from producer_core._internal.user_callbacks import both
+from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.transaction_errors import is_permanent_rejection
 from producer_core.errors import ConfigError
@@ -68,8 +68,8 @@ class TransactionalClient:
             {
                 **settings,
                 "transactional.id": transactional_id,
-                "stats_cb": both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
-                "error_cb": both(self._on_error, settings.get("error_cb")),
+                "stats_cb": call_both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
+                "error_cb": call_both(self._on_error, settings.get("error_cb")),
             }
         )
 

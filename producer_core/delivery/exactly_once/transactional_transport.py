@@ -283,7 +283,7 @@ class TransactionalTransport:
 
 
 def _set_partition(delivery: Delivery, partition: int) -> None:
-    delivery.placement = delivery.placement._replace(partition=partition, ours=True)
+    delivery.placement = delivery.placement._replace(partition=partition, computed=True)
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core._internal.librdkafka import client_log
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.config import ClientConfig, client_config
 from producer_core.metrics.telemetry.recent_windows import RecentWindows, WindowShare
 from producer_core.metrics.telemetry.send_queue import LostBatches, QueueBounds, QueuedBatch, SendQueue
@@ -206,10 +206,10 @@ class TelemetryPublisher:
             self._client.purge()
             self._client.poll(0)
         except KafkaException as error:
-            logger.debug("telemetry client ended", extra={"error": mask_told(error.args[0].str())})
+            logger.debug("telemetry client ended", extra={"error": mask_or_hide(error.args[0].str())})
 
     def _failed(self, error: KafkaError) -> None:
-        code, text = error.name(), mask_told(error.str())
+        code, text = error.name(), mask_or_hide(error.str())
         self.counts["failed"] += 1
         self.errors[code] += 1
         self.trouble = text

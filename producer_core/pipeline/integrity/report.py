@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.pipeline.integrity import wording
 from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult
 from producer_core.pipeline.integrity.outcome import KINDS, AuditOutcome
@@ -105,7 +105,7 @@ class AuditReport(AuditOutcome):
                 lines.append(f"  and {left:,} more {kind.replace('_', ' ')}")
         if self.findings_path:
             lines.append(f"All findings: {self.findings_path}")
-        return mask_told("\n".join(lines))
+        return mask_or_hide("\n".join(lines))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
