@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from producer_core.brokers import embedded, kafka
 from producer_core.brokers.ports import free_ports
-from producer_core.brokers.proxy import Delay, FaultProxy, Rule
+from tests.proxy import Delay, FaultProxy, Rule
 
 Kind = Literal["embedded", "one", "three", "proxied"]
 KINDS: Mapping[Kind, str] = {

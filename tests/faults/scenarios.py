@@ -12,7 +12,8 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from producer_core.brokers.proxy import (
+from tests.faults.scenario import ALO, EO, scenario
+from tests.proxy import (
     BlackHole,
     Delay,
     Hold,
@@ -24,7 +25,6 @@ from producer_core.brokers.proxy import (
     Swallow,
     Tap,
 )
-from tests.faults.scenario import ALO, EO, scenario
 from tests.support import eventually
 
 

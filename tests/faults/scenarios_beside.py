@@ -8,10 +8,10 @@ import time
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from producer_core.brokers.proxy import Hold, Refuse, Rule, Swallow, Tap
 from tests.faults.ledger import parse, read_topic
 from tests.faults.scenario import ALO, EO, scenario
 from tests.faults.scenarios import told
+from tests.proxy import Hold, Refuse, Rule, Swallow, Tap
 from tests.support import eventually
 
 STRANGER = 5_000_000

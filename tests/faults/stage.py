@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from producer_core.brokers import embedded, kafka
-from producer_core.brokers.proxy import FaultProxy
 from tests.faults.invariants import Evidence
 from tests.faults.ledger import Watch, parse, read_topic
+from tests.proxy import FaultProxy
 from tests.support import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import signal
 import time
 
 from producer_core.brokers import kafka
-from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Swallow
 from tests.pipelines.scenario import scenario
 from tests.pipelines.shop import Shop, Strained
+from tests.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Swallow
 
 SIZES = {
     "full": {"letters": 200_000, "workers": 20, "drivers": 5, "wave": 2_500},

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from producer_core.brokers import embedded
-from producer_core.brokers.proxy import (
+from producer_core.errors import ConfigError
+from tests.proxy import (
     BlackHole,
     Delay,
     FaultProxy,
@@ -21,8 +22,7 @@ from producer_core.brokers.proxy import (
     Swallow,
     Tap,
 )
-from producer_core.brokers.proxy_connection import transactional_id
-from producer_core.errors import ConfigError
+from tests.proxy.connection import transactional_id
 from tests.support import eventually
 
 PATIENCE = 30

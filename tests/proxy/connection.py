@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from producer_core.brokers.proxy_rules import (
+from tests.proxy.rules import (
     APIS,
     BlackHole,
     Delay,

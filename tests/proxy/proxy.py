@@ -23,30 +23,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from producer_core.brokers.proxy_connection import Connection, Held
-from producer_core.brokers.proxy_rules import (
+from tests.proxy.connection import Connection, Held
+from tests.proxy.rules import (
     APIS,
     Active,
     BlackHole,
     Delay,
     Fault,
     Hold,
-    Partition,
     Refuse,
     Reset,
     Rule,
-    Slow,
     State,
     Swallow,
-    Tap,
 )
 
 if TYPE_CHECKING:
     from producer_core.brokers.layout import Node
-
-__all__ = [
-    "APIS", "BlackHole", "Delay", "FaultProxy", "Hold", "Partition", "Refuse", "Reset", "Rule", "Slow", "Swallow", "Tap",
-]  # fmt: skip
 
 _HOST = "127.0.0.1"
 
@@ -95,7 +88,7 @@ class FaultProxy:
         with self._lock:
             self._ordinal += 1
             # Not for secrets: the same seed is to give the same faults.
-            chance = random.Random(f"{self.seed}:{self._ordinal}")  # noqa: S311
+            chance = random.Random(f"{self.seed}:{self._ordinal}")
             self._active.append(Active(rule, chance))
         self._changed()
         return rule
