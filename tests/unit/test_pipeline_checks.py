@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import certifi
 import click
 import pytest
 
+from producer_core.brokers import maven
 from producer_core.cli.pipeline.spark_options import SparkChoice
 from producer_core.cli.pipeline.telemetry import _reasons as set_aside
 from producer_core.config import client_config
@@ -30,7 +32,7 @@ from producer_core.errors import (
     StoreLocked,
 )
 from producer_core.metrics.telemetry import SCHEMA_VERSION
-from producer_core.pipeline import checkpoint, session, spark_master, telemetry
+from producer_core.pipeline import checkpoint, connector, session, spark_master, telemetry
 from producer_core.pipeline.job_status import JobStatus, noted
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.session import _settings
@@ -488,3 +490,24 @@ def test_a_job_of_small_steps_has_a_jvm_that_does_not_compile_for_the_long_run(
     assert "-XX:TieredStopAtLevel=1" in java(light=True)
     assert "-XX:TieredStopAtLevel=1" not in java(light=False)
     assert ("log4j2" in java(light=True)) is not verbose
+
+
+# jars
+
+
+def test_a_folder_of_jars_is_complete_until_one_is_removed(tmp_path):
+    assert not maven.is_complete(tmp_path / "absent")
+    (tmp_path / "jars.txt").write_text("a-1.jar\nb-2.jar")
+    (tmp_path / "a-1.jar").touch()
+    (tmp_path / "b-2.jar").touch()
+
+    assert maven.is_complete(tmp_path)
+    (tmp_path / "b-2.jar").unlink()
+    assert not maven.is_complete(tmp_path)
+
+
+def test_the_connector_needs_jgo_and_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jgo.env", None)
+    with pytest.raises(MissingTool, match=r"producer-core\[spark\]"):
+        connector.fetch_connector()
