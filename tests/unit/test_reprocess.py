@@ -19,7 +19,7 @@ from producer_core.errors import BrokerError, ConfigError, OtherCluster, Pipelin
 from producer_core.events import Attempt
 from producer_core.kafka.acls import Permission
 from producer_core.messages import id_bytes, id_text
-from producer_core.pipeline.job_status import noted
+from producer_core.pipeline.job_status import track_job
 from producer_core.pipeline.reprocess import (
     ReprocessOptions,
     Slicing,
@@ -824,7 +824,7 @@ def test_a_replay_whose_progress_topic_cannot_be_used_stays_paused(store, monkey
 def test_a_job_is_a_success_only_where_its_replay_is_done(store, state, job_state, success):
     operation = SimpleNamespace(state=state, total=5, left=0)
 
-    with noted(store, name="reprocess op", kind="reprocess") as told:
+    with track_job(store, name="reprocess op", kind="reprocess") as told:
         job.tell(told, operation)
 
     (row,) = store.rows("jobs")

@@ -232,13 +232,13 @@ class ReprocessRun(ReplayRun):
 
     def under(self, session: SparkSession, operation: Operation) -> Operation:
         """Carried out under this session, until it ends, pauses, or Ctrl-C."""
-        from producer_core.pipeline.job_status import noted
+        from producer_core.pipeline.job_status import track_job
         from producer_core.pipeline.reprocess.job import tell
 
         self._stop()
         self._running, self._runner = None, self._make(lambda: session)
         left: click.exceptions.Exit | None = None
-        with noted(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
+        with track_job(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
             told.details({"operation": operation.operation_id, "spark": session.sparkContext.applicationId})
             try:
                 operation = replay_dead_letters.watched(self, operation, lambda now: tell(told, now))

@@ -49,9 +49,9 @@ from producer_core.pipeline.integrity.spans import (
     seen_after,
     spans,
 )
-from producer_core.pipeline.job_status import JobStatus, ending, noted
+from producer_core.pipeline.job_status import JobStatus, failure_text, track_job
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.progress import said, shown, wiped
+from producer_core.pipeline.progress import announce, clear_line, show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +93,7 @@ def audit(
     if not isinstance(bootstrap_servers, ClientConfig):
         bootstrap_servers = client_config(bootstrap_servers, config)
     with (
-        noted(store, name=f"integrity {topic}", kind="integrity") as job,
+        track_job(store, name=f"integrity {topic}", kind="integrity") as job,
         giving_back(session),
     ):
         return _Audit(
@@ -129,7 +129,7 @@ class _Audit:
         try:
             report = self._noted(began)
         finally:
-            wiped()
+            clear_line()
         if not sys.stderr.isatty():
             self._say(f"done in {time.time() - began:.0f} s")
         return report
@@ -145,12 +145,12 @@ class _Audit:
         audit_id = watermarks.begin(
             self._store, self._topic, self._cluster, isolation=self._scope.isolation, now=started
         )
-        self._job.beats("audit_seen", id=audit_id)
+        self._job.add_heartbeat("audit_seen", id=audit_id)
         try:
             report, moved = self._run(audit_id, started)
             watermarks.finish(self._store, report, moved)
         except BaseException as error:
-            watermarks.fail(self._store, audit_id, time.time(), ending(error))
+            watermarks.fail(self._store, audit_id, time.time(), failure_text(error))
             raise
         return report
 
@@ -217,12 +217,14 @@ class _Audit:
         """A bar for each of the two passes; what Spark does before and between them is not in records."""
         self._say(f"reading {records:,} records{' again, where something differs' if again else ''}")
         text = f"auditing {self._topic}{', what differs' if again else ''}"
-        with shown(self._session, text, records=records, told=None if again else self._job.share):
+        with show_progress(
+            self._session, text, records=records, on_share=None if again else self._job.fraction_done
+        ):
             yield
         self._say("comparing it with the ledgers")
 
     def _say(self, text: str) -> None:
-        said(f"auditing {self._topic}: {text}")
+        announce(f"auditing {self._topic}: {text}")
 
     # what is asked of the brokers
 

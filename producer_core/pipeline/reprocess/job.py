@@ -15,7 +15,7 @@ from producer_core._internal.actor import current_actor
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError, ReplayError
 from producer_core.kafka.record_lookup import prober
-from producer_core.pipeline.job_status import JobStatus, noted
+from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.reprocess.progress_topic import require_topic
 from producer_core.pipeline.reprocess.slicing import MOST, By, Slicing, begin_epoch
@@ -168,7 +168,7 @@ def carried_out(
     """The operation after this driver, with a line among the store's jobs while it runs."""
     if operation.ended:
         return operation
-    with noted(store, name=f"reprocess {operation.operation_id}", kind="reprocess") as job:
+    with track_job(store, name=f"reprocess {operation.operation_id}", kind="reprocess") as job:
         job.records(done=operation.total - operation.left, total=operation.total)
         after = runner.run_one(operation.operation_id, timeout)
         tell(job, after)
