@@ -247,7 +247,7 @@ def test_the_command_shows_a_dry_run_first_and_reports_a_mistyped_topic(kafka, s
 
     assert refused.exit_code == 2
     assert "Dry run: 9 records" in refused.stderr
-    assert "3 records cannot be sent: counts is no topic gone." in refused.stderr
+    assert "3 records cannot be sent: there is no topic gone." in refused.stderr
     assert "give --yes" in refused.stderr
     assert "Starting" not in refused.stderr
     assert replay.list_operations(store) == []

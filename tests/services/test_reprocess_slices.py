@@ -66,7 +66,7 @@ class Stage:
     def send(self, task=None, dead_letters=None, **more):
         """Return the outcomes of one attempt of the task."""
         batches = reprocess_batches.slice_table(dead_letters or self.dead_letters, Slicing(1)).to_batches()
-        results = slice_task.send(task or self.errand(), batches, **more)
+        results = slice_task.send(task or self.task(), batches, **more)
         rows = [row for batch in results for row in batch.to_pylist()]
         return Counter(row["ending"] for row in rows)
 
@@ -95,7 +95,7 @@ def test_the_slices_of_a_task_share_their_part_of_the_batchs_rate(stage, monkeyp
         slice_task, "ReplayPace", lambda *arguments: paces.append(arguments[0]) or ReplayPace(*arguments)
     )
     stage.progress = stage.seal(FIRST + 1, slices=(0, 1, 2))
-    task = replace(stage.errand(rate=400.0), dead_letters=4 * COUNT)
+    task = replace(stage.task(rate=400.0), dead_letters=4 * COUNT)
     dead_letters = [
         one._replace(key=b"k%d" % number) for number, one in enumerate(stage.dead_letters)
     ]  # no slice is empty
@@ -163,7 +163,7 @@ def test_an_attempt_that_fences_a_concurrent_one_after_a_lost_connection_sends_n
 
 def test_a_topic_created_during_the_replay_is_read_from_its_first_record(stage):
     """It had no floors when the batch started, but the records of an earlier attempt must be found."""
-    task = stage.errand(floors={"another": {}})
+    task = stage.task(floors={"another": {}})
 
     assert stage.send(task) == stage.send(task) == {"acknowledged": COUNT}
     assert stage.there() == ONCE
@@ -171,7 +171,7 @@ def test_a_topic_created_during_the_replay_is_read_from_its_first_record(stage):
 
 def test_without_a_seal_of_this_driver_nothing_is_sent(stage):
     """For example, the progress topic was deleted and re-created: the owner of the slice is unknown."""
-    task = stage.errand(number=(7 << 32) + 1)
+    task = stage.task(number=(7 << 32) + 1)
 
     assert stage.send(task) == {}
     assert stage.there() == {}
@@ -196,7 +196,7 @@ def test_of_two_concurrent_attempts_the_fenced_one_stops_and_each_record_is_sent
 
 
 def test_after_a_seal_an_attempt_of_an_earlier_driver_sends_nothing(stage):
-    late = stage.errand()
+    late = stage.task()
     stage.seal(FIRST + (1 << 32))
 
     assert stage.send(late) == {}
@@ -219,7 +219,7 @@ def test_a_seal_stops_a_running_attempt(stage, monkeypatch):
 
 def test_an_attempt_keeps_its_rate(stage):
     began = time.monotonic()
-    assert stage.send(stage.errand(rate=40.0)) == {"acknowledged": COUNT}
+    assert stage.send(stage.task(rate=40.0)) == {"acknowledged": COUNT}
     assert time.monotonic() - began >= (COUNT - 10) / 40 - 0.1  # the first transaction does not wait
     assert stage.there() == ONCE
 
@@ -244,7 +244,7 @@ def test_with_the_client_of_its_seal_a_driver_sends_without_fence_and_read_back(
 
     for number, start in enumerate(range(0, COUNT, 20), 1):
         outcomes = stage.send(
-            stage.errand(FIRST + number), stage.dead_letters[start : start + 20], clients=clients
+            stage.task(FIRST + number), stage.dead_letters[start : start + 20], clients=clients
         )
         assert outcomes == {"acknowledged": 20}
 
@@ -294,7 +294,7 @@ def test_a_slice_with_too_many_failures_gives_the_rest_back(stage):
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
     dead_letters = [one._replace(key=None, topic=compacted) for one in stage.dead_letters]
-    task = replace(stage.errand(most=1), rule=CanaryRule(last=5))
+    task = replace(stage.task(most=1), rule=CanaryRule(last=5))
 
     assert stage.send(task, dead_letters) == {"failed": 5, "pending": COUNT - 5}
 
