@@ -179,7 +179,7 @@ def behind_a_proxy(on_embedded: bool, seed: int) -> Iterator[tuple[str, FaultPro
                 small.advertise(proxy.listen)
                 yield proxy.bootstrap_servers, proxy
         else:
-            with kafka.start(nodes=1, advertise=proxy.stand_before) as cluster:
+            with kafka.start(nodes=1, advertise=proxy.advertise) as cluster:
                 cluster.create_topic(TOPIC, PARTITIONS)
                 yield proxy.bootstrap_servers, proxy
 

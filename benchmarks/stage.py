@@ -151,7 +151,7 @@ def _broker(kind: Kind, *, on_embedded: bool) -> Iterator[Broker]:
             broker._made.add(f"bench-{PARTITIONS}-partitions")
             yield broker
     elif kind == "proxied":
-        with FaultProxy() as proxy, kafka.start(nodes=1, advertise=proxy.stand_before) as cluster:
+        with FaultProxy() as proxy, kafka.start(nodes=1, advertise=proxy.advertise) as cluster:
             yield Broker(kind, cluster, proxy)
     else:
         with kafka.start(nodes=3 if kind == "three" else 1) as cluster:

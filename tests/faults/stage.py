@@ -66,7 +66,7 @@ class Real:
             nodes=nodes,
             folder=folder,
             auto_create=False,
-            advertise=self.proxy.stand_before,
+            advertise=self.proxy.advertise,
             properties={"broker.session.timeout.ms": "6000", **(properties or {})},
         )
         self.broker = None
