@@ -149,11 +149,11 @@ def test_delayed_requests_arrive_in_order(proxy, client):
 @pytest.mark.parametrize("way", ["both", "requests", "answers"])
 def test_data_held_by_a_partition_arrives_when_it_ends(proxy, client, way):
     with proxy.during(Rule(Partition(way))):
-        client.send("kept back")
+        client.send("held back")
         client.producer.flush(0.3)
         assert client.reports == []
 
-    assert client.settled() == [(b"kept back", None)]
+    assert client.settled() == [(b"held back", None)]
     assert client.errors == []
 
 

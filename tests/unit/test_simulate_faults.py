@@ -113,13 +113,13 @@ def client_faults():
 @pytest.fixture
 def producer(client_faults):
     with ReliableKafkaProducer(
-        "localhost:1", store=None, transport=ours.transport, cluster_id="c"
+        "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
         yield producer
 
 
 def test_a_message_rejected_on_the_client_side_is_not_sent(client_faults, producer):
-    ours.apply(frozenset({REFUSED}))
+    client_faults.apply(frozenset({REFUSED}))
 
     producer.send_message("payments", {"n": 1})
     producer.send_message("orders", {"n": 2})
@@ -134,14 +134,14 @@ def test_an_outage_on_the_client_side_holds_messages_in_order():
     made = []
     ours = ClientFaults(InMemoryTransport.factory(made))
     with ReliableKafkaProducer(
-        "localhost:1", store=None, transport=ours.transport, cluster_id="c"
+        "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
-        ours.apply(frozenset({OutageFault()}))
+        client_faults.apply(frozenset({OutageFault()}))
         for number in range(100):
             producer.send_message("orders", number)
         assert producer.pending_count == 100
 
-        ours.apply(frozenset())
+        client_faults.apply(frozenset())
         for number in range(100, 200):
             producer.send_message("orders", number)
         producer.flush(10)
@@ -153,8 +153,8 @@ def test_an_outage_on_the_client_side_holds_messages_in_order():
 
 def test_a_held_message_becomes_a_dead_letter_with_verdict_not_sent():
     ours = ClientFaults(InMemoryTransport.factory())
-    producer = ReliableKafkaProducer("localhost:1", store=None, transport=ours.transport, cluster_id="c")
-    ours.apply(frozenset({OutageFault()}))
+    producer = ReliableKafkaProducer("localhost:1", store=None, transport=client_faults.transport, cluster_id="c")
+    client_faults.apply(frozenset({OutageFault()}))
     producer.send_message("orders", 1)
 
     report = producer.close(0.1)
@@ -166,13 +166,13 @@ def test_a_real_clients_latencies_include_an_injected_delay():
     ours = ClientFaults()
     with embedded.start(topics={"orders": 1, "payments": 1}) as broker:
         with ReliableKafkaProducer(
-            broker.bootstrap_servers, store=None, transport=ours.transport, cluster_id=broker.cluster_id
+            broker.bootstrap_servers, store=None, transport=client_faults.transport, cluster_id=broker.cluster_id
         ) as producer:
-            ours.apply(frozenset({REFUSED, SlowFault(0.1)}))
+            client_faults.apply(frozenset({REFUSED, SlowFault(0.1)}))
             producer.send_message("payments", 1)
             producer.send_message("orders", 1)
             eventually(lambda: producer.get_stats()["messages_sent"] == 1)
-            ours.apply(frozenset())
+            client_faults.apply(frozenset())
 
             assert producer.replay_dlq_messages("payments") == 1
 
@@ -192,9 +192,9 @@ def test_a_held_message_reported_during_its_release_is_still_retried():
     ours = ClientFaults(Hasty)
     retry = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
     with ReliableKafkaProducer(
-        "localhost:1", None, retry, store=None, transport=ours.transport, cluster_id="c"
+        "localhost:1", None, retry, store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
-        ours.apply(frozenset({SlowFault(0.01)}))
+        client_faults.apply(frozenset({SlowFault(0.01)}))
         reports = []
         producer.send_message("orders", 1, on_delivery=reports.append)
         eventually(lambda: reports)
