@@ -132,7 +132,7 @@ def test_a_message_rejected_on_the_client_side_is_not_sent(client_faults, produc
 
 def test_an_outage_on_the_client_side_holds_messages_in_order():
     made = []
-    ours = ClientFaults(InMemoryTransport.factory(made))
+    client_faults = ClientFaults(InMemoryTransport.factory(made))
     with ReliableKafkaProducer(
         "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
@@ -152,8 +152,10 @@ def test_an_outage_on_the_client_side_holds_messages_in_order():
 
 
 def test_a_held_message_becomes_a_dead_letter_with_verdict_not_sent():
-    ours = ClientFaults(InMemoryTransport.factory())
-    producer = ReliableKafkaProducer("localhost:1", store=None, transport=client_faults.transport, cluster_id="c")
+    client_faults = ClientFaults(InMemoryTransport.factory())
+    producer = ReliableKafkaProducer(
+        "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
+    )
     client_faults.apply(frozenset({OutageFault()}))
     producer.send_message("orders", 1)
 
@@ -163,10 +165,13 @@ def test_a_held_message_becomes_a_dead_letter_with_verdict_not_sent():
 
 
 def test_a_real_clients_latencies_include_an_injected_delay():
-    ours = ClientFaults()
+    client_faults = ClientFaults()
     with embedded.start(topics={"orders": 1, "payments": 1}) as broker:
         with ReliableKafkaProducer(
-            broker.bootstrap_servers, store=None, transport=client_faults.transport, cluster_id=broker.cluster_id
+            broker.bootstrap_servers,
+            store=None,
+            transport=client_faults.transport,
+            cluster_id=broker.cluster_id,
         ) as producer:
             client_faults.apply(frozenset({REFUSED, SlowFault(0.1)}))
             producer.send_message("payments", 1)
@@ -189,7 +194,7 @@ def test_a_held_message_reported_during_its_release_is_still_retried():
             self.tries += 1
             self._report([(delivery, KafkaError._TIMED_OUT_QUEUE if self.tries == 1 else None)])
 
-    ours = ClientFaults(Hasty)
+    client_faults = ClientFaults(Hasty)
     retry = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
     with ReliableKafkaProducer(
         "localhost:1", None, retry, store=None, transport=client_faults.transport, cluster_id="c"
