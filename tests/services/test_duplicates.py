@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.brokers.proxy import FaultProxy, Rule, Swallow
 from producer_core.delivery.duplicate_check import read_gaps
 from producer_core.delivery.duplicate_check.offset_gaps import OffsetGap, PartitionGaps
 from producer_core.messages import record_id
+from tests.proxy import FaultProxy, Rule, Swallow
 from tests.support import eventually
 
 PATIENCE = 60

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from producer_core.brokers import embedded
-from producer_core.brokers.proxy import BlackHole, FaultProxy, Rule
 from producer_core.config import client_config
 from producer_core.errors import BrokerUnreachable
 from producer_core.kafka.cluster import Cluster
 from producer_core.producer.guarantees import Guarantees
+from tests.proxy import BlackHole, FaultProxy, Rule
 
 
 class Journal:

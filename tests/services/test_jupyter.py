@@ -661,9 +661,9 @@ def test_the_fleet_is_audited_mended_and_proved(jupyter, lab, chromium, tmp_path
     notebook = json.loads((tmp_path / f"{FLEET}.ipynb").read_text())
     run = text_of(notebook)
 
-    assert re.search(r"orders: of 700 messages acknowledged [\w ,]*\d (are )?out of order", run)
+    assert re.search(r"orders: of 700 acknowledged messages, [\w ,]*\d (are )?out of order", run)
     assert "700 acknowledged, 0 lost, 200 given up" in run
     assert "Replayed 200 of 200" in run
-    assert "Proved: orders: all 400 messages acknowledged are on the log, each once and in order." in run
+    assert "Proved: orders: all 400 acknowledged messages are on the log, each once and in order." in run
     assert len(run) < 300_000
     opens(lab, chromium, {FLEET: notebook})
