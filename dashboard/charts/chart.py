@@ -74,8 +74,8 @@ def others(number: int) -> str:
 def blank(revision: str) -> Any:
     """Return an empty figure.
 
-    The zoom is kept while `revision` stays the same, until another range is selected. All line charts have the same left
-    margin, so that the time axes of stacked charts align.
+    The zoom is kept while `revision` stays the same, until another range is selected. All line charts have the same
+    left margin, so that the time axes of stacked charts align.
     """
     figure = go.Figure(layout={"template": "none"})
     figure.update_layout(

@@ -113,7 +113,10 @@ def rtt_by_broker(page: LatencyPage) -> Any:
 
 
 def _windows(page: LatencyPage) -> list[int]:
-    """Return the windows of the range; short windows end before the current one, where messages in flight show as a dip."""
+    """Return the windows of the range.
+
+    With short windows, the current one is left out, because messages in flight would show as a dip.
+    """
     ends = int(page.now) if page.step > _SHORT else int(page.now) // page.step * page.step
     return list(range(page.since, ends, page.step))
 

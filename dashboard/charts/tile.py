@@ -29,8 +29,8 @@ _NO_CHANGE = NumberChange("", "", "")
 class Tile(NamedTuple):
     """Holds the content of a tile.
 
-    `change` compares with the previous period, `note` is a line below it, `more` is the tooltip, and `page` is the page that
-    the tile links to.
+    `change` compares with the previous period, `note` is a line below it, `more` is the tooltip, and `page` is the page
+    that the tile links to.
     """
 
     label: str

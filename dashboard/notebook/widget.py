@@ -23,8 +23,8 @@ _STATIC_EVERY = 30.0
 class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is Any here
     """Shows one store live.
 
-    The browser polls; a kernel that runs a cell does not reply, and the browser shows it as busy. The widget has no thread
-    and no timer, so a widget out of view costs nothing.
+    The browser polls; a kernel that runs a cell does not reply, and the browser shows it as busy. The widget has no
+    thread and no timer, so a widget out of view costs nothing.
     """
 
     _esm = _FOLDER / "widget.js"

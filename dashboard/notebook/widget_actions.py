@@ -42,7 +42,8 @@ class Confirmation(TypedDict):
 class ActionReply:
     """Holds the reply to one message of the browser.
 
-    `operation` is the id of the replay shown, `progress` its settled share, and `actions` what the operator can do with it.
+    `operation` is the id of the replay shown, `progress` its settled share, and `actions` what the operator can do with
+    it.
     """
 
     message: str = ""
@@ -66,8 +67,9 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
 class WidgetActions:
     """Runs the actions of one widget on one store.
 
-    One thread of the kernel calls it at a time, the main thread or a subshell. It shows the replay that the widget started,
-    else a replay that has not ended, so that the operator can decide about a replay of a cell or of an earlier kernel.
+    One thread of the kernel calls it at a time, the main thread or a subshell. It shows the replay that the widget
+    started, else a replay that has not ended, so that the operator can decide about a replay of a cell or of an earlier
+    kernel.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:

@@ -86,7 +86,7 @@ class WidgetState:
 
 
 def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> WidgetState:
-    """Read the state in one transaction."""
+    """Read the state from one consistent view of the store."""
     now = time.time() if now is None else now
     pending, dead_letters = DeadLetterFilter(), DeadLetters(store)
     with store.borrow(limit=_TIMEOUT):

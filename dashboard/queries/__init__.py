@@ -1,4 +1,4 @@
-"""Queries for the pages: each reads its data in one transaction and returns frozen values."""
+"""Queries for the pages: each takes one consistent read of the store and returns frozen values."""
 
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.dead_letter_list import (

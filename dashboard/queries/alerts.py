@@ -37,7 +37,7 @@ class EvaluatorState(NamedTuple):
 
 
 class RuleFileState(NamedTuple):
-    """Describes the rule file and its errors, one a line; `repeat` is the interval of repeated notifications in seconds."""
+    """Describes the rule file and its errors; `repeat` is the seconds between repeated notifications."""
 
     path: Path | None
     problem: tuple[str, ...]
@@ -133,7 +133,7 @@ class AlertDetail:
 
 
 def alerts(store: Store, view: View, now: float) -> AlertsPage:
-    """Read the alerts page in one transaction."""
+    """Read the alerts page from one consistent view of the store."""
     rule_set = rule_set_of(store)
     since, until = view.since(now), view.until(now)
     with store.borrow():

@@ -50,7 +50,7 @@ class AuditedPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """Holds one audit; `numbers` counts messages by kind, and is None for kinds that were not determined."""
+    """Holds one audit; `numbers` counts messages by kind, with None for kinds that were not determined."""
 
     audit_id: str
     topic: str
@@ -101,8 +101,8 @@ class Audit:
 class TopicAudit:
     """Holds the latest finished audit of a topic.
 
-    `later` was started since and has no result. `earlier` found faults that `audit` cannot confirm or rule out, because it
-    read another range or lacked the ledgers.
+    `later` was started since and has no result. `earlier` found faults that `audit` cannot confirm or rule out, because
+    it read another range or lacked the ledgers.
     """
 
     audit: Audit
@@ -223,7 +223,10 @@ def _parts(ranges: str | None) -> Iterable[AuditedPart]:
 
 
 def _latest_result(found: Sequence[Audit]) -> TopicAudit:
-    """Select from the audits of a topic, newest first: the latest finished one, a newer one, and an earlier one with faults."""
+    """Return the latest finished audit of a topic, a newer unfinished one, and an earlier one with faults.
+
+    `found` holds the audits of the topic, newest first.
+    """
     newest = found[0]
     shown = next((audit for audit in found if audit.state == "done"), newest)
     before = [
@@ -235,7 +238,7 @@ def _latest_result(found: Sequence[Audit]) -> TopicAudit:
 
 
 def _supersedes(shown: Audit, before: Audit) -> bool:
-    """Return whether the faults of an earlier audit would show again: the whole topic was read, with no fewer ledgers."""
+    """Return whether `shown` would repeat earlier faults: it read the whole topic, with no fewer ledgers."""
     unledgered, then = (audit.numbers["unledgered"] or 0 for audit in (shown, before))
     return shown.whole and not shown.unauditable and unledgered <= then
 

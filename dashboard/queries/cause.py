@@ -1,4 +1,4 @@
-"""Defines a cause of dead letters."""
+"""Define a cause of dead letters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Cause(NamedTuple):
     """Counts the messages that failed on a topic for one reason.
 
-    `fingerprint` is that of their group, `waiting` the number still pending (None: all), and `last` the time of the latest
-    failure.
+    `fingerprint` is that of their group, `waiting` the number still pending (None: all), and `last` the time of the
+    latest failure.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Defines the state of the dead letters page that its address carries."""
+"""Define the state of the dead letters page that its address carries."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PENDING = DeadLetterFilter()
 class DeadLetterQuery:
     """Holds the filter, the position in the list, and the open dead letter.
 
-    `span` is a relative range, a name of RANGES; without it the filter's own `since` and `until` apply. The page address
-    carries the filter as `to_query` writes it, and the parameters `range`, `after` and `letter`.
+    `span` is a relative range, a name of RANGES; without it the filter's own `since` and `until` apply. The page
+    address carries the filter as `to_query` writes it, and the parameters `range`, `after` and `letter`.
     """
 
     where: DeadLetterFilter = _PENDING

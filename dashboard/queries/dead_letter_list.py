@@ -26,8 +26,8 @@ NOTHING = ("",)
 class DeadLetterPage:
     """Holds one page of the dead letters that a filter matches, as of one moment.
 
-    `where` selects them for actions; for a complete body search it holds the ids found. `newest` is the failure time of the
-    latest dead letter on any page. `over` is set where the filter's own end had passed.
+    `where` selects them for actions; for a complete body search it holds the ids found. `newest` is the failure time of
+    the latest dead letter on any page. `over` is set where the filter's own end had passed.
     """
 
     where: DeadLetterFilter
@@ -90,7 +90,7 @@ class PendingCounts:
 
 @dataclass(frozen=True)
 class DeadLettersSnapshot:
-    """Holds everything the page shows for a filter, read in one transaction so that the numbers agree."""
+    """Holds everything the page shows for a filter, from one consistent read, so that the numbers agree."""
 
     page: DeadLetterPage
     causes: CauseGroups
@@ -143,7 +143,7 @@ def dead_letters(store: Store, where: DeadLetterFilter, *, after: PageCursor | N
 def snapshot(
     store: Store, where: DeadLetterFilter, now: float, *, after: PageCursor | None = None
 ) -> DeadLettersSnapshot:
-    """Read everything the page shows in one transaction."""
+    """Read everything the page shows from one consistent view of the store."""
     with store.borrow():
         return DeadLettersSnapshot(
             dead_letters(store, where, after=after), causes(store, where), waiting(store, now)
@@ -241,8 +241,8 @@ def producer_of(store: Store, dead_letter: DeadLetter) -> str:
 def change_stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
     """Return the state of a dead letter, its time, and the replay count; None where the dead letter is gone.
 
-    Any change to the dead letter changes this value. Reading it is cheap, so that a body of ten megabytes is not read again
-    every second.
+    Any change to the dead letter changes this value. Reading it is cheap, so that a body of ten megabytes is not read
+    again every second.
     """
     rows = store.rows("letter_stamp", message_id=message_id)
     return (rows[0]["state"], rows[0]["state_at"], rows[0]["replay_count"]) if rows else None

@@ -15,7 +15,7 @@ GROUPS = 20
 
 @dataclass(frozen=True)
 class GroupLine:
-    """Holds a group in the range; `waiting` counts its pending dead letters of any age, `new` marks its first occurrence."""
+    """Holds a group in the range; `waiting` counts its pending dead letters of any age, `new` marks a first occurrence."""
 
     group: Group
     before: int

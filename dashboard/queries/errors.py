@@ -95,11 +95,11 @@ class ErrorWindow:
 class ErrorsPage:
     """Holds everything the errors page shows, as of `now`, which is the end of a past range.
 
-    `begins` is the start of the statistics in the store. `compares` is set where they cover the whole previous period, and
-    `detects_new` where they reach back before the range, so that codes can be marked as new. `without_dead_letters` counts
-    failed messages whose dead letters are in the stores of their producers. `given_up` counts messages that failed after a
-    retry, in the range and in the previous period. `replayed` and `archived` count the failed messages of the range that
-    were handled since.
+    `begins` is the start of the statistics in the store. `compares` is set where they cover the whole previous period,
+    and `detects_new` where they reach back before the range, so that codes can be marked as new. `without_dead_letters`
+    counts failed messages whose dead letters are in the stores of their producers. `given_up` counts messages that
+    failed after a retry, in the range and in the previous period. `replayed` and `archived` count the failed messages
+    of the range that were handled since.
     """
 
     now: float
@@ -143,7 +143,7 @@ class ErrorsPage:
 
 
 def errors(store: Store, view: View, now: float) -> ErrorsPage:
-    """Read the errors page in one transaction."""
+    """Read the errors page from one consistent view of the store."""
     since, until, step = view.since(now), view.until(now), view.step
     before, _ = view.before(now)
     span = {"before": before, "since": since, "until": until, **view.where}
@@ -209,8 +209,8 @@ def _waiting(store: Store, view: View) -> Mapping[str, int]:
 def _codes(failures: Rows, dead_letters: _CodeCounts, known: set[str] | None, end: int) -> Iterable[CodeLine]:
     """Return the codes by failed messages, then by failed attempts.
 
-    `known` holds the codes seen before the range, and is None where no code can be marked as new. `end` is the end of the
-    range, which an hourly row may exceed.
+    `known` holds the codes seen before the range, and is None where no code can be marked as new. `end` is the end of
+    the range, which an hourly row may exceed.
     """
     now, earlier, topics, seen = (
         Counter[str](),

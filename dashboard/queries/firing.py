@@ -21,9 +21,9 @@ def firing(
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the alerts that are not suppressed.
 
-    Alerts of several producers with the same text are merged, with all ids in `alert_ids`. `dead` counts all pending dead
-    letters. `recovered` names the topics that deliver again; trailing rules about them are marked. `rules` are the active
-    rules, whose `keep_firing_for` is the time that an alert fires after its condition clears.
+    Alerts of several producers with the same text are merged, with all ids in `alert_ids`. `dead` counts all pending
+    dead letters. `recovered` names the topics that deliver again; trailing rules about them are marked. `rules` are the
+    active rules, whose `keep_firing_for` is the time that an alert fires after its condition clears.
     """
     loud = [
         {

@@ -20,8 +20,8 @@ from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
 
 State = Literal["silent", "cut off", "alerting", "failing", "full", "well", "idle", "gone", "closed"]
-"""The state of a producer, worst first: not seen although not closed; no broker connection; a firing alert; failed messages;
-a nearly full queue; healthy; idle; not seen for a day; closed."""
+"""The state of a producer, worst first: not seen although not closed; no broker connection; a firing alert; failed
+messages; a nearly full queue; healthy; idle; not seen for a day; closed."""
 
 STATES: tuple[State, ...] = (
     "silent",
@@ -50,8 +50,8 @@ Rows = Sequence[Mapping[str, Any]]
 class Member:
     """Holds one producer.
 
-    `dead` counts messages that failed in the range, `dead_letters` those pending in this store, `rate` is in acknowledged
-    messages per second, and `found` holds the latency percentiles as LATENCY_QUANTILES.
+    `dead` counts messages that failed in the range, `dead_letters` those pending in this store, `rate` is in
+    acknowledged messages per second, and `found` holds the latency percentiles as LATENCY_QUANTILES.
     """
 
     producer_id: str
@@ -149,7 +149,10 @@ class Fleet:
 
 
 def fleet(store: Store, view: View, now: float, *, include_all: bool = False) -> Fleet:
-    """Read the fleet page in one transaction: producers seen in the range or within a day, or all with `include_all`."""
+    """Read the fleet page from one consistent view of the store.
+
+    It lists the producers seen in the range or within a day, or every known one with `include_all`.
+    """
     since, until, step = view.since(now), view.until(now), view.step
     span = {"since": since, "until": until, **view.where}
     end = view.at(now)

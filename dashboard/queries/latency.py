@@ -33,7 +33,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class Heat:
-    """Counts the acknowledgements of a window that took between `low` and `high` seconds, with their share of the window."""
+    """Counts the acknowledgements of a window that took `low` to `high` seconds, with their share of the window."""
 
     at: int
     low: float
@@ -96,7 +96,10 @@ class LatencyPage:
 
 
 def latency(store: Store, view: View, now: float) -> LatencyPage:
-    """Read the latency page in one transaction; librdkafka's statistics cover whole producers, not topics."""
+    """Read the latency page from one consistent view of the store.
+
+    The statistics of librdkafka cover whole producers, not topics.
+    """
     step, since, until = view.step, view.since(now), view.until(now)
     at, producer = view.at(now), {"producer": view.producer}
     with store.borrow():
@@ -272,8 +275,8 @@ def _slices(
 ) -> tuple[CauseInputs, ...]:
     """Build the slices of the diagnosis.
 
-    Failed messages are counted by their dead letters; the statistics count them only on topics whose dead letters are in
-    other stores.
+    Failed messages are counted by their dead letters; the statistics count them only on topics whose dead letters are
+    in other stores.
     """
     of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
     of_brokers, of_dead_letters = _grouped(brokers), _grouped(dead_letters)

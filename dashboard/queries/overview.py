@@ -53,8 +53,8 @@ _COUNTS = (
 class WindowTotals:
     """Holds the totals of a range; a ratio is None where its denominator is zero.
 
-    `throughput` covers the last minute; for a past range, or one older than the store's minutes, it covers the whole range.
-    `given_up` counts messages that failed after a retry by the producer.
+    `throughput` covers the last minute; for a past range, or one older than the store's minutes, it covers the whole
+    range. `given_up` counts messages that failed after a retry by the producer.
     """
 
     accepted: int
@@ -99,8 +99,8 @@ class WindowTotals:
 class OverviewPage:
     """Holds everything the overview shows, as of `now`, which is the end of a past range.
 
-    `sums` covers the range and `before` the previous period. Pending messages, dead letters, producers and alerts are as of
-    `read_at`, whatever the range.
+    `sums` covers the range and `before` the previous period. Pending messages, dead letters, producers and alerts are
+    as of `read_at`, whatever the range.
     """
 
     now: float
@@ -158,7 +158,7 @@ def earlier(store: Store, view: View, now: float) -> WindowTotals:
 
 
 def overview(store: Store, view: View | str, now: float, before: WindowTotals | None = None) -> OverviewPage:
-    """Read the overview in one transaction; `view` may be the name of a time range.
+    """Read the overview from one consistent view of the store; `view` may be the name of a time range.
 
     `before` is a recent result of `earlier`, which changes slowly and need not be read on every refresh.
     """

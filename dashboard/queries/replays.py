@@ -30,8 +30,8 @@ class ReplayOffer:
     """Describes what a click on Replay or Clear would affect now.
 
     `run` is the dry run from the store, and None where there are too many dead letters for one click. `held` lists the
-    replays in progress that include some of these dead letters. `refused` is the reason why no process can run a replay, and
-    `remedy` what to do about it. `active` is the reason why the cause of the failures may persist.
+    replays in progress that include some of these dead letters. `refused` is the reason why no process can run a
+    replay, and `remedy` what to do about it. `active` is the reason why the cause of the failures may persist.
     """
 
     about: DeadLetterFilter
@@ -66,8 +66,8 @@ class ReplayRow:
     """Holds the current state of a replay.
 
     `owner` names the process that runs it, `runners` counts the live processes that could, `pace` is the recent rate in
-    records per second, and `blocked_by` is the replay that occupies all runners. `later` counts matching dead letters that
-    failed after the selection, while the replay awaits a decision.
+    records per second, and `blocked_by` is the replay that occupies all runners. `later` counts matching dead letters
+    that failed after the selection, while the replay awaits a decision.
     """
 
     operation: Operation
@@ -92,7 +92,7 @@ class ReplaysPage:
 
 @dataclass(frozen=True)
 class ReplayDetail:
-    """Holds one replay; `dead` has, by outcome, the number of its records that are still dead letters, and the first ids."""
+    """Holds one replay; `dead` has the number and the first ids of records that are still dead letters, by outcome."""
 
     now: float
     replay: ReplayRow

@@ -35,7 +35,7 @@ class StoreSetting:
 
 @dataclass(frozen=True)
 class ClusterConnection:
-    """Holds the connection settings of a cluster's producers; `secret` is set where credentials are missing from the store."""
+    """Holds the connection settings of a cluster's producers; `secret` is set where the credentials are masked."""
 
     cluster_id: str
     servers: str

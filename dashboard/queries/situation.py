@@ -25,13 +25,14 @@ Rows = Sequence[Mapping[str, Any]]
 class Situation:
     """Holds the numbers of the headline.
 
-    `causes` covers the messages that failed in the range, most pending first. Of the failed messages (`dead`), `replayed`
-    were replayed since and `archived` were archived. `connected` and `producers` count running producers; `gone` counts
-    producers that stopped reporting within the range without being closed. `degraded` is set while any message fails, and
-    `failing` while a topic has a high error rate, however small its share of all messages; `failing_topics` lists the
-    topics that fail, worst first. `delivered` counts the messages delivered on topics with open failures since the latest
-    failure of each, and `recovered` is set where they are enough to consider the fault over. No broker was connected for
-    `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages were acknowledged since then.
+    `causes` covers the messages that failed in the range, most pending first. Of the failed messages (`dead`),
+    `replayed` were replayed since and `archived` were archived. `connected` and `producers` count running producers;
+    `gone` counts producers that stopped reporting within the range without being closed. `degraded` is set while any
+    message fails, and `failing` while a topic has a high error rate, however small its share of all messages;
+    `failing_topics` lists the topics that fail, worst first. `delivered` counts the messages delivered on topics with
+    open failures since the latest failure of each, and `recovered` is set where they are enough to consider the fault
+    over. No broker was connected for `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages
+    were acknowledged since then.
     """
 
     acknowledged: int
@@ -105,8 +106,8 @@ def situation(
 ) -> Situation:
     """Summarize the range.
 
-    `acknowledged` and `failed` cover the range, `dead` counts all pending dead letters, `still` is set while delivery has
-    stalled, and `topics` gives the current state of each topic.
+    `acknowledged` and `failed` cover the range, `dead` counts all pending dead letters, `still` is set while delivery
+    has stalled, and `topics` gives the current state of each topic.
     """
     trouble = max((row.trouble for row in topics), default=0)
     unhandled = [row for row in topics if row.left > 0]

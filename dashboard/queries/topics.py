@@ -35,11 +35,11 @@ class TopicRow:
     """Holds the state of a topic.
 
     `rates` (acknowledged per second) and `failures` cover the range, oldest first, with None where no statistics exist.
-    `failing` is the share of the last minute that failed, unless it was replayed or archived since; for a past range, the
-    share of the whole range. `trouble` is 3 for a high error rate, 2 while any message fails, 1 for pending dead letters,
-    else 0. `replayed` counts failed messages that were replayed since, and `left` those neither replayed nor archived.
-    `delivered` counts messages acknowledged since the latest failure; `recovered` is set where they are enough to consider
-    the fault over.
+    `failing` is the share of the last minute that failed, unless it was replayed or archived since; for a past range,
+    the share of the whole range. `trouble` is 3 for a high error rate, 2 while any message fails, 1 for pending dead
+    letters, else 0. `replayed` counts failed messages that were replayed since, and `left` those neither replayed nor
+    archived. `delivered` counts messages acknowledged since the latest failure; `recovered` is set where they are
+    enough to consider the fault over.
     """
 
     topic: str
@@ -84,8 +84,8 @@ def topic_rows(
 ) -> tuple[TopicRow, ...]:
     """Return every topic with messages in the range or pending dead letters, worst first.
 
-    `lately` has the messages acknowledged and failed in the last minute by topic, `since_then` those acknowledged since the
-    topic's latest failure, and `pace` the throughput by topic over the same seconds as the total throughput.
+    `lately` has the messages acknowledged and failed in the last minute by topic, `since_then` those acknowledged since
+    the topic's latest failure, and `pace` the throughput by topic over the same seconds as the total throughput.
     """
     points, histograms = _by_topic(series), defaultdict[str, dict[int, int]](dict)
     for row in buckets:

@@ -26,8 +26,8 @@ _ALONE = 3600
 class View:
     """Holds the time range and the filters of a page.
 
-    `window` is a name of RANGES, or `wording.CUSTOM` with `start` and `end` in seconds since 1970. `topic` and `producer`
-    (an id) filter the data; None means all. Page addresses use the same names.
+    `window` is a name of RANGES, or `wording.CUSTOM` with `start` and `end` in seconds since 1970. `topic` and
+    `producer` (an id) filter the data; None means all. Page addresses use the same names.
     """
 
     window: str = DEFAULT
@@ -65,9 +65,9 @@ class View:
         return float(self.end) if self.end is not None and self.over(now) else now
 
     def before(self, now: float) -> tuple[int, int]:
-        """Return the beginning and end of the previous period, which has the same length and ends where this range begins.
+        """Return the beginning and end of the previous period.
 
-        For a relative range, the length is the elapsed part of the range.
+        It ends where this range begins and has the same length; for a relative range, the length of its elapsed part.
         """
         since = self.since(now)
         length = int(self.at(now)) - since

@@ -166,7 +166,7 @@ def rule_condition(rule: AlertRule) -> str:
     return f"{_condition(rule.condition)}{for_}{only}{keeps}"
 
 
-_FIGURES: Mapping[str, str] = {
+_METRIC_NAMES: Mapping[str, str] = {
     "error_rate": "error rate",
     "attempt_failure_rate": "attempt failure rate",
     "dead": "number of failed messages",
@@ -177,10 +177,10 @@ _FIGURES: Mapping[str, str] = {
     "duplicates": "number of suppressed duplicates",
     "possible_duplicates": "number of possible duplicates",
     "latency_mean": "mean latency",
-    "latency_p50": "p50 latency",
-    "latency_p95": "p95 latency",
-    "latency_p99": "p99 latency",
-    "latency_p999": "p99.9 latency",
+    "latency_p50": "latency p50",
+    "latency_p95": "latency p95",
+    "latency_p99": "latency p99",
+    "latency_p999": "latency p99.9",
     "dlq_size": "number of dead letters",
     "dlq_age": "age of the oldest dead letter",
     "dlq_growth": "number of new dead letters",
@@ -199,7 +199,7 @@ def _condition(condition: Condition) -> str:
             bound = condition.above if condition.above is not None else condition.below
             within = f" within {span(window)}" if METRICS[metric].window else ""
             side = "above" if condition.above is not None else "below"
-            return f"{_FIGURES[metric]} {_SCOPES[by]} {side} {limit(metric, bound or 0.0)}{within}"
+            return f"{_METRIC_NAMES[metric]} {_SCOPES[by]} {side} {limit(metric, bound or 0.0)}{within}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
             rates = " or ".join(
                 f"{_burn_rate(pair.factor)} over {span(pair.long)} and {span(pair.short)}" for pair in pairs

@@ -17,8 +17,8 @@ from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExce
 
 VERDICTS: Mapping[str, str] = {
     "not_sent": "never left the client; safe to resend",
-    "rejected": "rejected by the broker; safe to resend",
-    "absent": "confirmed absent from the topic; safe to resend",
+    "rejected": "not stored by the broker; safe to resend",
+    "absent": "checked and not on the topic; safe to resend",
     "possibly_persisted": "may be on the broker; a replay checks first",
     "found": "already on the topic",
     "inconclusive": "not found on the topic but may still arrive; resent only on request",

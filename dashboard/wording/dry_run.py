@@ -36,8 +36,8 @@ def split(number: int, left_out: int) -> str:
 
 
 SKIP_NEWER, SEND_NEWER = "Keep as dead letters", "Send anyway"
-"""The choices for records whose key has a newer record. The first is the default: it loses neither the dead letter nor the
-newer record, whatever the cleanup policy of the topic, and another replay can reverse it."""
+"""The choices for records whose key has a newer record. The first is the default: it loses neither the dead letter nor
+the newer record, whatever the cleanup policy of the topic, and another replay can reverse it."""
 
 
 KEEP_INCONCLUSIVE, SEND_INCONCLUSIVE = "Keep as dead letters", "Send anyway"

@@ -73,7 +73,8 @@ def alerts_of(
 ) -> tuple[tuple[str, str], list[str]]:
     """Return the alert that is the producer's state, as severity and text, and lines on the other alerts.
 
-    Where the state is something else, the worst alert is among the lines. The last line counts the alerts beyond `most`.
+    Where the state is something else, the worst alert is among the lines. The last line counts the alerts beyond
+    `most`.
     """
     first = alerts[0] if state == "alerting" and alerts else ("", "")
     others = [f"{severity}: {text}" for severity, text in (alerts[1:] if first[1] else alerts)]

@@ -66,8 +66,8 @@ def failed(dead: int, share: float | None) -> str:
 
 def spark(topic: str, throughput: float, dead: int) -> str:
     """Return the text alternative of a sparkline."""
-    failed = f"; {plural(dead, 'message')} failed" if dead else ""
-    return f"{topic} over the range, now {rate(throughput)}{failed}"
+    failures = f"; {plural(dead, 'message')} failed" if dead else ""
+    return f"{topic} over the range, now {rate(throughput)}{failures}"
 
 
 def topics_left(number: int, shown: int, troubled: int) -> str:

@@ -17,7 +17,8 @@ from producer_core.replay.wording import INCONCLUSIVE, NEWER, delivered, rule
 Tone = str
 
 SILENT = 3.0
-"""Seconds after the end of its lease after which a runner counts as dead or hanging; it renews the lease well before."""
+"""Seconds after the end of its lease after which a runner counts as dead or hanging; it renews the lease well before.
+"""
 
 CLICK = "Checks the topics first. Sends automatically unless a decision is needed."
 
@@ -106,7 +107,7 @@ def why_dry_run(number: int, most: int, doubtful: int, left_out: int, held: int)
     if held:
         reasons.append(f"{plural(held, 'record')} {_is(held)} already in a replay")
     if number > most:
-        reasons.append(f"there are more than {most:,} records")
+        reasons.append(f"one click replays at most {most:,} records")
     return f"Replay opens a dry run first: {' and '.join(reasons)}." if reasons else ""
 
 
