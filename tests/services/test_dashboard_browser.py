@@ -78,4 +78,4 @@ def test_a_missing_store_is_waited_for_and_the_page_opens_by_itself(browser, tmp
         waiting.get_by_text("This page waits for it").wait_for()
         assert not store.exists()
         Store.open(store)
-        waiting.get_by_text("No producer has written here yet").first.wait_for()
+        waiting.get_by_text("No producer has written to this store yet").first.wait_for()
