@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from producer_core.dashboard.queries.settings import StoreReach
+from producer_core.dashboard.queries.settings import ClusterConnection
 from producer_core.diagnostics.doctor import check_java, check_store, examine
 from producer_core.diagnostics.doctor.finding import DoctorFinding, Level
 from producer_core.diagnostics.doctor.machine_checks import java_version, versions
@@ -74,7 +74,7 @@ def latest(path: Path) -> Examination | None:
     return _latest.get(path)
 
 
-def begin(path: Path, reach: StoreReach | None, topics: Sequence[str] = ()) -> Examination:
+def begin(path: Path, reach: ClusterConnection | None, topics: Sequence[str] = ()) -> Examination:
     """Examine a store and its cluster; while one goes on, that one."""
     with _lock:
         going_on = _latest.get(path)
@@ -85,7 +85,7 @@ def begin(path: Path, reach: StoreReach | None, topics: Sequence[str] = ()) -> E
         return _latest[path]
 
 
-def look(path: Path, reach: StoreReach | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
+def look(path: Path, reach: ClusterConnection | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
     """What the doctor says; of a cluster that asks for credentials only that it was not asked."""
     if reach is not None and reach.servers and not reach.secret:
         settings = dict(reach.settings)
@@ -97,7 +97,7 @@ def look(path: Path, reach: StoreReach | None, topics: Sequence[str]) -> Iterato
     yield check_java(java_version())
 
 
-def _not_asked(reach: StoreReach | None) -> DoctorFinding:
+def _not_asked(reach: ClusterConnection | None) -> DoctorFinding:
     if reach is None or not reach.servers:
         text = "No producer has said yet how it reaches its brokers, so none was asked."
         return DoctorFinding("cluster", "ok", text)

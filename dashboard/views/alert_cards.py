@@ -77,14 +77,14 @@ def card(
             node("b", said.alert_state(item)),
             " ",
             said.alert_age(item, now),
-            f"{said.alert_hush(item)} · {item.rule} · {about}",
+            f"{said.alert_suppression(item)} · {item.rule} · {about}",
             class_="pc-meta",
         ),
     ]
     if item.state != "resolved":
         lines.append(node("p", node("b", "What to do: "), item.advice))
     lines += [node("p", text) for text in _hush(item, silence, now) if text]
-    if further := said.alert_ending(item, rule, now):
+    if further := said.next_transition(item, rule, now):
         lines.append(node("p", further))
     if item.acknowledged_by:
         since = f" since {_at(item.acknowledged_at)}" if item.acknowledged_at else ""

@@ -55,8 +55,8 @@ def _life(found: of.AlertDetail) -> None:
         events.append((item.since, "Its condition was over."))
     if item.resolved_at is not None:
         events.append((item.resolved_at, "It was resolved."))
-    for row in found.told:
-        what, route = said.SAID.get(row["status"], row["status"]), row["route"]
+    for row in found.notifications:
+        what, route = said.NOTIFICATION_KINDS.get(row["status"], row["status"]), row["route"]
         if row["settled_at"] is None:
             tried = (
                 f"; {wording.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
@@ -72,7 +72,7 @@ def _life(found: of.AlertDetail) -> None:
         for at, text in sorted(events, key=lambda event: event[0])
     ]
     st.html(f'<ul class="pc-story">{"".join(lines)}</ul>')
-    if not found.told and item.state != "pending":
+    if not found.notifications and item.state != "pending":
         common.note(
             f"Nobody was told{f': {wording.local(mask_text(item.muted_by), common.zone(), found.now)}' if item.muted_by else ''}."
         )

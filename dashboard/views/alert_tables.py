@@ -140,7 +140,7 @@ def routes(path: Path, shown: of.AlertsPage) -> None:
         f"What fires and nobody has acknowledged is told again {again}."
         + ("" if file.link else " Notifications have no link to this page: set link in alerts.toml.")
     )
-    if shown.untold:
+    if shown.undelivered:
         _untold(shown)
 
 
@@ -183,7 +183,7 @@ def _untold(shown: of.AlertsPage) -> None:
     common.heading("What could not be told")
     columns = [Column("Since"), Column("What", wide=True), Column("Over"), Column("Attempts", number=True), Column("Why", wide=True)]  # fmt: skip
     rows = []
-    for row in shown.untold:
+    for row in shown.undelivered:
         when = wording.stamp(row["queued_at"], common.zone(), shown.now)
         given_up = row["settled_at"] is not None
         waits = row["next_at"] - shown.now
@@ -192,7 +192,9 @@ def _untold(shown: of.AlertsPage) -> None:
         )
         what = [
             TablePart(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
-            TablePart(f"{said.SAID.get(row['status'], row['status'])} · {row['rule']}", look="small"),
+            TablePart(
+                f"{said.NOTIFICATION_KINDS.get(row['status'], row['status'])} · {row['rule']}", look="small"
+            ),
         ]
         why = [TablePart(mask_text(row["answer"] or "not tried yet")), TablePart(further, look="small")]
         rows.append(

@@ -36,18 +36,18 @@ def _live(path: Path, view: queries.View) -> None:
 
 
 def _how_things_stand(shown: of.AlertsPage) -> None:
-    alive = shown.judge is not None and shown.judge.alive
+    alive = shown.evaluator is not None and shown.evaluator.alive
     enabled = sum(one.rule.enabled for one in shown.rules)
     common.say(*said.alerts_sentence(shown.firing, len(shown.pending), shown.elsewhere, alive, enabled))
     for line in shown.file.problem:
         common.say("bad", line.strip())
     if shown.file.problem:
         common.note("Until the file is right the built-in rules hold; it is read again by itself.")
-    notes = [said.untold(route.name, wording.age(shown.now - since)) for route, since in shown.failing]
+    notes = [said.route_failing(route.name, wording.age(shown.now - since)) for route, since in shown.failing]
     if not shown.routes:
         notes.append("Nobody is told of alerts: there is no route (see Notifications).")
-    if shown.judge is not None:
-        notes.append(said.judged_by(shown.judge.name, alive=alive, here=shown.judge.here))
+    if shown.evaluator is not None:
+        notes.append(said.evaluator_note(shown.evaluator.name, alive=alive, here=shown.evaluator.here))
     common.note(" ".join(notes))
 
 

@@ -135,7 +135,7 @@ def _known(one: of.AuditFinding) -> Cell:
     """The dead letter of that message, and the replay that sent it."""
     lines: list[Line] = []
     if one.dead_letter is not None:
-        text = told.LETTERS.get(one.dead_letter, one.dead_letter)
+        text = told.DEAD_LETTER_STATES.get(one.dead_letter, one.dead_letter)
         lines.append(TablePart(text, href=replay_tables.letter_address(one.message_id)))
     if one.operation_id is not None:
         lines.append(TablePart("its replay", href=replay_tables.address(one.operation_id)))
@@ -217,7 +217,7 @@ def _others(page: of.AuditPage, now: float) -> None:
                 (
                     TablePart(when.text, href=pipeline.address(audit.audit_id), more=when.more),
                     TablePart(wording.short(text, 300), tone, more=text),
-                    told.part_of_topic(audit, common.zone(), now),
+                    told.audited_range(audit, common.zone(), now),
                 ),
             )
         )

@@ -17,7 +17,7 @@ _SHOWN = 6
 def show(shown: queries.LatencyPage) -> None:
     common.heading("Why is it slow or failing?")
     if not shown.findings:
-        common.say("quiet", wording.nothing_known(shown.window))
+        common.say("quiet", wording.no_client_stats(shown.window))
         return
     st.html(_list(shown.findings[:_SHOWN], shown.now))
     if len(shown.findings) > _SHOWN:

@@ -37,7 +37,7 @@ _WHOSE_WORDS = {False: "The broker's words", True: "What is wrong"}
 
 def show(path: Path, message_id: str) -> None:
     """Values are masked, and nothing of a message is ever drawn as Markdown or HTML."""
-    stamp = of_dead_letters.stamp(opened(path), message_id)
+    stamp = of_dead_letters.change_stamp(opened(path), message_id)
     reveal = st.session_state.get(_REVEALED) == message_id
     found = stamp and dead_letter_reads.inside(path, message_id, stamp, rules(), reveal=reveal)
     with st.container(border=True, key="pc-inside"):

@@ -97,7 +97,7 @@ def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton,
 def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, why_not = actions.may_act()
     st.button(
-        wording.act("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
+        wording.button_label("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
         disabled=not (allowed and offer.count), on_click=_clear, args=(path, offer.about, press),
         help=why_not or "Puts them into the archive. Nothing is deleted; Undo brings them back.",
     )  # fmt: skip
@@ -106,7 +106,7 @@ def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) 
 def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, why_not = actions.may_act()
     st.button(
-        wording.act("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
+        wording.button_label("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
         disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
         help=why_not or "Makes them dead letters again, as they were.",
     )  # fmt: skip
@@ -121,15 +121,15 @@ def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries
         if any(one.operation_id == own for one, _ in offer.held):
             return  # it is drawn below
         common.note(
-            told.why_first(offer.count, queries.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere)
+            told.why_dry_run(offer.count, queries.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere)
         )
 
 
 def _nobody(path: Path, offer: queries.ReplayOffer) -> None:
     common.say("warning", f"Nobody can replay these now. {mask_text(offer.refused)}")
-    common.note(told.WAYS_OUT[offer.way_out])
+    common.note(told.REMEDIES[offer.remedy])
     st.code(
-        replay_detail.command(path, offer.about, other=offer.way_out == "cluster"),
+        replay_detail.command(path, offer.about, other=offer.remedy == "cluster"),
         language=None,
         wrap_lines=True,
     )
@@ -228,7 +228,7 @@ def _others(path: Path, followed: str) -> None:
     others = [one for one in reads.live_replays(path) if one.operation_id != followed]
     for one in others[-_OTHERS:]:
         st.html(
-            f'<p class="pc-note">{html.escape(told.another(one))} {replay_detail.link(one, "Look at it")}</p>'
+            f'<p class="pc-note">{html.escape(told.other_replay(one))} {replay_detail.link(one, "Look at it")}</p>'
         )
     if len(others) > _OTHERS:
         common.note(f"{len(others) - _OTHERS:,} more are under way; see Replays.")

@@ -64,8 +64,8 @@ class AdaptiveCache(Generic[P, T]):
 
 def _seen(
     path: Path, where: DeadLetterFilter, after: PageCursor | None = None
-) -> of_dead_letters.OpenDeadLetter:
-    return of_dead_letters.seen(opened(path), where, time.time(), after=after)
+) -> of_dead_letters.DeadLettersSnapshot:
+    return of_dead_letters.snapshot(opened(path), where, time.time(), after=after)
 
 
 def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -76,7 +76,7 @@ def _clusters(path: Path) -> tuple[str, ...]:
     return of_dead_letters.clusters(opened(path))
 
 
-def _causes(path: Path, where: DeadLetterFilter) -> of_dead_letters.OtherCauses:
+def _causes(path: Path, where: DeadLetterFilter) -> of_dead_letters.CauseGroups:
     return of_dead_letters.causes(opened(path), where)
 
 
@@ -91,7 +91,7 @@ def _heard(path: Path) -> float | None:
 
 
 def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[TimelineEvent, ...]:
-    return of_dead_letters.life(opened(path), message_id)
+    return of_dead_letters.dead_letter_timeline(opened(path), message_id)
 
 
 seen = AdaptiveCache(_seen, least=0.8)

@@ -35,7 +35,7 @@ def page(path: Path, asked: DeadLetterQuery) -> queries.DeadLetterPage:
     search = kept(asked)
     if search is None or st.session_state.pop("letters_further", False):
         with st.spinner("Looking into the bodies …"):
-            search = of_dead_letters.searched(opened(path), asked.at(time.time()), time.time(), search)
+            search = of_dead_letters.search_bodies(opened(path), asked.at(time.time()), time.time(), search)
             st.session_state[_KEPT] = asked.filter, search  # before anything can interrupt this run
     _said(search)
     return of_dead_letters.found_page(opened(path), search)

@@ -63,7 +63,7 @@ def _waiting(path: Path) -> None:
     with common.panel(path):
         found = _loaded(path)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            common.note(said.waiting(found.load, found.bounds, time.time()), more=said.BEYOND)
+            common.note(said.waiting(found.load, found.bounds, time.time()), more=said.OVER_LIMIT)
             if found.archived and dead_letter_url.now().where.state != "archived":
                 st.button(
                     f"{found.archived:,} archived", key="letters_archived", type="tertiary", icon=":material/inventory_2:",
@@ -113,7 +113,7 @@ def _live(path: Path) -> None:
 
 def _read(
     path: Path, asked: DeadLetterQuery
-) -> tuple[queries.DeadLetterPage, of_dead_letters.OtherCauses | None]:
+) -> tuple[queries.DeadLetterPage, of_dead_letters.CauseGroups | None]:
     if asked.where.body is None:
         seen = dead_letter_reads.seen(path, asked.at(time.time()), asked.after)
         return seen.page, seen.causes
@@ -122,7 +122,7 @@ def _read(
     return page, dead_letter_reads.causes(path, found) if found else None
 
 
-def _causes(found: of_dead_letters.OtherCauses | None, chosen: str | None) -> None:
+def _causes(found: of_dead_letters.CauseGroups | None, chosen: str | None) -> None:
     """By cause: how many, since when, what it means and what to do; a click looks at one of them only."""
     common.heading("Causes")
     if found is None:
@@ -139,7 +139,7 @@ def _causes(found: of_dead_letters.OtherCauses | None, chosen: str | None) -> No
         )
 
 
-def _items(found: of_dead_letters.OtherCauses, chosen: str | None) -> list[GroupItem]:
+def _items(found: of_dead_letters.CauseGroups, chosen: str | None) -> list[GroupItem]:
     groups = found.groups
     if found.one is not None and found.one not in groups:
         groups = (found.one, *groups)

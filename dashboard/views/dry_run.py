@@ -29,7 +29,7 @@ def show(path: Path, seen: queries.ReplayRow, tone: str, standing: str, *, comes
         live_table.style()
         if comes_into_view:
             bring(key=f"bring_{one.operation_id}")
-        common.heading(told.before(run.total, run.bytes))
+        common.heading(told.heading(run.total, run.bytes))
         planned = wording.stamp(one.created_at, common.zone(), time.time())
         common.note(told.frozen(run.total, planned.text, seen.later), more=planned.more)
         if one.state == "checking":
@@ -62,8 +62,8 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
     if run.newer_keys:
         st.segmented_control(
             told.newer_question(run.newer_keys),
-            [told.SKIP, told.SEND],
-            default=told.SKIP,
+            [told.SKIP_NEWER, told.SEND_NEWER],
+            default=told.SKIP_NEWER,
             key=f"newer_{key}",
             required=True,
             help="An old value sent now comes after the newer one; on a compacted topic it replaces it for good.",
@@ -72,8 +72,8 @@ def _choices(path: Path, one: Operation, run: DryRun) -> None:
     if run.doubtful.count:
         st.segmented_control(
             told.inconclusive_question(run.doubtful.count),
-            [told.KEEP, told.SEND_ANYWAY],
-            default=told.SEND_ANYWAY if one.sends_inconclusive else told.KEEP,
+            [told.KEEP_INCONCLUSIVE, told.SEND_INCONCLUSIVE],
+            default=told.SEND_INCONCLUSIVE if one.sends_inconclusive else told.KEEP_INCONCLUSIVE,
             key=f"inconclusive_{key}",
             required=True,
             help="The audit keeps the choice.",
@@ -127,7 +127,7 @@ def _buttons(path: Path, one: Operation, run: DryRun) -> None:
 
 def _newer(one: Operation) -> Newer:
     """What is chosen now; old values are left out unless somebody says otherwise."""
-    return "send" if st.session_state.get(f"newer_{one.operation_id}") == told.SEND else "skip"
+    return "send" if st.session_state.get(f"newer_{one.operation_id}") == told.SEND_NEWER else "skip"
 
 
 def _inconclusive(one: Operation) -> Inconclusive:
@@ -135,13 +135,13 @@ def _inconclusive(one: Operation) -> Inconclusive:
     chosen = st.session_state.get(f"inconclusive_{one.operation_id}")
     if chosen is None:
         return "send" if one.sends_inconclusive else "keep"
-    return "send" if chosen == told.SEND_ANYWAY else "keep"
+    return "send" if chosen == told.SEND_INCONCLUSIVE else "keep"
 
 
 def _go(path: Path, operation_id: str) -> None:
     chosen = st.session_state
     said = chosen.get(f"newer_{operation_id}")
-    newer: Newer | None = None if said is None else "send" if said == told.SEND else "skip"
+    newer: Newer | None = None if said is None else "send" if said == told.SEND_NEWER else "skip"
     go = partial(
         actions.go_replay,
         newer=newer,
@@ -156,7 +156,7 @@ def _go(path: Path, operation_id: str) -> None:
 
 def _chosen_inconclusive(operation_id: str) -> Inconclusive | None:
     chosen = st.session_state.get(f"inconclusive_{operation_id}")
-    return None if chosen is None else "send" if chosen == told.SEND_ANYWAY else "keep"
+    return None if chosen is None else "send" if chosen == told.SEND_INCONCLUSIVE else "keep"
 
 
 def _leave(path: Path, operation_id: str) -> None:

@@ -13,7 +13,7 @@ from producer_core.dashboard.views import common
 def show(path: Path) -> None:
     """Two ways, ready to copy; the page comes to life by itself."""
     common.heading("How to begin")
-    shell, python = wording.beginning(str(path))
+    shell, python = wording.getting_started(str(path))
     common.note("From a shell, with a file of messages:")
     st.code(shell, language=None, wrap_lines=True)
     common.note("From Python:")

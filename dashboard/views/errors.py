@@ -9,7 +9,7 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import charts, wording
-from producer_core.dashboard.charts.errors import described, failed_attempts, fates
+from producer_core.dashboard.charts.errors import described, failed_attempts, outcomes
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
@@ -64,7 +64,7 @@ def reading(path: Path, view: View) -> ErrorsPage:
 
 
 def _failing(shown: ErrorsPage) -> say.FailingSentence:
-    worst = shown.codes[0] if shown.codes and shown.codes[0].died else None
+    worst = shown.codes[0] if shown.codes and shown.codes[0].dead else None
     return say.FailingSentence(
         during=wording.during(shown.window, shown.since, shown.now, common.zone()),
         settled=shown.whole.acknowledged + shown.whole.dead,
@@ -73,10 +73,10 @@ def _failing(shown: ErrorsPage) -> say.FailingSentence:
         dead=shown.whole.dead,
         worst=None
         if worst is None
-        else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.died),
-        new=tuple(line.code for line in shown.news),
-        cured=shown.cured,
-        aside=shown.aside,
+        else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.dead),
+        new=tuple(line.code for line in shown.new_codes),
+        replayed=shown.replayed,
+        archived=shown.archived,
     )
 
 
@@ -117,7 +117,7 @@ def _charts(shown: ErrorsPage) -> None:
     with right:
         common.heading("What became of messages that failed")
         live_plotly(
-            fates(shown),
+            outcomes(shown),
             key="errors-fates",
             alt="Messages acknowledged after a retry, and messages that died, in time",
         )
@@ -211,7 +211,7 @@ def _code(shown: ErrorsPage, line: CodeLine) -> TableRow:
             about,
             TablePart(say.kind(failure.kind), more=say.KINDS.get(failure.kind, "")),
             _against(shown, line.attempts, line.attempts_before),
-            _against(shown, line.died, line.died_before),
+            _against(shown, line.dead, line.dead_before),
             _waiting(line.waiting, code=line.code),
             say.topics(line.topics),
             "" if line.last_seen is None else _last(float(line.last_seen), shown.now),
@@ -236,7 +236,7 @@ def _kind(shown: ErrorsPage, line: KindLine) -> TableRow:
         (
             (name, TablePart(say.KINDS.get(line.kind, ""), "small")),
             _against(shown, line.attempts, line.attempts_before),
-            _against(shown, line.died, line.died_before),
+            _against(shown, line.dead, line.dead_before),
         ),
     )
 

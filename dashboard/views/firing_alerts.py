@@ -32,7 +32,7 @@ def show(store: Store, shown: queries.OverviewPage, now: float) -> None:
 
 
 def _line(alert: Mapping[str, Any], now: float) -> Node:
-    over = alerts.over(alert, now)
+    over = alerts.recovery_note(alert, now)
     tone = "quiet" if over else wording.TONES[alert["severity"]]
     title, colon, rest = wording.local(wording.alert(alert, now), common.zone(), now).partition(":")
     address = header.link("alerts", alert=alert["alert_id"])

@@ -69,7 +69,7 @@ def _live(path: Path, view: View) -> None:
     now = time.time()
     common.stays(shown.seen_at, now)
     pipeline.unheard(shown)
-    common.say(*say.crowd(_crowd(shown)))
+    common.say(*say.fleet_summary(_crowd(shown)))
     pipeline.trouble(shown)
     _tiles(shown)
     left, right = st.columns(2, gap="medium")
@@ -91,7 +91,7 @@ def _live(path: Path, view: View) -> None:
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
 def reading(path: Path, view: View, everybody: bool) -> Fleet:
     """Once for all browsers that look at the same."""
-    return fleet(opened(path), view, time.time(), everybody=everybody)
+    return fleet(opened(path), view, time.time(), include_all=everybody)
 
 
 def _crowd(shown: Fleet) -> say.FleetSummary:

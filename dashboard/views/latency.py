@@ -33,7 +33,7 @@ def _draw(shown: queries.LatencyPage, view: queries.View) -> None:
     now = time.time()
     common.stays(shown.seen_at, now)
     causes.show(shown)
-    if view.topic is not None and shown.heard:
+    if view.topic is not None and shown.has_client_stats:
         common.note(
             "What the client says of its queue, its batches and the brokers is of all topics together."
         )
@@ -43,7 +43,7 @@ def _draw(shown: queries.LatencyPage, view: queries.View) -> None:
         _chart("Percentiles", charts.percentiles(shown), "percentiles", _near())
         _chart(
             "Where the time goes, on average",
-            charts.spent(shown),
+            charts.time_spent(shown),
             "spent",
             "Waiting in our queue is a mean over messages; sending and the round trip are means over requests.",
         )
@@ -76,7 +76,7 @@ def _tiles(shown: queries.LatencyPage) -> None:
         (name, wording.milliseconds(value), f"In this time {share} of the messages are acknowledged. {near}")
         for name, value, share in zip(names, shown.found, shares, strict=True)
     ]
-    heard = shown.heard
+    heard = shown.has_client_stats
     found += [
         ("Round trip", wording.milliseconds(whole.rtt), "A request's way to the broker and back, on average."),
         ("Queue peak", wording.percent(whole.fill_highest) if heard else "–", "How full the client's queue was at most, of messages or of bytes."),

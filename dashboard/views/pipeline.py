@@ -25,7 +25,7 @@ def unheard(shown: Fleet) -> None:
     """That nobody brings telemetry, above what seems to follow from it: who is not heard of may be well."""
     telemetry = [job for job in shown.jobs if job.kind == "telemetry"]
     if telemetry and shown.states.get("silent") and not any(job.state == "running" for job in telemetry):
-        common.say("warning", of.unheard(time.time() - max(job.seen_at for job in telemetry)))
+        common.say("warning", of.telemetry_stopped(time.time() - max(job.seen_at for job in telemetry)))
 
 
 def trouble(shown: Fleet) -> None:
@@ -33,7 +33,7 @@ def trouble(shown: Fleet) -> None:
     if text := told.faults(shown.audits):
         common.say("bad", text)
     if dead := sum(job.state == "dead" for job in shown.jobs):
-        common.say("bad", of.dead(dead))
+        common.say("bad", of.dead_jobs(dead))
 
 
 # jobs
@@ -56,8 +56,8 @@ def jobs(shown: Fleet, now: float) -> None:
         if len(shown.jobs) > _JOBS:
             common.note(f"The first {_JOBS} of {len(shown.jobs):,}.")
     if not any(job.kind == "telemetry" for job in shown.jobs):
-        common.note(say.HOW_TO_FILL if shown.known_hosts < 2 else say.NO_JOB)
-        st.code(say.FILL, language=None, wrap_lines=True)
+        common.note(say.ONE_HOST if shown.known_hosts < 2 else say.NO_TELEMETRY_JOB)
+        st.code(say.TELEMETRY_COMMANDS, language=None, wrap_lines=True)
 
 
 def _job(job: JobState, now: float) -> TableRow:
@@ -116,7 +116,7 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
     if audit.unauditable:
         name.append(TablePart(told.UNAUDITABLE, "badge", more=told.why_unauditable(audit)))
     said: list[Line] = [TablePart(wording.short(text, 300), tone, more=text)]
-    said += [TablePart(f"Also {more}.", "small")] if (more := told.passing(audit)) else []
+    said += [TablePart(f"Also {more}.", "small")] if (more := told.other_counts(audit)) else []
     said += [TablePart(wording.short(told.later(last.later, now), 200), "small")] if last.later else []
     if before := last.earlier:
         text = told.earlier(before, now)
@@ -128,7 +128,7 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
             said,
             *(fault(told.number(audit, kind), kind, bool(audit.numbers[kind])) for kind in FAULTS),
             TablePart(when.text, more=when.more),
-            told.part_of_topic(audit, common.zone(), now),
+            told.audited_range(audit, common.zone(), now),
         ),
     )
 

@@ -29,7 +29,9 @@ def show(
     """How it stands and what may be done. `full` leaves out the link to the page where all of it is shown, `listed` the
     dry run, which is one click away there."""
     operation = seen.operation
-    tone, text = told.standing(operation, owner=seen.owner, hands=seen.hands, now=now, behind=seen.behind)
+    tone, text = told.replay_status(
+        operation, owner=seen.owner, runners=seen.runners, now=now, blocked_by=seen.blocked_by
+    )
     asks = operation.state == "ready" or (operation.state == "checking" and not operation.go_at_once)
     if not (asks or full or listed):
         begun = operation.started_at or operation.created_at
@@ -44,7 +46,7 @@ def show(
     if operation.ended:
         _ended(path, operation, full=full)
         return
-    if not seen.hands:
+    if not seen.runners:
         _by_hand(path, seen)
     if not asks:
         _under_way(path, seen)
@@ -123,7 +125,7 @@ def _by_hand(path: Path, seen: queries.ReplayRow) -> None:
     """What to do when no process can carry it out: the command that does, from here."""
     if seen.where is None:
         return
-    common.note(told.WAYS_OUT["hands"])
+    common.note(told.REMEDIES["no_runner"])
     st.code(command(path, seen.where), language=None, wrap_lines=True)
 
 
@@ -137,7 +139,7 @@ def command(path: Path, where: DeadLetterFilter, *, other: bool = False) -> str:
 
 def _ended(path: Path, operation: Operation, *, full: bool) -> None:
     found = reads.doubtful(path, operation.operation_id)
-    for sentence in told.afterwards(operation, len(found)):
+    for sentence in told.follow_up(operation, len(found)):
         common.note(sentence)
     if found:
         with st.expander(f"{_number(found)} in doubt, by message id"):

@@ -82,7 +82,7 @@ def acts(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
 
 def _act(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
     when = wording.stamp(row["acted_at"], common.zone(), time.time())
-    what = told.did(row["action"], mask_text(row["outcome"]))
+    what = told.audit_entry(row["action"], mask_text(row["outcome"]))
     origin = TablePart(f"from the {row['origin']}", look="small")
     cells: list[Cell] = [
         TablePart(when.text, more=when.more),

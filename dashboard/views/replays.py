@@ -60,7 +60,7 @@ def _all(path: Path) -> None:
             chosen = common.anchor("Choose dead letters", header.link("dead-letters"))
             st.html(f'<p class="pc-note">{chosen} and press Replay to begin one.</p>')
             return
-        common.say(*told.in_all([seen.operation for seen in page.under_way]))
+        common.say(*told.replays_summary([seen.operation for seen in page.under_way]))
         for seen in page.under_way:
             with st.container(border=True, key=f"pc-replay-{seen.operation.operation_id}"):
                 _headline(seen)

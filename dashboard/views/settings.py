@@ -15,7 +15,7 @@ from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow
 from producer_core.dashboard.html import Node, node
-from producer_core.dashboard.queries.settings import RetainedRows, SettingsPage, settings
+from producer_core.dashboard.queries.settings import SettingsPage, StoreSetting, settings
 from producer_core.dashboard.server import doctor_run, replay_worker
 from producer_core.dashboard.server.stores import opened
 from producer_core.dashboard.views import adaptive_cache, common, header, reads
@@ -94,8 +94,8 @@ def _beside(path: Path) -> None:
     may, why = access.may_act()
     _facts(
         "settings-access",
-        ("Address", say.listening(str(st.get_option("server.address") or ""))),
-        ("Sign-in", say.admitted(passwords=len(admission.passwords), oidc=admission.oidc)),
+        ("Address", say.listen_address(str(st.get_option("server.address") or ""))),
+        ("Sign-in", say.sign_in_policy(passwords=len(admission.passwords), oidc=admission.oidc)),
         ("You", f"{access.user()} may act" if may else why),
         ("Replays", _replays(path)),
     )
@@ -104,8 +104,8 @@ def _beside(path: Path) -> None:
 def _replays(path: Path) -> str:
     hands = replay_worker.carries(path)
     if hands is None:
-        return replays.carried_out(replay_worker.VARIABLE)
-    return replays.carried_out(
+        return replays.runner_setup(replay_worker.VARIABLE)
+    return replays.runner_setup(
         replay_worker.VARIABLE, str(hands.given.file), hands.given.servers, mask_text(hands.problem)
     )
 
@@ -118,9 +118,9 @@ def _rules(path: Path) -> None:
     if shown is None:
         return
     _kept("How long things are kept", "settings-kept", shown.kept)
-    common.note(say.KEPT_FOR_GOOD)
+    common.note(say.NEVER_DELETED)
     _kept("Bounds of the dead letters that wait", "settings-bounds", shown.bounds)
-    common.note(say.BOUNDS)
+    common.note(say.LIMITS_NOTE)
     common.heading("How to change them")
     common.note(
         "For everyone who uses this store; written to the audit. «default» goes back, «none» takes a bound away."
@@ -131,7 +131,7 @@ def _rules(path: Path) -> None:
     _masking(shown)
 
 
-def _kept(title: str, key: str, kept: Sequence[RetainedRows]) -> None:
+def _kept(title: str, key: str, kept: Sequence[StoreSetting]) -> None:
     common.heading(title)
     columns = (Column("Setting"), Column("What"), Column("Now"), Column("Default"))
     rows = [
@@ -175,7 +175,7 @@ def _masking(shown: SettingsPage) -> None:
         ("Not hidden", found.rules.open),
         ("Hidden altogether", found.rules.hide),
     )
-    file = found.path if found.there else f"none at {found.path}"
+    file = found.path if found.exists else f"none at {found.path}"
     _facts("settings-masking", ("File", file), *((name, ", ".join(items)) for name, items in lists if items))
 
 
@@ -231,11 +231,11 @@ def _begin(path: Path, shown: SettingsPage | None, topics: tuple[str, ...]) -> N
 def _findings(running: doctor_run.Examination, now: float) -> None:
     found = running.found
     if running.ended is None:
-        common.say("quiet", say.examining(len(found), now - running.began, running.about))
+        common.say("quiet", say.doctor_progress(len(found), now - running.began, running.about))
     else:
         levels = [one.level for one in found]
         took = running.ended - running.began
-        common.say(*say.examined(levels.count("problem"), levels.count("warning"), len(found), took))
+        common.say(*say.doctor_result(levels.count("problem"), levels.count("warning"), len(found), took))
     columns = (Column("Check"), Column("Finding", wide=True))
     rows = [_finding(place, one) for place, one in enumerate(found)]
     if rows:

@@ -72,7 +72,7 @@ def headline(shown: queries.OverviewPage) -> Node:
     return node(
         "div",
         node("p", *map(_piece, found.pieces), class_=f"pc-say pc-lead pc-{found.tone}"),
-        node("span", wording.sense(found), class_="pc-aloud", role="status"),
+        node("span", wording.announcement(found), class_="pc-aloud", role="status"),
     )
 
 
@@ -112,7 +112,7 @@ def topics(shown: queries.OverviewPage) -> Iterator[Node]:
 def _topic(row: queries.TopicRow, now: queries.Situation) -> Node:
     away = row.trouble < 2 and not now.over and now.producers and not now.connected
     tone, mark = _AWAY if away else _MARKS[row.trouble]
-    dead_letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
+    dead_letters = header.link("dead-letters", topic=row.topic, state="any" if row.replayed else None)
     waiting = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (
         link(wording.short(row.topic, 40), header.link(header.FIRST, topic=row.topic), title=row.topic),
@@ -142,7 +142,7 @@ def _why(row: queries.TopicRow) -> Node | str:
     query = {"topic": row.topic, "group": row.cause.fingerprint or None}
     if not row.cause.left:
         query["state"] = "any"
-    more = wording.more_reasons(row.causes - 1) + wording.cured(row.cured, row.dead)
+    more = wording.more_reasons(row.causes - 1) + wording.replayed_note(row.replayed, row.dead)
     return node(
         "span", link(reason, header.link("dead-letters", **query)), node("span", more, class_="pc-dim")
     )

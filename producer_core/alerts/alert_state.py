@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.rules import RULES, AlertRule
 from producer_core.events import Severity
 
@@ -106,7 +106,7 @@ def alert(
     """Return a finding with the rule's text, which `details` fill in. Secrets are masked for pages, logs and webhooks."""
     definition = definition or RULES[rule]
     values = {"value": value, "threshold": threshold, "subject": subject, **details}
-    text = mask_told(definition.text.format(**values))
+    text = mask_or_hide(definition.text.format(**values))
     return Alert(
         rule, definition.severity, subject, value, threshold, text, definition.advice, now, now, fired_at=now
     )

@@ -269,14 +269,14 @@ def _serve(store_path: Path | None, wanted: int, listener: _Listener) -> None:
     finally:
         child.finish(_STOP_TIMEOUT if os.environ.get("PRODUCER_CORE_CONFIG") else 2.0)
         port.release()
-    if ended is not None and not stop.asked:
+    if ended is not None and not stop.requested:
         raise Failed("The dashboard server ended. Its last lines:", "\n  ".join(child.last_lines()))
 
 
 def _wait_until_healthy(child: DashboardProcess, listener: _Listener, stop: StopSignal) -> bool:
     """Wait until the server is healthy. Return False when it ends, or a signal arrives, before that."""
     deadline = time.monotonic() + _START_TIMEOUT
-    while time.monotonic() < deadline and not stop.asked and child.exit_code is None:
+    while time.monotonic() < deadline and not stop.requested and child.exit_code is None:
         if _is_healthy(listener, child.port):
             return True
         stop.wait(0.1)

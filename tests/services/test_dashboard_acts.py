@@ -130,12 +130,12 @@ def test_a_slow_replay_is_paused_resumed_and_cancelled(load, page, address):
     )
     go(page, f"{address}replays?operation={operation.operation_id}")
     button(page, "Pause").click()
-    says(page, r"Paused with \d of 8 left")
+    says(page, r"Paused: \d of 8 left")
     standing = page.url
     page.reload()
     stands(page)
     assert page.url == standing
-    says(page, r"Paused with \d of 8 left")
+    says(page, r"Paused: \d of 8 left")
     button(page, "Resume").click()
     button(page, "Pause").wait_for()
     button(page, "Cancel").click()
@@ -196,7 +196,7 @@ def test_a_rule_is_silenced_by_its_form_for_all_it_is_about_and_made_loud_again(
     (silence,) = [one for one in log.silences() if one.rule == "slow_delivery"]
     assert (silence.subject, silence.why) == ("", "load test until Friday")
     assert silence.until - time.time() > 6 * 86_400
-    page.get_by_text("slow_delivery, whatever it is about").wait_for()
+    page.get_by_text("slow_delivery, all subjects").wait_for()
     button(page, "End it").click()
     says(page, "slow_delivery is not quiet any more")
     assert not [one for one in log.silences() if one.rule == "slow_delivery"]
@@ -341,4 +341,4 @@ def test_a_store_that_goes_away_is_said_and_the_page_comes_back_by_itself(browse
         path.rename(away)
         says(page, "no store|does not exist|is not there|gone|missing|waits for it")
         away.rename(path)
-        page.get_by_text("No producer has written here yet").first.wait_for()
+        page.get_by_text("No producer has written to this store yet").first.wait_for()

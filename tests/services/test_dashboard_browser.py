@@ -63,7 +63,7 @@ def test_a_failing_topic_is_in_the_sentence_at_once_and_its_letters_are_one_clic
     go(page, address)
     load.fail("orders", 5)
     load.broker.accept("orders")
-    says(page, r"failed in the last 15 min.* on orders: a policy of the broker forbids this|orders")
+    says(page, r"failed in the last 15 min.* on orders: a broker policy forbids the request|orders")
     page.locator(".pc-topics tr", has_text="orders").get_by_role(
         "link", name=re.compile("policy", re.I)
     ).click()
@@ -78,4 +78,4 @@ def test_a_missing_store_is_waited_for_and_the_page_opens_by_itself(browser, tmp
         waiting.get_by_text("This page waits for it").wait_for()
         assert not store.exists()
         Store.open(store)
-        waiting.get_by_text("No producer has written here yet").first.wait_for()
+        waiting.get_by_text("No producer has written to this store yet").first.wait_for()

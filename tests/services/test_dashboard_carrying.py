@@ -66,7 +66,7 @@ def test_it_carries_out_a_click_asks_where_it_must_and_says_so_in_the_settings(
         says(page, "Replayed 1,001 of 1,001")
 
         go(page, f"{server.url}settings")
-        page.get_by_text("This server carries them out, with").first.wait_for()
+        page.get_by_text("Run by this server with").first.wait_for()
 
 
 def test_without_settings_and_without_a_producer_the_button_says_what_would_help(browser, store, tmp_path):
@@ -76,5 +76,5 @@ def test_without_settings_and_without_a_producer_the_button_says_what_would_help
         listed(page, 2)
         assert button(page, "Replay 2").is_disabled()
         says(page, "Nobody can replay these now.")
-        page.get_by_text("set to a file of client settings").first.wait_for()
+        page.get_by_text("set to a client configuration file").first.wait_for()
         says(page, "Their cause may still be there: 2 dead letters died of it within 2 min")

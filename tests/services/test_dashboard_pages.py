@@ -139,11 +139,11 @@ def test_an_audit_is_opened_from_the_fleet_has_an_address_and_leads_to_the_lette
     assert look.evaluate("document.documentElement.scrollWidth <= innerWidth")
     look.get_by_role("link", name="Duplicated").click()
     look.wait_for_url(re.compile("kind=duplicated"))
-    look.get_by_role("link", name="dead letter, waits").wait_for()
+    look.get_by_role("link", name="dead letter, pending").wait_for()
     here = look.url
     look.reload()
     stands(look)
-    look.get_by_role("link", name="dead letter, waits").click()
+    look.get_by_role("link", name="dead letter, pending").click()
     look.wait_for_url(re.compile("dead-letters.*letter="))
     look.get_by_text("Inside the dead letter").wait_for()
     look.go_back()

@@ -317,7 +317,7 @@ def open_producer(tmp_path, *routes):
 
 
 def test_a_producer_notifies_its_callbacks(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_CHECK_S", 0.0)
     names = []
 
     def mine(payload):
@@ -330,7 +330,7 @@ def test_a_producer_notifies_its_callbacks(tmp_path, monkeypatch):
 
 
 def test_callbacks_that_hang_or_raise_delay_neither_sending_nor_closing(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_CHECK_S", 0.0)
     hanging, called = threading.Event(), []
 
     def hangs(payload):

@@ -78,7 +78,7 @@ def test_one_click_replays_a_few_letters_that_no_broker_has_and_no_canary_holds_
 
     assert not page.exception
     assert (only(store).state, only(store).total, only(store).canary) == ("checking", 3, 0)
-    assert "A live producer takes it within seconds" in text_of(page)
+    assert "a running producer picks it up within seconds" in text_of(page)
     assert "replay_sure" not in [button.key for button in page.button], "nothing is to be confirmed"
     looked(store, only(store).operation_id)
     assert only(store).state == "planned"
@@ -95,7 +95,7 @@ def test_one_click_stops_with_the_question_where_the_look_ahead_found_one(path, 
 
     assert not page.exception
     assert only(store).state == "ready"
-    assert "What a replay of these 3 dead letters" in text_of(page)
+    assert "Dry run: 3 records" in text_of(page)
     assert not page.button(key="replay_sure").disabled
 
 
@@ -119,9 +119,9 @@ def test_from_more_letters_than_a_canary_the_first_ten_go_alone(path, store):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"verdict": "possibly_persisted"}, "may be on the broker already"),
-        ({"verdict": "inconclusive"}, "may be on the broker already"),
-        ({"replayable": False}, "would be left out"),
+        ({"verdict": "possibly_persisted"}, "may already be on the broker"),
+        ({"verdict": "inconclusive"}, "may already be on the broker"),
+        ({"replayable": False}, "would be skipped"),
     ],
 )
 def test_where_not_every_letter_may_simply_go_the_click_shows_first_what_it_would_do(
@@ -176,7 +176,7 @@ def test_two_people_who_click_on_the_same_letters_mean_one_replay(store):
     second = actions.start_replay(store, DeadLetterFilter(until=3000.0), shown=3, who="bea")
 
     assert second.operation_id == first.operation_id == only(store).operation_id
-    assert "by ann. No second one was made." in second.note
+    assert "by ann. No second replay was created." in second.note
 
 
 def test_who_finds_nothing_left_hears_what_became_of_them(store):
@@ -185,7 +185,7 @@ def test_who_finds_nothing_left_hears_what_became_of_them(store):
 
     done = actions.start_replay(store, DeadLetterFilter(ids=ids), shown=3)
 
-    assert (done.ok, done.text) == (False, "None of them waits any more: 3 are archived.")
+    assert (done.ok, done.text) == (False, "None of the selected dead letters is pending: 3 are archived.")
     assert queries.operations(store) == []
 
 
@@ -197,7 +197,7 @@ def test_who_finds_fewer_than_were_shown_hears_it(path, store):
     page.button(key="replay").click().run()
 
     assert only(store).total == 2
-    assert "1 of the 3 waits no more: somebody was faster." in text_of(page)
+    assert "1 of 3 was already handled by someone else." in text_of(page)
 
 
 # nobody, nothing, not allowed
@@ -301,7 +301,7 @@ def test_old_values_can_be_sent_over_newer_ones_when_somebody_says_so(path, stor
     again(page)
     assert page.button(key="replay_sure").label == "Replay 1 now"
 
-    page.segmented_control(key=f"newer_{one}").set_value("Send them all the same").run()
+    page.segmented_control(key=f"newer_{one}").set_value("Send anyway").run()
     assert page.button(key="replay_sure").label == "Replay 3 now"
     assert "will replace a newer record of the same key for good" in text_of(page)
     page.button(key="replay_sure").click().run()
@@ -398,7 +398,7 @@ def test_clear_says_what_a_replay_holds(path, store):
     actions.start_replay(store, ALL, who="ann")
     page = bar(path)
     assert page.button(key="replay").label == "Replay 2 …"
-    assert "2 dead letters are in a replay already" in text_of(page)
+    assert "2 records are already in a replay" in text_of(page)
 
     page.button(key="clear").click().run()
 
@@ -411,8 +411,8 @@ def test_clear_says_what_a_replay_holds(path, store):
 def desk_of(store, **found):
     """A desk whose person has said yes, after the look ahead."""
     desk = WidgetActions(store)
-    click = {"type": "replay", "at": time.time(), "mark": "", "until": time.time(), "shown": 2}
-    assert "Looking ahead" in desk.answer(click).said
+    click = {"type": "replay", "at": time.time(), "target": "", "until": time.time(), "shown": 2}
+    assert "Checking topics" in desk.answer(click).message
     looked(store, only(store).operation_id, **found)
     return desk
 
@@ -421,13 +421,13 @@ def test_a_click_in_a_notebook_says_what_stopped_it_and_sends_nothing(store):
     buried(store, 2)
     desk = desk_of(store, newer_keys=1)
 
-    answer = desk.answer({"type": "ask"})
+    answer = desk.answer({"type": "refresh"})
 
-    assert answer.said.startswith(
-        "Nothing was sent yet. 1 record of orders has a key for which a newer record"
+    assert answer.message.startswith(
+        "Nothing sent yet. 1 record of orders has a key for which a newer record"
     )
     assert (answer.progress, only(store).state) == (0.0, "ready")
-    desk.answer({"type": "cancel", "mark": answer.following, "at": time.time()})
+    desk.answer({"type": "cancel", "target": answer.operation, "at": time.time()})
     assert only(store).state == "cancelled"
 
 
@@ -436,6 +436,6 @@ def test_in_a_notebook_letters_in_doubt_were_said_before_the_click_so_it_goes_on
     desk = desk_of(store)
     assert only(store).state == "ready"
 
-    desk.answer({"type": "ask"})
+    desk.answer({"type": "refresh"})
 
     assert only(store).state == "planned"

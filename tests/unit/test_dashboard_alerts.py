@@ -72,28 +72,28 @@ def changed(item, **changes):
 @pytest.mark.parametrize(
     ("firing", "more", "tone", "text"),
     [
-        ((), {}, "good", "No alert fires. 34 rules are watched."),
-        ((lost(),), {}, "bad", "1 alert fires."),
-        ((lost(), burning()), {"pending": 1}, "bad", "2 alerts fire; 1 waits to fire."),
-        ((changed(lost(), acknowledged_by="ada"),), {}, "quiet", "1 alert fires, somebody looks after it."),
+        ((), {}, "good", "No alerts firing. 34 rules evaluated."),
+        ((lost(),), {}, "bad", "1 alert firing."),
+        ((lost(), burning()), {"pending": 1}, "bad", "2 alerts firing; 1 pending."),
+        ((changed(lost(), acknowledged_by="ada"),), {}, "quiet", "1 alert firing, acknowledged."),
         (
             (changed(lost(), silenced=True),),
             {},
             "quiet",
-            "Nothing fires that people are told of; 1 is silenced.",
+            "All firing alerts are suppressed; 1 silenced.",
         ),
         (
             (lost(), *[changed(burning(), muted_by="connection_lost fires and explains it")] * 2),
             {},
             "bad",
-            "1 alert fires; 2 follow from connection_lost, so nobody is told of them.",
+            "1 alert firing; 2 inhibited by connection_lost.",
         ),
-        ((alert("dedup_degraded", "p", NOW, reason="x"),), {}, "warning", "1 alert fires."),
+        ((alert("dedup_degraded", "p", NOW, reason="x"),), {}, "warning", "1 alert firing."),
         (
             (),
             {"elsewhere": 2},
             "quiet",
-            "No alert fires. 2 more fire about something else than what is chosen above.",
+            "No alerts firing. 2 more firing outside the current filter.",
         ),
     ],
 )
@@ -113,32 +113,32 @@ def test_an_alert_whose_condition_is_over_says_so_and_not_what_to_do():
     assert wording.alert({**found, "since": None}, NOW) == "Critical for 5 min: it burns. Run."
     assert (
         wording.alert({**found, "since": NOW - 60}, NOW)
-        == "Critical for 5 min: it burns. Over since 60 s; it resolves in 4 min."
+        == "Critical for 5 min: it burns. Cleared 60 s ago; resolves in 4 min."
     )
 
 
 def test_without_a_judge_that_comes_first():
     tone, text = sentence(judged=False)
 
-    assert tone == "bad" and text.startswith("Nobody judges the alerts of this store now")
+    assert tone == "bad" and text.startswith("Alert evaluation is not running; data may be stale.")
 
 
 def test_what_has_to_happen_next_is_said():
     rule = RULES["slow_delivery"]
     pending = changed(burning(), state="pending", since=NOW - 60)
 
-    assert said.alert_ending(pending, rule, NOW) == "It fires in 4 min, if it goes on."
-    assert said.alert_ending(changed(pending, state="firing"), rule, NOW) == (
-        "Its condition is over; it resolves in 9 min."
+    assert said.next_transition(pending, rule, NOW) == "Fires in 4 min if the condition persists."
+    assert said.next_transition(changed(pending, state="firing"), rule, NOW) == (
+        "Condition cleared; resolves in 9 min."
     )
-    assert said.alert_ending(
+    assert said.next_transition(
         alert("acknowledged_lost", "t", NOW, text="x"), RULES["acknowledged_lost"], NOW
-    ) == ("It fires until somebody acknowledges it.")
+    ) == ("Fires until acknowledged.")
 
 
 def test_a_route_says_since_when_nobody_is_told_and_why():
     assert said.route_state(True, "3 min ago", 2, 0, "HTTP 500") == (
-        "bad", "Nobody is told over it since 3 min ago: HTTP 500. 2 messages wait.",
+        "bad", "Delivery began failing 3 min ago: HTTP 500. 2 notifications queued.",
     )  # fmt: skip
     assert said.route_state(True, "", 0, 0, "")[0] == "good"
     assert said.route_state(False, "", 0, 0, "")[0] == "quiet"
@@ -150,7 +150,7 @@ def test_a_route_says_since_when_nobody_is_told_and_why():
 def test_an_empty_store_shows_every_rule_and_that_nobody_is_told(store):
     found = page(store)
 
-    assert (found.firing, found.pending, found.ended, found.routes, found.judge) == ((), (), (), (), None)
+    assert (found.firing, found.pending, found.ended, found.routes, found.evaluator) == ((), (), (), (), None)
     assert {one.name for one in found.rules} == set(RULES)
 
 
@@ -201,7 +201,7 @@ def test_a_rule_says_how_often_it_fired_and_what_keeps_it_quiet(store):
         1,
         "upgrade",
     )
-    assert not first.told and next(one for one in page(store).rules if one.name == "fenced").told
+    assert not first.reported and next(one for one in page(store).rules if one.name == "fenced").reported
 
 
 def test_mistakes_in_the_file_are_lines_and_the_built_in_rules_hold(store):
@@ -236,7 +236,7 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
         1,
     )
     assert shown.failing_since is not None and "HTTP 500" in shown.answer
-    assert [(row["rule"], row["status"], row["attempts"]) for row in found.untold] == [
+    assert [(row["rule"], row["status"], row["attempts"]) for row in found.undelivered] == [
         ("error_budget_fast", "firing", 1)
     ]
     assert "s3cr3t" not in repr(found)
@@ -266,7 +266,7 @@ def test_one_alert_names_its_topic_its_time_and_whom_it_was_told(store):
 
     assert (found.topic, found.until) == ("payments", NOW + 30)
     assert found.since == burning().started_at - 3600
-    assert [(row["route"], row["status"], row["outcome"]) for row in found.told] == [
+    assert [(row["route"], row["status"], row["outcome"]) for row in found.notifications] == [
         ("mine", "firing", "told")
     ]
     assert of.alert_detail(store, "nothing", NOW) is None
@@ -490,7 +490,7 @@ def test_the_server_judges_once_for_all_sessions_and_stops_cleanly(store, watche
     before = sorted(threads())
     for _ in range(5):
         watched.watch(store.path)
-    judge = eventually(lambda: page(store).judge)
+    judge = eventually(lambda: page(store).evaluator)
 
     assert judge.here
     assert threads().count("alerts-of-the-dashboard") == 1 and threads().count("alerts") <= 1 + before.count(
@@ -508,15 +508,14 @@ def test_a_store_that_comes_later_is_watched_then(tmp_path, watched, monkeypatch
     assert not path.exists()
 
     store = Store.open(path)
-    eventually(lambda: page(store).judge)
+    eventually(lambda: page(store).evaluator)
     watched.stop()
     store.close()
 
 
 def test_a_silence_of_the_whole_rule_says_so():
     assert (
-        said.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW))
-        == "high_latency, whatever it is about"
+        said.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW)) == "high_latency, all subjects"
     )
 
 

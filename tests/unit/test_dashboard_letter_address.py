@@ -106,7 +106,7 @@ def test_a_click_is_refused_when_the_address_says_another_filter_than_the_one_th
     clear_button(page).click().run()
 
     assert waiting(path) == 3
-    assert "Nothing was done" in text_of(page)
+    assert "No action taken" in text_of(page)
     assert clear_button(page).label == "Clear 1", "the page shows what the address says, and can act on it"
 
 

@@ -125,7 +125,7 @@ def test_null_empty_text_json_and_bytes_are_told_apart():
 def test_bytes_that_are_no_text_are_hexadecimal_once_they_are_revealed():
     assert said.content(b"\xff\x10").text == ""
     assert said.content(b"\xff\x10", reveal=True).text == "00000000  ff 10"
-    assert "1,000,000 bytes in all" in said.content(b"\xff" * 1_000_000, reveal=True).text
+    assert "1,000,000 bytes in total" in said.content(b"\xff" * 1_000_000, reveal=True).text
 
 
 def test_secrets_are_masked_and_shown_only_when_revealed():
@@ -137,7 +137,7 @@ def test_secrets_are_masked_and_shown_only_when_revealed():
 def test_ten_megabytes_are_counted_and_not_drawn():
     large = b"x" * 10_000_000
     assert said.content(large).kind == "hidden"
-    assert "too long to be shown masked" in said.content(large).about
+    assert "too long to mask" in said.content(large).about
     assert len(said.content(large, reveal=True).text) < 21_000
     assert len(said.key_cell(large)) < 20
 
@@ -159,31 +159,31 @@ def test_headers_keep_their_order_and_doubles_and_null_is_not_empty():
 
 def test_a_filter_is_said_in_words():
     where = DeadLetterFilter(topic="payments", code="X", state=None, ids=("a", "b"))
-    assert said.filtered(where, None, None) == "Topic payments, error X, any state, 2 messages chosen by id"
-    assert said.filtered(DeadLetterFilter(), "1 hour", None) == "Died in the last hour"
+    assert said.filtered(where, None, None) == "Topic payments, error X, any state, 2 messages selected by id"
+    assert said.filtered(DeadLetterFilter(), "1 hour", None) == "Failed in the last hour"
     assert said.filtered(DeadLetterFilter(), None, None) == ""
 
 
 def test_a_selection_says_what_is_elsewhere_and_what_somebody_else_changed():
-    assert said.chosen(3, {"dead": 3}, 1, "dead") == "3 chosen by hand, 1 of them not on this page."
+    assert said.chosen(3, {"dead": 3}, 1, "dead") == "3 selected, 1 on other pages."
     assert (
         said.chosen(4, {"dead": 1, "replayed": 2}, 0, "dead")
-        == "4 chosen by hand. 2 are replayed by now; 1 is not in this store any more: acts leave those alone."
+        == "4 selected. Actions skip 2 now replayed and 1 no longer in this store."
     )
-    assert said.chosen(2, {"dead": 1, "archived": 1}, 0, None) == "2 chosen by hand."
+    assert said.chosen(2, {"dead": 1, "archived": 1}, 0, None) == "2 selected."
 
 
 def test_the_bounds_are_said_with_what_waits():
     text = said.waiting(DeadLetterLoad(12_480, 3 << 20, NOW - 7200), DeadLetterLimits(), NOW)
     assert text.startswith(
-        "12,480 wait of at most 10,000; 3.0 MiB of 256.0 MiB, the oldest for 2 h of 7 days."
+        "12,480 dead letters pending (limit 10,000); 3.0 MiB of 256.0 MiB, oldest 2 h of 7 days."
     )
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
     told = said.over(judge(load, DeadLetterLimits(), NOW))
     assert "the bound (dlq_max_size) is 10,000" in told and "(dlq_max_age) is 7.0 days" in told
-    assert told.count("nothing is dropped") == 1
+    assert told.count("Nothing is dropped") == 1
     assert said.waiting(DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW).startswith(
-        "0 wait; 0 B."
+        "0 dead letters pending; 0 B."
     )
 
 
@@ -227,7 +227,7 @@ def test_a_chosen_cause_outside_the_largest_is_shown_all_the_same(store, monkeyp
 
 def test_all_numbers_of_a_page_are_of_one_moment(store):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
-    found = of_dead_letters.seen(store, DeadLetterFilter(), NOW)
+    found = of_dead_letters.snapshot(store, DeadLetterFilter(), NOW)
     assert found.page.total == found.causes.total == found.waiting.load.dead_letters == 2
 
 
@@ -237,10 +237,10 @@ def test_a_search_in_bodies_goes_on_where_it_ended_and_acts_on_what_it_found(sto
         [dead_letter(number, value=b"needle" if number % 2 else b"hay") for number in range(6)]
     )
     where = DeadLetterFilter(body="NEEDLE")
-    search = of_dead_letters.searched(store, where, NOW)
+    search = of_dead_letters.search_bodies(store, where, NOW)
     assert (search.ids, search.complete, search.frozen) == (("m-5",), False, None)
     while not search.complete:
-        search = of_dead_letters.searched(store, where, NOW, search)
+        search = of_dead_letters.search_bodies(store, where, NOW, search)
     assert search.ids == ("m-5", "m-3", "m-1")
     assert (search.looked_at, search.of) == (6, 6)
     page = of_dead_letters.found_page(store, search)
@@ -251,7 +251,7 @@ def test_a_search_in_bodies_goes_on_where_it_ended_and_acts_on_what_it_found(sto
 
 def test_a_search_that_found_nothing_means_nothing_and_not_everything(store):
     DeadLetters(store).add([dead_letter(1)])
-    search = of_dead_letters.searched(store, DeadLetterFilter(body="absent"), NOW)
+    search = of_dead_letters.search_bodies(store, DeadLetterFilter(body="absent"), NOW)
     page = of_dead_letters.found_page(store, search)
     assert (search.complete, search.frozen, page.total) == (True, None, 0)
     assert queries.scope(store, page.seen).count == 0
@@ -266,11 +266,11 @@ def test_the_bounds_are_those_that_the_store_is_set_to(store):
 
 def test_a_stamp_changes_with_what_happens_and_is_none_for_what_is_gone(store):
     DeadLetters(store).add([dead_letter(1)])
-    before = of_dead_letters.stamp(store, "m-1")
+    before = of_dead_letters.change_stamp(store, "m-1")
     actions.clear(store, DeadLetterFilter())
-    assert before != of_dead_letters.stamp(store, "m-1")
-    assert of_dead_letters.stamp(store, "m-1")[0] == "archived"
-    assert of_dead_letters.stamp(store, "nobody") is None
+    assert before != of_dead_letters.change_stamp(store, "m-1")
+    assert of_dead_letters.change_stamp(store, "m-1")[0] == "archived"
+    assert of_dead_letters.change_stamp(store, "nobody") is None
 
 
 def test_a_letter_names_its_producer_as_people_know_it_and_says_when_it_was_accepted(
@@ -286,8 +286,8 @@ def test_a_letter_names_its_producer_as_people_know_it_and_says_when_it_was_acce
     )
     assert of_dead_letters.producer_of(store, queries.dead_letter(store, "m-1")) == "checkout-1 (process 7)"
     assert of_dead_letters.producer_of(store, queries.dead_letter(store, "m-2")) == ""
-    assert said.accepted(0.2) == "accepted less than a second before"
-    assert said.accepted(5.0) == "accepted 5 s before"
+    assert said.accepted(0.2) == "accepted less than a second earlier"
+    assert said.accepted(5.0) == "accepted 5 s earlier"
 
 
 def test_what_costs_much_to_read_is_read_less_often():
@@ -350,7 +350,7 @@ def test_a_reveal_is_written_down_first(store):
     DeadLetters(store).add([dead_letter(1)])
     assert exports.reveal(store, "m-1").ok
     assert store.rows("audit_latest", limit=1)[0]["action"] == "reveal"
-    assert [moment.what for moment in of_dead_letters.life(store, "m-1")][-1] == "revealed"
+    assert [moment.what for moment in of_dead_letters.dead_letter_timeline(store, "m-1")][-1] == "revealed"
 
 
 # the page
@@ -376,8 +376,11 @@ def html_of(page):
 
 def test_an_empty_store_says_that_nothing_waits(path, store, monkeypatch):
     page = page_of(path, monkeypatch)
-    assert "None match. What cannot be delivered appears here within seconds." in html_of(page)
-    assert "0 wait" in html_of(page)
+    assert (
+        "No matching dead letters. Messages that cannot be delivered appear here within seconds."
+        in html_of(page)
+    )
+    assert "0 dead letters pending" in html_of(page)
 
 
 def test_the_address_fills_the_filters_and_a_filter_writes_the_address(path, store, monkeypatch):
@@ -425,7 +428,7 @@ def test_what_was_chosen_by_hand_is_meant_whatever_the_filters_say_by_now(path, 
     runs_replays(store)
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, chosen=("m-1",), topic="orders")
-    assert "1 chosen by hand, 1 of them not on this page." in html_of(page)
+    assert "1 selected, 1 on other pages." in html_of(page)
     page.button(key="clear").click().run()
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
 
@@ -466,7 +469,7 @@ def test_a_letter_that_vanished_while_it_was_open_says_so(path, store, monkeypat
     assert "Inside the dead letter" in html_of(page)
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
     page.run()
-    assert "It was put aside; Restore brings it back." in html_of(page)
+    assert "Archived. Restore makes it pending again." in html_of(page)
     with store.borrow(write=True) as connection:
         connection.execute("DELETE FROM dead_letters WHERE message_id = 'm-1'")
     page.run()
@@ -482,7 +485,7 @@ def test_export_keeps_its_place_so_that_clear_does_not_show_it_twice_for_a_momen
 
     page.button(key="clear").click().run()
 
-    assert "None match." in html_of(page)
+    assert "No matching dead letters." in html_of(page)
     assert len(before) == 1 and places(page.main, "Export") == before
 
 
@@ -528,9 +531,9 @@ def test_archived_letters_are_named_and_can_be_restored(path, store, monkeypatch
 def test_a_search_in_bodies_says_how_far_it_looked(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1, value=b"needle"), dead_letter(2)])
     page = page_of(path, monkeypatch, body="needle")
-    assert "Looked into all 2: 1 found." in html_of(page)
+    assert "Searched all 2: 1 found." in html_of(page)
     page = page_of(path, monkeypatch, body="nothing")
-    assert "Looked into all 2: 0 found." in html_of(page)
+    assert "Searched all 2: 0 found." in html_of(page)
     assert page.button(key="clear").disabled
 
 

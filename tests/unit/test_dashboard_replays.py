@@ -90,7 +90,7 @@ def operation(**changes):
 
 
 def standing(one, now=NOW, hands=1):
-    return told.standing(one, owner="shop on host", hands=hands, now=now)
+    return told.replay_status(one, owner="shop on host", runners=hands, now=now)
 
 
 # the page
@@ -113,9 +113,9 @@ def test_a_replay_under_way_is_shown_with_who_what_and_how_far(path, store):
 
     assert not page.exception
     text = text_of(page)
-    assert "1 replay is under way, 3 dead letters left." in text
-    assert "3 dead letters: all dead letters" in text and "Asked for by ann (dashboard)" in text
-    assert "Being sent by client on host, process 1." in text
+    assert "1 replay in progress, 3 records left." in text
+    assert "3 records: all dead letters" in text and "Asked for by ann (dashboard)" in text
+    assert "Running on client on host, process 1." in text
     assert f"operation={one}" in text
 
 
@@ -131,11 +131,11 @@ def test_an_ended_one_is_listed_with_its_outcome_and_leads_back_to_its_letters(p
     page = opened(path, operation=one)
     text = text_of(page)
     assert not page.exception
-    assert "1 failed again. It is a dead letter as before, with the new error." in text
-    assert "Of 1 nobody can say whether it is on the topic." in text
+    assert "1 failed again. It stays a dead letter with the new error." in text
+    assert "1 record may already be on the topic." in text
     assert f"ids={ids[1]}" in text and f"ids={ids[2]}" in text
     assert any(f"letter={ids[2]}" in link for link in links(page))
-    assert "asked for it" in text and "its end" in text
+    assert "requested" in text and "ended" in text
 
 
 def test_a_replay_that_the_store_does_not_have_is_said(path, store):
@@ -187,7 +187,7 @@ def test_a_question_that_was_left_open_is_answered_on_the_page(path, store):
     )
 
     listed = text_of(opened(path))
-    assert "1 replay waits for a decision." in listed
+    assert "1 replay awaiting decision." in listed
     assert "See what it would do, and decide" in listed
     page = opened(path, operation=one)
     page.button(key="replay_sure").click().run()
@@ -204,7 +204,7 @@ def test_with_nobody_alive_the_page_shows_the_command_that_carries_it_out(path, 
 
     page = opened(path, operation=one)
 
-    assert "Nobody can carry it out now" in text_of(page)
+    assert "No running producer has credentials for this cluster." in text_of(page)
     assert page.code[0].value == f"producer-core dlq replay --store={path} --bootstrap-servers HOST:PORT"
 
 
@@ -237,12 +237,12 @@ def test_a_dead_runner_is_no_hand_and_another_one_is(store):
     buried(store, 2)
     one, _ = begun(store)
     later = time.time() + 30
-    assert queries.one_replay(store, one, time.time()).hands == 1
-    assert queries.one_replay(store, one, later).hands == 0
+    assert queries.one_replay(store, one, time.time()).runners == 1
+    assert queries.one_replay(store, one, later).runners == 0
 
     alive(store, later, producer_id="p-2")
 
-    assert queries.one_replay(store, one, later).hands == 1
+    assert queries.one_replay(store, one, later).runners == 1
 
 
 @pytest.mark.parametrize(("until", "later"), [(None, 2), (NOW + 100, 0)])
@@ -272,16 +272,16 @@ def test_the_pace_is_what_was_settled_lately(store):
 @pytest.mark.parametrize(
     ("changes", "hands", "tone", "text"),
     [
-        ({}, 1, "good", "Being sent by shop on host."),
-        ({"state": "planned", "owner": None}, 1, "quiet", "It waits for a runner. A live producer takes it"),
-        ({"state": "planned", "owner": None}, 0, "bad", "Nobody can carry it out now"),
-        ({"state": "checking"}, 1, "quiet", "Looking ahead on the topics"),
-        ({"state": "ready", "owner": None, "checked_at": NOW - 60}, 1, "warning", "Looked ahead 60 s ago; it waits"),
-        ({"state": "paused", "owner": None}, 1, "quiet", "Paused with 80 of 100 left. Nothing is sent."),
-        ({"state": "paused"}, 1, "quiet", "It pauses: what is on its way"),
-        ({"state": "cancelled"}, 1, "quiet", "It is being cancelled"),
-        ({"lease_until": NOW - 20}, 1, "warning", "has let its lease run out 20 s ago: it died or hangs. Another live"),
-        ({"lease_until": NOW - 20}, 0, "bad", "it died or hangs. Nobody can carry it out now"),
+        ({}, 1, "good", "Running on shop on host."),
+        ({"state": "planned", "owner": None}, 1, "quiet", "Queued: a running producer picks it up"),
+        ({"state": "planned", "owner": None}, 0, "bad", "No running producer has credentials"),
+        ({"state": "checking"}, 1, "quiet", "Checking topics"),
+        ({"state": "ready", "owner": None, "checked_at": NOW - 60}, 1, "warning", "Topics checked 60 s ago; nothing sent."),
+        ({"state": "paused", "owner": None}, 1, "quiet", "Paused: 80 of 100 left."),
+        ({"state": "paused"}, 1, "quiet", "Pausing: waiting for records in flight."),
+        ({"state": "cancelled"}, 1, "quiet", "Cancelling: waiting for records in flight."),
+        ({"lease_until": NOW - 20}, 1, "warning", "expired 20 s ago; the process crashed or hangs. Another producer"),
+        ({"lease_until": NOW - 20}, 0, "bad", "the process crashed or hangs. No running producer has credentials"),
         ({"state": "done", "acknowledged": 100, "message": "Replayed 100 of 100"}, 0, "good", "Replayed 100 of 100."),
         ({"state": "done", "failed_again": 80, "message": "Replayed 20 of 100"}, 0, "warning", "Replayed 20 of 100."),
         ({"state": "stopped", "message": "Stopped itself"}, 0, "bad", "Stopped itself."),
@@ -299,29 +299,33 @@ def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
     begun(store)
     DeadLetters(store).add([dead_letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
-    assert queries.one_replay(store, second, time.time()).behind is None, "looking ahead waits for no replay"
+    assert queries.one_replay(store, second, time.time()).blocked_by is None, (
+        "looking ahead waits for no replay"
+    )
     looked(store, second, topic="late")
 
     seen = queries.one_replay(store, second, time.time())
 
-    assert seen.behind is not None
-    assert told.standing(seen.operation, owner="", hands=1, now=time.time(), behind=seen.behind) == (
-        "quiet", "It waits its turn: another replay, begun by ann, goes first. 3 dead letters are left of it.",
+    assert seen.blocked_by is not None
+    assert told.replay_status(seen.operation, owner="", runners=1, now=time.time(), blocked_by=seen.blocked_by) == (
+        "quiet", "Queued behind a replay started by ann, 3 records left.",
     )  # fmt: skip
     alive(store, time.time() + 60, producer_id="p-2")
-    assert queries.one_replay(store, second, time.time()).behind is None
+    assert queries.one_replay(store, second, time.time()).blocked_by is None
 
 
 def test_progress_says_how_quick_and_how_long():
     one = operation(acknowledged=15, landed=3, failed_again=2)
 
-    assert told.progress(one, 8.0) == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 had landed already"
+    assert (
+        told.progress(one, 8.0) == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 already on the topic"
+    )
     assert told.progress(one, None).startswith("20 of 100; ")
 
 
 def test_the_canary_is_spoken_of_only_while_it_goes_and_something_follows():
     assert told.canary(operation(acknowledged=3)) == (
-        "The first 10 go alone; the rest follows when they are acknowledged."
+        "Canary: the first 10 are sent alone; the rest follows once they are acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
         assert told.canary(operation(**done)) == ""
@@ -330,24 +334,24 @@ def test_the_canary_is_spoken_of_only_while_it_goes_and_something_follows():
 def test_a_selection_is_said_in_words_and_masked():
     where = DeadLetterFilter(topic="payments", code="POLICY_VIOLATION", text="ann@example.com", until=5.0)
 
-    assert told.selection(where).startswith("topic payments, error POLICY_VIOLATION, error text with «")
+    assert told.selection(where).startswith("topic payments, error POLICY_VIOLATION, error text contains “")
     assert "ann@example.com" not in told.selection(where)
-    assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 dead letters chosen by hand"
+    assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 records selected by id"
     assert told.selection(ALL) == "all dead letters"
 
 
 @pytest.mark.parametrize(
     ("action", "outcome", "said"),
     [
-        ("replay", "planned as 0123456789ab", ("asked for it", "", "0123456789ab")),
-        ("replay_pause", "paused (0123456789ab)", ("paused it", "", "0123456789ab")),
-        ("replay_end", "Replayed 2 of 2 (0123456789ab)", ("its end", "Replayed 2 of 2", "0123456789ab")),
-        ("replay", "Refused: Nobody can.", ("asked for it: refused", "Nobody can.", "")),
-        ("replay", "Nothing to replay", ("asked for it", "Nothing to replay", "")),
+        ("replay", "planned as 0123456789ab", ("requested", "", "0123456789ab")),
+        ("replay_pause", "paused (0123456789ab)", ("paused", "", "0123456789ab")),
+        ("replay_end", "Replayed 2 of 2 (0123456789ab)", ("ended", "Replayed 2 of 2", "0123456789ab")),
+        ("replay", "Refused: Nobody can.", ("requested: refused", "Nobody can.", "")),
+        ("replay", "Nothing to replay", ("requested", "Nothing to replay", "")),
     ],
 )
 def test_a_row_of_the_audit_is_said_in_words(action, outcome, said):
-    assert tuple(told.did(action, outcome)) == said
+    assert tuple(told.audit_entry(action, outcome)) == said
 
 
 @pytest.mark.parametrize(
@@ -368,11 +372,11 @@ def test_a_length_of_time_is_said_in_units_that_fit(seconds, text):
 def test_the_sentence_on_top_counts_what_is_under_way():
     running, ready, paused = operation(), operation(state="ready"), operation(state="paused")
 
-    assert told.in_all([]) == ("quiet", "No replay is under way.")
-    assert told.in_all([running]) == ("good", "1 replay is under way, 80 dead letters left.")
-    assert told.in_all([ready])[1] == "1 replay waits for a decision."
-    assert told.in_all([running, running, ready, paused])[1] == (
-        "2 replays are under way, 160 dead letters left; 1 waits for a decision; 1 is paused."
+    assert told.replays_summary([]) == ("quiet", "No replays in progress.")
+    assert told.replays_summary([running]) == ("good", "1 replay in progress, 80 records left.")
+    assert told.replays_summary([ready])[1] == "1 replay awaiting decision."
+    assert told.replays_summary([running, running, ready, paused])[1] == (
+        "2 replays in progress, 160 records left; 1 awaiting decision; 1 paused."
     )
 
 
@@ -410,8 +414,8 @@ def test_what_was_looked_ahead_and_left_took_no_time():
 
 
 def test_who_carries_out_replays_is_said_in_the_settings():
-    assert "Started with PRODUCER_CORE_CONFIG" in told.carried_out("PRODUCER_CORE_CONFIG")
-    assert "This server carries them out, with shop.properties (b:9092)" in told.carried_out(
+    assert "set PRODUCER_CORE_CONFIG to" in told.runner_setup("PRODUCER_CORE_CONFIG")
+    assert "Run by this server with shop.properties (b:9092)" in told.runner_setup(
         "V", "shop.properties", "b:9092"
     )
-    assert told.carried_out("V", "f", "b", "no such host").endswith("cannot: no such host")
+    assert told.runner_setup("V", "f", "b", "no such host").endswith("with f: no such host")

@@ -10,7 +10,7 @@ import pytest
 from producer_core.cli.store import _setting
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.queries.settings import reach, settings
+from producer_core.dashboard.queries.settings import cluster_connection, settings
 from producer_core.dashboard.server import doctor_run
 from producer_core.dashboard.wording import settings as say
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -66,7 +66,7 @@ def test_rules_of_alerts_and_masks_are_read_from_their_files(store, path, rules_
     path.with_name("alerts.toml").write_text("[rules.slow_delivery]\nenabled = false\n")
     found = settings(store, time.time())
     assert found.alerts.problem is None and found.alerts.switched_off == ("slow_delivery",)
-    assert found.masking.rules.names == ("birth_date",) and found.masking.there
+    assert found.masking.rules.names == ("birth_date",) and found.masking.exists
 
 
 def test_a_file_of_alert_rules_that_is_wrong_is_said(store, path):
@@ -88,7 +88,7 @@ def test_a_file_of_alert_rules_that_is_wrong_is_said(store, path):
     ],
 )
 def test_how_a_cluster_is_reached_never_holds_a_secret(given, servers, secret):
-    found = reach("c", given)
+    found = cluster_connection("c", given)
     assert (found.servers, found.secret) == (servers, secret)
     assert "acks" not in found.settings and "***" not in found.settings.values()
 
@@ -116,7 +116,7 @@ def test_lengths_are_said_in_whole_units():
 
 @pytest.mark.parametrize(("problems", "warnings", "tone"), [(1, 2, "bad"), (0, 1, "warning"), (0, 0, "good")])
 def test_an_examination_ends_in_a_sentence(problems, warnings, tone):
-    found, text = say.examined(problems, warnings, 9, 3.2)
+    found, text = say.doctor_result(problems, warnings, 9, 3.2)
     assert found == tone and text.endswith("9 checks in 3 s.")
 
 
@@ -166,7 +166,7 @@ def test_there_is_one_examination_of_a_store_at_a_time(path, store, monkeypatch)
 
 def test_a_cluster_that_asks_for_credentials_is_not_asked(path, store, monkeypatch):
     monkeypatch.setattr(doctor_run, "java_version", lambda: 17)
-    secured = reach("c", '{"bootstrap.servers": "a:9092", "sasl.password": "***"}')
+    secured = cluster_connection("c", '{"bootstrap.servers": "a:9092", "sasl.password": "***"}')
     found = {one.check: one for one in doctor_run.look(path, secured, ())}
     assert "holds no credentials" in found["cluster"].text and "--config-file" in found["cluster"].fix
     assert found["store"].level == "ok"
@@ -179,7 +179,7 @@ def test_the_page_of_an_empty_store_says_what_is_there(path, store, monkeypatch)
     page = opened("settings", path, monkeypatch)
     assert not page.exception
     said = text_of(page)
-    assert str(path) in said and "none wait" in said and "Nobody has to sign in" in said
+    assert str(path) in said and "none wait" in said and "No sign-in required" in said
 
 
 def test_the_page_names_rows_settings_and_the_command_that_changes_them(path, store, monkeypatch, rules_file):
@@ -204,7 +204,7 @@ def test_the_button_examines_and_the_findings_appear(path, store, monkeypatch):
     assert doctor_run.latest(path).join(10)
     page.run()
     assert not page.exception
-    assert "No problem and 1 warning" in text_of(page)
+    assert "No problems, 1 warning" in text_of(page)
     assert rows_of(page, "What the doctor found, the worst first") == [
         ["disk Warning", "Nearly full. What to do: Free some."]
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core._internal.masking import mask_headers, mask_text, shown, shown_key
+from producer_core._internal.masking import display_key, display_value, mask_headers, mask_text
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.lazy_group import Failed
@@ -229,7 +229,7 @@ def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
     """Return a row for the list. The key is text, or hexadecimal where it is not text."""
     text = _unchanged if reveal else mask_text
     record = {name: value for name, value in row.items() if name != "key"}
-    record["key"] = shown_key(row["key"], reveal=reveal)
+    record["key"] = display_key(row["key"], reveal=reveal)
     for name in ("error_text", "verdict_reason", "source"):
         record[name] = row[name] and text(row[name])
     record["group"] = row["fingerprint"]
@@ -273,10 +273,10 @@ def _to_json(dead_letter: DeadLetter, history: Sequence[TimelineEvent], *, revea
     for name in ("error_text", "verdict_reason", "source"):
         body[name] = body[name] and text(body[name])
     body["group"] = dead_letter.fingerprint
-    body["key"] = shown_key(dead_letter.key, reveal=reveal)
+    body["key"] = display_key(dead_letter.key, reveal=reveal)
     body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
     body["headers"] = mask_headers(dead_letter.headers, reveal=reveal)
-    body["value"] = shown(dead_letter.value, reveal=reveal)
+    body["value"] = display_value(dead_letter.value, reveal=reveal)
     body["value_size"] = None if dead_letter.value is None else len(dead_letter.value)
     body["timeline"] = [{**dataclasses.asdict(event), "text": text(event.text)} for event in history]
     if reveal:
@@ -325,7 +325,7 @@ def _print_content(dead_letter: DeadLetter, *, reveal: bool) -> None:
     output.say("")
     for name, value in mask_headers(dead_letter.headers, reveal=reveal):
         output.say(f"header {name}: {value}")
-    value = shown(dead_letter.value, reveal=reveal)
+    value = display_value(dead_letter.value, reveal=reveal)
     output.say(
         f"value ({'a tombstone' if dead_letter.value is None else output.size(len(dead_letter.value))}):"
     )
@@ -333,5 +333,5 @@ def _print_content(dead_letter: DeadLetter, *, reveal: bool) -> None:
 
 
 def _key(dead_letter: DeadLetter, *, reveal: bool) -> str:
-    key = shown_key(dead_letter.key, reveal=reveal)
+    key = display_key(dead_letter.key, reveal=reveal)
     return "none" if key is None else key or "(empty)"

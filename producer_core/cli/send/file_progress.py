@@ -256,7 +256,7 @@ class RowsPendingLog:
     waiting = 0
 
     @property
-    def unkept(self) -> int:
+    def unstored_dead_letters(self) -> int:
         return self._settling.unfinished
 
     def start(self) -> None:
@@ -284,16 +284,16 @@ class RowsPendingLog:
             self.take(delivery)
             taken.append(delivery)
 
-    def leave(self, delivery: Delivery) -> bool:
-        return self._settling.leave(delivery)
+    def remove(self, delivery: Delivery) -> bool:
+        return self._settling.remove(delivery)
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        return self._settling.leave_many(deliveries)
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        return self._settling.remove_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         self._settling.acknowledged(deliveries)
 
-    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
         """Do nothing: no row is claimed before it is enqueued."""
 
     def mark_redundant(self, delivery: Delivery) -> None:

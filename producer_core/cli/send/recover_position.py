@@ -14,7 +14,7 @@ from producer_core.cli.send.fingerprint import PREFIX
 from producer_core.cli.send.state_file import Partition
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import BrokerError, BrokerUnreachable
-from producer_core.kafka.clients import NO_SUCH, answered, reader
+from producer_core.kafka.clients import NO_SUCH, reader, retry_transient
 from producer_core.messages import record_id
 
 _TIMEOUT = 60.0
@@ -143,7 +143,7 @@ def truncation(settings: Mapping[str, Any], offsets: Mapping[Partition, int]) ->
 
 def _spans(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     try:
-        partitions = answered(lambda: _partitions(consumer, topic))
+        partitions = retry_transient(lambda: _partitions(consumer, topic))
         return {number: _watermarks(consumer, topic, number) for number in partitions}
     except KafkaException as error:
         raise _unreachable(error) from error
@@ -163,7 +163,7 @@ def _watermarks(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
         low, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
         return int(low), int(end)
 
-    return answered(query)
+    return retry_transient(query)
 
 
 def _collect(
