@@ -1,4 +1,4 @@
-"""Times as the browser writes them: in its own zone, with UTC beside; JavaScript that our lists begin with."""
+"""Provide the JavaScript that formats times in the browser's zone and in UTC, for the components with lists."""
 
 JS = """
 const two = number => String(number).padStart(2, '0')

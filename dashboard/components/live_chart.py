@@ -1,6 +1,6 @@
-"""A live chart: Plotly redraws in place, so zoom, hover and legend survive each refresh, and it needs no network.
+"""Draw a Plotly figure that updates in place, so that zoom, hover and legend survive each refresh, without a CDN.
 
-`st.plotly_chart` of Streamlit 1.67 hashes the figure into the element's id, so new data is a new element.
+`st.plotly_chart` of Streamlit 1.67 includes a hash of the figure in the element's id, so new data creates a new element.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from producer_core.dashboard.server.command import PLOTLY_JS
 
 _JS = r"""
 let loading
-// The page that opens with a chart asks for it in its head already; then it is on its way.
-const load = () => window.Plotly ? Promise.resolve(window.Plotly) : (loading ??= new Promise((ok, no) => {
-  const file = 'PLOTLY_JS', known = document.querySelector(`script[src$="${file}"]`)
-  const script = known ?? document.createElement('script')
-  script.addEventListener('load', () => ok(window.Plotly))
-  script.addEventListener('error', () => { loading = undefined; script.remove(); no() })
-  if (known) return
+// Pages that start with a chart request the script in their head already.
+const load = () => window.Plotly ? Promise.resolve(window.Plotly) : (loading ??= new Promise((resolve, reject) => {
+  const file = 'PLOTLY_JS', requested = document.querySelector(`script[src$="${file}"]`)
+  const script = requested ?? document.createElement('script')
+  script.addEventListener('load', () => resolve(window.Plotly))
+  script.addEventListener('error', () => { loading = undefined; script.remove(); reject() })
+  if (requested) return
   script.src = new URL('app/static/' + file, document.baseURI).href
   document.head.append(script)
 }))
-// One chart at a time, so that the browser shows the first while it draws the second.
-const waiting = []
-const inTurn = () => {
-  try { waiting[0]() } finally {
-    waiting.shift()
-    if (waiting.length) setTimeout(inTurn)
+// One chart is drawn at a time, so that the browser shows the first while it draws the second.
+const queue = []
+const runNext = () => {
+  try { queue[0]() } finally {
+    queue.shift()
+    if (queue.length) setTimeout(runNext)
   }
 }
-const soon = act => { if (waiting.push(act) === 1) inTurn() }
-// uirevision alone keeps no zoom here: the range moves on with each refresh, which Plotly takes for a new wish.
+const enqueue = draw => { if (queue.push(draw) === 1) runNext() }
+// uirevision does not keep the zoom: each refresh moves the range, and Plotly applies a changed range.
 const listen = plot => {
   if (plot.pcListens) return
   plot.pcListens = true
@@ -48,49 +48,49 @@ const listen = plot => {
   plot.addEventListener('pointermove', event => { plot.pcPointer = { x: event.clientX, y: event.clientY } })
   plot.addEventListener('pointerleave', () => { plot.pcPointer = null })
   plot.addEventListener('pointerdown', () => {
-    plot.pcDrags = true
-    const over = () => setTimeout(() => { plot.pcDrags = false; plot.pcDraw?.() })
-    addEventListener('pointerup', over, { once: true })
-    addEventListener('pointercancel', over, { once: true })
+    plot.pcDragging = true
+    const stop = () => setTimeout(() => { plot.pcDragging = false; plot.pcDraw?.() })
+    addEventListener('pointerup', stop, { once: true })
+    addEventListener('pointercancel', stop, { once: true })
   })
 }
-// About how many rows the legend takes: each gets its own height, so that a narrow chart stays readable.
+// Estimates the rows of the legend. Each row adds its height to the chart, so that a narrow chart stays readable.
 const legendRows = (plot, figure) => {
   if (figure.layout.showlegend === false || figure.data.length < 2) return 1
   const longest = Math.max(...figure.data.map(line => (line.name ?? '').length))
   const perRow = Math.max(1, Math.floor((plot.clientWidth - 68) / (44 + 7 * longest)))
   return Math.ceil(figure.data.length / perRow)
 }
-// Figures are in UTC; a viewer reads his own time, with its distance from UTC under the pointer. One distance for the
-// whole chart, that of now, so that no hour comes twice where clocks are put back.
+// Figures are in UTC and are shown in the browser's local time, with the UTC offset in the hover label. The current
+// offset applies to the whole chart, so that no hour appears twice when daylight saving time ends.
 const offset = () => -new Date().getTimezoneOffset()
 const zone = minutes => {
   if (!minutes) return 'UTC'
-  const far = Math.abs(minutes), rest = far % 60
-  return 'UTC' + (minutes > 0 ? '+' : '-') + Math.floor(far / 60) + (rest ? ':' + String(rest).padStart(2, '0') : '')
+  const absolute = Math.abs(minutes), rest = absolute % 60
+  return 'UTC' + (minutes > 0 ? '+' : '-') + Math.floor(absolute / 60) + (rest ? ':' + String(rest).padStart(2, '0') : '')
 }
 const UTC = /^\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)$/
 const local = (value, minutes) => Array.isArray(value) ? value.map(one => local(one, minutes))
   : typeof value === 'string' && UTC.test(value) ? new Date(Date.parse(value) + minutes * 60000).toISOString().slice(0, -1) : value
 const toLocal = figure => {
-  const minutes = offset(), named = text => text?.replaceAll('UTC', zone(minutes))
+  const minutes = offset(), withZone = text => text?.replaceAll('UTC', zone(minutes))
   for (const trace of figure.data) {
     trace.x = local(trace.x, minutes)
-    if (typeof trace.hovertemplate === 'string') trace.hovertemplate = named(trace.hovertemplate)
-    trace.uid ??= trace.name // what the legend hid stays hidden, whatever comes or goes beside it
+    if (typeof trace.hovertemplate === 'string') trace.hovertemplate = withZone(trace.hovertemplate)
+    trace.uid ??= trace.name // a line hidden in the legend stays hidden when other lines appear or disappear
   }
   for (const shape of [...(figure.layout.shapes ?? []), ...(figure.layout.annotations ?? [])])
     for (const name of ['x', 'x0', 'x1']) if (name in shape) shape[name] = local(shape[name], minutes)
   const axis = figure.layout.xaxis
-  if (axis) Object.assign(axis, { range: local(axis.range, minutes), hoverformat: named(axis.hoverformat) })
+  if (axis) Object.assign(axis, { range: local(axis.range, minutes), hoverformat: withZone(axis.hoverformat) })
   return figure
 }
-// A pointer that rests on the chart keeps its label: drawing again takes it away, so it is put back where it was.
-const keepHover = (plot, Plotly) => {
-  const at = plot.pcPointer, lines = plot.querySelector('.nsewdrag')
-  if (!at || !lines || !plot.matches(':hover')) return
-  const box = lines.getBoundingClientRect()
-  Plotly.Fx.hover(plot, { xpx: at.x - box.left, ypx: at.y - box.top }, 'xy')
+// Restores the hover label after a redraw, which removes it.
+const restoreHover = (plot, Plotly) => {
+  const pointer = plot.pcPointer, area = plot.querySelector('.nsewdrag')
+  if (!pointer || !area || !plot.matches(':hover')) return
+  const box = area.getBoundingClientRect()
+  Plotly.Fx.hover(plot, { xpx: pointer.x - box.left, ypx: pointer.y - box.top }, 'xy')
 }
 const draw = (plot, data, css, Plotly) => {
   const value = name => css.getPropertyValue(name).trim()
@@ -109,19 +109,19 @@ const draw = (plot, data, css, Plotly) => {
   for (const [axis, range] of Object.entries(plot.pcZoom)) Object.assign(layout[axis], { range: [...range], autorange: false })
   const drawn = Plotly.react(plot, figure.data, layout, { responsive: true, displaylogo: false, displayModeBar: false })
   listen(plot)
-  drawn.then(() => keepHover(plot, Plotly))
+  drawn.then(() => restoreHover(plot, Plotly))
 }
 export default function ({ data, parentElement }) {
   const plot = parentElement.querySelector('.live-plot')
   const css = getComputedStyle(parentElement.host ?? parentElement)
-  plot.setAttribute('role', 'img') // with its name, never a moment without
+  plot.setAttribute('role', 'img') // together with its label, because an image without a name is an accessibility error
   plot.setAttribute('aria-label', data.alt)
   plot.style.minHeight ||= data.height + 'px'
   load().then(Plotly => {
-    const due = plot.pcDraw
+    const pending = plot.pcDraw
     plot.pcDraw = () => { plot.pcDraw = null; draw(plot, data, css, Plotly) }
-    // While a button is held it waits until that is let go: a drag that is drawn over ends nowhere.
-    if (!due) soon(() => { if (!plot.pcDrags && plot.isConnected) plot.pcDraw?.() })
+    // A redraw waits until the pointer button is released, because it would abort a drag.
+    if (!pending) enqueue(() => { if (!plot.pcDragging && plot.isConnected) plot.pcDraw?.() })
   }).catch(() => { plot.textContent = data.alt + ' (plotly.js could not be loaded)' })
 }
 """
@@ -138,6 +138,6 @@ def _component() -> Any:
 
 
 def live_plotly(figure: Any, *, key: str, alt: str) -> None:
-    """Draw a Plotly figure, or one that is drawn already, under a stable key; `alt` says in words what it shows."""
+    """Draw a figure or a rendered chart under a stable key; `alt` describes it for screen readers."""
     spec, height = figure if isinstance(figure, RenderedChart) else rendered(figure)
     _component()(data={"spec": spec, "alt": alt, "height": height}, key=key)

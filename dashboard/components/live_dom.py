@@ -1,7 +1,7 @@
-"""Live HTML: a tree of elements, brought up to date in place, so that a click, a selection or a hover outlives refreshes.
+"""Draw a tree of elements and update it in place, so that clicks, selections and hovers survive each refresh.
 
-`st.html` replaces everything whenever a number changes: a link that is replaced under the pointer is never clicked.
-Nothing in a tree is ever read as markup: text is put in as text, and only the attributes named here are set.
+`st.html` replaces the whole element whenever a number changes, and a link that is replaced under the pointer loses the
+click. The component inserts all text as text and sets only the attributes listed here, so no content becomes markup.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ const make = (node, parent) => {
   if (typeof node === 'string') return document.createTextNode(node)
   const tag = TAGS.test(node[0]) ? node[0] : 'span'
   const svg = SVG.has(tag) || parent.namespaceURI === 'http://www.w3.org/2000/svg'
-  const made = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag)
-  made.pcTag = node[0]
-  return made
+  const element = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag)
+  element.pcTag = node[0]
+  return element
 }
-const dress = (element, attributes) => {
+const setAttributes = (element, attributes) => {
   for (const { name } of [...element.attributes]) if (!(name in attributes) && name !== 'open') element.removeAttribute(name)
   for (const [name, value] of Object.entries(attributes))
     if (ALLOWED.test(name) && safe(name, value) && element.getAttribute(name) !== value) element.setAttribute(name, value)
 }
 const keyOf = node => typeof node === 'string' ? null : node[1]['data-key'] ?? null
-// Children with a data-key are found again wherever they have moved; the others by their place.
-const fill = (parent, nodes) => {
-  const known = new Map()
-  for (const child of parent.children) if (child.dataset?.key) known.set(child.dataset.key, child)
-  let place = parent.firstChild
+// A child with a data-key is reused by its key, any other child by its position.
+const update = (parent, nodes) => {
+  const keyed = new Map()
+  for (const child of parent.children) if (child.dataset?.key) keyed.set(child.dataset.key, child)
+  let next = parent.firstChild
   for (const node of nodes) {
     const key = keyOf(node)
-    let found = key === null ? place : known.get(key)
-    const fits = found && (typeof node === 'string' ? found.nodeType === 3 : found.pcTag === node[0] && (key !== null || !found.dataset?.key))
-    if (!fits) { found = make(node, parent); parent.insertBefore(found, place) }
-    else if (found !== place) parent.insertBefore(found, place)
-    else place = place.nextSibling
-    if (typeof node === 'string') { if (found.data !== node) found.data = node }
-    else { dress(found, node[1]); fill(found, node[2]) }
+    let child = key === null ? next : keyed.get(key)
+    const reusable = child && (typeof node === 'string' ? child.nodeType === 3 : child.pcTag === node[0] && (key !== null || !child.dataset?.key))
+    if (!reusable) { child = make(node, parent); parent.insertBefore(child, next) }
+    else if (child !== next) parent.insertBefore(child, next)
+    else next = next.nextSibling
+    if (typeof node === 'string') { if (child.data !== node) child.data = node }
+    else { setAttributes(child, node[1]); update(child, node[2]) }
   }
-  while (place) { const next = place.nextSibling; place.remove(); place = next }
+  while (next) { const following = next.nextSibling; next.remove(); next = following }
 }
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector('.pc-live')
-  fill(root, data.tree)
+  update(root, data.tree)
 }
 """
 

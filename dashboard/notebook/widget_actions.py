@@ -84,7 +84,7 @@ class WidgetActions:
             "replay": self._replay,
             "clear": self._clear,
             "undo": self._take_back,
-            "go": partial(self._switch, actions.go_replay),
+            "go": partial(self._switch, actions.confirm_replay),
             "pause": partial(self._switch, actions.pause_replay),
             "resume": partial(self._switch, actions.resume_replay),
             "cancel": partial(self._switch, actions.cancel_replay),
@@ -133,8 +133,8 @@ class WidgetActions:
         self._asks = ""
         if not self._what_is_done(operation).safe_but_doubtful:
             return operation, question or self._decision(operation)
-        actions.go_replay(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK)
-        return actions.follow(self._store, operation.operation_id), question
+        actions.confirm_replay(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK)
+        return actions.get_replay(self._store, operation.operation_id), question
 
     def _decision(self, operation: Operation | None) -> Confirmation:
         """What a look ahead found, to be decided."""
@@ -190,7 +190,7 @@ class WidgetActions:
             me = current_actor()
             self._operation = max(found, key=lambda one: (one.who == me, one.created_at)).operation_id
         try:
-            return actions.follow(self._store, self._operation)
+            return actions.get_replay(self._store, self._operation)
         except ReplayError:  # the store was replaced, and knows nothing of it
             self._operation = None
             return None

@@ -52,8 +52,8 @@ def test_one_of_a_million_is_opened_and_put_aside_and_the_page_stays_small(crowd
     eventually(lambda: rows(crowd).count() == 100)
     chosen = rows(crowd).nth(3).get_attribute("data-id")
     check(crowd, chosen)
-    rows(crowd).nth(3).locator(".pc-look").click()
-    crowd.get_by_text("Inside the dead letter").wait_for()
+    rows(crowd).nth(3).locator(".pc-open-button").click()
+    crowd.get_by_text("Dead letter details").wait_for()
     button(crowd, "Clear 1").click()
     says(crowd, "Archived 1 ")
     assert DeadLetters(Store.open(store)).get(chosen).state == "archived"

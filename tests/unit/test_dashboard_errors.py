@@ -262,7 +262,7 @@ def test_the_page_says_what_is_new_in_words(path, store, monkeypatch):
     fill(store)
     page = opened("errors", path, monkeypatch, range="5 min")
     assert "Never seen before: MSG_SIZE_TOO_LARGE." in text_of(page)
-    codes = rows_of(page, "Error codes, the deadliest first")
+    codes = rows_of(page, "Error codes, most dead letters first")
     assert [row[0].split()[:2] for row in codes][1] == ["MSG_SIZE_TOO_LARGE", "new"]
     assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 as before"
 
@@ -272,7 +272,7 @@ def test_the_address_opens_one_group(path, store, monkeypatch):
     page = opened("errors", path, monkeypatch, range="5 min", group=POLICY)
     assert not page.exception
     said = text_of(page)
-    assert "2 deaths, as before" in said and "4 dead" in said
+    assert "2 dead letters, as before" in said and "4 dead" in said
     assert f"dead-letters?group={POLICY}" in links(page)
 
 
@@ -302,7 +302,7 @@ def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, mo
     def locked(*_):
         raise StoreLocked("Somebody holds it.")
 
-    monkeypatch.setattr(view, "reading", locked)
+    monkeypatch.setattr(view, "read_errors", locked)
     page = opened("errors", path, monkeypatch)
     assert not page.exception
     assert "Somebody holds it." in text_of(page)

@@ -285,7 +285,7 @@ def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):
     fill(store)
     page = opened(path, monkeypatch, topic="orders", range="5 min")
     assert not page.exception
-    assert "is of all topics together" in text_of(page)
+    assert "cover all topics" in text_of(page)
 
 
 def test_names_are_never_markup(path, store, monkeypatch):

@@ -532,7 +532,9 @@ def test_a_topic_whose_letters_were_all_replayed_is_fine_again(store):
     assert wording.headline(page.situation).tone == "good"
     assert "all 3 were replayed" in wording.headline(page.situation).text
     assert "replayed since" in text_of(tiles._topic(page.topics[0], page.situation))
-    assert "waits for a broker" in text_of(tiles._topic(page.topics[0], replace(page.situation, connected=0)))
+    assert "no broker connection" in text_of(
+        tiles._topic(page.topics[0], replace(page.situation, connected=0))
+    )
 
 
 def test_a_topic_that_failed_when_it_was_last_written_to_still_fails(store):
@@ -731,7 +733,7 @@ def test_a_link_keeps_what_is_looked_at(looked_at):
     )
     assert header.link("alerts", alert="x", topic=None, range=None) == "alerts?alert=x"
     assert header.link("errors", since=5.5, until=65) == "errors?topic=payments&since=5&until=65"
-    assert header.link(header.FIRST, topic="orders") == "./?topic=orders&range=1+hour"
+    assert header.link(header.FIRST_PAGE, topic="orders") == "./?topic=orders&range=1+hour"
 
 
 def test_a_link_keeps_a_range_of_ones_own(looked_at):
@@ -740,12 +742,13 @@ def test_a_link_keeps_a_range_of_ones_own(looked_at):
     assert header.link("errors", range="5 min") == "errors?range=5+min"
     looked_at(queries.View())
     assert header.link("errors") == "errors"
-    assert header.link(header.FIRST) == "./"
+    assert header.link(header.FIRST_PAGE) == "./"
 
 
 def test_names_from_outside_are_text_in_a_link():
     assert (
-        common.anchor("<b>&", 'errors?x="') == '<a class="pc-link" href="errors?x=&quot;">&lt;b&gt;&amp;</a>'
+        common.link_element("<b>&", 'errors?x="')
+        == '<a class="pc-link" href="errors?x=&quot;">&lt;b&gt;&amp;</a>'
     )
 
 
@@ -892,12 +895,12 @@ def test_a_paused_page_calls_its_data_live_nowhere(path, store, monkeypatch, dra
     """It said «Paused» and «data is live» with a green dot."""
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
-    assert 'class="pc-stays">Data is live' in html_of(page)
+    assert 'class="pc-data-age">Data is live' in html_of(page)
 
     page.toggle(key="live").set_value(False).run()
 
     assert "data is live" not in f"{html_of(page)} {drawn['headline']}".lower()
-    assert 'class="pc-stays pc-old">Paused' in html_of(page)
+    assert 'class="pc-data-age pc-old">Paused' in html_of(page)
 
 
 def html_of(page):

@@ -53,7 +53,7 @@ def test_the_code_that_the_dashboard_executes_is_the_owners_alone(tmp_path, monk
 
 def test_a_folder_of_code_that_an_earlier_version_left_open_is_closed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = tmp_path / "producer-core" / "dashboard-4"
+    folder = tmp_path / "producer-core" / "dashboard-5"
     folder.mkdir(parents=True)
 
     command.launch_folder()
