@@ -86,8 +86,8 @@ class Ours:
             def _poll(self, timeout: float) -> None:
                 ours.hear += _spent(lambda: super(Timed, self)._poll(timeout))
 
-            def _hand_over(self) -> None:
-                ours.settle += _spent(super()._hand_over)
+            def _settle_reports(self) -> None:
+                ours.settle += _spent(super()._settle_reports)
 
         options: dict[str, Any] = (
             {"journal_dir": folder / "journal", "journal_level": journal} if journal else {}

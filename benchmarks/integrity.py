@@ -229,18 +229,18 @@ def work(task: dict[str, Any]) -> None:
     from producer_core.kafka.clients import admin
     from producer_core.pipeline import audit
     from producer_core.pipeline.integrity import topic_bounds
-    from producer_core.pipeline.integrity.read_topic import fetches
+    from producer_core.pipeline.integrity.read_topic import fetch_settings
     from producer_core.pipeline.session import open_session
 
     session = open_session(name="benchmark", master=task["master"], driver_memory=task["memory"])
     config = client_config(task["servers"])
     asking = admin(config.settings)
-    ends = topic_bounds.edges(asking, topic_bounds.facts(asking, task["orders"]))
+    ends = topic_bounds.bounds(asking, topic_bounds.facts(asking, task["orders"]))
     told: dict[str, Any] = {"audits": [], "reports": [], **{reader: [] for reader in READERS}}
     told["records"] = sum(edge.stable - edge.low for edge in ends.values())
     for _ in range(task["rounds"] + 1):
         for reader, older in READERS.items():
-            told[reader].append(plain(session, task, older, fetches(len(ends))))
+            told[reader].append(plain(session, task, older, fetch_settings(len(ends))))
         if task["telemetry"] is None:
             continue
         began = time.monotonic()

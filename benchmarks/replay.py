@@ -147,10 +147,10 @@ def least(*, count: int) -> dict[str, float]:
                 values = store.execute(
                     "SELECT value FROM letters WHERE number BETWEEN ? AND ?", wave
                 ).fetchall()
-                store.execute("UPDATE dead letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
+                store.execute("UPDATE letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
                 store.execute("COMMIT")
                 assert len(values) == wave[1] - wave[0] + 1
-                store.execute("UPDATE dead letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
+                store.execute("UPDATE letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
     return took
 
 

@@ -33,8 +33,8 @@ from benchmarks.frame import call, markdown
 from benchmarks.guarantees import machine, message
 from benchmarks.native import native
 from producer_core.brokers import embedded, kafka
-from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Slow, Swallow
 from producer_core.metrics.histogram import Histogram
+from tests.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Slow, Swallow
 
 TOPIC, PARTITIONS = "soak", 6
 _STEP = 0.01
@@ -179,7 +179,7 @@ def behind_a_proxy(on_embedded: bool, seed: int) -> Iterator[tuple[str, FaultPro
                 small.advertise(proxy.listen)
                 yield proxy.bootstrap_servers, proxy
         else:
-            with kafka.start(nodes=1, advertise=proxy.stand_before) as cluster:
+            with kafka.start(nodes=1, advertise=proxy.advertise) as cluster:
                 cluster.create_topic(TOPIC, PARTITIONS)
                 yield proxy.bootstrap_servers, proxy
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from producer_core.brokers import embedded, kafka
 from producer_core.brokers.ports import free_ports
-from producer_core.brokers.proxy import Delay, FaultProxy, Rule
+from tests.proxy import Delay, FaultProxy, Rule
 
 Kind = Literal["embedded", "one", "three", "proxied"]
 KINDS: Mapping[Kind, str] = {
@@ -151,7 +151,7 @@ def _broker(kind: Kind, *, on_embedded: bool) -> Iterator[Broker]:
             broker._made.add(f"bench-{PARTITIONS}-partitions")
             yield broker
     elif kind == "proxied":
-        with FaultProxy() as proxy, kafka.start(nodes=1, advertise=proxy.stand_before) as cluster:
+        with FaultProxy() as proxy, kafka.start(nodes=1, advertise=proxy.advertise) as cluster:
             yield Broker(kind, cluster, proxy)
     else:
         with kafka.start(nodes=3 if kind == "three" else 1) as cluster:

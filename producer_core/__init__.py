@@ -1,8 +1,8 @@
-"""A reliable Kafka producer that tells its owner what happened to every message.
+"""A reliable Kafka producer that accounts for every message.
 
     from producer_core import ReliableKafkaProducer
 
-Public names are loaded when they are first used, so that the import costs little.
+Public names are imported on first use, so that `import producer_core` is fast.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
+if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and editors
     from producer_core.alerts.health import HealthMonitor as HealthMonitor
     from producer_core.alerts.health import default_alert_handler as default_alert_handler
     from producer_core.config import ClientConfig as ClientConfig
@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # what __getattr__ answers, for type checkers and editors
 
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULES = {
     "Acknowledged": "events",
     "ClientConfig": "config",
     "DataGenerationConfig": "simulate.config",
@@ -81,13 +81,13 @@ _HOME = {
     "unique": "kafka.duplicate_filter",
 }
 
-__all__ = sorted(_HOME)
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 
@@ -97,7 +97,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext producer_core`: the magics and the widget, found through the entry point."""
+    """Load the magics and the widget for `%load_ext producer_core`, through the dashboard's entry point."""
     from producer_core._internal.dashboard_entry import load_dashboard
 
     load_dashboard("extension")(shell)

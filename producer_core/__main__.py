@@ -1,4 +1,4 @@
-"""`python -m producer_core`: the command where its script is not on the path."""
+"""Run the command line with `python -m producer_core`."""
 
 from producer_core.cli import main
 

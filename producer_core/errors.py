@@ -1,47 +1,47 @@
-"""What can go wrong, as one tree; a class's docstring is its default message.
+"""The exceptions of the producer, as one tree. The docstring of a class is its default message.
 
 ProducerError
-├── ConfigError                 settings that contradict each other, found before anything is sent
-├── DeliveryFailed              a message became a dead letter; `callback` is given it
-├── NotAccepted                 `send_message` refused: the message is still the caller's
-│   ├── InvalidMessage          the message itself can never be sent as it is
-│   ├── QueueFull               no room within the bounded wait
+├── ConfigError                 the settings contradict each other; raised before anything is sent
+├── DeliveryFailed              a message became a dead letter; `callback` receives this error
+├── NotAccepted                 `send_message` refused the message: the caller still owns it
+│   ├── InvalidMessage          the message can never be sent in its present form
+│   ├── QueueFull               the queue had no room within `max_block_ms`
 │   ├── ProducerClosed          the producer was closed
 │   ├── ForkedProducer          the producer belongs to the parent process
 │   └── Fenced                  another process has taken over the transactional id
 ├── StoreError                  the DuckDB file
-│   ├── StoreUnavailable        not there, not a file, not writable
-│   │   └── StoreFull           its disk has no room left
-│   ├── StoreLocked             another process held it for too long
-│   ├── StoreTooNew             written by a newer producer_core
-│   └── StoreCorrupt            not a DuckDB file, or damaged
-├── DedupError                  the de-duplication backend could not answer
-├── JournalError                the journal's folder
-│   ├── JournalLocked           another process owns it
-│   ├── JournalFull             its disk, or its bound, has no room left
-│   └── JournalDamaged          it was changed by something else
-├── ReplayError                 a replay that cannot be planned or run
-│   ├── NobodyReplays           no process with a client configuration is alive
+│   ├── StoreUnavailable        the path is missing, is not a file or is not writable
+│   │   └── StoreFull           the disk is full
+│   ├── StoreLocked             another process held the lock for too long
+│   ├── StoreTooNew             a newer producer_core wrote the file
+│   └── StoreCorrupt            the file is not a DuckDB file, or is damaged
+├── DedupError                  the de-duplication backend did not answer
+├── JournalError                the journal's directory
+│   ├── JournalLocked           another process owns the journal
+│   ├── JournalFull             the disk, or the journal's size limit, has no room left
+│   └── JournalDamaged          something other than the producer changed the journal
+├── ReplayError                 a replay cannot be planned or run
+│   ├── NoReplayRunner          no running process has a client configuration
 │   └── OtherCluster            the dead letters come from another cluster
-├── TransferError               a file of dead letters that cannot be written, or must not be taken in
-├── PipelineError               a Spark job that cannot be done
-│   └── CheckpointDamaged       its notes of how far it has read
-└── BrokerError                 starting, stopping or reaching a broker
-    ├── BrokerUnreachable       nobody answers at the address
-    └── MissingTool             a program that must be installed is not
+├── TransferError               a file of dead letters cannot be exported or imported
+├── PipelineError               a Spark job failed
+│   └── CheckpointDamaged       the job's checkpoint is damaged
+└── BrokerError                 a broker cannot be started, stopped or reached
+    ├── BrokerUnreachable       no broker answers at the address
+    └── MissingTool             a required program is not installed
 """
 
 from __future__ import annotations
 
 
 class ProducerError(Exception):
-    """The producer could not do what was asked."""
+    """The producer could not complete the operation."""
 
     def __init__(self, message: str = "", *, fix: str = "") -> None:
         text = message or (type(self).__doc__ or "").strip()
         super().__init__(f"{text} {fix}".strip())
         self.what = text.strip()
-        """The message without its fix."""
+        """The message without the fix."""
         self.fix = fix
 
 
@@ -55,37 +55,37 @@ class DeliveryFailed(ProducerError):
     def __init__(self, message: str = "", *, code: str = "", verdict: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """The failure's code, as `producer-core explain` takes it."""
+        """The error code, as `producer-core explain` accepts it."""
         self.verdict = verdict
-        """Whether sending it again can write a second copy: not_sent, rejected or possibly_persisted."""
+        """Whether a resend can write a second copy: not_sent, rejected or possibly_persisted."""
 
 
 class NotAccepted(ProducerError):
-    """The message was not accepted; it is still yours."""
+    """The producer did not accept the message. The caller still owns it."""
 
 
 class InvalidMessage(NotAccepted, ValueError):
-    """The message cannot be sent as it is."""
+    """The message cannot be sent in this form."""
 
 
 class QueueFull(NotAccepted):
-    """No room for the message within the wait; the broker is slower than you send, or away."""
+    """No room for the message within the wait. The broker is unreachable, or slower than the sends."""
 
 
 class ProducerClosed(NotAccepted):
-    """The producer is closed. Make a new one, or send before close()."""
+    """The producer is closed. Create a new one, or send before close()."""
 
 
 class ForkedProducer(NotAccepted):
-    """This producer belongs to the parent process. Make one in the child, after the fork."""
+    """This producer belongs to the parent process. Create one in the child, after the fork."""
 
 
 class Fenced(NotAccepted):
-    """Another process uses this producer's transactional id, so this one sends nothing more."""
+    """Another process has taken over this producer's transactional id. This producer cannot send any more."""
 
 
 class StoreError(ProducerError):
-    """The store could not be used."""
+    """The store cannot be used."""
 
 
 class StoreUnavailable(StoreError):
@@ -93,15 +93,15 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreUnavailable):
-    """The disk of the store is full."""
+    """The store's disk is full."""
 
 
 class StoreLocked(StoreError):
-    """Another process holds the store; it was not released in time."""
+    """Another process holds the store and did not release it in time."""
 
 
 class StoreTooNew(StoreError):
-    """The store was written by a newer producer_core. Upgrade this one; nothing was changed."""
+    """A newer producer_core wrote this store. Upgrade producer_core; the store was not changed."""
 
 
 class StoreCorrupt(StoreError):
@@ -124,19 +124,19 @@ class JournalFull(JournalError):
     """The journal has no room left."""
 
     withdrawn = False
-    """The message was written down, could not be made durable and was taken back: its number is used up."""
+    """The message was written, could not be made durable and was removed again; its sequence is used up."""
 
 
 class JournalDamaged(JournalError):
-    """The journal was changed by something else."""
+    """Something other than the producer changed the journal."""
 
 
 class ReplayError(ProducerError):
-    """The replay cannot be done."""
+    """The replay cannot be planned or run."""
 
 
-class NobodyReplays(ReplayError):
-    """No process with a client configuration is alive, so nobody can send these messages."""
+class NoReplayRunner(ReplayError):
+    """No process with a client configuration is running, so the records cannot be sent."""
 
 
 class OtherCluster(ReplayError):
@@ -144,19 +144,19 @@ class OtherCluster(ReplayError):
 
 
 class TransferError(ProducerError):
-    """The file of dead letters cannot be written, or must not be taken in."""
+    """The file of dead letters cannot be exported or imported."""
 
 
 class PipelineError(ProducerError):
-    """The Spark job could not be done."""
+    """The Spark job failed."""
 
 
 class CheckpointDamaged(PipelineError):
-    """The job's notes of how far it has read are damaged."""
+    """The Spark job's checkpoint is damaged."""
 
 
 class BrokerError(ProducerError):
-    """The broker could not be started, stopped or asked."""
+    """The broker could not be started, stopped or reached."""
 
 
 class BrokerUnreachable(BrokerError):
@@ -164,4 +164,4 @@ class BrokerUnreachable(BrokerError):
 
 
 class MissingTool(BrokerError):
-    """A program that is needed here is not installed."""
+    """A required program is not installed."""

@@ -1,4 +1,4 @@
-"""What can happen to a message, as frozen values, and the hook that hears of it."""
+"""Events of a message's delivery, as frozen values, and the hook that receives them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, Literal, NamedTuple
 Kind = Literal["local", "permanent", "temporary", "timed_out", "fatal"]
 Verdict = Literal["not_sent", "rejected", "possibly_persisted", "found", "absent", "inconclusive"]
 SAFE_VERDICTS: tuple[Verdict, ...] = ("not_sent", "rejected", "absent")
-"""A resend of these cannot write a second copy."""
+"""Verdicts with which a resend cannot write a second copy."""
 
 State = Literal["dead", "replaying", "replayed", "landed", "archived", "purged"]
 Severity = Literal["info", "warning", "critical"]
 
 Remark = Literal["possible_duplicates", "landed", "order_breaks"]
-"""`possible_duplicates`: sent again although the broker may have it. `landed`: found on its topic instead.
-`order_breaks`: acknowledged while an earlier message of its key still waited for its retry."""
+"""`possible_duplicates`: sent again although the broker may have the message. `landed`: found on its topic instead.
+`order_breaks`: acknowledged while an earlier message of the same key still waited for its retry."""
 
 
 class Acknowledged(NamedTuple):
-    """The broker has the message. Latency is librdkafka's own, in seconds, from produce to acknowledgement; 0 when a
-    look found the message on its topic, where nobody knows it.
+    """A message that the broker has. Latency is librdkafka's, in seconds from produce to acknowledgement; 0 if a probe
+    found the message on its topic and the latency is unknown.
 
-    `offset` is None where the broker had the message already and did not say where. `seq` is -1 for a message of
-    another session, such as a replayed one; `id` is the record's id header whole: session and sequence.
+    `offset` is None if the broker had the message already and did not report its offset. `seq` is -1 for a message of
+    another session, such as a replayed one. `id` is the record's whole id header: session and sequence.
     """
 
     topic: str
@@ -39,7 +39,7 @@ class Acknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try that failed: when (seconds since 1970), with which code, in the library's words."""
+    """A failed delivery attempt: its time in seconds since 1970, its error code, and librdkafka's text."""
 
     failed_at: float
     code: str
@@ -48,9 +48,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """A delivery report with an error. `retry_in` is seconds until we send again, None when we do not.
+    """A delivery report with an error. `retry_in` is the delay until the resend in seconds, None without a resend.
 
-    `ambiguous`: the broker may have the message all the same, so sending again may write it twice.
+    `ambiguous`: the broker may have the message, so a resend may write a second copy.
     """
 
     message_id: str
@@ -65,16 +65,16 @@ class AttemptFailed:
 
 
 NEVER_A_MESSAGE = "It never became a message."
-"""The reason of the verdict on an input that could not become a message."""
+"""The verdict's reason for malformed input."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that will not be sent again by itself, with all its bytes and its whole story.
+    """A message that the producer no longer sends by itself, with all its bytes and every attempt.
 
-    Times are seconds since 1970. `verdict` says whether a resend is safe, `verdict_reason` why we say so.
-    `partition` is the one asked for, None when the partitioner was to choose. `source` names where a
-    malformed input came from («line 17 of flights.csv»); such a dead letter is not replayable until edited.
+    Times are seconds since 1970. `verdict` says whether a resend is safe, and `verdict_reason` why.
+    `partition` is the requested one, None if the partitioner chooses. `source` names the origin of malformed input
+    ("line 17 of flights.csv"); such a dead letter cannot be replayed until it is edited.
     """
 
     message_id: str
@@ -105,13 +105,13 @@ class DeadLetter:
 
     @property
     def never_a_message(self) -> bool:
-        """Return whether it is an input that was read and could not be accepted, such as a malformed line."""
+        """Whether this is malformed input, such as a line of a file that could not be parsed."""
         return not self.replayable and self.verdict_reason == NEVER_A_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the operator should hear: a word for it (`connection_lost`), a sentence, and what is known."""
+    """An event for the operator: its kind (`connection_lost`), a sentence and details."""
 
     kind: str
     severity: Severity
@@ -121,14 +121,14 @@ class Notice:
 
 
 class Hook:
-    """Hears what happens; every method is optional. Called on the poll thread: be quick, never block."""
+    """Receives events; override the methods you need. They run on the poll thread: return quickly, never block."""
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
-        """Messages the broker has, in the order of their reports. Mostly `acknowledgements.Acknowledgements`, whose
-        columns cost less to read than its items."""
+        """Messages that the broker has, in the order of their reports. Usually `ack_batch.Acknowledgements`, whose columns
+        are cheaper to read than its items."""
 
     def attempt_failed(self, event: AttemptFailed) -> None:
-        """A delivery report came back with an error; the message may be tried again."""
+        """A delivery report had an error; the message may be sent again."""
 
     def died(self, dead_letter: DeadLetter) -> None:
         """A message became a dead letter."""
@@ -137,13 +137,13 @@ class Hook:
         """A message was suppressed as a confirmed duplicate."""
 
     def counted(self, topic: str, what: Remark) -> None:
-        """Something about one message that statistics count and nobody else does."""
+        """An event of one message that only statistics count."""
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
         """librdkafka's statistics, once a second."""
 
     def connection_failed(self, reason: str) -> None:
-        """A broker cannot be reached, or refused the connection: librdkafka's words, with the address."""
+        """A broker is unreachable, or refused the connection. `reason` is librdkafka's text, with the address."""
 
     def notice(self, notice: Notice) -> None:
-        """A change of the client's own state."""
+        """A change in the client's state."""

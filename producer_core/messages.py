@@ -1,4 +1,4 @@
-"""A message on its way to Kafka, and the words for where it stands."""
+"""Messages: their ids, their status, and the encoding of values, keys and headers."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from producer_core._internal.json_values import AS_TEXT, path_to, unknown
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import InvalidMessage
 
 ID_HEADER = "pc-id"
-"""Header of each record: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
+"""Name of the header with a record's id: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
-"""The header of a replayed record with the time that it first had, in milliseconds."""
+"""Name of the header with the first timestamp of a replayed record, in milliseconds."""
 
 TIME_FIELDS = ("timestamp", "message_id", "processing_time")
-"""Top-level fields that content de-duplication ignores, as the public contract says."""
+"""Top-level fields that content de-duplication ignores by default, part of the public API."""
 
-_SEQ = struct.Struct(">Q")
-_pack = _SEQ.pack
+_SEQUENCE = struct.Struct(">Q")
+_pack = _SEQUENCE.pack
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class MessageStatus(Enum):
-    """Where a message stands, as its owner sees it."""
+    """The status of a message, as the application sees it."""
 
     PENDING = "pending"
     SENT = "sent"
@@ -52,12 +52,12 @@ class MessageStatus(Enum):
 
 
 class Placement(NamedTuple):
-    """What a record is sent with beside its content; nearly all messages share one."""
+    """Holds a record's partition and timestamp. Nearly all messages share one instance."""
 
-    partition: int = -1  # the partitioner chooses
-    timestamp_ms: int = 0  # now
-    ours: bool = False
-    """We chose the partition, not the caller: the message's lane does not change by it."""
+    partition: int = -1  # chosen by the partitioner
+    timestamp_ms: int = 0  # the time of the send
+    computed: bool = False
+    """Whether the producer, not the caller, chose the partition. The message's lane then does not depend on it."""
 
 
 ANYWHERE = Placement()
@@ -65,7 +65,7 @@ ANYWHERE = Placement()
 
 @dataclass(frozen=True)
 class Message:
-    """A message as callbacks, hooks and listings see it; a new state is a new value."""
+    """A message as callbacks, hooks and listings see it. A change of status creates a new value."""
 
     id: str
     topic: str
@@ -79,7 +79,7 @@ class Message:
 
 
 def new_session() -> uuid.UUID:
-    """A UUID version 7 (RFC 9562): milliseconds since 1970, then random bits, so that ids sort by time."""
+    """Return a UUID version 7 (RFC 9562): milliseconds since 1970, then random bits, so that ids sort by time."""
     raw = bytearray(int(time.time() * 1000).to_bytes(6, "big") + os.urandom(10))
     raw[6] = 0x70 | raw[6] & 0x0F
     raw[8] = 0x80 | raw[8] & 0x3F
@@ -87,24 +87,24 @@ def new_session() -> uuid.UUID:
 
 
 def id_bytes(session: uuid.UUID, seq: int) -> bytes:
-    """The id as the record's header carries it: 24 bytes."""
-    return session.bytes + _SEQ.pack(seq)
+    """Return an id as the record's header carries it: 24 bytes."""
+    return session.bytes + _SEQUENCE.pack(seq)
 
 
 class SequenceNumbers:
-    """Numbers that count up, each given once; `take` is one atomic step."""
+    """Counts up and returns each number once; `take` is one atomic step."""
 
     def __init__(self, first: int = 0) -> None:
         self._count = itertools.count(first)
         self.take = self._count.__next__
 
     def peek(self) -> int:
-        """The number that will be given next."""
-        return int(repr(self._count)[len("count(") : -1])  # the only way to look without taking
+        """Return the number that `take` returns next."""
+        return int(repr(self._count)[len("count(") : -1])  # the only way to read it without taking it
 
 
 class SequenceSpan(NamedTuple):
-    """Sequences from `start` up to, not including, `end`, and the session of their ids."""
+    """The sequences from `start` up to, not including, `end`, and the session of their ids."""
 
     start: int
     end: int
@@ -112,10 +112,10 @@ class SequenceSpan(NamedTuple):
 
 
 class MessageIds:
-    """The ids of a producer's messages, from their sequences, and back.
+    """Converts a producer's sequences to message ids and back.
 
     New messages, from the sequence `first` on, get the session of this start. A journal may hold messages of `earlier`
-    starts, in order, which keep their ids.
+    starts, in ascending order; these keep their ids.
     """
 
     def __init__(self, session: uuid.UUID, *, first: int = 0, earlier: Sequence[SequenceSpan] = ()) -> None:
@@ -126,14 +126,14 @@ class MessageIds:
         self._starts = [span.start for span in earlier]
         self._spans = {span.session.bytes: span for span in earlier}
         self.prefix = f"{session}-"
-        """Begins the text of every new message's id: the number follows."""
+        """The prefix of every new message's id as text; the sequence follows."""
 
     def raw(self, seq: int) -> bytes:
         """Return the id of a new message, as the record's header carries it."""
         return self._bytes + _pack(seq)
 
     def text(self, seq: int) -> str:
-        """Return the same as text."""
+        """Return the id of a new message as text."""
         return f"{self.prefix}{seq}"
 
     def of(self, seq: int) -> bytes:
@@ -146,9 +146,9 @@ class MessageIds:
         return self._earlier[place].session.bytes + _pack(seq)
 
     def number(self, message_id: bytes) -> int | None:
-        """Return the sequence of an id, None for one that this producer did not give.
+        """Return the sequence of an id; None for an id that this producer did not assign.
 
-        A journal that was put back from a copy has ids that its other life gave on: those are not ours.
+        A journal restored from a copy meets ids that the original assigned after the copy. They are not this producer's.
         """
         session, number = message_id[:16], int.from_bytes(message_id[16:])
         if session == self._bytes:
@@ -158,7 +158,7 @@ class MessageIds:
 
 
 def id_text(raw: bytes) -> str:
-    """The id as people read it: `uuid-seq`."""
+    """Return an id as text: `uuid-seq`."""
     return f"{_session_text(raw[:16])}-{int.from_bytes(raw[16:])}"
 
 
@@ -168,7 +168,7 @@ def _session_text(raw: bytes) -> str:
 
 
 def parse_id(text: str) -> bytes:
-    """The 24 bytes of an id written as `uuid-seq`; ValueError when it is not one."""
+    """Return the 24 bytes of an id written as `uuid-seq`. Raise ValueError if the text is not an id."""
     session, _, seq = text.rpartition("-")
     number = int(seq)
     if not 0 <= number < 1 << 64:
@@ -182,7 +182,7 @@ def _session_bytes(text: str) -> bytes:
 
 
 def record_id(headers: Headers | None) -> bytes | None:
-    """The 24 bytes of our id among a record's headers, or None for somebody else's record."""
+    """Return the 24 bytes of the message id in a record's headers; None for a record of another program."""
     for name, value in headers or ():
         if name == ID_HEADER and value is not None and len(value) == 24:
             return value
@@ -190,31 +190,31 @@ def record_id(headers: Headers | None) -> bytes | None:
 
 
 def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
-    """The bytes of a value: bytes pass through, None is a tombstone, everything else is compact JSON.
+    """Return the bytes of a value. Bytes pass through, None is a tombstone, everything else becomes compact JSON.
 
-    Numpy numbers stay numbers, datetimes become ISO 8601, sets and tuples of any kind lists, mappings of any kind
-    objects, UUID, Decimal, Path and the other types of docs/values.md their text. NaN, the infinities and values of any
-    other type have no JSON and raise InvalidMessage, which names the place inside the value.
+    NumPy numbers become numbers, datetimes ISO 8601, sets and all kinds of tuples lists, all kinds of mappings objects;
+    UUID, Decimal, Path and the other types of docs/values.md become text. NaN, infinity and values of any other type
+    have no JSON form and raise InvalidMessage, which names the place inside the value.
     """
-    if serializer is None and type(value) is dict:  # as nearly all are
+    if serializer is None and type(value) is dict:  # the most frequent case
         try:
-            data = _dumps(value, _plain, _OPTIONS)
-        except (TypeError, ValueError):  # something that asks for more
-            return _json(value)
-        if data.rfind(b"null") >= 0:  # as in _written
-            _check_numbers(value)
-        return _join((data, b"")) if len(data) < _LARGE else data  # as _fitting
+            data = _dumps(value, _convert, _OPTIONS)
+        except (TypeError, ValueError):  # needs the slower path
+            return _to_json(value)
+        if data.rfind(b"null") >= 0:  # as in _serialize
+            _check_for_nan(value)
+        return _join((data, b"")) if len(data) < _LARGE else data  # as in _compact_copy
     if value is None or isinstance(value, bytes):
         return value
     if serializer is not None:
-        return _checked(serializer, value)
+        return _run_serializer(serializer, value)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    return _json(value)
+    return _to_json(value)
 
 
 def decode_value(value: bytes | None) -> Any:
-    """What a value says: JSON decoded, other bytes as they are."""
+    """Return a value's content: JSON is decoded, other bytes are unchanged."""
     try:
         return None if value is None else orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -222,11 +222,11 @@ def decode_value(value: bytes | None) -> Any:
 
 
 def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
-    """The bytes of a key: str as UTF-8, bytes as they are, int as its decimal text."""
+    """Return the bytes of a key: str as UTF-8, bytes unchanged, int as its decimal text."""
     if key is None:
         return None
     if serializer is not None:
-        return _checked(serializer, key)
+        return _run_serializer(serializer, key)
     if isinstance(key, str):
         try:
             return key.encode()
@@ -239,7 +239,7 @@ def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> by
             return str(key).encode()
         except ValueError as error:  # beyond 4,300 digits
             raise InvalidMessage(
-                "The key is a number of thousands of digits.", fix="Pass a shorter key."
+                "The key is a number with thousands of digits.", fix="Pass a shorter key."
             ) from error
     if isinstance(key, uuid.UUID):
         return str(key).encode()
@@ -258,7 +258,7 @@ _HEADERS = "Headers are pairs of a name and a value, or a dict."
 
 
 def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[str, bytes | None]]:
-    """User headers as Kafka wants them: order and duplicates kept, text as UTF-8, None stays null."""
+    """Return user headers in Kafka's form: order and duplicates are kept, text becomes UTF-8, None stays null."""
     if not headers:
         return []
     if not isinstance(headers, Iterable):
@@ -274,16 +274,16 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
         if name == ORIGINAL_TIMESTAMP:
             raise InvalidMessage(
-                f"The header {ORIGINAL_TIMESTAMP!r} carries a replayed record's first time.",
+                f"The header {ORIGINAL_TIMESTAMP!r} carries the first timestamp of a replayed record.",
                 fix="Choose another name, or pass timestamp_ms=.",
             )
         if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
             raise InvalidMessage(
-                f"Header {shown(name)} must have a text name and a str, bytes or None value."
+                f"Header {short_repr(name)} must have a text name and a str, bytes or None value."
             )
         if "\0" in name:
             raise InvalidMessage(
-                f"Header {name!r} has a NUL in its name, where the Kafka client would cut it off."
+                f"Header {name!r} has a NUL in its name; the Kafka client would cut the name there."
             )
         try:
             name.encode()
@@ -294,10 +294,10 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
 
 
 def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str] = TIME_FIELDS) -> str:
-    """SHA-256 over topic, key and content, without the ignored top-level fields; key order does not matter.
+    """Return the SHA-256 of topic, key and content without the ignored top-level fields. Key order does not matter.
 
-    The same in every process. InvalidMessage when a value that a serializer of the user's own may be able to
-    write cannot be compared here.
+    The result is the same in every process. Raise InvalidMessage for a value that has no JSON form, even if a serializer
+    of the user can write it.
     """
     if (type(value) is dict or isinstance(value, Mapping)) and not value.keys().isdisjoint(ignored):
         value = {name: item for name, item in value.items() if name not in ignored}
@@ -305,116 +305,116 @@ def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str
         body = b"n" if value is None else b"b" + value
     else:
         try:
-            body = b"j" + _written(value, orjson.OPT_SORT_KEYS)
+            body = b"j" + _serialize(value, orjson.OPT_SORT_KEYS)
         except InvalidMessage as error:
             raise InvalidMessage(
                 f"De-duplication cannot compare this value: {error}",
-                fix="Or pass dedup_key= with what makes it unique.",
+                fix="Or pass dedup_key= with a text that identifies the message.",
             ) from error
     own = b"" if key is None else b"k" + key
-    whole = (_measured(topic), _pack(len(own)), own, _pack(len(body)), body)
+    whole = (_length_prefixed(topic), _pack(len(own)), own, _pack(len(body)), body)
     return hashlib.sha256(_join(whole)).hexdigest()
 
 
 @lru_cache(maxsize=256)
-def _measured(topic: str) -> bytes:
+def _length_prefixed(topic: str) -> bytes:
     name = topic.encode()
     return _pack(len(name)) + name
 
 
-def _checked(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
+def _run_serializer(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
     try:
         data = serializer(value)
     except Exception as error:
         raise InvalidMessage(f"The serializer failed: {error}.") from error
     if not (data is None or isinstance(data, bytes)):
         raise InvalidMessage(f"A serializer must return bytes, not {type(data).__name__}.")
-    return data and _fitting(data)
+    return data and _compact_copy(data)
 
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _dumps = orjson.dumps
 _join = b"".join
 _LARGE = 1 << 15
-"""Bytes from which on a copy costs more than the room it saves."""
+"""Bytes from which a copy costs more than the memory it saves."""
 
 
-def _json(value: Any) -> bytes:
-    return _fitting(_written(value))
+def _to_json(value: Any) -> bytes:
+    return _compact_copy(_serialize(value))
 
 
-def _written(value: Any, option: int = 0) -> bytes:
+def _serialize(value: Any, option: int = 0) -> bytes:
     try:
-        return _unchecked(value, option)
+        return _dump(value, option)
     except InvalidMessage as error:
-        raise _placed(error, value) from error.__cause__
+        raise _with_path(error, value) from error.__cause__
 
 
-def _check_numbers(value: Any) -> None:
+def _check_for_nan(value: Any) -> None:
     try:
-        _refuse_nan(value)
+        _reject_nan(value)
     except InvalidMessage as error:
-        raise _placed(error, value) from None
+        raise _with_path(error, value) from None
 
 
-def _placed(error: InvalidMessage, value: Any) -> InvalidMessage:
-    """The same refusal, with the place inside the value that it is about."""
+def _with_path(error: InvalidMessage, value: Any) -> InvalidMessage:
+    """Return the same error with the place inside the value that caused it."""
     try:
-        path = path_to(value, _refused)
+        path = path_to(value, _is_rejected)
     except Exception:  # noqa: BLE001  a property or a method of the caller's own
         return error
     return InvalidMessage(f"At value{path}: {error.what}", fix=error.fix) if path else error
 
 
-def _refused(value: Any) -> bool:
+def _is_rejected(value: Any) -> bool:
     try:
-        _unchecked(value)
+        _dump(value)
     except InvalidMessage:
         return True
     return False
 
 
-def _unchecked(value: Any, option: int = 0) -> bytes:
-    """The JSON of a value; a refusal of it names no place."""
+def _dump(value: Any, option: int = 0) -> bytes:
+    """Return the JSON of a value. An error names no place inside it."""
     try:
         try:
-            data = _dumps(value, _plain, _OPTIONS | option)
-        except TypeError:  # perhaps a key that is no text: what knows those too is slower
-            data = orjson.dumps(value, _plain, _OPTIONS | option | orjson.OPT_NON_STR_KEYS)
-            _refuse_equal_keys(data)
+            data = _dumps(value, _convert, _OPTIONS | option)
+        except TypeError:  # perhaps a key that is not text: the option for those is slower
+            data = orjson.dumps(value, _convert, _OPTIONS | option | orjson.OPT_NON_STR_KEYS)
+            _reject_equal_keys(data)
     except (TypeError, ValueError) as error:
-        if isinstance(error.__cause__, InvalidMessage):  # ours, from _plain, wrapped by orjson
+        if isinstance(error.__cause__, InvalidMessage):  # raised by _convert, wrapped by orjson
             raise error.__cause__ from None
         if "Dict key" in str(error):
             raise InvalidMessage(
-                "A key inside the value is neither text nor a number, a date or a UUID.",
+                "A key inside the value is not text, a number, a date or a UUID.",
                 fix="Convert it to text.",
             ) from error
         raise InvalidMessage(f"The value cannot be written as JSON: {error}.") from error
-    # orjson writes NaN as null: look only where one may hide. `in` would take longer than orjson took, rfind does not.
+    # orjson writes NaN as null, so check only output with a null. `in` takes longer than orjson did, rfind does not.
     if data.rfind(b"null") >= 0:
-        _refuse_nan(value)
+        _reject_nan(value)
     return data
 
 
-def _fitting(data: bytes) -> bytes:
-    """The same bytes in memory of their own size.
+def _compact_copy(data: bytes) -> bytes:
+    """Return the bytes in memory of their own size.
 
-    What orjson returns is the beginning of a buffer, whose rest no other message can use: kept until it is settled,
-    each message of 200 bytes held a page of 4 kB and cost a page fault, 2 µs; a copy costs 0.1.
+    orjson returns the beginning of a larger buffer. Kept until the message is settled, each message of 200 bytes
+    occupied a page of 4 kB and cost a page fault, 2 µs; a copy costs 0.1 µs.
     """
     return _join((data, b"")) if len(data) < _LARGE else data
 
 
-def _plain(value: Any) -> Any:
-    """What orjson does not know, in what it knows, or in its text where that is documented; the rest is refused."""
+def _convert(value: Any) -> Any:
+    """Convert a value for orjson, or to its documented text. Raise InvalidMessage for any other type."""
     if isinstance(value, Decimal):
-        return _finite(value)
-    if isinstance(value, set | frozenset):  # its own order differs from process to process
-        return sorted(value, key=_json)
-    if isinstance(value, tuple):  # a named one
+        return _decimal_text(value)
+    if isinstance(value, set | frozenset):  # iteration order differs from process to process
+        return sorted(value, key=_to_json)
+    if isinstance(value, tuple):  # a named tuple
         return list(value)
-    if isinstance(value, date | time_of_day):  # a subclass: pandas.Timestamp
+    if isinstance(value, date | time_of_day):  # a subclass, such as pandas.Timestamp
         if value != value:  # pandas.NaT
             raise InvalidMessage("NaT has no JSON form.", fix="Use None, or leave the field out.")
         return value.isoformat()
@@ -423,57 +423,57 @@ def _plain(value: Any) -> Any:
             "Bytes inside a value have no JSON form.", fix="Encode them as text (base64) first."
         )
     if isinstance(value, float):
-        return _checked_for_nan(float(value))
+        return _without_nan(float(value))
     if hasattr(value, "flags") and hasattr(value, "tobytes") and not value.flags["C_CONTIGUOUS"]:
         return value.copy(order="C")  # a slice or a transposed array
     if hasattr(value, "tolist") and not isinstance(plain := value.tolist(), type(value)):
-        return _checked_for_nan(plain)
-    if isinstance(value, Mapping):  # no dict
+        return _without_nan(plain)
+    if isinstance(value, Mapping):  # not a dict
         return dict(value)
     if isinstance(value, AS_TEXT):
         return str(value)
     if isinstance(value, Real):  # numpy.longdouble
-        return _checked_for_nan(float(value))
+        return _without_nan(float(value))
     if isinstance(value, Sequence):  # a deque, a range, a UserList
         return list(value)
-    raise unknown(value)
+    raise unsupported_type(value)
 
 
-def _checked_for_nan(value: Any) -> Any:
-    _refuse_nan(value)
+def _without_nan(value: Any) -> Any:
+    _reject_nan(value)
     return value
 
 
-def _finite(value: Decimal) -> str:
+def _decimal_text(value: Decimal) -> str:
     if not value.is_finite():
         raise InvalidMessage(f"{value} has no JSON form.", fix="Use None, or leave the field out.")
     return str(value)
 
 
-def _refuse_nan(value: Any) -> None:
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
+def _reject_nan(value: Any) -> None:
+    stack = [value]
+    while stack:
+        item = stack.pop()
         if isinstance(item, Mapping):
-            waiting.extend(item)
-            waiting.extend(item.values())
+            stack.extend(item)
+            stack.extend(item.values())
         elif isinstance(item, list | tuple | set | frozenset):
-            waiting.extend(item)
+            stack.extend(item)
         elif isinstance(item, Enum):
-            waiting.append(item.value)
+            stack.append(item.value)
         elif is_dataclass(item) and not isinstance(item, type):
-            waiting.extend(getattr(item, one.name, None) for one in fields(item))
+            stack.extend(getattr(item, one.name, None) for one in fields(item))
         elif (isinstance(item, float) or type(item).__module__ == "numpy") and _has_nan(item):
             raise InvalidMessage(
                 "NaN and infinity have no JSON form.", fix="Use None, or leave the field out."
             )
 
 
-def _refuse_equal_keys(data: bytes) -> None:
-    """Keys that are not text may become the same text, of which a reader keeps one: what it writes is shorter then."""
+def _reject_equal_keys(data: bytes) -> None:
+    """Raise InvalidMessage if two keys became the same text: a JSON reader keeps one, so its output is shorter."""
     if len(orjson.dumps(orjson.loads(data))) != len(data):
         raise InvalidMessage(
-            "Two keys of a dict become the same text in JSON, such as 1 and '1', and a reader keeps only one.",
+            "Two keys of a dict become the same text in JSON, such as 1 and '1'; a reader would keep only one.",
             fix="Use keys of one type.",
         )
 

@@ -1,4 +1,4 @@
-"""For your tests and ours: a transport in memory with scripted outcomes, and a clock that you move."""
+"""Test doubles for applications and for our own tests: an in-memory transport and a manual clock."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from producer_core.delivery.delivery import Delivery, DeliveryState
 from producer_core.delivery.report_batch import KnownOffset
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
 from producer_core.kafka.compaction import NONE_NEWER, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 
 Script = Callable[[Delivery], "int | str | None"]
-"""What becomes of a message: None acknowledges it, a code fails it, "hold" keeps it in flight."""
+"""Returns a message's outcome: None acknowledges it, a code fails it, "hold" keeps it in flight."""
 
 
 class FakeClock:
-    """A clock that stands still until it is moved; call it for the time in seconds."""
+    """A clock that moves only with `advance`. Call it for the time in seconds."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now
@@ -37,7 +37,7 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class FakeMessage(KnownOffset):
-    """What a delivery report says of a message, with the methods of confluent_kafka's Message."""
+    """A message as a delivery report carries it, with the methods of confluent_kafka's Message."""
 
     delivery: Delivery
 
@@ -49,11 +49,11 @@ class FakeMessage(KnownOffset):
 
 
 class InMemoryTransport:
-    """A cluster in memory: one partition a topic, outcomes by script, reports on a thread of its own.
+    """Simulates a cluster in memory: one partition per topic, scripted outcomes, reports on a thread of its own.
 
-    Pass `transport=InMemoryTransport.factory(...)` to ReliableKafkaProducer. `log` holds what was appended.
-    A code with a `+` before it ("+_MSG_TIMED_OUT") appends the message and fails it all the same. Statistics come at
-    the start, before a batch of reports with a failure, and after it unless `automatic_statistics` is switched off.
+    Pass `transport=InMemoryTransport.factory(...)` to ReliableKafkaProducer. `log` holds the appended messages.
+    A code with a leading `+` ("+_MSG_TIMED_OUT") appends the message and then fails it. The transport emits statistics at
+    the start, before a batch of reports with a failure, and after it unless `automatic_statistics` is off.
     """
 
     settles_journal = False
@@ -79,10 +79,10 @@ class InMemoryTransport:
         self._capacity = capacity
         self._latency = latency
         self._refuse = refuse or (lambda delivery: None)
-        self._changed = threading.Condition()  # guards the three fields below
+        self._changed = threading.Condition()  # guards _queue, _held and _state
         self._queue: deque[Delivery] = deque()
         self._held: list[Delivery] = []
-        self._place = DeliveryState(0)
+        self._state = DeliveryState(0)
         self._requests = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="producer-core-memory", daemon=True)
@@ -91,7 +91,7 @@ class InMemoryTransport:
     def factory(
         cls, made: list[InMemoryTransport] | None = None, **options: object
     ) -> Callable[..., InMemoryTransport]:
-        """A transport factory; what it makes is appended to `made`, so that a test can look inside."""
+        """Return a transport factory. Each transport is appended to `made`, for inspection by tests."""
 
         def make(config: ClientConfig, listener: TransportListener) -> InMemoryTransport:
             transport = cls(config, listener, **options)  # type: ignore[arg-type]  # options are the constructor's
@@ -103,10 +103,10 @@ class InMemoryTransport:
 
     def start(self) -> None:
         self._thread.start()
-        self.say_statistics()
+        self.emit_statistics()
 
-    def say_statistics(self) -> None:
-        """Tell what librdkafka's statistics would: a connection, the requests so far, and the `producer_id`."""
+    def emit_statistics(self) -> None:
+        """Emit statistics as librdkafka does: a connection, the requests so far, and the `producer_id`."""
         requests = {"Produce": self._requests}
         memory = {"state": "UP", "nodeid": 1, "req": requests, "disconnects": self.disconnects}
         self._listener.statistics({"brokers": {"memory": memory}, "eos": {"producer_id": self.producer_id}})
@@ -118,7 +118,7 @@ class InMemoryTransport:
         with self._changed:
             if len(self._queue) + len(self._held) >= self._capacity:
                 raise ClientQueueFull
-            delivery.place = self._place
+            delivery.state = self._state
             self._queue.append(delivery)
             self._changed.notify()
 
@@ -143,40 +143,40 @@ class InMemoryTransport:
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
     ) -> dict[str, ProbeResult]:
-        """Looks in `log`; while `blind` it finds nothing out, like a broker that does not answer."""
-        places = {id_text(delivery.id): offset for offset, delivery in enumerate(self.log[topic])}
-        return {message_id: self._landing(places.get(message_id)) for message_id in message_ids}
+        """Search `log`. While `blind`, every result is inconclusive, as from a broker that does not answer."""
+        offsets = {id_text(delivery.id): offset for offset, delivery in enumerate(self.log[topic])}
+        return {message_id: self._probe_result(offsets.get(message_id)) for message_id in message_ids}
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
-        """No topic in memory is ever compacted."""
+        """Report no newer records: in-memory topics are never compacted."""
         return NONE_NEWER
 
-    def _landing(self, offset: int | None) -> ProbeResult:
+    def _probe_result(self, offset: int | None) -> ProbeResult:
         if self.blind:
             return ProbeResult(
-                "inconclusive", None, None, 0, "Nobody can say yet: the broker does not answer."
+                "inconclusive", None, None, 0, "The outcome is unknown: the broker does not answer."
             )
         if offset is None:
-            return ProbeResult("not_found", None, None, 0, "It is not on the topic.")
-        return ProbeResult("found", 0, offset, 1, f"It is at offset {offset}.")
+            return ProbeResult("not_found", None, None, 0, "The record is not on the topic.")
+        return ProbeResult("found", 0, offset, 1, f"The record is at offset {offset}.")
 
     @property
     def held(self) -> int:
-        """Messages that the script keeps in flight."""
+        """The number of messages that the script keeps in flight."""
         return len(self._held)
 
     def release(self, code: int | None = None) -> None:
-        """Report everything that the script holds back: acknowledged, or failed with the code."""
+        """Report all held messages: acknowledged, or failed with the code."""
         with self._changed:
             held, self._held = self._held, []
         self._report((delivery, code) for delivery in held)
 
     def break_client(self, error: KafkaError) -> None:
-        """Lose what is in flight without a report, and go on, as after a fatal error of the client."""
+        """Drop all messages in flight without a report, as a fatal error of the client does."""
         with self._changed:
-            broken, self._place = self._place, DeliveryState(self._place.generation + 1)
+            broken, self._state = self._state, DeliveryState(self._state.generation + 1)
             self._held.clear()
             self._queue.clear()
         self._listener.fatal(error, broken.generation)
@@ -217,17 +217,17 @@ class InMemoryTransport:
                 yield delivery, int(getattr(KafkaError, outcome.lstrip("+")))
 
     def _report(self, outcomes: Iterable[tuple[Delivery, int | None]]) -> None:
-        reports = [self._settled(delivery, code) for delivery, code in outcomes]
+        reports = [self._report_row(delivery, code) for delivery, code in outcomes]
         failed = any(error is not None for _, error, _ in reports)
         if failed:
             self._requests += 1
-            self.say_statistics()
+            self.emit_statistics()
         if reports:
             self._listener.reports(reports)
         if failed and self.automatic_statistics:
-            self.say_statistics()
+            self.emit_statistics()
 
-    def _settled(
+    def _report_row(
         self, delivery: Delivery, code: int | None
     ) -> tuple[Delivery, KafkaError | None, FakeMessage]:
         if code is not None:

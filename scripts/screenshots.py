@@ -31,7 +31,14 @@ from producer_core.alerts import AlertLog
 from producer_core.brokers import embedded
 from producer_core.dashboard.server import command
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, RejectFault, SlowFault, Window
+from producer_core.simulate.faults import (
+    BrokerExecutor,
+    FaultRun,
+    FaultSchedule,
+    RejectFault,
+    SlowFault,
+    Window,
+)
 from producer_core.simulate.load import ShopLoad, topic_names
 from producer_core.store import Store
 
@@ -140,7 +147,7 @@ def incident(path: Path, seconds: float) -> Iterator[None]:
             load = ShopLoad(producer, rate=rate)
             parts.callback(load.stop)
             load.start()
-        faults = FaultRun(schedule(), [OnBroker(broker)])
+        faults = FaultRun(schedule(), [BrokerExecutor(broker)])
         parts.callback(faults.stop)
         faults.start()
         print(f"Running for {seconds:.0f} s …")

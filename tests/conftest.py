@@ -1,4 +1,4 @@
-"""The services that tests run on, each started once, and how many tests ran on which."""
+"""Fixtures for the services that the tests use, each started once, and a summary of the tests per service."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import eventually
 
-# Properties are tried without a deadline, for two busy cores are slow, and with the same examples in every run, so
-# that a run says something about the change and not about its luck. `--hypothesis-profile=explore` tries many others.
+# Property tests run without a deadline, because two busy cores are slow, and with the same examples in every run, so
+# that a failure is caused by the change and not by chance. `--hypothesis-profile=explore` tries many other examples.
 settings.register_profile(
     "ours", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -31,26 +31,26 @@ settings.load_profile("ours")
 SERVICES = ("kafka", "kafka3", "redis", "spark", "browser", "jupyter")
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
 ORDER = {
-    name: place
-    for place, name in enumerate(("kafka3", "spark", "kafka", None, "redis", "jupyter", "browser"))
+    name: index
+    for index, name in enumerate(("kafka3", "spark", "kafka", None, "redis", "jupyter", "browser"))
 }
-"""What takes longest begins first, so that two workers end together."""
+"""The slowest services start first, so that two workers end at about the same time."""
 
 
 def pytest_configure():
-    """A shell starts background jobs with SIGINT ignored, and processes inherit that; those of our tests must not."""
+    """Restore SIGINT: a shell ignores it for background jobs, and child processes of the tests would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 MARK = f"PRODUCER_CORE_TEST_RUN={os.getpid()}-{uuid.uuid4().hex}"
-"""In the environment of every process that a test starts, detached or not: how we know ours at the end."""
+"""Environment variable of every process that a test starts, detached or not, to recognise them at the end."""
 
 os.environ.update([MARK.split("=")])
-os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and tables keep to it
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers, and tables would use it as their width
 
 
-MADE = {}
-"""The bytes of an empty store, by the code that made it."""
+EMPTY_STORES = {}
+"""The bytes of an empty store, by the code that created it."""
 
 
 def service_of(item):
@@ -59,19 +59,19 @@ def service_of(item):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Tests of one service follow each other, in one worker, so that each service is started once."""
+    """Run the tests of a service in sequence in one worker, so that each service is started once."""
     items.sort(key=lambda item: ORDER[service_of(item)])
     for item in items:
         service = service_of(item)
         item.user_properties.append(("service", service or "none"))
         item.add_marker(pytest.mark.xdist_group(service or item.path.stem))
-        if item.get_closest_marker("spark"):  # py4j leaves its sockets to the collector of garbage
+        if item.get_closest_marker("spark"):  # py4j leaves its sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
 @pytest.fixture
 def store(tmp_path):
-    """A store of its own, open until the test ends."""
+    """An open store of the test's own."""
     from producer_core.store import Store
 
     opened = Store.open(tmp_path / "store.duckdb")
@@ -97,27 +97,27 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.hookimpl(trylast=True)  # after the services have been stopped
 def pytest_sessionfinish(session, exitstatus):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if left := left_behind():
-        print(f"\nprocesses that outlived the tests: {left}", file=sys.__stderr__)
+    if remaining := remaining_processes():
+        print(f"\nprocesses that outlived the tests: {remaining}", file=sys.__stderr__)
     if REQUIRED and exitstatus == 0 and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = 1
         reporter.line("a skipped service test counts as a failure here", red=True)
 
 
-def left_behind(patience=10):
-    """Processes of these tests that are still there, by id, after time to end; Linux only."""
+def remaining_processes(timeout=10):
+    """Return the tests' processes that still run after time to end, by id. Linux only."""
     try:
-        eventually(lambda: not ours(), patience)
+        eventually(lambda: not marked_processes(), timeout)
     except AssertionError:
-        return ours()
+        return marked_processes()
     return {}
 
 
-def ours():
-    """The processes that carry our mark, by id, with their command."""
+def marked_processes():
+    """Return the processes whose environment has MARK, with their commands, by id."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             if int(folder.name) == os.getpid() or MARK.encode() not in (folder / "environ").read_bytes():
                 continue
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -128,22 +128,22 @@ def ours():
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path_factory, monkeypatch):
-    """No test touches the user's own store or broker state."""
+    """Keep tests away from the user's own store and broker state."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     monkeypatch.delenv("PRODUCER_CORE_STORE", raising=False)
 
 
 @pytest.fixture(autouse=True)
 def patient_reads(monkeypatch):
-    """The store cancels a read after 2 s; a loaded machine must not decide what a test sees."""
+    """Extend the 2 s limit of store reads, so that a loaded machine does not fail tests."""
     monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 60.0)
 
 
 @pytest.fixture(autouse=True)
 def copied_stores(monkeypatch):
-    """A new store is a copy of one that the migrations made in this process; they take 0.3 s on a loaded machine.
+    """Copy new stores from one that the migrations created in this process; migrating takes 0.3 s on a loaded machine.
 
-    A test that changes the migrations itself gets what they make.
+    A test that changes the migrations runs them.
     """
     from producer_core.store import migrate
     from producer_core.store import store as module
@@ -154,12 +154,12 @@ def copied_stores(monkeypatch):
     def copy_or_fill(self, draft):
         if (module.migrate, migrate.migrations, module.duckdb) != known:
             fill(self, draft)
-        elif known not in MADE:
+        elif known not in EMPTY_STORES:
             fill(self, draft)
-            MADE[known] = draft.read_bytes()
+            EMPTY_STORES[known] = draft.read_bytes()
         else:
-            draft.write_bytes(MADE[known])
-            with self._lender.attached(draft, write=True) as connection:
+            draft.write_bytes(EMPTY_STORES[known])
+            with self._pool.attached(draft, write=True) as connection:
                 connection.execute("UPDATE schema_migrations SET applied_at = ?", [self._clock()])
 
     monkeypatch.setattr(module.Store, "_fill", copy_or_fill)
@@ -167,7 +167,7 @@ def copied_stores(monkeypatch):
 
 @pytest.fixture(autouse=True, scope="session")
 def components_read_once():
-    """Streamlit reads the metadata of all installed packages for each page that a test opens; once is enough."""
+    """Cache the metadata of all installed packages, which Streamlit reads for each page that a test opens."""
     if not find_spec("streamlit"):
         return
     from streamlit.components.v2 import manifest_scanner
@@ -176,7 +176,7 @@ def components_read_once():
 
 
 def needs(tool, package):
-    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin")  # not in the PATH of every user
+    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin")  # not in every user's PATH
     if path is None and REQUIRED:
         pytest.fail(f"{tool} is missing: apt-get install {package}")
     if path is None:
@@ -197,7 +197,7 @@ def kafka(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def kafka3(tmp_path_factory):
-    """Three nodes of the real Apache Kafka, three replicas, two of which must be in sync."""
+    """Three nodes of the real Apache Kafka, with three replicas and a minimum of two in sync."""
     from producer_core.brokers import kafka as real
 
     needs("java", "openjdk-17-jre-headless")
@@ -212,7 +212,7 @@ def kcat():
 
 @pytest.fixture(scope="session")
 def redis_server():
-    """A real redis-server on a free port: its port."""
+    """The port of a real redis-server."""
     binary = needs("redis-server", "redis-server")
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What the tests of exactly-once delivery share: a progress in memory, a listener, and an independent reader."""
+"""Helpers for the tests of exactly-once delivery: settlement state in memory, a listener, and an independent consumer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import eventually
 
 
 class MemoryProgress:
-    """A journal's settle log in memory; outlives the transports of a test, as a journal does."""
+    """A settle log in memory. Like a journal, it outlives the transports of a test."""
 
     def __init__(self):
         self.offsets, self.done, self.calls = {}, set(), []
@@ -34,35 +34,35 @@ class MemoryProgress:
         return seq in self.done
 
 
-class Heard:
-    """A listener that remembers."""
+class RecordingListener:
+    """A listener that records every event."""
 
     def __init__(self):
-        self.acknowledged, self.failed, self.notices, self.statistics_seen = {}, {}, [], []
-        self.twice = []
-        self.talking = threading.Lock()
+        self.acknowledged, self.failed, self.notices, self.statistics_received = {}, {}, [], []
+        self.reported_twice = []
+        self.calling = threading.Lock()
 
     def reports(self, batch):
-        assert self.talking.acquire(blocking=False), "two calls at a time"
+        assert self.calling.acquire(blocking=False), "two concurrent calls"
         try:
             for delivery, error, message in batch:
                 if delivery.seq in self.acknowledged or delivery.seq in self.failed:
-                    self.twice.append(delivery.seq)
+                    self.reported_twice.append(delivery.seq)
                 if error is None:
                     self.acknowledged[delivery.seq] = (message.partition(), message.offset())
                 else:
                     self.failed[delivery.seq] = (error.name(), message.verdict)
         finally:
-            self.talking.release()
+            self.calling.release()
 
     def statistics(self, statistics):
-        self.statistics_seen.append(statistics)
+        self.statistics_received.append(statistics)
 
     def connection_error(self, error):
         pass
 
     def fatal(self, error, generation):
-        raise AssertionError("a transactional transport recovers by itself")
+        raise AssertionError("a transactional transport recovers without a restart")
 
     def notice(self, notice):
         self.notices.append(notice)
@@ -76,18 +76,18 @@ class Heard:
 
 
 class Sender:
-    """A transport with what it tells, for one topic; as a context it is stopped at the end."""
+    """A transport and its listener for one topic. As a context manager it stops the transport at the end."""
 
     def __init__(self, servers, topic, *, progress=None, session=None, ids=None, settings=None, **options):
         self.topic = topic
         self.session = session or uuid.uuid4()
         self.ids = ids or MessageIds(self.session)
         self.progress = progress or MemoryProgress()
-        self.heard = Heard()
+        self.listener = RecordingListener()
         options.setdefault("transactional_id", f"{topic}-id")
         self.transport = transactional_transport(
             client_config(servers, settings),
-            self.heard,
+            self.listener,
             progress=self.progress,
             ids=self.ids,
             **options,
@@ -115,33 +115,41 @@ class Sender:
             try:
                 return self.transport.produce(delivery)
             except ClientQueueFull:
-                assert time.monotonic() < deadline, f"no room in {timeout} s: {self.heard.kinds}"
+                assert time.monotonic() < deadline, f"no room in {timeout} s: {self.listener.kinds}"
                 time.sleep(0.01)
 
     def wait(self, count, timeout=90):
-        eventually(lambda: self.heard.settled() >= count, timeout)
+        eventually(lambda: self.listener.settled() >= count, timeout)
 
 
-def read(cluster, topic):
-    """The sequences on each partition as kcat reads them: committed ones only, around whatever clients go through."""
+def read_topic(cluster, topic):
+    """Return the committed sequences on each partition as kcat reads them, without any proxy in between."""
     command = ["kcat", "-C", "-b", cluster.direct_servers, "-t", topic, "-e", "-q", "-f", "%p %s\n"]
     settings = ["-X", "isolation.level=read_committed", "-o", "beginning"]
     out = subprocess.run([*command, *settings], capture_output=True, text=True, timeout=60, check=True).stdout
-    found = defaultdict(list)
+    by_partition = defaultdict(list)
     for line in out.splitlines():
         partition, seq, *_ = line.split()
-        found[int(partition)].append(int(seq))
-    return found
+        by_partition[int(partition)].append(int(seq))
+    return by_partition
 
 
-def verify(cluster, topic, expected):
-    """Each exactly once, and in order on each partition; the partitions."""
-    found = read(cluster, topic)
-    counts = Counter(seq for seqs in found.values() for seq in seqs)
+def verify_topic(cluster, topic, expected):
+    """Check that each sequence is there exactly once and in order on its partition. Return them by partition."""
+    by_partition = read_topic(cluster, topic)
+    counts = Counter(seq for seqs in by_partition.values() for seq in seqs)
     missing = sorted(set(expected) - counts.keys())
-    twice = sorted(seq for seq, count in counts.items() if count > 1)
-    strange = sorted(counts.keys() - set(expected))
-    disordered = [number for number, seqs in found.items() if seqs != sorted(seqs)]
-    problems = (len(missing), missing[:5], len(twice), twice[:5], len(strange), strange[:5], disordered)
+    reported_twice = sorted(seq for seq, count in counts.items() if count > 1)
+    unexpected = sorted(counts.keys() - set(expected))
+    disordered = [number for number, seqs in by_partition.items() if seqs != sorted(seqs)]
+    problems = (
+        len(missing),
+        missing[:5],
+        len(reported_twice),
+        reported_twice[:5],
+        len(unexpected),
+        unexpected[:5],
+        disordered,
+    )
     assert problems == (0, [], 0, [], 0, [], []), problems
-    return found
+    return by_partition

@@ -1,9 +1,9 @@
-"""A process that sends through a journal, exactly once, until it is killed: started and killed by tests.
+"""Send messages exactly once through a journal until a test kills this process.
 
     python -m tests.exactly_once_child SERVERS TOPIC JOURNAL ACCEPTED [--finish]
 
-Each sequence is written to ACCEPTED once the journal has it. With --finish nothing new is sent: it ends when
-everything that earlier ones left is on the topic.
+Each sequence is written to ACCEPTED once the journal has it. With --finish the process sends no new messages and ends
+when all messages of earlier processes are on the topic.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SETTINGS = {
 
 
 def main(servers, topic, folder, accepted, finish):
-    book = os.open(accepted, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    accepted_file = os.open(accepted, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with Journal.open(folder) as journal:
         with Sender(
             servers, topic, progress=journal, ids=journal.ids, settings=SETTINGS, messages=int(os.environ.get("TRANSACTION", "100"))
         ) as sender:  # fmt: skip
-            left = list(journal.read())
+            unsettled = list(journal.read())
             seq = journal.next_sequence
-            for record in left:
+            for record in unsettled:
                 sender.offer(sender.delivery(record.seq, partition=record.placement.partition))
             while not finish:
                 partition = seq % 4 if seq % 3 else -1
@@ -40,12 +40,12 @@ def main(servers, topic, folder, accepted, finish):
                         seq, topic, None, sender.delivery(seq).value, placement=Placement(partition)
                     )
                 )
-                os.write(book, f"{seq}\n".encode())
+                os.write(accepted_file, f"{seq}\n".encode())
                 sender.offer(sender.delivery(seq, partition=partition))
                 seq += 1
-            sender.wait(len(left), 120)
+            sender.wait(len(unsettled), 120)
             assert journal.unsettled() == 0
-            assert sender.heard.failed == {}
+            assert sender.listener.failed == {}
 
 
 if __name__ == "__main__":

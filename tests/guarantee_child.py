@@ -1,4 +1,4 @@
-"""A producer that a test kills: sends numbered messages of five keys until it is told to stop, and prints their ids."""
+"""Send numbered messages with five keys and print their ids until a test kills this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends on the main thread, which a signal interrupts at random places, while other threads send too; says what is left.
+"""Send on the main thread, which a signal interrupts at random places, and on other threads; print the outcome.
 
 python -m tests.interrupt_child strict 1500 [journal folder]
 """
@@ -18,8 +18,8 @@ from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.delivery.journal import Journal
 
-_LONG = 0.1
-"""Seconds without an interrupt after which Python has swallowed it: one that comes in a finalizer only is printed."""
+_QUIET_S = 0.1
+"""Seconds after which an interrupt counts as lost: Python only prints one that occurs in a finalizer."""
 
 
 def interrupt(*_):
@@ -30,7 +30,7 @@ class Run:
     def __init__(self, producer, interrupts):
         self.producer = producer
         self.interrupts = interrupts
-        self.ended = Counter()
+        self.reports = Counter()
         self.accepted = []
         self.stopping = False
         self.chance = random.Random(1)
@@ -41,11 +41,11 @@ class Run:
             b"v",
             f"k{hash(name) % 3}",
             record_id=name,
-            on_delivery=lambda report: self.ended.update([name]),
+            on_delivery=lambda report: self.reports.update([name]),
         )
         self.accepted.append(name)
 
-    def beside(self, thread):
+    def send_alongside(self, thread):
         pause = threading.Event()
         number = 0
         while not self.stopping:
@@ -53,21 +53,21 @@ class Run:
             number += 1
             pause.wait(0.001)
 
-    def interrupted(self):
-        """Messages whose call was interrupted may have been sent, and are nobody's business."""
+    def send_interrupted(self):
+        """Send until `interrupts` have occurred. A message whose call was interrupted may or may not be sent."""
         signal.signal(signal.SIGALRM, interrupt)
-        number = heard = 0
-        while heard < self.interrupts:
+        number = received = 0
+        while received < self.interrupts:
             try:
                 signal.setitimer(signal.ITIMER_REAL, self.chance.uniform(0.00005, 0.003))
-                until = time.monotonic() + _LONG
-                while time.monotonic() < until:
+                deadline = time.monotonic() + _QUIET_S
+                while time.monotonic() < deadline:
                     number += 1
                     self.send(("main", number))
             except KeyboardInterrupt:
-                heard += 1
-            except TypeError:  # the binding hides an interrupt that comes while it reads headers
-                heard += 1
+                received += 1
+            except TypeError:  # the binding replaces an interrupt that occurs while it reads headers
+                received += 1
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
@@ -78,10 +78,12 @@ def main(ordering, interrupts, folder=None):
             broker.bootstrap_servers, {"linger_ms": 1}, store=None, ordering=ordering, **journal
         )
         run = Run(producer, int(interrupts))
-        others = [threading.Thread(target=run.beside, args=(name,), daemon=True) for name in ("one", "two")]
+        others = [
+            threading.Thread(target=run.send_alongside, args=(name,), daemon=True) for name in ("one", "two")
+        ]
         for thread in others:
             thread.start()
-        run.interrupted()
+        run.send_interrupted()
         run.stopping = True
         for thread in others:
             thread.join(20)
@@ -89,20 +91,20 @@ def main(ordering, interrupts, folder=None):
         producer.flush(60)
         pending = producer.pending_count
         report = producer.close(timeout=10)
-    told = {
+    result = {
         "stuck": stuck,
         "pending": pending,
-        "unheard": sum(not run.ended[name] for name in run.accepted),
-        "twice": sum(count > 1 for count in run.ended.values()),
+        "unreported": sum(not run.reports[name] for name in run.accepted),
+        "twice": sum(count > 1 for count in run.reports.values()),
         "dead": report.dead,
         "journaled": report.journaled,
         "fewer": max(0, len(run.accepted) - report.acknowledged),
         "kept": 0,
     }
     if folder is not None:
-        with Journal.open(Path(folder)) as left:
-            told["kept"] = left.unsettled()
-    print(json.dumps(told), flush=True)
+        with Journal.open(Path(folder)) as journal_left:
+            result["kept"] = journal_left.unsettled()
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A driver of a reprocess that dies: `python -m tests.reprocess_driver SERVERS STORE WAVE [CANARY]`.
 
-It has no Spark: a thread of its own sends each full wave, as Spark's tasks do. When its second wave is committed, and nothing
-of that is written down, it kills itself.
+It has no Spark: a thread sends each full batch, as Spark's tasks do. When its second batch is committed, and the
+store does not know it yet, the driver kills itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from producer_core.pipeline.reprocess.slice_task import send
 from producer_core.store import Store
 
 
-def dying_worker(errand):
-    """In place of `sending.runner`: the first task of each wave dies in its first attempt, in an open transaction."""
+def dying_worker(task):
+    """Replace `slice_task.task_function`: the first task of each batch dies in its first attempt, in an open
+    transaction."""
 
     def run(batches):
         from pyspark import TaskContext
@@ -25,21 +26,21 @@ def dying_worker(errand):
         from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
         from producer_core.pipeline.reprocess.slice_task import send
 
-        task, commit = TaskContext.get(), TransactionalClient._commit
-        if task.partitionId() == 0 and task.attemptNumber() == 0:
+        context, commit = TaskContext.get(), TransactionalClient._commit
+        if context.partitionId() == 0 and context.attemptNumber() == 0:
             TransactionalClient._commit = lambda self, deadline: os.kill(os.getpid(), signal.SIGKILL)
         try:
-            yield from send(errand, batches)
+            yield from send(task, batches)
         finally:
             TransactionalClient._commit = commit
 
     return run
 
 
-class Here(reprocess_batches.SparkBatch):
-    def _sent(self):
+class ThreadBatch(reprocess_batches.SparkBatch):
+    def _send(self):
         return [
-            row for batch in send(self._errand, self._dead_letters.to_batches()) for row in batch.to_pylist()
+            row for batch in send(self._task, self._dead_letters.to_batches()) for row in batch.to_pylist()
         ]
 
 
@@ -50,15 +51,15 @@ class NoSpark:
 
 
 def main(servers, store, wave, canary=0):
-    find_out, waves_left = spark_replay.SparkReplay._find_out, [2]
+    settle, batches_left = spark_replay.SparkReplay._settle, [2]
 
-    def last(self, told):
-        waves_left[0] -= 1
-        if not waves_left[0]:
+    def settle_or_die(self, reported):
+        batches_left[0] -= 1
+        if not batches_left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return find_out(self, told)
+        return settle(self, reported)
 
-    spark_replay.SparkBatch, spark_replay.SparkReplay._find_out = Here, last
+    spark_replay.SparkBatch, spark_replay.SparkReplay._settle = ThreadBatch, settle_or_die
     reprocess(NoSpark, Store.open(store), servers, who="bob", wave=int(wave), slices=3, canary=int(canary))
 
 

@@ -1,4 +1,4 @@
-"""What many tests need: waiting for a condition, with a deadline."""
+"""Wait for a condition with a deadline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def eventually(check: Callable[[], T], timeout: float = 60.0, every: float = 0.02) -> T:
-    """The first true answer of `check`; fails with the last answer when none came in time."""
+    """Return the first true result of `check`. Fail with the last result after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (answer := check()):
         if time.monotonic() > deadline:

@@ -8,7 +8,7 @@ from functools import partial
 
 from producer_core import replay
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
-from producer_core.dashboard.wording.replays import fewer, joined, moved
+from producer_core.dashboard.wording.replays import already_planned, count_changed, none_pending
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay import Inconclusive, Newer, Operation
@@ -71,7 +71,7 @@ def _plan(
             join=True,
         )
         existed = operation.created_at < began
-        note = joined(operation, began) if existed else fewer(shown, operation.total)
+        note = already_planned(operation, began) if existed else count_changed(shown, operation.total)
         if operation.ended:
             return ActionResult(
                 True, operation.message or "Nothing to replay.", operation.operation_id, note=note
@@ -87,7 +87,7 @@ def _nothing_left(store: Store, where: DeadLetterFilter) -> str:
         return ""
     if not where.ids:
         return "Nothing to replay: all of these dead letters were already handled."
-    return moved(DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=where.ids), "state"))
+    return none_pending(DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=where.ids), "state"))
 
 
 def include_quarantined(store: Store, operation_id: str, include: bool) -> ActionResult:

@@ -1,7 +1,7 @@
-"""The figures: values in, Plotly figures out; nothing else is read and nothing is invented."""
+"""Plotly figures, built only from the values passed in."""
 
 from producer_core.dashboard.charts.chart import RenderedChart, rendered
-from producer_core.dashboard.charts.latency import heat, percentiles, rtt_by_broker, spent
+from producer_core.dashboard.charts.latency import heat, percentiles, rtt_by_broker, time_spent
 from producer_core.dashboard.charts.overview import (
     error_rate,
     latency,
@@ -25,8 +25,8 @@ __all__ = [
     "rendered",
     "rtt_by_broker",
     "spark",
-    "spent",
     "throughput",
     "tiles",
+    "time_spent",
     "waiting",
 ]

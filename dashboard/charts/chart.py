@@ -1,4 +1,4 @@
-"""The parts of a chart: a blank figure, lines over windows with gaps, topics by weight, and a sentence for none."""
+"""Building blocks of the charts: the empty figure, lines with gaps, topics by weight, and a message for missing data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEIGHT = 230
 
 
 class RenderedChart(NamedTuple):
-    """A figure as the browser takes it, and how high it is."""
+    """Holds a figure as JSON, and its height in pixels."""
 
     spec: str
     height: int
@@ -38,14 +38,14 @@ _TIMES = (
     {"dtickrange": [60_000, 43_200_000], "value": "%H:%M"},
     {"dtickrange": [43_200_000, None], "value": "%-d %b"},
 )
-"""How a time is written on the axis, by the distance of its ticks in milliseconds."""
+"""The time format of the axis, by the distance of its ticks in milliseconds."""
 
 Sums = Mapping[int, tuple[float, int, int]]
-"""By window: the seconds it covers, acknowledged, dead."""
+"""Seconds covered, acknowledged and failed messages, by window."""
 
 
 class Ranged(Protocol):
-    """A page's time range: everything a time axis needs."""
+    """The time range of a page."""
 
     @property
     def now(self) -> float: ...
@@ -54,7 +54,7 @@ class Ranged(Protocol):
 
 
 class Measured(Ranged, Protocol):
-    """A range and what was written in it, by window and topic."""
+    """A time range with data by window and topic."""
 
     @property
     def step(self) -> int: ...
@@ -63,7 +63,7 @@ class Measured(Ranged, Protocol):
 
 
 def ends(now: float, step: int) -> int:
-    """Where the lines of a chart end: a window that is not over yet is left out while windows are short."""
+    """Return the end of the lines; with short windows, the current window is left out because it is incomplete."""
     return int(now) if step > _SHORT else int(now) // step * step
 
 
@@ -72,9 +72,10 @@ def others(number: int) -> str:
 
 
 def blank(revision: str) -> Any:
-    """Zoom is kept while `revision` is the same: until another range is chosen.
+    """Return an empty figure.
 
-    The left margin is the same for all lines, so that the time axes of charts above each other agree.
+    The zoom is kept while `revision` stays the same, until another range is selected. All line charts have the same
+    left margin, so that the time axes of stacked charts align.
     """
     figure = go.Figure(layout={"template": "none"})
     figure.update_layout(
@@ -90,9 +91,9 @@ def blank(revision: str) -> Any:
 
 
 def line(figure: Any, name: str, page: Measured, value: Any, hover: str, colour: str) -> None:
-    """One line over every window of the range; None, so a gap, where no producer wrote anything.
+    """Add a line over every window of the range, with a gap where no producer wrote statistics.
 
-    The window that is not over yet is left out while it is short: what is still on its way would look like a dip.
+    With short windows, the current window is left out, because messages in flight would show as a dip.
     """
     written = {point.at for point in page.series}
     ats = list(range(page.since, ends(page.now, page.step), page.step))
@@ -110,8 +111,9 @@ def line(figure: Any, name: str, page: Measured, value: Any, hover: str, colour:
 
 
 def mode(found: Sequence[float | None]) -> str:
-    """Dots only where a value stands alone between gaps, as a line through one point cannot be seen: a browser draws
-    each dot by itself, which takes longer than all the rest of a chart.
+    """Return the drawing mode: markers only where a value between gaps would be invisible as a line.
+
+    The browser draws each marker separately, which takes longer than the rest of a chart.
     """
     around = (None, *found, None)
     alone = any(
@@ -121,7 +123,7 @@ def mode(found: Sequence[float | None]) -> str:
 
 
 def topics(page: Measured, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
-    """The topics that weigh most, each with its sums by window and a colour; the rest is one line more.
+    """Return the topics with the largest weight, each with its sums by window and a colour, and one line for the rest.
 
     A topic has the same colour in every chart of the page.
     """
@@ -151,7 +153,7 @@ def _sums(page: Measured, topics: AbstractSet[str]) -> Sums:
 
 
 def _covered(point: Point, now: float) -> float:
-    """The seconds of a window that have passed."""
+    """Return the elapsed seconds of a window."""
     return max(1.0, min(point.seconds, now - point.at))
 
 
@@ -160,7 +162,7 @@ def values(figure: Any) -> list[float]:
 
 
 def decades(figure: Any) -> list[float]:
-    """The powers of ten around all values, so that the axis has labels and does not jump."""
+    """Return the powers of ten around all values, so that the axis has labels and stays stable."""
     found = values(figure)
     low, high = (min(found), max(found)) if found else (1.0, 10.0)
     return [math.floor(math.log10(low)), max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)]
@@ -170,14 +172,14 @@ def top(figure: Any, least: float) -> float:
     return max(least, 1.08 * max(values(figure), default=0.0))
 
 
-def or_sentence(figure: Any, page: Ranged, text: str) -> Any:
+def or_message(figure: Any, page: Ranged, text: str) -> Any:
     figure.update_xaxes(
         range=[datetime.fromtimestamp(page.since, UTC), datetime.fromtimestamp(page.now, UTC)]
     )
-    return figure if values(figure) else sentence(figure, text)
+    return figure if values(figure) else message(figure, text)
 
 
-def sentence(figure: Any, text: str) -> Any:
+def message(figure: Any, text: str) -> Any:
     figure.data = []
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)

@@ -1,4 +1,4 @@
-"""The fleet page's figures: percentiles of all producers together, and each producer by rate and latency."""
+"""Figures of the fleet page: combined latency percentiles, and each producer by rate and latency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from producer_core.dashboard.charts.chart import blank, decades, mode, or_sentence, sentence
+from producer_core.dashboard.charts.chart import blank, decades, message, mode, or_message
 from producer_core.dashboard.charts.latency import QUANTILE_COLOURS, quantile_name
 from producer_core.dashboard.queries.fleet import TROUBLED, Fleet, Member
 from producer_core.dashboard.queries.latency import LATENCY_QUANTILES
@@ -16,11 +16,11 @@ from producer_core.dashboard.wording import milliseconds, rate, short
 
 _SHORT = 10  # seconds
 _DECADES = range(-3, 7)  # of milliseconds
-_WELL, _TROUBLED, _CLOSED = "#2563eb", "#dc2626", "#94a3b8"
+_HEALTHY, _TROUBLED, _CLOSED = "#2563eb", "#dc2626", "#94a3b8"
 
 
 def fleet_percentiles(page: Fleet) -> Any:
-    """Percentiles of the merged histograms of all producers, in milliseconds on a logarithmic axis."""
+    """Return percentiles of the merged histograms of all producers, in milliseconds on a logarithmic axis."""
     figure = blank(page.window)
     by_window = {one.at: one.found for one in page.percentiles}
     ends = int(page.now) if page.step > _SHORT else int(page.now) // page.step * page.step
@@ -39,23 +39,23 @@ def fleet_percentiles(page: Fleet) -> Any:
         )
     _milliseconds(figure, "yaxis")
     figure.update_yaxes(range=decades(figure))
-    return or_sentence(figure, page, "No latency was measured in this range.")
+    return or_message(figure, page, "No latency data in this range.")
 
 
 def spread(page: Fleet) -> Any:
-    """A dot for each producer that delivers: how much it sends, and its p99. Who stands apart is seen at once."""
+    """Return a dot per delivering producer, by rate and p99, so that outliers stand out."""
     figure = blank(page.window)
     drawn = [member for member in page.members if member.p99 is not None and member.rate > 0]
     if not drawn:
-        return sentence(figure, "No producer delivers now.")
+        return message(figure, "No producer is delivering.")
     kinds = (
         (
-            "Nothing wrong",
-            _WELL,
+            "Healthy",
+            _HEALTHY,
             "circle",
             [one for one in drawn if one.state not in (*TROUBLED, "closed", "gone")],
         ),
-        ("In trouble", _TROUBLED, "diamond", [one for one in drawn if one.troubled]),
+        ("With problems", _TROUBLED, "diamond", [one for one in drawn if one.troubled]),
         ("Closed", _CLOSED, "circle-open", [one for one in drawn if one.state in ("closed", "gone")]),
     )
     for name, colour, symbol, members in kinds:
@@ -76,7 +76,7 @@ def spread(page: Fleet) -> Any:
 
 
 def _whole(values: Sequence[float]) -> list[float]:
-    """Whole decades around all values, so that each axis has a number at both ends."""
+    """Return whole decades around all values, so that each axis has a label at both ends."""
     logs = [math.log10(max(value, 1e-3)) for value in values]
     least, most = math.floor(min(logs)), math.ceil(max(logs))
     return [least, most if most > least else least + 1]
@@ -95,9 +95,9 @@ def _dots(figure: Any, name: str, colour: str, symbol: str, members: Sequence[Me
 
 
 def _label(member: Member) -> str:
-    """Escaped: a name may be anything, and Plotly reads links in it."""
-    who = html.escape(f"{short(member.name)} on {short(member.host)}", quote=False)
-    return f"{who}<br>{rate(member.rate)}, p99 {milliseconds(member.p99)}"
+    """Return the tooltip; the names are escaped because Plotly interprets markup in them."""
+    producer = html.escape(f"{short(member.name)} on {short(member.host)}", quote=False)
+    return f"{producer}<br>{rate(member.rate)}, p99 {milliseconds(member.p99)}"
 
 
 def _milliseconds(figure: Any, axis: str) -> None:

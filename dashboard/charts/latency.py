@@ -1,4 +1,4 @@
-"""The latency page's figures: percentiles, their spread, where the time goes, and the round trip by broker."""
+"""Figures of the latency page: percentiles, distribution, parts of the latency, and round trip by broker."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from producer_core.dashboard.charts.chart import blank, decades, mode, or_sentence, sentence, top
-from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, LatencyPage, Spent
+from producer_core.dashboard.charts.chart import blank, decades, message, mode, or_message, top
+from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, LatencyPage, TimeSpent
 from producer_core.dashboard.theme import COLOURS
 from producer_core.dashboard.wording import count, milliseconds, percent, short
 
 QUANTILE_COLOURS = ("#059669", "#7c3aed", "#db2777", "#b45309")
-PARTS: tuple[tuple[str, str, Callable[[Spent], float | None]], ...] = (
-    ("Our queue", "#2563eb", lambda spent: spent.queue),
+PARTS: tuple[tuple[str, str, Callable[[TimeSpent], float | None]], ...] = (
+    ("Client queue", "#2563eb", lambda spent: spent.queue),
     ("librdkafka's send queue", "#0891b2", lambda spent: spent.outbuf),
     ("Network and broker", "#d97706", lambda spent: spent.rtt),
     ("Retries and reports", "#94a3b8", lambda spent: spent.rest),
@@ -29,22 +29,22 @@ def quantile_name(quantile: float) -> str:
 
 
 def percentiles(page: LatencyPage) -> Any:
-    """Percentiles of merged histograms, in milliseconds on a logarithmic axis."""
+    """Return percentiles of merged histograms, in milliseconds on a logarithmic axis."""
     figure = blank(page.window)
     by_window = {one.at: one.found for one in page.percentiles}
     for place, quantile in enumerate(LATENCY_QUANTILES):
         found = [(at, by_window[at][place] if at in by_window else None) for at in _windows(page)]
         _line(figure, quantile_name(quantile), found, QUANTILE_COLOURS[place])
     _milliseconds(figure, decades(figure))
-    return or_sentence(figure, page, "No latency was measured in this range.")
+    return or_message(figure, page, "No latency data in this range.")
 
 
 def heat(page: LatencyPage) -> Any:
-    """Where latencies lie: the darker a cell, the larger its share of the window's messages."""
+    """Return the distribution as a heatmap: a darker cell is a larger share of the window's messages."""
     figure = blank(page.window)
     figure.update_layout(hovermode="closest", showlegend=False)
     if not page.heat:
-        return sentence(figure, "No latency was measured in this range.")
+        return message(figure, "No latency data in this range.")
     lows = sorted({cell.low for cell in page.heat})
     rows = _rows(lows[0], max(cell.high for cell in page.heat), page.heat[0])
     windows = list(range(page.since, int(page.now) + page.step, page.step))
@@ -54,7 +54,7 @@ def heat(page: LatencyPage) -> Any:
         row = min(range(len(rows) - 1), key=lambda number: abs(rows[number] - cell.low))
         column = (cell.at - page.since) // page.step
         if 0 <= column < len(windows):
-            shares[row][column] = 100 * cell.share**0.5  # a root, so that the few slow ones are seen
+            shares[row][column] = 100 * cell.share**0.5  # the square root keeps small shares visible
             texts[row][column] = _cell(cell)
     figure.add_heatmap(
         x=[_time(at) for at in windows],
@@ -75,8 +75,8 @@ def heat(page: LatencyPage) -> Any:
     return figure
 
 
-def spent(page: LatencyPage) -> Any:
-    """Means of each window, one on top of the other; throttling is part of them and drawn as a line."""
+def time_spent(page: LatencyPage) -> Any:
+    """Return the mean parts of the latency as stacked bars; throttling is contained in them and drawn as a line."""
     figure = blank(page.window)
     by_window = {one.at: one for one in page.spent}
     windows = _windows(page)
@@ -96,24 +96,27 @@ def spent(page: LatencyPage) -> Any:
     )
     if any(one.throttle for one in page.spent):
         found = [(at, by_window[at].throttle if at in by_window else None) for at in windows]
-        _line(figure, "of it: throttled", found, _THROTTLE)
+        _line(figure, "including throttling", found, _THROTTLE)
     figure.update_layout(barmode="stack", bargap=0, legend={"traceorder": "normal"})
     figure.update_yaxes(range=[0, max(1.0, 1080 * highest, top(figure, least=1))], ticksuffix=" ms")
-    return or_sentence(figure, page, "No client statistics came in this range.")
+    return or_message(figure, page, "No client statistics in this range.")
 
 
 def rtt_by_broker(page: LatencyPage) -> Any:
-    """The mean round trip of a request, by broker."""
+    """Return the mean round trip of a request, by broker."""
     figure = blank(page.window)
     for place, (name, means) in enumerate(sorted(page.rtt_by_broker.items())):
         found = [(at, means.get(at)) for at in _windows(page)]
         _line(figure, short(name, 34), found, COLOURS[place % len(COLOURS)])
     figure.update_yaxes(range=[0, top(figure, least=1)], ticksuffix=" ms")
-    return or_sentence(figure, page, "No broker answered in this range.")
+    return or_message(figure, page, "No broker responses in this range.")
 
 
 def _windows(page: LatencyPage) -> list[int]:
-    """The range's windows; not one of a few seconds that is not over yet: what is on its way would look like a dip."""
+    """Return the windows of the range.
+
+    With short windows, the current one is left out, because messages in flight would show as a dip.
+    """
     ends = int(page.now) if page.step > _SHORT else int(page.now) // page.step * page.step
     return list(range(page.since, ends, page.step))
 
@@ -142,7 +145,7 @@ def _milliseconds(figure: Any, powers: list[float] | None) -> None:
 
 
 def _rows(low: float, high: float, cell: Heat) -> list[float]:
-    """The bounds of the heatmap's rows, each as high as `cell` on the logarithmic axis."""
+    """Return the bounds of the heatmap's rows, each as high as `cell` on the logarithmic axis."""
     factor = cell.high / cell.low
     bounds = [low]
     while bounds[-1] < high * 0.999:

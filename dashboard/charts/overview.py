@@ -1,4 +1,4 @@
-"""The overview's figures: error rate, throughput, latency, and the dead letters that wait."""
+"""Figures of the overview: error rate, throughput, latency and pending dead letters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from producer_core.dashboard.charts.chart import (
     decades,
     ends,
     line,
-    or_sentence,
+    message,
+    or_message,
     others,
     rendered,
-    sentence,
     top,
     topics,
 )
@@ -32,7 +32,7 @@ _DECADES = range(-1, 7)  # of milliseconds
 
 @dataclass(frozen=True)
 class OverviewLines:
-    """What the lines of the overview are drawn from, without what would change nothing in them."""
+    """Holds the input of the overview's lines, without data that does not affect them, as a cache key."""
 
     window: str
     since: int
@@ -57,12 +57,12 @@ def lines_of(page: OverviewPage) -> OverviewLines:
 
 @lru_cache(maxsize=16)
 def overview_lines(lines: OverviewLines) -> tuple[RenderedChart, RenderedChart, RenderedChart]:
-    """Error rate, throughput and latency, drawn once however many look: until a window is over they stay as they are."""
+    """Return error rate, throughput and latency; all viewers share the figures until the next window ends."""
     return rendered(error_rate(lines)), rendered(throughput(lines)), rendered(latency(lines))
 
 
 def throughput(page: OverviewPage | OverviewLines) -> Any:
-    """Acknowledged messages a second, by topic."""
+    """Return acknowledged messages per second, by topic."""
     figure = blank(_revision(page))
     for topic, sums, colour in topics(page, lambda point: (point.acknowledged, point.dead)):
 
@@ -72,11 +72,11 @@ def throughput(page: OverviewPage | OverviewLines) -> Any:
 
         line(figure, topic, page, rate, "%{y:,.1f} /s", colour)
     figure.update_yaxes(range=[0, top(figure, least=1)])
-    return or_sentence(figure, page, "Nothing was acknowledged in this range.")
+    return or_message(figure, page, "No acknowledged messages in this range.")
 
 
 def error_rate(page: OverviewPage | OverviewLines) -> Any:
-    """Messages that died, as a share of those settled, by topic; nothing where a topic settled nothing."""
+    """Return failed messages as a share of settled ones, by topic, with gaps where a topic settled none."""
     figure = blank(_revision(page))
     for topic, sums, colour in topics(page, lambda point: (point.dead, point.acknowledged)):
 
@@ -86,11 +86,11 @@ def error_rate(page: OverviewPage | OverviewLines) -> Any:
 
         line(figure, topic, page, share, "%{y:.2f} %", colour)
     figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix=" %")
-    return or_sentence(figure, page, "Nothing was settled in this range.")
+    return or_message(figure, page, "No settled messages in this range.")
 
 
 def latency(page: OverviewPage | OverviewLines) -> Any:
-    """Percentiles from merged histograms, in milliseconds on a logarithmic axis."""
+    """Return percentiles of merged histograms, in milliseconds on a logarithmic axis."""
     figure = blank(_revision(page))
     by_window = dict(page.percentiles)
     for place, quantile in enumerate(QUANTILES):
@@ -106,18 +106,18 @@ def latency(page: OverviewPage | OverviewLines) -> Any:
         tickvals=[10.0**power for power in _DECADES],
         ticktext=[milliseconds(10.0 ** (power - 3)).replace(".0 ", " ") for power in _DECADES],
     )
-    return or_sentence(figure, page, "No latency was measured in this range.")
+    return or_message(figure, page, "No latency data in this range.")
 
 
 def _revision(page: OverviewPage | OverviewLines) -> str:
-    """Another range is another look: zoom is not kept from one to the next."""
+    """Return a key that changes with the range, so that the zoom does not carry over to another range."""
     return f"{page.since}" if page.window == CUSTOM else page.window
 
 
 def waiting(counts: Mapping[str, int], empty: str, *, beside: Iterable[str] = ()) -> Any:
-    """Dead letters that wait, as bars, the longest on top; what has no room is added up in the last.
+    """Return pending dead letters as bars, largest on top, with the rest combined in the last bar.
 
-    `beside`: the names of a chart next to this one, so that the bars of both begin at the same place.
+    `beside` has the names of an adjacent chart, so that the bars of both begin at the same position.
     """
     figure = blank("")
     ordered = _with_others(counts)
@@ -142,7 +142,7 @@ def waiting(counts: Mapping[str, int], empty: str, *, beside: Iterable[str] = ()
         fixedrange=True,
     )
     figure.update_xaxes(visible=False, fixedrange=True, rangemode="tozero")
-    return figure if ordered else sentence(figure, empty)
+    return figure if ordered else message(figure, empty)
 
 
 _BARS = 5

@@ -1,4 +1,4 @@
-"""A sparkline: how much a topic acknowledged over the range, and where messages failed, in the height of a line."""
+"""Draw sparklines: acknowledged messages of a topic over the range, with bars for failures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _BARS = 7.0
 """The height of the bars of failures, at the bottom."""
 
 
-def spark(rates: Sequence[float | None], failures: Sequence[int | None], said: str) -> Node:
-    """The line is acknowledged messages a second, from zero; a gap where nothing was written, a bar where some failed."""
+def spark(rates: Sequence[float | None], failures: Sequence[int | None], label: str) -> Node:
+    """Return an SVG: a line of acknowledged messages per second with gaps for missing data, and bars for failures."""
     step = WIDTH / max(1, len(rates))
     return node(
         "svg",
@@ -22,12 +22,12 @@ def spark(rates: Sequence[float | None], failures: Sequence[int | None], said: s
         viewBox=f"0 0 {WIDTH:g} {HEIGHT:g}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=said,
+        aria_label=label,
     )
 
 
 def _paths(rates: Sequence[float | None], step: float) -> Iterator[str]:
-    """One path for each run without a gap; a single place is a short dash."""
+    """Yield a path for each run without a gap; a single point becomes a short dash."""
     top = max((rate for rate in rates if rate is not None), default=0.0) or 1.0
     run: list[str] = []
     for place, rate in enumerate((*rates, None)):
@@ -39,7 +39,7 @@ def _paths(rates: Sequence[float | None], step: float) -> Iterator[str]:
 
 
 def _bars(failures: Sequence[int | None], step: float) -> Iterator[Node]:
-    """The more failed the higher, but never too low to be seen."""
+    """Yield bars in proportion to the failures, with a visible minimum height."""
     top = max((count or 0 for count in failures), default=0)
     for place, count in enumerate(failures):
         if count:

@@ -1,4 +1,4 @@
-"""The tiles of the overview: a number, how it was the same time before, and what it is."""
+"""Build the tiles of the overview: a number, its change since the previous period, and its definition."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ from producer_core.dashboard.wording import (
 )
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
-_SHARES = ("half", "95 of 100", "99 of 100", "999 of 1,000")
-_NOTHING = NumberChange("", "", "")
+_SHARES = ("50 %", "95 %", "99 %", "99.9 %")
+_NO_CHANGE = NumberChange("", "", "")
 
 
 class Tile(NamedTuple):
-    """`change` is against the same time before, `note` a line that stands in its place or below it, `more` is explained
-    under the pointer; `page` is where a click leads.
+    """Holds the content of a tile.
+
+    `change` compares with the previous period, `note` is a line below it, `more` is the tooltip, and `page` is the page
+    that the tile links to.
     """
 
     label: str
     value: str
-    change: NumberChange = _NOTHING
+    change: NumberChange = _NO_CHANGE
     note: str = ""
     more: str = ""
     page: str | None = None
 
 
-_PACES = {
-    False: "Acknowledged messages of the last minute, by its seconds; those of the topics below add up to it.",
-    True: "Acknowledged messages of the range, by its seconds; those of the topics below add up to it.",
+_THROUGHPUT = {
+    False: "Acknowledged messages per second over the last minute; the sum of the topics below.",
+    True: "Acknowledged messages per second over the range; the sum of the topics below.",
 }
+"""The definition of the throughput, by whether the range has ended."""
 
 
 def tiles(page: OverviewPage) -> tuple[Tile, ...]:
@@ -52,33 +55,33 @@ def tiles(page: OverviewPage) -> tuple[Tile, ...]:
     def tile(
         label: str,
         value: float | None,
-        was: float | None,
-        say: Callable[[float | None], str],
+        previous: float | None,
+        format_: Callable[[float | None], str],
         more: str,
         *,
         good: int = 0,
         least: float = 0.0,
         note: str = "",
     ) -> Tile:
-        change_ = change(value, was, say, good=good, least=least)
-        return Tile(label, say(value), change_, note, f"{more} {earlier}: {say(was)}.")
+        change_ = change(value, previous, format_, good=good, least=least)
+        return Tile(label, format_(value), change_, note, f"{more} {earlier}: {format_(previous)}.")
 
-    near = f"To {percent(RELATIVE_ERROR)}, from merged histograms."
+    accuracy = f"Accurate to {percent(RELATIVE_ERROR)}, from merged histograms."
     latencies = [
         tile(
-            f"Latency p{100 * quantile:g}", value, was, milliseconds,
-            f"In this time {share} of the messages are acknowledged. {near}", good=-1, least=0.001,
+            f"Latency p{100 * quantile:g}", value, previous, milliseconds,
+            f"{share} of messages are acknowledged within this time. {accuracy}", good=-1, least=0.001,
         )
-        for quantile, share, value, was in zip(QUANTILES, _SHARES, now.latency, before.latency, strict=True)
+        for quantile, share, value, previous in zip(QUANTILES, _SHARES, now.latency, before.latency, strict=True)
     ]  # fmt: skip
     return (
         tile(
             "Error rate", now.error_rate, before.error_rate, percent,
-            "Messages that died, of all that were settled in the range.", good=-1, least=0.0005,
+            "Failed messages as a share of settled messages.", good=-1, least=0.0005,
         ),
         tile(
             "Throughput", now.throughput, before.throughput, rate,
-            _PACES[page.situation.over],
+            _THROUGHPUT[page.situation.over],
         ),
         *latencies,
         _pending(page),
@@ -95,53 +98,52 @@ def tiles(page: OverviewPage) -> tuple[Tile, ...]:
 
 
 def _earlier(page: OverviewPage) -> str:
-    return "As long a time before it" if page.window == CUSTOM else f"The {page.window} before"
+    return "Previous period" if page.window == CUSTOM else f"Previous {page.window}"
 
 
 def _pending(page: OverviewPage) -> Tile:
-    retries = f"{plural(page.waiting, 'message')} of them for a retry" if page.waiting else "none for a retry"
-    full = (
-        f"queue {percent(page.sums.fill_highest)} full at most" if page.sums.samples else "no queue heard of"
-    )
+    retries = f"{page.waiting:,} waiting for a retry" if page.waiting else "none waiting for a retry"
+    peak = f"queue peak {percent(page.sums.fill_highest)}" if page.sums.samples else "no queue data"
     return Tile(
         "Pending",
         compact(page.pending),
-        _NOTHING,
-        full if page.pending == 0 or not page.waiting else f"{page.waiting:,} for a retry",
-        f"Accepted, and neither acknowledged nor dead yet, right now; {retries}. How many waited before is not kept; "
-        f"the client's queue was {percent(page.sums.fill_highest)} full at most in the range, "
-        f"{percent(page.before.fill_highest)} before it.",
+        _NO_CHANGE,
+        f"{page.waiting:,} waiting for a retry" if page.pending and page.waiting else peak,
+        f"Accepted but not yet acknowledged or failed, now; {retries}. Earlier values are not kept. Peak usage of the client "
+        f"queue: {percent(page.sums.fill_highest)} in the range, {percent(page.before.fill_highest)} in the previous period.",
     )
 
 
 def _dead_letters(page: OverviewPage) -> Tile:
     counts = [f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in page.dead_by_verdict.items()]
-    told = [
+    details = [
         f"{count:,} {verdict.replace('_', ' ')}: {VERDICTS.get(verdict, 'unknown')}"
         for verdict, count in page.dead_by_verdict.items()
     ]
-    came = sum(cause.dead for cause in page.causes)
+    added = sum(cause.dead for cause in page.causes)
     new = (
-        NumberChange(f"+{came:,} in the range", f"{came:,} more in the range", "worse") if came else _NOTHING
+        NumberChange(f"+{added:,} in the range", f"{added:,} more in the range", "worse")
+        if added
+        else _NO_CHANGE
     )
     return Tile(
         "Dead letters",
         compact(page.dead_total),
         new,
-        ", ".join(counts) or "none wait",
-        f"They wait for a decision: replay or clear. {'; '.join(told)}",
+        ", ".join(counts) or "none pending",
+        f"Pending: replay or clear them. {'; '.join(details)}",
         "dead-letters",
     )
 
 
 def _duplicates(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     now, before = page.sums, page.before
-    doubt = f"{now.possible_duplicates:,} may be there twice" if now.possible_duplicates else ""
+    possible = plural(now.possible_duplicates, "possible duplicate") if now.possible_duplicates else ""
     found: Tile = tile(
-        "Duplicates kept out", now.suppressed, before.suppressed, percent,
-        f"De-duplication kept {plural(now.duplicates, 'message')} from being sent twice; the share is of all that were "
-        f"given to send. {plural(now.possible_duplicates, 'message')} went out again after an unclear outcome.",
-        note=doubt,
+        "Suppressed duplicates", now.suppressed, before.suppressed, percent,
+        f"De-duplication suppressed {plural(now.duplicates, 'message')}; the share is of all submitted messages. "
+        f"{plural(now.possible_duplicates, 'message')} resent after an ambiguous outcome.",
+        note=possible,
     )  # fmt: skip
     return found._replace(value=compact(now.duplicates)) if not now.duplicates else found
 
@@ -149,23 +151,23 @@ def _duplicates(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
 def _memory(page: OverviewPage) -> Tile:
     used, limit = page.memory
     share = percent(used / limit) if limit else ""
-    note = f"{share} of {size(limit)}" if limit else "no limit known" if used else "no producer runs"
+    note = f"{share} of {size(limit)}" if limit else "no known limit" if used else "no producers running"
     tone = "worse" if limit and used > 0.9 * limit else ""
     return Tile(
         "Memory",
         size(used) if used else "–",
-        NumberChange(note, note, tone) if tone else _NOTHING,
+        NumberChange(note, note, tone) if tone else _NO_CHANGE,
         "" if tone else note,
-        "Of the running producer's process that is nearest to its limit, right now. Earlier values are not kept.",
+        "Process of the running producer closest to its limit, now. Earlier values are not kept.",
     )
 
 
 def _connection(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     found: Tile = tile(
         "Connection", page.sums.connected, page.before.connected, percent,
-        "Producers that reach a broker, of those that run; below it the share of the time in which they did.",
+        "Running producers connected to a broker, and the share of time with a connection.",
         good=1, least=0.001,
     )  # fmt: skip
     share = page.sums.connected
-    note = f"{percent(share)} of the time" if share is not None else ""
+    note = f"{percent(share)} of time" if share is not None else ""
     return found._replace(value=connection(page.situation), note=note)

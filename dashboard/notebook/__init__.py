@@ -1,4 +1,4 @@
-"""The dashboard in notebooks: a live widget, and magics that work without it."""
+"""The notebook integration: a live widget, and magics that also work without it."""
 
 from __future__ import annotations
 

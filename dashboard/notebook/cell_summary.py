@@ -1,4 +1,4 @@
-"""The watching of a cell: what became of the messages that a store's producers sent while it ran."""
+"""Summarize the messages that the producers of a store sent while a notebook cell ran."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
 from producer_core.errors import StoreError
 from producer_core.store import Store
 
-_EVERY = 1.0
-_SETTLED = 5.0
-"""Seconds that the beginning and the end of a cell wait at most for the recorders, which write once a second."""
+_REFRESH = 1.0
+_HEARTBEAT_TIMEOUT = 5.0
+"""Seconds to wait for the recorders, which write once a second, at the beginning and the end of a cell."""
 
 
 @dataclass(frozen=True)
 class CellSummary:
-    """What happened between two moments, in the numbers of the store."""
+    """Holds the changes in a store between two moments."""
 
     seconds: float
     accepted: int
@@ -32,8 +32,8 @@ class CellSummary:
     causes: Groups
 
     def __str__(self) -> str:
-        counts = ((self.dead, "died"), (self.retried, "sent again"), (self.pending, "on their way"))
-        more = "".join(f", {count:,} {word}" for count, word in counts if count)
+        counts = ((self.dead, "failed"), (self.retried, "retried"), (self.pending, "pending"))
+        more = "".join(f", {count:,} {name}" for count, name in counts if count)
         return f"In {wording.milliseconds(self.seconds)}: {self.accepted:,} accepted, {self.acknowledged:,} acknowledged{more}."
 
     __repr__ = __str__
@@ -42,24 +42,24 @@ class CellSummary:
         rows = [
             (one.count, one.code, ", ".join(one.topics), f"{one.meaning} {one.advice}") for one in self.causes
         ]
-        return page(str(self), columns=("letters", "code", "topics", "what it means, what to do"), rows=rows)
+        return page(str(self), columns=("dead letters", "code", "topics", "meaning and advice"), rows=rows)
 
 
 class CellWatch:
-    """Shows a line that follows the cell, and its end. The kernel is busy meanwhile, so a thread of ours draws it."""
+    """Displays a summary that is updated while the cell runs; a thread draws it because the kernel is busy."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._refresh, name="watch", daemon=True)
         self._handle: Any = None
 
     def __enter__(self) -> Self:
         from IPython.display import display
 
-        _wait_for_heartbeat(self._store, time.time())  # what was sent before this cell is not this cell's
+        _wait_for_heartbeat(self._store, time.time())  # excludes messages sent before this cell
         self._began, self._before = time.time(), _totals(self._store)
-        self._handle = display(self.look(), display_id=True)
+        self._handle = display(self.summary(), display_id=True)
         self._thread.start()
         return self
 
@@ -68,13 +68,14 @@ class CellWatch:
     ) -> None:
         took = time.time() - self._began
         self._ended.set()
-        self._thread.join(_EVERY)
+        self._thread.join(_REFRESH)
         _wait_for_heartbeat(self._store, self._began + took)
-        self._show(self.look(took))
+        self._show(self.summary(took))
 
-    def look(self, seconds: float | None = None) -> CellSummary:
+    def summary(self, seconds: float | None = None) -> CellSummary:
+        """Return the changes since the beginning; `seconds` replaces the elapsed time."""
         now = _totals(self._store)
-        gone = {
+        changes = {
             name: now[name] - self._before[name] for name in ("accepted", "acknowledged", "dead", "retried")
         }
         since = DeadLetterFilter(state=None, since=self._began)
@@ -82,19 +83,19 @@ class CellWatch:
             seconds=time.time() - self._began if seconds is None else seconds,
             pending=now["pending"],
             causes=DeadLetters(self._store).groups(since, limit=5),
-            **gone,
+            **changes,
         )
 
-    def _follow(self) -> None:
-        while not self._ended.wait(_EVERY):
+    def _refresh(self) -> None:
+        while not self._ended.wait(_REFRESH):
             try:
-                self._show(self.look())
+                self._show(self.summary())
             except StoreError:
-                continue  # somebody else holds it for long: the next second tells
+                continue  # another process holds the store; retry at the next refresh
 
-    def _show(self, watched: CellSummary) -> None:
+    def _show(self, summary: CellSummary) -> None:
         if self._handle is not None:
-            self._handle.update(watched)
+            self._handle.update(summary)
 
 
 def _totals(store: Store) -> dict[str, int]:
@@ -105,8 +106,8 @@ def _totals(store: Store) -> dict[str, int]:
 
 
 def _wait_for_heartbeat(store: Store, moment: float) -> None:
-    """Until every producer that lives has told how it stood at the end, or a short while."""
-    deadline, waiting = time.monotonic() + _SETTLED, threading.Event()
+    """Wait until every running producer has written its state as of `moment`, for `_HEARTBEAT_TIMEOUT` at most."""
+    deadline, waiting = time.monotonic() + _HEARTBEAT_TIMEOUT, threading.Event()
     while time.monotonic() < deadline:
         running = [row for row in store.rows("producers", since=moment - 10) if row["closed_at"] is None]
         if all(row["seen_at"] >= moment for row in running):

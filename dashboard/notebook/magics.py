@@ -1,4 +1,4 @@
-"""The magics: `%load_ext producer_core`, then `%producer_stats`, `%dlq` and `%%watch`."""
+"""IPython magics: `%load_ext producer_core`, then `%producer_stats`, `%dlq` and `%%watch`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from producer_core.store import Store
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by `%load_ext producer_core`."""
+    """Register the magics; called by `%load_ext producer_core`."""
     magics = Magics(shell)
     shell.register_magic_function(magics.producer_stats, "line", "producer_stats")
     shell.register_magic_function(magics.dlq, "line", "dlq")
@@ -26,46 +26,49 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 class Magics:
-    """Each takes a producer, a Store or a Monitor by the name of its variable, or a store's path.
+    """Implements the magics.
 
-    Without one: the only producer of the notebook that is open, else the default store.
+    Each takes the name of a variable that holds a producer, a Store or a Monitor, or the path of a store. Without an
+    argument, it uses the only open producer of the notebook, else the default store.
     """
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
 
     def producer_stats(self, line: str = "") -> Any:
-        """`%producer_stats [SOURCE]`: how it stands, live."""
-        source = self._source(_words(line))
+        """Return the live monitor: `%producer_stats [SOURCE]`."""
+        source = self._source(_arguments(line))
         return source.monitor() if isinstance(source, ReliableKafkaProducer) else Monitor(source)
 
     def dlq(self, line: str = "") -> Groups:
-        """`%dlq [SOURCE] [--topic T] [--code C]`: the causes of the dead letters that wait, each with its advice."""
+        """Return the causes of the pending dead letters with advice: `%dlq [SOURCE] [--topic T] [--code C]`."""
         parser = _Parser(prog="%dlq", add_help=False)
         parser.add_argument("source", nargs="?")
         parser.add_argument("--topic")
         parser.add_argument("--code")
-        asked = parser.parse_args(_words(line))
-        where = DeadLetterFilter(topic=asked.topic, code=asked.code)
-        return _monitor(self._source([asked.source] if asked.source else [])).groups(where)
+        options = parser.parse_args(_arguments(line))
+        where = DeadLetterFilter(topic=options.topic, code=options.code)
+        return _monitor(self._source([options.source] if options.source else [])).groups(where)
 
     def watch(self, line: str, cell: str) -> Any:
-        """`%%watch [SOURCE]`: runs the cell and says what became of the messages that it sent."""
-        with CellWatch(_monitor(self._source(_words(line))).store):
+        """Run the cell and summarize the messages that it sent: `%%watch [SOURCE]`."""
+        with CellWatch(_monitor(self._source(_arguments(line))).store):
             return _run(self._shell, cell)
 
-    def _source(self, words: Sequence[str]) -> Any:
-        known: Mapping[str, Any] = self._shell.user_ns if self._shell is not None else {}
-        if words:
-            return _named(words[0], known)
-        open_ones = {
+    def _source(self, arguments: Sequence[str]) -> Any:
+        variables: Mapping[str, Any] = self._shell.user_ns if self._shell is not None else {}
+        if arguments:
+            return _variable_or_path(arguments[0], variables)
+        open_producers = {
             id(value): value
-            for name, value in known.items()
+            for name, value in variables.items()
             if isinstance(value, ReliableKafkaProducer)
             and value.store is not None
             and not name.startswith("_")
         }
-        return next(iter(open_ones.values())) if len(open_ones) == 1 else Store.open(create=False)
+        if len(open_producers) == 1:
+            return next(iter(open_producers.values()))
+        return Store.open(create=False)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -73,20 +76,20 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog}: {message}.", fix=self.format_usage().strip())
 
 
-def _words(line: str) -> list[str]:
+def _arguments(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:
         raise ConfigError(f"{line!r}: {error}.") from error
 
 
-def _named(word: str, known: Mapping[str, Any]) -> Any:
-    if word in known:
-        value = known[word]
-        if isinstance(value, ReliableKafkaProducer | Store | Monitor | str | Path):
-            return value
-        raise ConfigError(f"{word} is no producer, store or monitor.")
-    return word
+def _variable_or_path(name: str, variables: Mapping[str, Any]) -> Any:
+    if name not in variables:
+        return name
+    value = variables[name]
+    if isinstance(value, ReliableKafkaProducer | Store | Monitor | str | Path):
+        return value
+    raise ConfigError(f"{name} is not a producer, store or monitor.")
 
 
 def _monitor(source: Any) -> Monitor:
@@ -96,10 +99,10 @@ def _monitor(source: Any) -> Monitor:
 
 
 def _run(shell: Any, cell: str) -> Any:
-    """The cell, in the notebook's names; its last expression is what it gives. Errors are the cell's own."""
+    """Run the cell in the notebook's namespace and return the value of its last expression; its errors propagate."""
     tree = shell.compile.ast_parse(shell.transform_cell(cell), filename="<watch>")
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "<watch>", "exec"), shell.user_ns)  # noqa: S102 it is the user's own cell
+    exec(compile(tree, "<watch>", "exec"), shell.user_ns)  # noqa: S102 the code is the user's own cell
     if last is None:
         return None
     return eval(compile(ast.Expression(last.value), "<watch>", "eval"), shell.user_ns)  # noqa: S307 the same

@@ -1,31 +1,32 @@
-// Everything of a message is set as text, never as HTML. The browser asks; an act is sent only right after the
-// kernel has answered, so that a click on a busy kernel is dropped, and said to be, instead of being done much later.
-const EVERY = 2000, QUICK = 700, BUSY = 4000, LONG = 15000, LOST = 30000, QUESTION = 60000
-const BLUE = '#2563eb', RED = '#dc2626', WIDE = 640, TALL = 96
+// Content of messages is set as text, never as HTML. The browser polls the kernel. An action is sent only right after a
+// reply, so that a click on a busy kernel is dropped, with a notice, instead of running much later.
+const EVERY = 2000, QUICK = 700, BUSY = 4000, LONG = 15000, LOST = 30000, CONFIRM = 60000
+const BLUE = '#2563eb', RED = '#dc2626', WIDTH = 640, HEIGHT = 96
+const WAITING = 'Waiting for the kernel …', DROPPED = 'Kernel busy; nothing was done. Click again.'
 
-const make = (parent, tag, name, text) => {
+const append = (parent, tag, name, text) => {
   const node = document.createElement(tag)
   if (name) node.className = name
   if (text !== undefined) node.textContent = text
   parent.append(node)
   return node
 }
-const say = (node, text) => { if (node.textContent !== text) node.textContent = text }
+const setText = (node, text) => { if (node.textContent !== text) node.textContent = text }
 const rate = value => `${value >= 100 ? Math.round(value).toLocaleString('en') : +value.toFixed(1)} /s`
 const clock = seconds => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false })
-const ago = seconds => seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min`
+const duration = seconds => seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min`
   : seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`
 
-const bars = (svg, { sent, failed }, top) => {
-  const step = WIDE / Math.max(1, sent.length)
+const drawBars = (svg, { sent, failed }, top) => {
+  const step = WIDTH / Math.max(1, sent.length)
   svg.replaceChildren()
-  sent.forEach((good, place) => {
-    let foot = TALL
-    for (const [value, colour] of [[good, BLUE], [failed[place], RED]]) {
+  sent.forEach((delivered, index) => {
+    let bottom = HEIGHT
+    for (const [value, colour] of [[delivered, BLUE], [failed[index], RED]]) {
       if (!value) continue
-      const tall = Math.max(1.5, TALL * value / top), bar = document.createElementNS(svg.namespaceURI, 'rect')
-      foot -= tall
-      const box = { x: place * step, y: foot, width: Math.max(step * 0.85, 0.5), height: tall, fill: colour }
+      const height = Math.max(1.5, HEIGHT * value / top), bar = document.createElementNS(svg.namespaceURI, 'rect')
+      bottom -= height
+      const box = { x: index * step, y: bottom, width: Math.max(step * 0.85, 0.5), height, fill: colour }
       for (const [name, v] of Object.entries(box)) bar.setAttribute(name, v)
       svg.append(bar)
     }
@@ -34,206 +35,217 @@ const bars = (svg, { sent, failed }, top) => {
 
 export default {
   render({ model, el }) {
-    // A still picture stands beside us in a notebook: it stays until the kernel answers, and is back when we go.
-    const twin = '.pc-static-' + model.get('uid'), hiding = make(el, 'style')
-    const root = make(el, 'div', model.get('twin') ? 'pc-monitor pc-waiting' : 'pc-monitor'), sentence = make(root, 'div', 'pc-sentence')
-    const alerts = make(root, 'div', 'pc-lines pc-alerts'), producers = make(root, 'div', 'pc-lines pc-quiet')
-    const tiles = make(root, 'div', 'pc-tiles')
-    const head = make(root, 'div', 'pc-head'), legend = make(head, 'span', 'pc-legend')
+    // A notebook also has the static view; it stays visible until the kernel replies, and returns when the widget ends.
+    const staticView = '.pc-static-' + model.get('uid'), hiding = append(el, 'style')
+    const root = append(el, 'div', model.get('has_static') ? 'pc-monitor pc-waiting' : 'pc-monitor')
+    const sentence = append(root, 'div', 'pc-sentence')
+    const alerts = append(root, 'div', 'pc-lines pc-alerts'), producers = append(root, 'div', 'pc-lines pc-quiet')
+    const tiles = append(root, 'div', 'pc-tiles')
+    const head = append(root, 'div', 'pc-head'), legend = append(head, 'span', 'pc-legend')
     for (const [name, colour] of [['acknowledged', BLUE], ['failed', RED]]) {
-      make(legend, 'i').style.background = colour
-      make(legend, 'span', '', name)
+      append(legend, 'i').style.background = colour
+      append(legend, 'span', '', name)
     }
-    const readout = make(head, 'span', 'pc-readout pc-quiet'), windows = make(head, 'select')
+    const readout = append(head, 'span', 'pc-readout pc-quiet'), windows = append(head, 'select')
     windows.setAttribute('aria-label', 'Time range')
-    for (const name of model.get('windows')) make(windows, 'option', '', name)
-    const plot = make(root, 'div', 'pc-plot'), topmost = make(plot, 'span', 'pc-top pc-quiet')
+    for (const name of model.get('windows')) append(windows, 'option', '', name)
+    const plot = append(root, 'div', 'pc-plot'), maximum = append(plot, 'span', 'pc-top pc-quiet')
     const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg')
     plot.append(svg)
-    const axis = make(root, 'div', 'pc-axis pc-quiet'), from = make(axis, 'span'), to = make(axis, 'span', '', 'now')
-    const causes = make(root, 'div', 'pc-causes'), question = make(root, 'div', 'pc-question')
-    const acts = make(root, 'div', 'pc-acts'), progress = make(acts, 'progress')
-    const said = make(acts, 'span', 'pc-said'), undo = make(acts, 'button', '', 'Undo')
-    const ways = {} // what may be done about a replay that has not ended
-    for (const [name, text] of [['decide', 'Decide …'], ['pause', 'Pause'], ['resume', 'Resume'], ['cancel', 'Cancel']]) {
-      ways[name] = make(acts, 'button', '', text)
+    const axis = append(root, 'div', 'pc-axis pc-quiet'), from = append(axis, 'span'), to = append(axis, 'span', '', 'now')
+    const causes = append(root, 'div', 'pc-causes'), confirmation = append(root, 'div', 'pc-question')
+    const actions = append(root, 'div', 'pc-acts'), progress = append(actions, 'progress')
+    const message = append(actions, 'span', 'pc-said'), undo = append(actions, 'button', '', 'Undo')
+    const replayButtons = {} // actions on a replay that has not ended
+    for (const [name, text] of [['decide', 'Review …'], ['pause', 'Pause'], ['resume', 'Resume'], ['cancel', 'Cancel']]) {
+      replayButtons[name] = append(actions, 'button', '', text)
     }
-    const age = make(root, 'div', 'pc-age pc-quiet')
-    for (const node of [sentence, said, question]) node.setAttribute('role', 'status')
+    const age = append(root, 'div', 'pc-age pc-quiet')
+    for (const node of [sentence, message, confirmation]) node.setAttribute('role', 'status')
     svg.setAttribute('role', 'img')
-    svg.setAttribute('viewBox', `0 0 ${WIDE} ${TALL}`)
+    svg.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`)
     svg.setAttribute('preserveAspectRatio', 'none')
-    progress.setAttribute('aria-label', 'Replay')
-    question.hidden = progress.hidden = undo.hidden = true
-    for (const way of Object.values(ways)) way.hidden = true
+    progress.setAttribute('aria-label', 'Replay progress')
+    confirmation.hidden = progress.hidden = undo.hidden = true
+    for (const button of Object.values(replayButtons)) button.hidden = true
 
-    let seen = model.get('first'), heardAt = Date.now(), asked = 0, patience = LOST, gone = false, shown = true
-    let wanted = null, asking = null, following = '', rows = new Map(), hovered = null, timer
+    let state = model.get('first'), repliedAt = Date.now(), sentAt = 0, resendAfter = LOST, lost = false, visible = true
+    let queued = null, confirming = null, operation = '', rows = new Map(), hovered = null, timer
 
-    // what is shown
+    // rendering
 
     const draw = () => {
-      say(sentence, seen.sentence)
-      sentence.className = `pc-sentence pc-${seen.tone}`
-      seen.alerts.forEach((text, place) => say(alerts.children[place] ?? make(alerts, 'div'), text))
-      while (alerts.children.length > seen.alerts.length) alerts.lastChild.remove()
-      say(producers, seen.producers.join('\n'))
-      seen.tiles.forEach(([name, value], place) => {
-        const tile = tiles.children[place] ?? make(tiles, 'span')
-        if (!tile.firstChild) { make(tile, 'span'); make(tile, 'b') }
-        say(tile.firstChild, name)
-        say(tile.lastChild, value)
+      setText(sentence, state.sentence)
+      sentence.className = `pc-sentence pc-${state.tone}`
+      state.alerts.forEach((text, index) => setText(alerts.children[index] ?? append(alerts, 'div'), text))
+      while (alerts.children.length > state.alerts.length) alerts.lastChild.remove()
+      setText(producers, state.producers.join('\n'))
+      state.tiles.forEach(([name, value], index) => {
+        const tile = tiles.children[index] ?? append(tiles, 'span')
+        if (!tile.firstChild) { append(tile, 'span'); append(tile, 'b') }
+        setText(tile.firstChild, name)
+        setText(tile.lastChild, value)
       })
-      const { sent, failed, step } = seen.series
-      const top = Math.max(1e-9, ...sent.map((good, place) => (good ?? 0) + (failed[place] ?? 0)))
-      bars(svg, seen.series, top)
-      svg.setAttribute('aria-label', seen.caption)
-      say(topmost, top > 1e-6 ? rate(top) : '')
-      say(from, `${ago(sent.length * step)} ago`)
-      if (windows.value !== seen.window && document.activeElement !== windows) windows.value = seen.window
-      read()
-      list()
-      say(age, root.classList.contains('pc-waiting') ? '' : `as of ${seen.as_of}`)
+      const { sent, failed, step } = state.series
+      const top = Math.max(1e-9, ...sent.map((delivered, index) => (delivered ?? 0) + (failed[index] ?? 0)))
+      drawBars(svg, state.series, top)
+      svg.setAttribute('aria-label', state.caption)
+      setText(maximum, top > 1e-6 ? rate(top) : '')
+      setText(from, `${duration(sent.length * step)} ago`)
+      if (windows.value !== state.window && document.activeElement !== windows) windows.value = state.window
+      drawReadout()
+      drawCauses()
+      setText(age, root.classList.contains('pc-waiting') ? '' : `as of ${state.as_of}`)
     }
-    const read = () => {
-      const { since, step, sent, failed } = seen.series, place = hovered
-      const known = place !== null && sent[place] !== undefined && sent[place] !== null
-      say(readout, place === null ? '' : known
-        ? `${clock(since + place * step)}: ${rate(sent[place])}, failed ${rate(failed[place] ?? 0)}`
-        : `${clock(since + place * step)}: nothing written`)
+    const drawReadout = () => {
+      const { since, step, sent, failed } = state.series, index = hovered
+      const known = index !== null && sent[index] !== undefined && sent[index] !== null
+      setText(readout, index === null ? '' : known
+        ? `${clock(since + index * step)}: ${rate(sent[index])}, failed ${rate(failed[index] ?? 0)}`
+        : `${clock(since + index * step)}: no data`)
     }
-    // A row stays where it is while its cause is there: a refresh must not move a button under the pointer.
-    const list = () => {
-      const whole = { mark: '', count: seen.dead_total, name: 'All dead letters', error: '', advice: '', safe: true }
-      const wish = seen.dead_total && (seen.causes.length !== 1 || seen.others) ? [...seen.causes, whole] : seen.causes
-      for (const [mark, row] of rows) if (!wish.some(one => one.mark === mark)) { row.node.remove(); rows.delete(mark) }
-      for (const one of wish) {
-        const row = rows.get(one.mark) ?? fresh(one)
-        if (one.mark === '') causes.append(row.node)
-        say(row.count, one.count.toLocaleString('en'))
-        say(row.name, one.name)
-        say(row.error, one.error)
-        say(row.advice, one.advice)
-        say(row.safe, one.mark && !one.safe ? 'Some may be on the broker already; a replay looks for them first.' : '')
-        row.replay.disabled = !!seen.why_not
-        row.replay.title = seen.why_not
+    // A row keeps its position while its cause exists, so that a refresh does not move a button under the pointer.
+    const drawCauses = () => {
+      const all = { fingerprint: '', count: state.dead_total, name: 'All dead letters', error: '', advice: '', safe: true }
+      const shown = state.dead_total && (state.causes.length !== 1 || state.others) ? [...state.causes, all] : state.causes
+      for (const [fingerprint, row] of rows) {
+        if (!shown.some(one => one.fingerprint === fingerprint)) { row.node.remove(); rows.delete(fingerprint) }
+      }
+      for (const one of shown) {
+        const row = rows.get(one.fingerprint) ?? newRow(one)
+        if (one.fingerprint === '') causes.append(row.node)
+        setText(row.count, one.count.toLocaleString('en'))
+        setText(row.name, one.name)
+        setText(row.error, one.error)
+        setText(row.advice, one.advice)
+        setText(row.safe, one.fingerprint && !one.safe ? 'Some may already be on the broker; a replay checks first.' : '')
+        row.replay.disabled = !!state.why_not
+        row.replay.title = state.why_not
         row.replay.setAttribute('aria-label', `Replay ${one.count}: ${one.name}`)
         row.clear.setAttribute('aria-label', `Clear ${one.count}: ${one.name}`)
       }
       causes.hidden = !rows.size
     }
-    const fresh = ({ mark }) => {
-      const node = make(causes, 'div', 'pc-cause'), count = make(node, 'b', 'pc-count'), what = make(node, 'div', 'pc-what')
-      const row = { node, count, name: make(what, 'b'), error: make(what, 'div'), advice: make(what, 'div', 'pc-quiet'), safe: make(what, 'div', 'pc-quiet') }
-      row.replay = make(node, 'button', '', 'Replay')
-      row.clear = make(node, 'button', '', 'Clear')
-      row.replay.addEventListener('click', () => prepare('replay', mark))
-      row.clear.addEventListener('click', () => prepare('clear', mark))
-      rows.set(mark, row)
+    const newRow = ({ fingerprint }) => {
+      const node = append(causes, 'div', 'pc-cause'), count = append(node, 'b', 'pc-count')
+      const text = append(node, 'div', 'pc-what')
+      const row = {
+        node, count, name: append(text, 'b'), error: append(text, 'div'),
+        advice: append(text, 'div', 'pc-quiet'), safe: append(text, 'div', 'pc-quiet'),
+      }
+      row.replay = append(node, 'button', '', 'Replay')
+      row.clear = append(node, 'button', '', 'Clear')
+      row.replay.addEventListener('click', () => prepare('replay', fingerprint))
+      row.clear.addEventListener('click', () => prepare('clear', fingerprint))
+      rows.set(fingerprint, row)
       return row
     }
 
-    // asking the kernel: one question at a time
+    // messages to the kernel, one at a time
 
-    const send = message => {
-      asked = Date.now()
-      try { model.send({ ...message, window: windows.value || seen.window }) } catch { lost() }
+    const send = content => {
+      sentAt = Date.now()
+      try { model.send({ ...content, window: windows.value || state.window }) } catch { onKernelLost() }
     }
-    const lost = () => { gone = true; clearInterval(timer); say(age, `The kernel is gone: run the cell again. As of ${seen.as_of}`) }
+    const onKernelLost = () => {
+      lost = true
+      clearInterval(timer)
+      setText(age, `Kernel disconnected; run the cell again. As of ${state.as_of}`)
+    }
     const tick = () => {
-      if (gone) return
-      const silent = asked ? Date.now() - asked : 0
-      if (wanted && Date.now() > wanted.before) {
-        wanted = null
-        say(said, 'Kernel busy: nothing was done. Click again.')
+      if (lost) return
+      const silent = sentAt ? Date.now() - sentAt : 0
+      if (queued && Date.now() > queued.before) {
+        queued = null
+        setText(message, DROPPED)
       }
-      if (silent > patience) { patience *= 2; send({ type: 'ask' }) } // a lost message; few of them, however long a cell runs
+      if (silent > resendAfter) { resendAfter *= 2; send({ type: 'refresh' }) } // a lost message; rare even for a long cell
       else if (silent > BUSY) {
         const known = silent > LONG ? 'Kernel busy, or restarted (then run the cell again)' : 'Kernel busy'
-        say(age, `${known}: no answer for ${Math.round((Date.now() - heardAt) / 1000)} s. As of ${seen.as_of}`)
+        setText(age, `${known}: no reply for ${Math.round((Date.now() - repliedAt) / 1000)} s. As of ${state.as_of}`)
       }
-      else if (!asked && shown && !document.hidden) send({ type: 'ask' })
-      if (asking && Date.now() > asking.before) leave()
+      else if (!sentAt && visible && !document.hidden) send({ type: 'refresh' })
+      if (confirming && Date.now() > confirming.before) dismiss()
     }
-    const want = (message, words) => {
-      wanted = { message, before: Date.now() + BUSY }
-      say(said, words)
-      if (!asked) send({ type: 'ask' })
+    const request = content => {
+      queued = { content, before: Date.now() + BUSY }
+      setText(message, WAITING)
+      if (!sentAt) send({ type: 'refresh' })
     }
-    const heard = answer => {
-      asked = 0
-      heardAt = Date.now()
-      gone = false
-      patience = LOST
+    const onReply = reply => {
+      sentAt = 0
+      repliedAt = Date.now()
+      lost = false
+      resendAfter = LOST
       if (root.classList.replace('pc-waiting', 'pc-live')) {
-        hiding.textContent = `.jp-OutputArea-child:has(${twin}), ${twin} { display: none }`
+        hiding.textContent = `.jp-OutputArea-child:has(${staticView}), ${staticView} { display: none }`
       }
-      if (answer.seen) seen = answer.seen
-      following = answer.following ?? ''
+      if (reply.state) state = reply.state
+      operation = reply.operation ?? ''
       draw()
-      if (answer.said) say(said, answer.said)
-      progress.hidden = (answer.progress ?? null) === null
-      for (const [name, way] of Object.entries(ways)) way.hidden = !(answer.ways ?? []).includes(name)
-      if (!progress.hidden) progress.value = answer.progress
-      undo.hidden = !answer.undo
-      if (answer.question) ask(answer.question)
-      pace(progress.hidden ? EVERY : QUICK)
-      if (!wanted) return
-      const { message, before } = wanted
-      wanted = null
-      if (Date.now() <= before) send({ ...message, at: seen.now })
-      else say(said, 'Kernel busy: nothing was done. Click again.')
+      if (reply.message) setText(message, reply.message)
+      progress.hidden = (reply.progress ?? null) === null
+      for (const [name, button] of Object.entries(replayButtons)) button.hidden = !(reply.actions ?? []).includes(name)
+      if (!progress.hidden) progress.value = reply.progress
+      undo.hidden = !reply.undo
+      if (reply.confirmation) confirm(reply.confirmation)
+      poll(progress.hidden ? EVERY : QUICK)
+      if (!queued) return
+      const { content, before } = queued
+      queued = null
+      if (Date.now() <= before) send({ ...content, at: state.now })
+      else setText(message, DROPPED)
     }
 
-    // acts: the first click asks what it would do, the second does it
+    // actions: the first click opens the confirmation, the second runs the action
 
-    const prepare = (act, mark) => want({ type: 'prepare', act, mark, until: seen.until }, 'Asking the kernel …')
-    const ask = ({ title, lines, yes, act, mark, until, shown: number }) => {
-      leave()
-      say(said, '')
-      question.hidden = false // before the focus: what is hidden takes none
-      make(question, 'b', '', title)
-      for (const line of lines) make(question, 'div', '', line)
-      const buttons = make(question, 'div', 'pc-acts')
+    const prepare = (act, target) => request({ type: 'prepare', act, target, until: state.until })
+    const confirm = ({ title, lines, yes, act, target, until, shown }) => {
+      dismiss()
+      setText(message, '')
+      confirmation.hidden = false // before focus(), which ignores hidden elements
+      append(confirmation, 'b', '', title)
+      for (const line of lines) append(confirmation, 'div', '', line)
+      const buttons = append(confirmation, 'div', 'pc-acts')
       if (yes) {
-        const sure = make(buttons, 'button', 'pc-sure', yes)
-        sure.addEventListener('click', () => { leave(); want({ type: act, mark, until, shown: number }, 'Asking the kernel …') })
-        sure.focus({ preventScroll: true })
+        const run = append(buttons, 'button', 'pc-sure', yes)
+        run.addEventListener('click', () => { dismiss(); request({ type: act, target, until, shown }) })
+        run.focus({ preventScroll: true })
       }
-      make(buttons, 'button', '', yes ? 'Leave them' : 'Close').addEventListener('click', leave)
-      asking = { before: Date.now() + QUESTION }
+      append(buttons, 'button', '', yes ? 'Not now' : 'Close').addEventListener('click', dismiss)
+      confirming = { before: Date.now() + CONFIRM }
     }
-    const leave = () => { asking = null; question.replaceChildren(); question.hidden = true }
-    question.addEventListener('keydown', event => { if (event.key === 'Escape') { event.stopPropagation(); leave() } })
-    ways.decide.addEventListener('click', () => prepare('go', following)) // another may be followed when it is heard
+    const dismiss = () => { confirming = null; confirmation.replaceChildren(); confirmation.hidden = true }
+    confirmation.addEventListener('keydown', event => { if (event.key === 'Escape') { event.stopPropagation(); dismiss() } })
+    replayButtons.decide.addEventListener('click', () => prepare('go', operation)) // the kernel checks that it is still shown
     for (const name of ['pause', 'resume', 'cancel']) {
-      ways[name].addEventListener('click', () => want({ type: name, mark: following }, 'Asking the kernel …'))
+      replayButtons[name].addEventListener('click', () => request({ type: name, target: operation }))
     }
-    undo.addEventListener('click', () => want({ type: 'undo' }, 'Asking the kernel …'))
-    windows.addEventListener('change', () => { if (!asked) send({ type: 'ask' }) })
+    undo.addEventListener('click', () => request({ type: 'undo' }))
+    windows.addEventListener('change', () => { if (!sentAt) send({ type: 'refresh' }) })
     plot.addEventListener('pointermove', event => {
-      const box = svg.getBoundingClientRect(), { sent } = seen.series
+      const box = svg.getBoundingClientRect(), { sent } = state.series
       hovered = Math.min(sent.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * sent.length)))
-      read()
+      drawReadout()
     })
-    plot.addEventListener('pointerleave', () => { hovered = null; read() })
+    plot.addEventListener('pointerleave', () => { hovered = null; drawReadout() })
 
-    // a life
+    // life cycle
 
-    const pace = every => { clearInterval(timer); timer = setInterval(tick, every) }
-    const watch = new IntersectionObserver(([entry]) => { shown = entry.isIntersecting; if (shown) tick() })
-    model.on('msg:custom', heard)
-    model.on('comm_live_update', lost)
+    const poll = every => { clearInterval(timer); timer = setInterval(tick, every) }
+    const observer = new IntersectionObserver(([entry]) => { visible = entry.isIntersecting; if (visible) tick() })
+    model.on('msg:custom', onReply)
+    model.on('comm_live_update', onKernelLost)
     draw()
     tick()
-    pace(EVERY)
-    watch.observe(root)
+    poll(EVERY)
+    observer.observe(root)
     return () => {
       clearInterval(timer)
-      watch.disconnect()
+      observer.disconnect()
       hiding.remove()
-      model.off('msg:custom', heard)
-      model.off('comm_live_update', lost)
+      model.off('msg:custom', onReply)
+      model.off('comm_live_update', onKernelLost)
     }
   },
 }

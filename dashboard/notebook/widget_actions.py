@@ -1,4 +1,4 @@
-"""The desk: what a person may do from the widget, each act asked for twice and answered in words."""
+"""Run the actions of the widget; each one is confirmed first and answered with a message."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from producer_core.replay.handle import progress
 from producer_core.store import Store
 
 LATE = 6.0
-"""Seconds after which a click that waited for a busy kernel is not done any more."""
+"""Seconds after which a click that waited for a busy kernel is dropped."""
 
-_BUSY = "The kernel was busy, so nothing was done. Click again."
+_BUSY = "The kernel was busy; nothing was done. Click again."
 
 
 class Confirmation(TypedDict):
-    """What a person is asked before an act: a heading, what it means worst first, and what the button says.
+    """The question before an action: a title, its consequences worst first, and the button label.
 
-    `mark` is what the act is about: a group of dead letters, or, for "go", a replay.
+    `target` is the fingerprint of a group of dead letters, or, for "go", the id of a replay.
     """
 
     act: str
-    mark: str
+    target: str
     until: float | None
     shown: int
     title: str
@@ -40,32 +40,36 @@ class Confirmation(TypedDict):
 
 @dataclass(frozen=True)
 class ActionReply:
-    """How an act went; `following` is the replay that is shown, `progress` the share of it that is settled, `ways` what
-    may be done about it."""
+    """Holds the reply to one message of the browser.
 
-    said: str = ""
-    question: Confirmation | None = None
-    following: str = ""
+    `operation` is the id of the replay shown, `progress` its settled share, and `actions` what the operator can do with
+    it.
+    """
+
+    message: str = ""
+    confirmation: Confirmation | None = None
+    operation: str = ""
     progress: float | None = None
-    ways: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
     undo: bool = False
 
 
-_WAYS: Mapping[str, tuple[str, ...]] = {
+_ACTIONS: Mapping[str, tuple[str, ...]] = {
     "checking": ("cancel",),
     "ready": ("decide", "cancel"),
     "planned": ("pause", "cancel"),
     "running": ("pause", "cancel"),
     "paused": ("resume", "cancel"),
 }
-"""What a person may do about a replay, by its state."""
+"""The actions on a replay, by its state."""
 
 
 class WidgetActions:
-    """The acts of one widget on one store; called by one thread of the kernel at a time, its main one or a subshell.
+    """Runs the actions of one widget on one store.
 
-    It shows the replay that it began, else one that has not ended, so that one begun in a cell, or by a kernel that was
-    restarted since, can be decided here.
+    One thread of the kernel calls it at a time, the main thread or a subshell. It shows the replay that the widget
+    started, else a replay that has not ended, so that the operator can decide about a replay of a cell or of an earlier
+    kernel.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
@@ -73,80 +77,80 @@ class WidgetActions:
         self._clock = clock
         self._operation: str | None = None
         self._undo: tuple[DeadLetterFilter, float] | None = None
-        self._asks = ""  # the replay that was just begun here: it asks by itself what its look ahead found
+        self._unconfirmed = ""  # the replay started here whose preflight findings have not been confirmed yet
 
     def answer(self, message: Mapping[str, Any]) -> ActionReply:
-        """What is said to one message of the browser; `at` is our own time that the click answers to."""
+        """Return the reply to one message; `at` is the kernel time of the state that the click refers to."""
         kind = str(message.get("type"))
         if kind == "prepare":
-            return self._with(question=self._question(message))
+            return self._reply(confirmation=self._confirmation(message))
         acts: dict[str, Callable[[Mapping[str, Any]], str]] = {
             "replay": self._replay,
             "clear": self._clear,
-            "undo": self._take_back,
+            "undo": self._undo_clear,
             "go": partial(self._switch, actions.confirm_replay),
             "pause": partial(self._switch, actions.pause_replay),
             "resume": partial(self._switch, actions.resume_replay),
             "cancel": partial(self._switch, actions.cancel_replay),
         }
         if kind not in acts:
-            return self._with()
+            return self._reply()
         if self._clock() - float(message.get("at") or 0.0) > LATE:
-            return self._with(_BUSY)
-        return self._with(acts[kind](message))
+            return self._reply(_BUSY)
+        return self._reply(acts[kind](message))
 
-    def _with(self, said: str = "", question: Confirmation | None = None) -> ActionReply:
-        operation = self._followed()
+    def _reply(self, message: str = "", confirmation: Confirmation | None = None) -> ActionReply:
+        operation = self._current_operation()
         if operation is None:
-            return ActionReply(said, question, undo=self._undo is not None)
-        if operation.state == "ready" and operation.operation_id == self._asks:
-            operation, question = self._looked(operation, question)
-        share, told = self._progress(operation)
-        ways = _WAYS.get(operation.state, ())
-        following = operation.operation_id if ways else ""
-        return ActionReply(said or told, question, following, share, ways, self._undo is not None)
+            return ActionReply(message, confirmation, undo=self._undo is not None)
+        if operation.state == "ready" and operation.operation_id == self._unconfirmed:
+            operation, confirmation = self._after_preflight(operation, confirmation)
+        share, status = self._progress(operation)
+        available = _ACTIONS.get(operation.state, ())
+        shown = operation.operation_id if available else ""
+        return ActionReply(message or status, confirmation, shown, share, available, self._undo is not None)
 
-    def _question(self, message: Mapping[str, Any]) -> Confirmation:
-        """A dry run of exactly what was seen; nothing is sent and nothing written."""
+    def _confirmation(self, message: Mapping[str, Any]) -> Confirmation:
+        """Return a dry run of exactly what was shown; nothing is sent or written."""
         where, act = _where(message), str(message.get("act"))
         if act == "go":
-            return self._decision(self._shown(message))
+            return self._decision(self._shown_operation(message))
         count = DeadLetters(self._store).count(where)
         dead_letters = wording.plural(count, "dead letter")
         if act == "clear":
-            lines = ["They go to the archive. Nothing is deleted, and Undo brings them back."]
+            lines = ["Moves them to the archive. Nothing is deleted; Undo restores them."]
             title, yes = f"Clear {dead_letters}?", f"Clear {count:,}"
         else:
             lines = list(dry_run(self._store, where).sentences)
             title, yes = f"Replay {dead_letters}?", f"Replay {count:,}"
         if not count:
-            title, lines, yes = "Nothing waits here any more: somebody was faster.", [], ""
-        mark = str(message.get("mark") or "")
+            title, lines, yes = "Already handled by someone else.", [], ""
+        target = str(message.get("target") or "")
         return Confirmation(
-            act=act, mark=mark, until=where.until, shown=count, title=title, lines=lines, yes=yes
+            act=act, target=target, until=where.until, shown=count, title=title, lines=lines, yes=yes
         )
 
-    def _looked(
-        self, operation: Operation, question: Confirmation | None
+    def _after_preflight(
+        self, operation: Operation, confirmation: Confirmation | None
     ) -> tuple[Operation, Confirmation | None]:
-        """What follows the look ahead of a replay that was begun here; dead letters in doubt were told before the click."""
-        self._asks = ""
-        if not self._what_is_done(operation).safe_but_doubtful:
-            return operation, question or self._decision(operation)
+        """Start a replay without preflight findings; doubtful records were already shown before the click."""
+        self._unconfirmed = ""
+        if not self._dry_run(operation).safe_but_doubtful:
+            return operation, confirmation or self._decision(operation)
         actions.confirm_replay(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK)
-        return actions.get_replay(self._store, operation.operation_id), question
+        return actions.get_replay(self._store, operation.operation_id), confirmation
 
     def _decision(self, operation: Operation | None) -> Confirmation:
-        """What a look ahead found, to be decided."""
-        mark, title, lines, yes = "", "This replay waits for nobody any more.", list[str](), ""
+        """Return the preflight findings for the operator's decision."""
+        target, title, lines, yes = "", "This replay no longer needs a decision.", list[str](), ""
         if operation is not None and operation.state == "ready":
-            mark = operation.operation_id
-            run = self._what_is_done(operation)
-            title, lines = f"Replay {wording.plural(run.total, 'dead letter')}?", list(run.sentences)
+            target = operation.operation_id
+            run = self._dry_run(operation)
+            title, lines = f"Replay {wording.plural(run.total, 'record')}?", list(run.sentences)
             yes = f"Replay {run.total:,}" if run.total else ""
-        return Confirmation(act="go", mark=mark, until=None, shown=0, title=title, lines=lines, yes=yes)
+        return Confirmation(act="go", target=target, until=None, shown=0, title=title, lines=lines, yes=yes)
 
-    def _what_is_done(self, operation: Operation) -> DryRun:
+    def _dry_run(self, operation: Operation) -> DryRun:
         return dry_run(self._store, DeadLetterFilter(), operation=operation)
 
     def _replay(self, message: Mapping[str, Any]) -> str:
@@ -154,9 +158,8 @@ class WidgetActions:
             self._store, _where(message), shown=message.get("shown"), who=current_actor(), origin=NOTEBOOK
         )
         self._operation, self._undo = done.operation_id, None
-        self._asks = (
-            done.operation_id or "" if not done.note else ""
-        )  # a note: it is wider than what was clicked
+        # A note means that the replay differs from what was clicked, so it is not started automatically.
+        self._unconfirmed = done.operation_id or "" if not done.note else ""
         return "" if done.ok and done.operation_id and not done.note else f"{done.text} {done.note}".strip()
 
     def _clear(self, message: Mapping[str, Any]) -> str:
@@ -165,33 +168,38 @@ class WidgetActions:
         return done.text
 
     def _switch(self, act: Callable[..., actions.ActionResult], message: Mapping[str, Any]) -> str:
-        operation = self._shown(message)
+        operation = self._shown_operation(message)
         if operation is None:
-            return "That replay has ended, and nothing was done to another."
+            return "That replay has ended; nothing was done."
         return act(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK).text
 
-    def _take_back(self, message: Mapping[str, Any]) -> str:
+    def _undo_clear(self, message: Mapping[str, Any]) -> str:
         if self._undo is None:
-            return "There is nothing to take back."
+            return "Nothing to undo."
         undo, self._undo = self._undo, None
         return actions.undo_clear(self._store, undo, who=current_actor(), origin=NOTEBOOK).text
 
-    def _shown(self, message: Mapping[str, Any]) -> Operation | None:
-        """The replay that a person saw who acts on it now; None where another is followed since."""
-        operation = self._followed()
-        return operation if operation is not None and operation.operation_id == message.get("mark") else None
+    def _shown_operation(self, message: Mapping[str, Any]) -> Operation | None:
+        """Return the replay that the operator clicked on; None where the widget shows another one by now."""
+        operation = self._current_operation()
+        return (
+            operation if operation is not None and operation.operation_id == message.get("target") else None
+        )
 
-    def _followed(self) -> Operation | None:
-        """The replay that is shown: ours until its end was told, else the latest that has not ended, ours first."""
+    def _current_operation(self) -> Operation | None:
+        """Return the replay to show: the one started here until its end was shown, else the latest that has not ended.
+
+        Replays of the current user come first.
+        """
         if self._operation is None:
             found = live(self._store)
             if not found:
                 return None
-            me = current_actor()
-            self._operation = max(found, key=lambda one: (one.who == me, one.created_at)).operation_id
+            user = current_actor()
+            self._operation = max(found, key=lambda one: (one.who == user, one.created_at)).operation_id
         try:
             return actions.get_replay(self._store, self._operation)
-        except ReplayError:  # the store was replaced, and knows nothing of it
+        except ReplayError:  # the store was replaced and does not have it
             self._operation = None
             return None
 
@@ -199,15 +207,15 @@ class WidgetActions:
         if operation.ended:
             self._operation = None
             return None, progress(operation)
-        whose = "" if operation.who == current_actor() else f" Begun by {operation.who}."
+        starter = "" if operation.who == current_actor() else f" Started by {operation.who}."
         if operation.state == "checking":
-            return 0.0, f"Replaying: 0 of {operation.total:,}. Looking ahead on the topics first.{whose}"
+            return 0.0, f"Replaying: 0 of {operation.total:,}. Checking topics first.{starter}"
         if operation.state == "ready":
-            return 0.0, f"Nothing was sent yet. {self._what_is_done(operation).sentences[0]}{whose}"
+            return 0.0, f"Nothing sent yet. {self._dry_run(operation).sentences[0]}{starter}"
         share = (operation.total - operation.left) / max(operation.total, 1)
-        return share, f"{progress(operation)}{whose}"
+        return share, f"{progress(operation)}{starter}"
 
 
 def _where(message: Mapping[str, Any]) -> DeadLetterFilter:
-    """`until` bounds what the person saw; what died after that is left alone."""
-    return DeadLetterFilter(group=str(message.get("mark") or "") or None, until=message.get("until"))
+    """Return the filter of a message; `until` excludes dead letters newer than the state shown."""
+    return DeadLetterFilter(group=str(message.get("target") or "") or None, until=message.get("until"))

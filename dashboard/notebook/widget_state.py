@@ -1,4 +1,4 @@
-"""The feed: what the widget shows at one moment, as one value."""
+"""Read the state that the widget shows, as one value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import queries, wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
@@ -18,20 +18,20 @@ from producer_core.store import Store
 WINDOWS = ("5 min", "15 min", "1 hour", "6 hours", "24 hours", "7 days")
 DEFAULT = "5 min"
 
-_PATIENCE = 10.0
-"""Seconds for one look: a kernel may share a busy machine with its own cells."""
+_TIMEOUT = 10.0
+"""Seconds to wait for the store; a kernel may share a busy machine with its own cells."""
 _TOPICS = 8
 _ALERTS = 3
 _CAUSES = 6
 _PRODUCERS = 4
-_LONG = 240
+_MAX_LINE = 240
 
 
 @dataclass(frozen=True)
 class CauseLine:
-    """A group of dead letters: `mark` is its fingerprint, `name` what it is, `advice` what to do."""
+    """Holds a group of dead letters."""
 
-    mark: str
+    fingerprint: str
     count: int
     name: str
     error: str
@@ -41,7 +41,7 @@ class CauseLine:
 
 @dataclass(frozen=True)
 class Series:
-    """Messages a second in each window of `step` seconds from `since` on; None where nobody wrote."""
+    """Holds messages per second in windows of `step` seconds from `since`; None where no producer wrote statistics."""
 
     since: int
     step: int
@@ -58,7 +58,10 @@ class Series:
 
 @dataclass(frozen=True)
 class WidgetState:
-    """How the store stands. `until` bounds what was seen: an act leaves dead letters that died later alone; None: no letters."""
+    """Holds everything the widget shows.
+
+    `until` limits actions to the dead letters shown, so that they skip later ones; None means that there are none.
+    """
 
     sentence: str
     tone: str
@@ -83,24 +86,21 @@ class WidgetState:
 
 
 def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> WidgetState:
-    """One look at the store."""
+    """Read the state from one consistent view of the store."""
     now = time.time() if now is None else now
-    everything, dead_letters = DeadLetterFilter(), DeadLetters(store)
-    with store.borrow(limit=_PATIENCE):
+    pending, dead_letters = DeadLetterFilter(), DeadLetters(store)
+    with store.borrow(limit=_TIMEOUT):
         page = queries.overview(store, window, now)
-        newest = dead_letters.find(everything, limit=1)
-        groups = dead_letters.groups(everything, limit=_CAUSES)
+        newest = dead_letters.find(pending, limit=1)
+        groups = dead_letters.groups(pending, limit=_CAUSES)
         alive = len(runners(store, now))
-    found = wording.headline(page.situation)
-    sentence = "".join(
-        piece.text for piece in found.pieces if not piece.button
-    )  # buttons are links of the pages
+    tone, sentence = wording.sentence(page.situation)
     series = _series(page)
     total = sum(page.dead_by_topic.values())
     return WidgetState(
-        sentence=mask_told(sentence.strip()),
-        tone=found.tone,
-        alerts=tuple(mask_told(wording.alert(found, now)) for found in page.alerts[:_ALERTS]),
+        sentence=mask_or_hide(sentence.strip()),
+        tone=tone,
+        alerts=tuple(mask_or_hide(wording.alert(alert, now)) for alert in page.alerts[:_ALERTS]),
         producers=_producers(page, now),
         tiles=_tiles(page),
         window=window,
@@ -118,18 +118,18 @@ def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> Wid
     )
 
 
-def text(seen: WidgetState) -> str:
-    """For a terminal."""
-    tiles = ", ".join(f"{name} {value}" for name, value in seen.tiles)
-    lines = (seen.sentence, *seen.alerts, *seen.producers, tiles, *_sparks(seen.series), seen.dead_text)
-    return "\n".join([*filter(None, lines), f"As of {seen.as_of}"])
+def text(state: WidgetState) -> str:
+    """Return the state as text for a terminal."""
+    tiles = ", ".join(f"{name} {value}" for name, value in state.tiles)
+    lines = (state.sentence, *state.alerts, *state.producers, tiles, *_sparks(state.series), state.dead_text)
+    return "\n".join([*filter(None, lines), f"As of {state.as_of}"])
 
 
 def spark(values: tuple[float | None, ...], top: float, width: int = 60) -> str:
-    """A line of block characters: what remains where no picture does. A gap where nobody wrote."""
-    bins = -(-len(values) // width) or 1
-    best = [_highest(values[first : first + bins]) for first in range(0, len(values), bins)]
-    return "".join(" " if one is None else _BLOCKS[_level(one, top)] for one in best)
+    """Return a chart of block characters, with gaps where no producer wrote statistics."""
+    per_bin = -(-len(values) // width) or 1
+    highest = [_highest(values[first : first + per_bin]) for first in range(0, len(values), per_bin)]
+    return "".join(" " if one is None else _BLOCKS[_level(one, top)] for one in highest)
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -167,11 +167,11 @@ def _tiles(page: queries.OverviewPage) -> tuple[tuple[str, str], ...]:
 
 
 def _producers(page: queries.OverviewPage, now: float) -> tuple[str, ...]:
-    """The producers that run, or the one that ran last, each in a few words."""
+    """Return the state of each running producer, or of the one that ran last."""
     running = [row for row in page.producers if row["closed_at"] is None] or list(page.producers[:1])
-    said = [f"{row['client_id']}: {wording.producer_state(row, now)}" for row in running[:_PRODUCERS]]
+    lines = [f"{row['client_id']}: {wording.producer_state(row, now)}" for row in running[:_PRODUCERS]]
     more = [f"and {len(running) - _PRODUCERS} more producers"] if len(running) > _PRODUCERS else []
-    return tuple(mask_told(line) for line in [*said, *more])
+    return tuple(mask_or_hide(line) for line in [*lines, *more])
 
 
 def _series(page: queries.OverviewPage) -> Series:
@@ -192,8 +192,8 @@ def _series(page: queries.OverviewPage) -> Series:
 
 def _caption(series: Series) -> str:
     return (
-        f"Messages a second over the last {wording.age(len(series.sent) * series.step)}, "
-        f"{wording.compact(series.top)} at most; acknowledged blue, failed red."
+        f"Messages per second over the last {wording.age(len(series.sent) * series.step)}, "
+        f"peak {wording.compact(series.top)}; acknowledged blue, failed red."
     )
 
 
@@ -203,17 +203,17 @@ def _cause(group: Group) -> CauseLine:
         f" and {len(group.topics) - 3} more" if len(group.topics) > 3 else ""
     )
     return CauseLine(
-        mark=group.fingerprint,
+        fingerprint=group.fingerprint,
         count=group.count,
         name=f"{group.code} on {topics}",
-        error=_cut(mask_told(group.sample_text)),
-        advice=_cut(f"{group.meaning} {group.advice}".strip()),
+        error=_shortened(mask_or_hide(group.sample_text)),
+        advice=_shortened(f"{group.meaning} {group.advice}".strip()),
         safe=not doubtful,
     )
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _LONG else f"{line[:_LONG]} …"
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} …"
 
 
 def _dead_text(by_topic: Any) -> str:

@@ -1,4 +1,4 @@
-"""The data of the pages: what the store says, as frozen values; one visit to the store for each."""
+"""Queries for the pages: each takes one consistent read of the store and returns frozen values."""
 
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.dead_letter_list import (
@@ -15,7 +15,7 @@ from producer_core.dashboard.queries.latency import (
     Heat,
     LatencyPage,
     Percentiles,
-    Spent,
+    TimeSpent,
     TopicLatency,
     connected,
     latency,
@@ -75,7 +75,7 @@ __all__ = [
     "ReplayRow",
     "ReplaysPage",
     "Situation",
-    "Spent",
+    "TimeSpent",
     "TopicLatency",
     "TopicRow",
     "View",

@@ -1,4 +1,4 @@
-"""Alerts as a page shows them: what fires, what was, the rules, and whether people are told."""
+"""Queries for the alerts page: firing, pending and resolved alerts, rules, silences and notification routes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from producer_core.replay import Operation
 from producer_core.store import Store
 
 LISTED = 200
-"""So many episodes that are over are listed at once."""
+"""The number of resolved alerts listed at once."""
 SHOWN = 30
-"""So many that fire are shown one by one."""
+"""The number of firing alerts shown as cards."""
 
 
 class EvaluatorState(NamedTuple):
-    """The process that judges: by its name, and whether it still does. `here`: it is this server."""
+    """Identifies the process that evaluates alerts, and whether it still runs; `here` marks this server."""
 
     name: str
     alive: bool
@@ -37,7 +37,7 @@ class EvaluatorState(NamedTuple):
 
 
 class RuleFileState(NamedTuple):
-    """The file of rules, and in lines what is wrong with it. `repeat`: seconds until people are told again."""
+    """Describes the rule file and its errors; `repeat` is the seconds between repeated notifications."""
 
     path: Path | None
     problem: tuple[str, ...]
@@ -47,7 +47,7 @@ class RuleFileState(NamedTuple):
 
 @dataclass(frozen=True)
 class RuleState:
-    """A rule and how it stands. `silence`: what keeps it quiet for everything that it is about."""
+    """Describes a rule, its alerts, and the silence that covers all of its subjects."""
 
     name: str
     rule: AlertRule
@@ -58,16 +58,17 @@ class RuleState:
     silence: Silence | None = None
 
     @property
-    def told(self) -> bool:
-        """A producer says itself when it begins and ends."""
+    def reported(self) -> bool:
+        """Return whether a producer itself reports the beginning and the end of the alert."""
         return isinstance(self.rule.condition, ReportedByProducer)
 
 
 @dataclass(frozen=True)
 class RouteState:
-    """A way by which people are told, and how that goes.
+    """Describes a notification route and its deliveries.
 
-    `source` names where the address comes from, never the address; `here`: this server has it, so it can be tried.
+    `source` names the origin of the address, never the address itself. `here` is set where this server has the address,
+    so that it can send a test.
     """
 
     name: str
@@ -86,7 +87,7 @@ class RouteState:
 
 @dataclass(frozen=True)
 class AlertsPage:
-    """As of `now`: firing ones as they need somebody, pending ones, and the latest of those that are over."""
+    """Holds the firing alerts by urgency, the pending ones and the latest resolved ones, as of `now`."""
 
     now: float
     firing: tuple[Alert, ...]
@@ -94,36 +95,36 @@ class AlertsPage:
     ended: tuple[Alert, ...]
     ended_total: int
     elsewhere: int
-    """That fire, but are not about the topic or the producer that is looked at."""
+    """The number of firing alerts outside the selected topic or producer."""
     silences: tuple[Silence, ...]
     rules: tuple[RuleState, ...]
     routes: tuple[RouteState, ...]
-    untold: tuple[Mapping[str, Any], ...]
-    judge: EvaluatorState | None
+    undelivered: tuple[Mapping[str, Any], ...]
+    evaluator: EvaluatorState | None
     file: RuleFileState
     names: Mapping[str, str]
-    """Producers by their ids, as a person knows them."""
+    """Producer names by producer id."""
 
     @property
     def failing(self) -> tuple[tuple[RouteState, float], ...]:
-        """The routes over which nobody is told, each with the moment since when."""
+        """Return the failing routes, each with the time of its first failure."""
         return tuple((one, one.failing_since) for one in self.routes if one.failing_since is not None)
 
     def silence_of(self, item: Alert) -> Silence | None:
-        """The silence that keeps an alert quiet the longest."""
+        """Return the silence that covers an alert the longest."""
         covering = [one for one in self.silences if one.covers(item, self.now)]
         return max(covering, key=lambda one: one.until, default=None)
 
 
 @dataclass(frozen=True)
 class AlertDetail:
-    """One alert from all sides. `since` and `until` are the time that it is about."""
+    """Holds one alert with its rule, silence and notifications; `since` and `until` bound the time that it covers."""
 
     now: float
     alert: Alert
     rule: AlertRule | None
     silence: Silence | None
-    told: tuple[Mapping[str, Any], ...]
+    notifications: tuple[Mapping[str, Any], ...]
     topic: str | None
     producer: str | None
     since: float
@@ -132,8 +133,8 @@ class AlertDetail:
 
 
 def alerts(store: Store, view: View, now: float) -> AlertsPage:
-    """One consistent look at the store."""
-    book = rule_set_of(store)
+    """Read the alerts page from one consistent view of the store."""
+    rule_set = rule_set_of(store)
     since, until = view.since(now), view.until(now)
     with store.borrow():
         firing = store.rows("alerts_shown", state="firing", now=now, limit=1_000, **view.where)
@@ -145,33 +146,35 @@ def alerts(store: Store, view: View, now: float) -> AlertsPage:
         silences = tuple(Silence(**row) for row in store.rows("silences", now=now))
         routes = store.rows("alert_routes")
         untold = store.rows("alerts_outbox_open", limit=50)
-        judge = store.rows("alerts_judge")
+        evaluators = store.rows("alerts_judge")
         names = _names(store, now)
     return AlertsPage(
         now=now,
-        firing=tuple(sorted(_once(book, map(_alert, firing)), key=_urgency)),
+        firing=tuple(sorted(_deduplicated(rule_set, map(_alert, firing)), key=_urgency)),
         pending=tuple(map(_alert, pending)),
         ended=tuple(map(_alert, ended)),
         ended_total=_total(ended),
         elsewhere=sum(row["firing"] for row in counted.values()) - _total(firing),
         silences=silences,
-        rules=_rules(book, counted, silences),
-        routes=_routes(book, routes),
-        untold=tuple(untold),
-        judge=_judge(judge, now),
-        file=RuleFileState(book.path, tuple((book.problem or "").splitlines()), book.repeat, book.link),
+        rules=_rules(rule_set, counted, silences),
+        routes=_routes(rule_set, routes),
+        undelivered=tuple(untold),
+        evaluator=_evaluator(evaluators, now),
+        file=RuleFileState(
+            rule_set.path, tuple((rule_set.problem or "").splitlines()), rule_set.repeat, rule_set.link
+        ),
         names=names,
     )
 
 
 def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
-    """One alert; None when there is none of that id, or not any more."""
+    """Return one alert; None where the store has no alert of that id."""
     with store.borrow():
         found = store.rows("alerts_shown", alert_id=alert_id, now=now, limit=1)
         if not found:
             return None
         item = _alert(found[0])
-        told = store.rows("alerts_of_outbox", alert_id=alert_id)
+        notifications = store.rows("alerts_of_outbox", alert_id=alert_id)
         topics = {row["topic"] for row in store.rows("topics")}
         silences = AlertLog(store, clock=lambda: now).silences()
         names = _names(store, now)
@@ -183,17 +186,17 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         alert=item,
         rule=rule,
         silence=next((one for one in silences if one.covers(item, now)), None),
-        told=tuple(told),
+        notifications=tuple(notifications),
         topic=topic if about_topic else None,
         producer=_producer(item, about_topic),
-        since=item.started_at - _looks_back(rule),
+        since=item.started_at - _lookback(rule),
         until=(item.resolved_at or now) + 30,
         names=names,
     )
 
 
 def replays_since(store: Store, topic: str | None, since: float) -> tuple[Operation, ...]:
-    """Replays of dead letters of a topic (None: of any) that were begun since, the latest first; three at most."""
+    """Return up to three replays created since, latest first; `topic` None means any topic."""
     found = [one for one in operations(store, limit=50) if one.created_at >= since]
     about = [
         one for one in found if (where := where_of(one.selection)) is None or where.topic in (None, topic)
@@ -205,11 +208,11 @@ def _alert(row: Mapping[str, Any]) -> Alert:
     return Alert(**{name: value for name, value in row.items() if name != "total"})
 
 
-def _once(book: RuleSet, items: Iterable[Alert]) -> list[Alert]:
-    """What several producers say of one store is one alert to a reader."""
+def _deduplicated(rule_set: RuleSet, items: Iterable[Alert]) -> list[Alert]:
+    """Keep one alert where several producers report the same store-wide alert."""
     known = list(items)
-    twice = said_twice(book.rules, ((item.rule, item.started_at, item.alert_id) for item in known))
-    return [item for item in known if item.alert_id not in twice]
+    repeated = said_twice(rule_set.rules, ((item.rule, item.started_at, item.alert_id) for item in known))
+    return [item for item in known if item.alert_id not in repeated]
 
 
 def _names(store: Store, now: float) -> Mapping[str, str]:
@@ -228,37 +231,37 @@ def _urgency(item: Alert) -> Urgency:
         item.rule,
         item.severity,
         item.started_at,
-        looked_after=item.acknowledged_by is not None,
-        quiet=bool(item.silenced or item.muted_by),
-        over=item.since is not None,
+        acknowledged=item.acknowledged_by is not None,
+        suppressed=bool(item.silenced or item.muted_by),
+        cleared=item.since is not None,
     )
 
 
 def _rules(
-    book: RuleSet, counted: Mapping[str, Mapping[str, Any]], silences: Iterable[Silence]
+    rule_set: RuleSet, counted: Mapping[str, Mapping[str, Any]], silences: Iterable[Silence]
 ) -> tuple[RuleState, ...]:
-    """Those of the book, the ones that fire first; told by producers last."""
-    quiet = {one.rule: one for one in silences if not one.subject}
+    """Return every rule, firing ones first and those reported by producers last."""
+    silenced = {one.rule: one for one in silences if not one.subject}
     found = []
-    for name, rule in book.rules.items():
+    for name, rule in rule_set.rules.items():
         row = counted.get(name, {})
         figures = {key: row.get(key) or 0 for key in ("firing", "pending", "episodes")}
-        found.append(RuleState(name, rule, **figures, last_at=row.get("last_at"), silence=quiet.get(name)))
-    return tuple(sorted(found, key=lambda one: (not one.firing, not one.pending, one.told)))
+        found.append(RuleState(name, rule, **figures, last_at=row.get("last_at"), silence=silenced.get(name)))
+    return tuple(sorted(found, key=lambda one: (not one.firing, not one.pending, one.reported)))
 
 
-def _routes(book: RuleSet, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteState, ...]:
-    """Those that the file and the environment of this server name, and those that other processes told over."""
+def _routes(rule_set: RuleSet, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteState, ...]:
+    """Return the routes configured in the file or the environment of this server, and those used by other processes."""
     known = {row["name"]: row for row in rows}
     try:
-        here = {route.name: route for route in routes_of(book)}
-        missing = {settings.name for settings in missing_addresses(book)}
+        here = {route.name: route for route in routes_of(rule_set)}
+        missing = {settings.name for settings in missing_addresses(rule_set)}
     except ConfigError:
         here, missing = {}, set()
     sources = {
-        one.name: f"${one.url_env}" if one.url_env else f"file {one.url_file}" for one in book.routes
+        one.name: f"${one.url_env}" if one.url_env else f"file {one.url_file}" for one in rule_set.routes
     } | ({"webhook": f"${WEBHOOK}"} if "webhook" in here and "webhook" not in missing else {})
-    named = {settings.name: settings for settings in book.routes}
+    named = {settings.name: settings for settings in rule_set.routes}
     found = []
     for name in dict.fromkeys((*here, *named, *known)):
         route, row = here.get(name), known.get(name, {})
@@ -279,7 +282,7 @@ def _routes(book: RuleSet, rows: Iterable[Mapping[str, Any]]) -> tuple[RouteStat
     return tuple(sorted(found, key=lambda one: one.failing_since is None))
 
 
-def _judge(rows: list[dict[str, Any]], now: float) -> EvaluatorState | None:
+def _evaluator(rows: list[dict[str, Any]], now: float) -> EvaluatorState | None:
     if not rows:
         return None
     row = rows[0]
@@ -293,14 +296,14 @@ def _judge(rows: list[dict[str, Any]], now: float) -> EvaluatorState | None:
 
 
 def _producer(item: Alert, about_topic: bool) -> str | None:
-    """Whose alert it is: its subject, where that is no topic, or the producer that told of it."""
+    """Return the producer that reported the alert, or its subject where that is a producer."""
     if item.told_by:
         return item.told_by
     producers = item.rule in ("producer_gone", "delivery_stalled", "many_unsettled", "memory_near_limit")
     return item.subject if producers and not about_topic else None
 
 
-def _looks_back(rule: AlertRule | None) -> float:
-    """Seconds before an alert began that made it begin, an hour at most."""
+def _lookback(rule: AlertRule | None) -> float:
+    """Return the seconds before the beginning of an alert that caused it, an hour at most."""
     windows = windows_of(rule.condition) if rule is not None else ()
     return min(max(windows, default=5 * MINUTE), HOUR)

@@ -1,4 +1,4 @@
-"""Audits: of each topic the last one, and one of them with its findings and the ranges that it read."""
+"""Queries for audits: the latest per topic, and one audit with its findings and ranges."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ KINDS = (
     "undecided",
     "unledgered",
 )
-"""Kinds of findings, faults first; docs/integrity.md says what each means."""
+"""Kinds of findings, faults first."""
 FAULTS = KINDS[:3]
 
 SHOWN, MANY = 100, 1000
-"""Findings of a kind on the page at first, and at most; all of them are in the audit's Parquet."""
+"""The number of findings of a kind on the page initially, and at most; the audit's Parquet files hold all of them."""
 BEFORE = 20
-_HELD = 10_000
+"""The number of other audits of the topic that the page lists."""
+_STORE_LIMIT = 10_000
+"""The number of findings of a kind that the store keeps."""
 
 
 class AuditedPart(NamedTuple):
-    """The offsets of a partition that were read, and its low watermark and last stable offset of then."""
+    """Holds the audited offsets of a partition, and its low watermark and last stable offset at the time."""
 
     partition: int
     start: int
@@ -48,7 +50,7 @@ class AuditedPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """One audit. Its `numbers` are messages by kind; None where it did not come so far."""
+    """Holds one audit; `numbers` counts messages by kind, with None for kinds that were not determined."""
 
     audit_id: str
     topic: str
@@ -76,29 +78,32 @@ class Audit:
 
     @property
     def faults(self) -> int:
-        """Messages that are lost, duplicated or out of order."""
+        """Return the number of messages that are lost, duplicated or out of order."""
         return sum(self.numbers.get(kind) or 0 for kind in FAULTS)
 
     @property
     def unauditable(self) -> bool:
-        """A loss could not have shown: compaction removes records, or no ledger speaks of what is there."""
+        """Return whether a loss cannot be detected: the topic is compacted, or no ledger covers the range."""
         return self.state == "done" and (self.compacted or bool(self.ours and not self.acknowledged))
 
     @property
     def holes(self) -> bool:
-        """Producers acknowledged more than the ledgers that were read say."""
+        """Return whether the ledgers lack acknowledgements."""
         return bool(self.ledger_gaps or self.ledger_lost or self.strange)
 
     @property
     def whole(self) -> bool:
-        """Everything that a reader saw was read."""
+        """Return whether the audit read everything that was readable."""
         return self.since is None and self.until is None and all(part.whole for part in self.parts)
 
 
 @dataclass(frozen=True)
 class TopicAudit:
-    """The audit that says most of a topic: the last that was done. `later` was begun since and says nothing yet; `earlier`
-    found faults of which this one cannot speak: in a part that it did not read, or without the ledgers that show them."""
+    """Holds the latest finished audit of a topic.
+
+    `later` was started since and has no result. `earlier` found faults that `audit` cannot confirm or rule out, because
+    it read another range or lacked the ledgers.
+    """
 
     audit: Audit
     later: Audit | None = None
@@ -107,7 +112,7 @@ class TopicAudit:
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """A message, where it is or was acknowledged, and what this store knows of it: its dead letter's state, its replay."""
+    """Holds a message with its position, and the state of its dead letter and its replay in this store."""
 
     message_id: str
     partition: int | None
@@ -119,7 +124,7 @@ class AuditFinding:
 
 @dataclass(frozen=True)
 class AuditPage:
-    """One audit from all sides. `held` counts findings that the store holds by kind, `faults` those of each partition."""
+    """Holds one audit; `held` counts the findings in the store by kind, and `faults` the faults by partition."""
 
     audit: Audit
     held: Mapping[str, int]
@@ -128,27 +133,27 @@ class AuditPage:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of which there are findings to show, faults first."""
+        """Return the kinds that have findings to show, faults first."""
         return tuple(kind for kind in KINDS if self.held.get(kind))
 
     @property
     def cut(self) -> bool:
-        """Whether the store may hold fewer findings than there were."""
-        return any(number >= _HELD for number in self.held.values())
+        """Return whether the store may hold fewer findings than the audit found."""
+        return any(number >= _STORE_LIMIT for number in self.held.values())
 
 
 def audits(store: Store, topic: str | None, now: float) -> tuple[TopicAudit, ...]:
-    """Of each topic the last word, topics with faults first."""
+    """Return the latest result per topic, topics with faults first."""
     with store.borrow():
         rows = store.rows("last_audits", topic=topic)
     by_topic: dict[tuple[str, str], list[Audit]] = defaultdict(list)
     for row in rows:
         by_topic[row["cluster_id"], row["topic"]].append(_audit(row, now))
-    return tuple(sorted((_last_word(found) for found in by_topic.values()), key=_trouble))
+    return tuple(sorted((_latest_result(found) for found in by_topic.values()), key=_severity))
 
 
 def one(store: Store, audit_id: str, now: float) -> AuditPage | None:
-    """One audit; None where this store knows of none with that id."""
+    """Return one audit; None where the store has no audit of that id."""
     with store.borrow():
         rows = store.rows("one_audit", audit=audit_id)
         if not rows:
@@ -167,7 +172,7 @@ def one(store: Store, audit_id: str, now: float) -> AuditPage | None:
 
 
 def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[AuditFinding, ...]:
-    """Findings of one kind, in the order of their places."""
+    """Return findings of one kind, by partition and offset."""
     rows = store.rows("audit_findings_of", audit=audit_id, kind=kind, limit=limit)
     return tuple(
         AuditFinding(
@@ -211,32 +216,35 @@ def _audit(row: Mapping[str, Any], now: float) -> Audit:
 
 
 def _parts(ranges: str | None) -> Iterable[AuditedPart]:
-    """The ranges as the audit wrote them; none where they make no sense."""
+    """Parse the ranges that the audit wrote; yield none where they are malformed."""
     with contextlib.suppress(ValueError, TypeError, AttributeError):
-        said = orjson.loads(ranges or "{}")
-        yield from sorted(AuditedPart(int(number), *map(int, range_)) for number, range_ in said.items())
+        parsed = orjson.loads(ranges or "{}")
+        yield from sorted(AuditedPart(int(number), *map(int, range_)) for number, range_ in parsed.items())
 
 
-def _last_word(found: Sequence[Audit]) -> TopicAudit:
-    """`found`, the newest first: the last that was begun, the last that was done, the last with faults; some may be one."""
+def _latest_result(found: Sequence[Audit]) -> TopicAudit:
+    """Return the latest finished audit of a topic, a newer unfinished one, and an earlier one with faults.
+
+    `found` holds the audits of the topic, newest first.
+    """
     newest = found[0]
     shown = next((audit for audit in found if audit.state == "done"), newest)
     before = [
-        audit for audit in found if audit is not shown and audit.faults and not _speaks_for(shown, audit)
+        audit for audit in found if audit is not shown and audit.faults and not _supersedes(shown, audit)
     ]
-    if shown.unauditable:  # of copies and order it can speak
+    if shown.unauditable:  # it still detects duplicates and wrong order, so an earlier loss matters most
         before.sort(key=lambda audit: not audit.numbers["lost"])
     return TopicAudit(shown, None if newest is shown else newest, before[0] if before else None)
 
 
-def _speaks_for(shown: Audit, before: Audit) -> bool:
-    """Whether faults of an audit before would show again: everything was read, and no fewer ledgers were heard."""
+def _supersedes(shown: Audit, before: Audit) -> bool:
+    """Return whether `shown` would repeat earlier faults: it read the whole topic, with no fewer ledgers."""
     unledgered, then = (audit.numbers["unledgered"] or 0 for audit in (shown, before))
     return shown.whole and not shown.unauditable and unledgered <= then
 
 
-def _trouble(last: TopicAudit) -> tuple[Any, ...]:
-    """What to sort by: what is lost, twice, out of order; then what nobody can say; then the latest."""
+def _severity(last: TopicAudit) -> tuple[Any, ...]:
+    """Return the sort key: losses, duplicates, wrong order, then undetermined results, then the latest."""
     audit = last.audit
     return (
         *(-(audit.numbers[kind] or 0) for kind in FAULTS),

@@ -1,4 +1,4 @@
-"""A cause of dead letters, as the overview shows it."""
+"""Define a cause of dead letters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 
 class Cause(NamedTuple):
-    """Messages that failed on a topic for one reason; `fingerprint` is their group's, `waiting` says how many of them
-    still wait (None: all), `last` when the last of them failed."""
+    """Counts the messages that failed on a topic for one reason.
+
+    `fingerprint` is that of their group, `waiting` the number still pending (None: all), and `last` the time of the
+    latest failure.
+    """
 
     topic: str
     meaning: str

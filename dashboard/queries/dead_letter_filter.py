@@ -1,4 +1,4 @@
-"""What a person looks at among the dead letters: the filter, the place in the list, the dead letter that is open."""
+"""Define the state of the dead letters page that its address carries."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from producer_core.dashboard.queries.view import RANGES, step_of
 from producer_core.dlq import DeadLetterFilter, PageCursor
 from producer_core.errors import ConfigError
 
-_WAITING = DeadLetterFilter()
+_PENDING = DeadLetterFilter()
 
 
 @dataclass(frozen=True)
 class DeadLetterQuery:
-    """`span` is a name of RANGES that follows the clock; without it the filter's own since and until count.
+    """Holds the filter, the position in the list, and the open dead letter.
 
-    All of it stands in the address of the page: the filter as `to_query` writes it, `range`, `after`, `dead letter`.
+    `span` is a relative range, a name of RANGES; without it the filter's own `since` and `until` apply. The page
+    address carries the filter as `to_query` writes it, and the parameters `range`, `after` and `letter`.
     """
 
-    where: DeadLetterFilter = _WAITING
+    where: DeadLetterFilter = _PENDING
     span: str | None = None
     after: PageCursor | None = None
     dead_letter: str | None = None
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> DeadLetterQuery:
-        """What an address says; ConfigError where it makes no sense. `producer` is how other pages say producer_id."""
+        """Parse an address; raise ConfigError where it is malformed. Other pages use `producer` for `producer_id`."""
         where = DeadLetterFilter.from_query({"producer_id": query.get("producer", ""), **query})
         span = query.get("range")
         if span not in RANGES:
@@ -41,7 +42,7 @@ class DeadLetterQuery:
         return self.where.to_query() | {name: text for name, text in known.items() if text}
 
     def at(self, now: float) -> DeadLetterFilter:
-        """The filter as of now. The beginning moves on in steps, so that what was read a moment ago is still right."""
+        """Return the filter as of now; the beginning moves in steps, so that a recent read stays valid."""
         if self.span is None:
             return self.where
         length = RANGES[self.span]
@@ -49,26 +50,31 @@ class DeadLetterQuery:
         return replace(self.where, since=float((int(now) - length) // step * step))
 
     def narrowed(self, **changes: object) -> DeadLetterQuery:
-        """With another filter: from the first page on, and what was open stays open."""
+        """Return the query with a changed filter, at the first page, with the same dead letter open."""
         return replace(self, where=replace(self.where, **changes), after=None)  # type: ignore[arg-type]  # its fields
 
     @property
     def filter(self) -> tuple[DeadLetterFilter, str | None]:
-        """What is matched, whatever page of the list or dead letter is open."""
+        """Return what the query matches, whichever page or dead letter is open."""
         return self.where, self.span
 
     @property
     def narrow(self) -> bool:
-        """Whether it is anything but all that wait."""
-        return self.where != _WAITING or self.span is not None
+        """Return whether the query differs from all pending dead letters."""
+        return self.where != _PENDING or self.span is not None
 
 
-OURS = frozenset(field.name for field in fields(DeadLetterFilter)) | {"range", "after", "letter", "producer"}
-"""The names in the address that mean something here; others are left alone."""
+FILTER_PARAMETERS = frozenset(field.name for field in fields(DeadLetterFilter)) | {
+    "range",
+    "after",
+    "letter",
+    "producer",
+}
+"""The address parameters that belong to this page; others are kept unchanged."""
 
 
 def dead_letter_query(query: Mapping[str, str]) -> tuple[DeadLetterQuery, str | None]:
-    """What an address asks for, and what is wrong with it: then everything that waits is shown."""
+    """Return the query of an address and its error; with an error the query is all pending dead letters."""
     try:
         return DeadLetterQuery.from_query(query), None
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Dead letters as a page shows them: their groups, a page of the list, one from inside, and what an act would be about."""
+"""Queries for the dead letters page: groups, one page of the list, one dead letter, and the scope of an action."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from producer_core.store import Store
 LISTED = 100
 GROUPS = 20
 SEARCHED = 500
-"""A search in bodies stops when it has found so many more."""
+"""The number of dead letters after which a body search stops."""
 
 NOTHING = ("",)
-"""No message has this id: what was found when nothing was found, because no ids at all means everything."""
+"""The ids of an empty search result: no message has this id, while an empty tuple would match everything."""
 
 
 @dataclass(frozen=True)
 class DeadLetterPage:
-    """A page of the dead letters that a filter matches, as of one moment.
+    """Holds one page of the dead letters that a filter matches, as of one moment.
 
-    `where` is what they can be acted upon by: for a search in bodies that saw everything the ids that it found.
-    `newest` is when the latest of all pages died. `over`: the filter's own end had passed by then.
+    `where` selects them for actions; for a complete body search it holds the ids found. `newest` is the failure time of
+    the latest dead letter on any page. `over` is set where the filter's own end had passed.
     """
 
     where: DeadLetterFilter
@@ -40,7 +40,7 @@ class DeadLetterPage:
 
     @property
     def seen(self) -> DeadLetterFilter:
-        """The filter bounded by what this page shows: an act leaves dead letters that died later alone."""
+        """Return the filter limited to what the page shows, so that an action skips messages that failed later."""
         if self.newest is None or self.over:
             return self.where
         until = math.nextafter(self.newest, math.inf)
@@ -49,7 +49,7 @@ class DeadLetterPage:
 
 @dataclass(frozen=True)
 class ActionScope:
-    """What an act would be about now: how many dead letters, with which verdicts."""
+    """Counts the dead letters that an action would affect now, by verdict."""
 
     about: DeadLetterFilter
     verdicts: Mapping[str, int]
@@ -60,13 +60,13 @@ class ActionScope:
 
     @property
     def safe(self) -> bool:
-        """Every verdict says that a resend cannot write a second copy."""
+        """Return whether no verdict allows a second copy after a resend."""
         return all(verdict in SAFE_VERDICTS for verdict in self.verdicts)
 
 
 @dataclass(frozen=True)
-class OtherCauses:
-    """The largest groups; `one` is the group that was chosen, which may be small. `total` counts the dead letters of all."""
+class CauseGroups:
+    """Holds the largest groups, the selected group `one`, which may be small, and the `total` of all groups."""
 
     groups: tuple[Group, ...]
     one: Group | None
@@ -74,13 +74,13 @@ class OtherCauses:
 
     @property
     def others(self) -> int:
-        """Letters in groups that are not listed."""
+        """Return the number of dead letters in groups that are not listed."""
         return max(0, self.total - sum(group.count for group in self.groups))
 
 
 @dataclass(frozen=True)
 class PendingCounts:
-    """What waits against its bounds, which of them are passed, and how many were put aside."""
+    """Holds the pending dead letters, their limits, the exceeded limits, and the number of archived ones."""
 
     load: DeadLetterLoad
     bounds: DeadLetterLimits
@@ -89,17 +89,17 @@ class PendingCounts:
 
 
 @dataclass(frozen=True)
-class OpenDeadLetter:
-    """All that a page shows of a filter, as of one moment, so that its numbers agree."""
+class DeadLettersSnapshot:
+    """Holds everything the page shows for a filter, from one consistent read, so that the numbers agree."""
 
     page: DeadLetterPage
-    causes: OtherCauses
+    causes: CauseGroups
     waiting: PendingCounts
 
 
 @dataclass(frozen=True)
 class BodySearch:
-    """Looks into bodies, one after the other, each going on where the one before ended."""
+    """Holds the result of consecutive body searches, each of which resumes where the previous one ended."""
 
     where: DeadLetterFilter
     dead_letters: tuple[DeadLetter, ...]
@@ -111,7 +111,7 @@ class BodySearch:
 
     @property
     def frozen(self) -> DeadLetterFilter | None:
-        """What it found as a filter; None while it may have missed some, and where nothing was found."""
+        """Return the dead letters found as a filter; None while the search is incomplete or has found nothing."""
         if not self.complete or not self.dead_letters:
             return None
         return replace(self.where, body=None, ids=self.ids)
@@ -122,7 +122,7 @@ class BodySearch:
 
 
 def dead_letters(store: Store, where: DeadLetterFilter, *, after: PageCursor | None = None) -> DeadLetterPage:
-    """LISTED dead letters of the filter, the latest first, from a place on."""
+    """Return a page of LISTED dead letters, latest first, starting after a cursor."""
     dead_letters = DeadLetters(store)
     over = where.until is not None and where.until <= time.time()
     with store.borrow():
@@ -140,31 +140,31 @@ def dead_letters(store: Store, where: DeadLetterFilter, *, after: PageCursor | N
         )
 
 
-def seen(
+def snapshot(
     store: Store, where: DeadLetterFilter, now: float, *, after: PageCursor | None = None
-) -> OpenDeadLetter:
-    """In one visit: nobody writes meanwhile."""
+) -> DeadLettersSnapshot:
+    """Read everything the page shows from one consistent view of the store."""
     with store.borrow():
-        return OpenDeadLetter(
+        return DeadLettersSnapshot(
             dead_letters(store, where, after=after), causes(store, where), waiting(store, now)
         )
 
 
-def causes(store: Store, where: DeadLetterFilter) -> OtherCauses:
-    """The groups of a filter, whichever of them it chose."""
+def causes(store: Store, where: DeadLetterFilter) -> CauseGroups:
+    """Return the groups of a filter, ignoring the group it selects."""
     dead_letters, every = DeadLetters(store), replace(where, group=None)
     with store.borrow():
         groups = tuple(dead_letters.groups(every, limit=GROUPS))
         one = next((group for group in groups if group.fingerprint == where.group), None)
         if one is None and where.group is not None:
             one = next(iter(dead_letters.groups(where, limit=1)), None)
-        return OtherCauses(groups, one, dead_letters.count(every))
+        return CauseGroups(groups, one, dead_letters.count(every))
 
 
-def searched(
+def search_bodies(
     store: Store, where: DeadLetterFilter, now: float, before: BodySearch | None = None, seconds: float = 5.0
 ) -> BodySearch:
-    """A look into bodies that ends after `seconds`; after one before, from where that ended."""
+    """Search bodies for at most `seconds`; resume where the search `before` ended."""
     found: SearchResult = DeadLetters(store).search(
         where, limit=SEARCHED, after=before.next if before else None, seconds=seconds
     )
@@ -183,7 +183,7 @@ def searched(
 
 
 def found_page(store: Store, search: BodySearch) -> DeadLetterPage:
-    """What a search found, as a page: the dead letters that are still as they were asked for."""
+    """Return the result of a search as a page, without dead letters that no longer match."""
     where = replace(search.where, body=None, ids=search.ids or NOTHING)
     dead_letters = DeadLetters(store)
     with store.borrow():
@@ -193,17 +193,17 @@ def found_page(store: Store, search: BodySearch) -> DeadLetterPage:
 
 
 def scope(store: Store, about: DeadLetterFilter) -> ActionScope:
-    """The dead letters of a selection that are still in its state, by verdict."""
+    """Count by verdict the dead letters that still match a selection."""
     return ActionScope(about, DeadLetters(store).count_by(about, "verdict"))
 
 
 def states(store: Store, ids: Sequence[str]) -> dict[str, int]:
-    """How many of these are in which state."""
+    """Count these dead letters by state."""
     return DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=tuple(ids)), "state") if ids else {}
 
 
 def choices(store: Store, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The topics and the error codes that dead letters in a state have, by name: counts would move them under a click."""
+    """Return the topics and error codes of a state, by name; ordering by count would move the options while clicking."""
     dead_letters, whole = DeadLetters(store), DeadLetterFilter(state=state)
     with store.borrow():
         topics, codes = dead_letters.count_by(whole, "topic"), dead_letters.count_by(whole, "code")
@@ -211,12 +211,12 @@ def choices(store: Store, state: str | None) -> tuple[tuple[str, ...], tuple[str
 
 
 def clusters(store: Store) -> tuple[str, ...]:
-    """The clusters that dead letters were for, by name."""
+    """Return the clusters of all dead letters, by name."""
     return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "cluster_id")))
 
 
 def waiting(store: Store, now: float) -> PendingCounts:
-    """What waits, against the bounds that this store is set to."""
+    """Return the pending dead letters against the limits of this store."""
     bounds = DeadLetterLimits().set_by(store.settings())
     with store.borrow():
         load = measure(store)
@@ -228,25 +228,26 @@ def waiting(store: Store, now: float) -> PendingCounts:
 
 
 def dead_letter(store: Store, message_id: str) -> DeadLetter | None:
-    """One dead letter with its body."""
+    """Return one dead letter with its body."""
     return DeadLetters(store).get(message_id)
 
 
 def producer_of(store: Store, dead_letter: DeadLetter) -> str:
-    """The name of the producer that sent it, and its process; empty where nobody here knows it any more."""
+    """Return the producer's name and process; empty where the store no longer has the producer."""
     rows = store.rows("letter_producer", producer=dead_letter.producer_id)
     return f"{rows[0]['client_id'] or 'producer'} (process {rows[0]['pid']})" if rows else ""
 
 
-def stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
-    """What changes when anything happens to a dead letter: its state, since when, its replays; None when it is gone.
+def change_stamp(store: Store, message_id: str) -> tuple[str, float, int] | None:
+    """Return the state of a dead letter, its time, and the replay count; None where the dead letter is gone.
 
-    Cheap, so that a dead letter of ten megabytes is not read again every second.
+    Any change to the dead letter changes this value. Reading it is cheap, so that a body of ten megabytes is not read
+    again every second.
     """
     rows = store.rows("letter_stamp", message_id=message_id)
     return (rows[0]["state"], rows[0]["state_at"], rows[0]["replay_count"]) if rows else None
 
 
-def life(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
-    """Everything that happened to a dead letter, in order."""
+def dead_letter_timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
+    """Return every event of a dead letter, in order."""
     return timeline(store, message_id)

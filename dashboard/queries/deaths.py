@@ -1,4 +1,4 @@
-"""What died in a range, by its dead letters, and what became of them: the one count that every page shows."""
+"""Count the messages that failed in a range; every page shows these counts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from producer_core.dashboard.queries.view import View
 from producer_core.replay.active_cause import LATE
 from producer_core.store import Store
 
-_MOST = 10_000
+_MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class Deaths:
-    """`rows` are of dead letters, by topic, error code and group, most first. `unlettered`: messages by topic that died
-    without a dead letter here, because their producers keep theirs in another store; only the statistics know of them.
+class DeadLetterCounts:
+    """Counts failed messages.
+
+    `rows` counts dead letters by topic, error code and group, largest first. `without_dead_letters` counts by topic the
+    failed messages whose producers keep the dead letters in another store; only the statistics have them.
     """
 
     rows: Sequence[Mapping[str, Any]] = ()
@@ -28,28 +30,28 @@ class Deaths:
         return self._sum("count") + sum(self.without_dead_letters.values())
 
     @property
-    def cured(self) -> int:
-        """Those that were replayed since, or found on their topic."""
+    def replayed(self) -> int:
+        """Return the number replayed since, or found on their topic."""
         return self._sum("cured")
 
     @property
-    def aside(self) -> int:
-        """Those that somebody put aside for good or for now."""
+    def archived(self) -> int:
+        """Return the number archived or purged."""
         return self._sum("aside")
 
     @property
     def retried(self) -> int:
-        """Those that were sent again by us, and died all the same."""
+        """Return the number that failed after a retry by the producer."""
         return self._sum("retried")
 
     @property
     def last(self) -> float | None:
-        """When the last dead letter died."""
+        """Return the time of the latest failure."""
         return max((row["last"] for row in self.rows), default=None)
 
     @property
-    def lasts(self) -> Mapping[str, float]:
-        """When the last dead letter of a topic died; not of topics of which some left no dead letter here."""
+    def last_by_topic(self) -> Mapping[str, float]:
+        """Return the time of the latest failure by topic, without the topics in `without_dead_letters`."""
         found: dict[str, float] = {}
         for row in self.rows:
             if row["topic"] not in self.without_dead_letters:
@@ -57,7 +59,7 @@ class Deaths:
         return found
 
     def by(self, name: str, what: str = "count") -> dict[str, int]:
-        """By topic or by code; deaths without a dead letter have no code."""
+        """Count by topic or by code; failures without a dead letter have no code."""
         counts = Counter(self.without_dead_letters if (name, what) == ("topic", "count") else ())
         for row in self.rows:
             counts[row[name]] += row[what]
@@ -67,15 +69,15 @@ class Deaths:
         return sum(row[name] for row in self.rows)
 
 
-def deaths(store: Store, view: View, since: int, until: int | None) -> Deaths:
-    """By the dead letters: statistics come a moment later, and count by the second in which they were written."""
+def dead_letter_counts(store: Store, view: View, since: int, until: int | None) -> DeadLetterCounts:
+    """Count failures by their dead letters, because statistics arrive later and carry the second of their writing."""
     span = {"since": since, "until": until, **view.where}
     without_dead_letters = _added(store.rows("deaths_without_letters", **span), "topic")
-    return Deaths(store.rows("deaths", limit=_MOST, **span), without_dead_letters)
+    return DeadLetterCounts(store.rows("deaths", limit=_MAX_ROWS, **span), without_dead_letters)
 
 
 def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:
-    """The same deaths by producer."""
+    """Count the same failures by producer."""
     span = {"since": since, "until": until, **view.where}
     left = (*store.rows("letters_by_producer", **span), *store.rows("deaths_without_letters", **span))
     return _added(left, "producer_id")
@@ -89,8 +91,10 @@ def _added(rows: Iterable[Mapping[str, Any]], name: str) -> dict[str, int]:
 
 
 def delivered_since(store: Store, view: View, lasts: Mapping[str, float]) -> dict[str, int]:
-    """What each of these topics had acknowledged since its last death. Statistics count a moment late, so what may have
-    been acknowledged before it is left out."""
+    """Count the messages of each topic acknowledged since its latest failure.
+
+    Statistics arrive late, so messages that may have been acknowledged before the failure are excluded.
+    """
     if not lasts:
         return {}
     rows = store.rows(
@@ -104,5 +108,5 @@ def delivered_since(store: Store, view: View, lasts: Mapping[str, float]) -> dic
 
 
 def retry_success(saved: int, given_up: int) -> float | None:
-    """Of the messages that we sent again and that are settled, those that were acknowledged; `given_up` died."""
+    """Return the share of retried and settled messages that were acknowledged; `given_up` of them failed."""
     return saved / (saved + given_up) if saved + given_up else None

@@ -1,4 +1,4 @@
-"""Groups of dead letters as the errors page shows them: what died in the range, what waits, and what is new."""
+"""Queries for the groups of dead letters on the errors page."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.store import Store
 
 GROUPS = 20
-"""Groups shown; the largest."""
+"""The number of groups shown, largest first."""
 
 
 @dataclass(frozen=True)
 class GroupLine:
-    """A group of dead letters as of the range; `waiting` at any time, `new`: no dead letter of it died before."""
+    """Holds a group in the range; `waiting` counts its pending dead letters of any age, `new` marks a first occurrence."""
 
     group: Group
     before: int
@@ -25,7 +25,7 @@ class GroupLine:
 
 @dataclass(frozen=True)
 class GroupPage:
-    """One group: `inside` as of the range (None: nothing of it died there), `ever` since the store began."""
+    """Holds one group: `inside` covers the range (None: no failures in it), `ever` the whole store."""
 
     ever: Group
     inside: Group | None
@@ -36,8 +36,8 @@ class GroupPage:
 
 def groups_of(store: Store, view: View, since: int, until: int | None, before: int) -> tuple[GroupLine, ...]:
     dead_letters = DeadLetters(store)
-    found = dead_letters.groups(died(view, since, until), limit=GROUPS)
-    earlier = dead_letters.count_by(died(view, before, since), "fingerprint")
+    found = dead_letters.groups(failed_between(view, since, until), limit=GROUPS)
+    earlier = dead_letters.count_by(failed_between(view, before, since), "fingerprint")
     waiting = dead_letters.count_by(
         DeadLetterFilter(topic=view.topic, producer_id=view.producer), "fingerprint"
     )
@@ -60,7 +60,7 @@ def groups_of(store: Store, view: View, since: int, until: int | None, before: i
 
 
 def error_group(store: Store, fingerprint: str, view: View, now: float) -> GroupPage | None:
-    """One group, whatever topic it is on; None where no dead letter of it is in the store."""
+    """Return one group over all topics; None where the store has no dead letter of the group."""
     since, until = view.since(now), view.until(now)
     before, _ = view.before(now)
     ever = DeadLetterFilter(group=fingerprint, state=None)
@@ -78,8 +78,8 @@ def error_group(store: Store, fingerprint: str, view: View, now: float) -> Group
     return GroupPage(found[0], inside[0] if inside else None, earlier, states, new)
 
 
-def died(view: View, since: float | None, until: float | None) -> DeadLetterFilter:
-    """What died in a time, whatever became of it since."""
+def failed_between(view: View, since: float | None, until: float | None) -> DeadLetterFilter:
+    """Return a filter for the messages that failed in a period, in any state."""
     return DeadLetterFilter(
         topic=view.topic, producer_id=view.producer, state=None, since=as_float(since), until=as_float(until)
     )

@@ -1,4 +1,4 @@
-"""What fails: attempts and messages by code, kind and topic, groups of dead letters, against the same time before."""
+"""Queries for the errors page: failures by code, kind, topic and group, compared with the previous period."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producer_core.dashboard.queries.deaths import Deaths, deaths, retry_success
+from producer_core.dashboard.queries.deaths import DeadLetterCounts, dead_letter_counts, retry_success
 from producer_core.dashboard.queries.error_groups import GroupLine, groups_of
 from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -19,9 +19,9 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class MessageOutcome:
-    """What became of messages: `attempts` that failed, `saved` messages acknowledged after one, `dead` ones.
+    """Counts failed `attempts`, messages acknowledged after a failed attempt (`saved`), and failed messages (`dead`).
 
-    Over time they are by the statistics, of which those of deaths come a moment after the letters.
+    Series over time come from the statistics, whose failed messages arrive later than the dead letters.
     """
 
     attempts: int = 0
@@ -39,19 +39,19 @@ class MessageOutcome:
 
     @property
     def error_rate(self) -> float | None:
-        """Messages that died, of those settled."""
+        """Return the share of settled messages that failed."""
         return _share(self.dead, self.dead + self.acknowledged)
 
 
 @dataclass(frozen=True)
 class CodeLine:
-    """One error code. `died` is by the dead letters in this store; `new`: it never came back before the range."""
+    """Counts one error code; `dead` counts dead letters in this store, `new` marks a code first seen in the range."""
 
     failure: Failure
     attempts: int
     attempts_before: int
-    died: int
-    died_before: int
+    dead: int
+    dead_before: int
     waiting: int
     topics: tuple[str, ...]
     last_seen: int | None
@@ -68,13 +68,13 @@ class KindLine:
     codes: int
     attempts: int
     attempts_before: int
-    died: int
-    died_before: int
+    dead: int
+    dead_before: int
 
 
 @dataclass(frozen=True)
 class TopicLine:
-    """One topic; `codes` are its error codes, the most frequent first."""
+    """Counts one topic; `codes` are its error codes, most frequent first."""
 
     topic: str
     now: MessageOutcome
@@ -84,21 +84,22 @@ class TopicLine:
 
 @dataclass(frozen=True)
 class ErrorWindow:
-    """One window of the range."""
+    """Holds the outcomes in one window of the range."""
 
     at: int
     seconds: int
-    fate: MessageOutcome
+    outcome: MessageOutcome
 
 
 @dataclass(frozen=True)
 class ErrorsPage:
-    """Everything the errors page shows, as of `now`: the end of a range that is over.
+    """Holds everything the errors page shows, as of `now`, which is the end of a past range.
 
-    `begins`: from when on the store has statistics. `compares`: it has all of the same time before. `judges`: it
-    goes back behind the range, so that something can be called new. `unlettered`: deaths of producers whose dead letters are
-    not here, but in their own stores. `given_up`: messages that were sent again by us and died, and in the time before.
-    `cured` and `aside` are of those that died in the range: replayed since, and put aside.
+    `begins` is the start of the statistics in the store. `compares` is set where they cover the whole previous period,
+    and `detects_new` where they reach back before the range, so that codes can be marked as new. `without_dead_letters`
+    counts failed messages whose dead letters are in the stores of their producers. `given_up` counts messages that
+    failed after a retry, in the range and in the previous period. `replayed` and `archived` count the failed messages
+    of the range that were handled since.
     """
 
     now: float
@@ -118,8 +119,8 @@ class ErrorsPage:
     waiting: int
     without_dead_letters: int
     given_up: tuple[int, int]
-    cured: int
-    aside: int
+    replayed: int
+    archived: int
     seen_at: float | None
 
     @property
@@ -128,21 +129,21 @@ class ErrorsPage:
 
     @property
     def retry_success(self) -> tuple[float | None, float | None]:
-        """In the range, and in the time before."""
+        """Return the retry success in the range and in the previous period."""
         now, before = self.given_up
         return retry_success(self.whole.saved, now), retry_success(self.whole_before.saved, before)
 
     @property
-    def judges(self) -> bool:
+    def detects_new(self) -> bool:
         return self.begins is not None and self.begins < self.since
 
     @property
-    def news(self) -> tuple[CodeLine, ...]:
+    def new_codes(self) -> tuple[CodeLine, ...]:
         return tuple(line for line in self.codes if line.new)
 
 
 def errors(store: Store, view: View, now: float) -> ErrorsPage:
-    """One consistent look at the store."""
+    """Read the errors page from one consistent view of the store."""
     since, until, step = view.since(now), view.until(now), view.step
     before, _ = view.before(now)
     span = {"before": before, "since": since, "until": until, **view.where}
@@ -150,17 +151,18 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
     with store.borrow():
         begins = store.rows("statistics_begin")[0]["begins"]
         failures = store.rows("failures_by_code", **span)
-        fates = store.rows("troubles_by_topic", **span)
+        by_topic = store.rows("troubles_by_topic", **span)
         series = store.rows("errors_series", bucket=step, **inside)
         moments = store.rows("troubles_series", bucket=step, **inside)
         known = {row["code"] for row in store.rows("codes_known_before", since=since, topic=view.topic)}
-        now_died, before_died = deaths(store, view, since, until), deaths(store, view, before, since)
-        dead_letters = _Letters(now_died.by("code"), before_died.by("code"), _waiting(store, view))
+        failed = dead_letter_counts(store, view, since, until)
+        failed_before = dead_letter_counts(store, view, before, since)
+        dead_letters = _CodeCounts(failed.by("code"), failed_before.by("code"), _waiting(store, view))
         groups = groups_of(store, view, since, until, before) if dead_letters.inside else ()
         seen_at = store.rows("data_age")[0]["seen_at"]
-    judges = begins is not None and begins < since
-    codes = tuple(_codes(failures, dead_letters, known if judges else None, int(view.at(now))))
-    topics = tuple(_topics(fates, failures, now_died, before_died))
+    detects_new = begins is not None and begins < since
+    codes = tuple(_codes(failures, dead_letters, known if detects_new else None, int(view.at(now))))
+    topics = tuple(_topics(by_topic, failures, failed, failed_before))
     return ErrorsPage(
         now=view.at(now),
         window=view.window,
@@ -173,14 +175,14 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         codes=codes,
         kinds=tuple(_kinds(codes)),
         topics=tuple(line for line in topics if line.now.attempts or line.now.dead),
-        groups=tuple(replace(line, new=line.new and judges) for line in groups),
+        groups=tuple(replace(line, new=line.new and detects_new) for line in groups),
         by_code=_by_code(series),
-        moments=tuple(ErrorWindow(row["window_start"], row["seconds"], _fate(row)) for row in moments),
+        moments=tuple(ErrorWindow(row["window_start"], row["seconds"], _outcome(row)) for row in moments),
         waiting=sum(dead_letters.waiting.values()),
-        without_dead_letters=sum(now_died.without_dead_letters.values()),
-        given_up=(now_died.retried, before_died.retried),
-        cured=now_died.cured,
-        aside=now_died.aside,
+        without_dead_letters=sum(failed.without_dead_letters.values()),
+        given_up=(failed.retried, failed_before.retried),
+        replayed=failed.replayed,
+        archived=failed.archived,
         seen_at=seen_at,
     )
 
@@ -189,8 +191,8 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
 
 
 @dataclass(frozen=True)
-class _Letters:
-    """Dead letters by code: of the range, of the same time before, and those that wait now."""
+class _CodeCounts:
+    """Counts dead letters by code: of the range, of the previous period, and those pending now."""
 
     inside: Mapping[str, int]
     before: Mapping[str, int]
@@ -204,9 +206,11 @@ def _waiting(store: Store, view: View) -> Mapping[str, int]:
 # lines
 
 
-def _codes(failures: Rows, dead_letters: _Letters, known: set[str] | None, end: int) -> Iterable[CodeLine]:
-    """What kills the most messages first; of what kills none, what fails most often. `known`: None where nothing can
-    be called new; `end`: of the range, which an hour's row may reach beyond.
+def _codes(failures: Rows, dead_letters: _CodeCounts, known: set[str] | None, end: int) -> Iterable[CodeLine]:
+    """Return the codes by failed messages, then by failed attempts.
+
+    `known` holds the codes seen before the range, and is None where no code can be marked as new. `end` is the end of
+    the range, which an hourly row may exceed.
     """
     now, earlier, topics, seen = (
         Counter[str](),
@@ -224,8 +228,8 @@ def _codes(failures: Rows, dead_letters: _Letters, known: set[str] | None, end: 
             failure=failure_of(code),
             attempts=now[code],
             attempts_before=earlier[code],
-            died=dead_letters.inside.get(code, 0),
-            died_before=dead_letters.before.get(code, 0),
+            dead=dead_letters.inside.get(code, 0),
+            dead_before=dead_letters.before.get(code, 0),
             waiting=dead_letters.waiting.get(code, 0),
             topics=tuple(topic for topic, _ in _ranked(topics[code])),
             last_seen=seen.get(code),
@@ -233,7 +237,7 @@ def _codes(failures: Rows, dead_letters: _Letters, known: set[str] | None, end: 
         )
         for code in {*now, *dead_letters.inside}
     ]
-    return sorted(lines, key=lambda line: (-line.died, -line.attempts, line.code))
+    return sorted(lines, key=lambda line: (-line.dead, -line.attempts, line.code))
 
 
 def _kinds(codes: Sequence[CodeLine]) -> Iterable[KindLine]:
@@ -246,22 +250,24 @@ def _kinds(codes: Sequence[CodeLine]) -> Iterable[KindLine]:
             len(of),
             sum(line.attempts for line in of),
             sum(line.attempts_before for line in of),
-            sum(line.died for line in of),
-            sum(line.died_before for line in of),
+            sum(line.dead for line in of),
+            sum(line.dead_before for line in of),
         )
         for kind, of in by_kind.items()
     ]
-    return sorted(lines, key=lambda line: (-line.died, -line.attempts, line.kind))
+    return sorted(lines, key=lambda line: (-line.dead, -line.attempts, line.kind))
 
 
-def _topics(fates: Rows, failures: Rows, died: Deaths, before: Deaths) -> Iterable[TopicLine]:
-    """The topic that loses the most messages first; what died is what codes and groups count too."""
+def _topics(
+    rows: Rows, failures: Rows, failed: DeadLetterCounts, before: DeadLetterCounts
+) -> Iterable[TopicLine]:
+    """Return the topics by failed messages, which are counted as in the codes and groups."""
     now, earlier = dict[str, MessageOutcome](), dict[str, MessageOutcome]()
-    for row in fates:
-        (now if row["inside"] else earlier)[row["topic"]] = _fate(row)
-    for fate, dead in ((now, died.by("topic")), (earlier, before.by("topic"))):
-        for topic in {*fate, *dead}:
-            fate[topic] = replace(fate.get(topic, MessageOutcome()), dead=dead.get(topic, 0))
+    for row in rows:
+        (now if row["inside"] else earlier)[row["topic"]] = _outcome(row)
+    for outcomes, dead in ((now, failed.by("topic")), (earlier, before.by("topic"))):
+        for topic in {*outcomes, *dead}:
+            outcomes[topic] = replace(outcomes.get(topic, MessageOutcome()), dead=dead.get(topic, 0))
     codes = defaultdict[str, Counter[str]](Counter)
     for row in failures:
         if row["inside"]:
@@ -285,7 +291,7 @@ def _by_code(series: Rows) -> Mapping[str, Mapping[int, int]]:
     return dict(by_code)
 
 
-def _fate(row: Mapping[str, Any]) -> MessageOutcome:
+def _outcome(row: Mapping[str, Any]) -> MessageOutcome:
     return MessageOutcome(row["failed_attempts"], row["retry_successes"], row["dead"], row["acknowledged"])
 
 

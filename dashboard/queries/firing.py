@@ -1,4 +1,4 @@
-"""The alerts that the overview shows: each once, and what one should read first in front."""
+"""Select the alerts that the overview shows, each once, most urgent first."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ from producer_core.dashboard.queries.situation import Rows
 from producer_core.dashboard.queries.urgency import Urgency, urgency_of
 from producer_core.dashboard.queries.view import View
 
-_LOOK_BACK = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
-"""Rules over a topic's last minutes or hours: they fire on after the fault is over."""
+_TRAILING_RULES = ("error_budget_fast", "error_budget_slow", "dead_letters_growing")
+"""Rules over a topic's last minutes or hours; they keep firing after the fault is over."""
 
 
 def firing(
     alerts: Rows, dead: int, recovered: Collection[str], view: View, rules: Mapping[str, AlertRule]
 ) -> tuple[Mapping[str, Any], ...]:
-    """Those that nothing keeps quiet; `dead` dead letters wait in all. What several producers say in the same words is one, with
-    all its ids in `alert_ids`. `recovered` topics deliver again: what only looks back on them is marked so.
-    `rules` are those in force: `keep_firing_for` says how long each fires on once its condition is over.
+    """Return the alerts that are not suppressed.
+
+    Alerts of several producers with the same text are merged, with all ids in `alert_ids`. `dead` counts all pending
+    dead letters. `recovered` names the topics that deliver again; trailing rules about them are marked. `rules` are the
+    active rules, whose `keep_firing_for` is the time that an alert fires after its condition clears.
     """
     loud = [
         {
             **row,
-            "recovered": row["rule"] in _LOOK_BACK and row["subject"] in recovered,
+            "recovered": row["rule"] in _TRAILING_RULES and row["subject"] in recovered,
             "keep_firing_for": rules[row["rule"]].keep_firing_for if row["rule"] in rules else 0.0,
         }
-        for row in _once(alerts, rules)
+        for row in _deduplicated(alerts, rules)
         if not (row["silenced"] or row["muted_by"])
     ]
-    alike: dict[tuple[str, str, str, bool], dict[str, Any]] = {}
-    for row in sorted(loud, key=_place):
-        topic = row["subject"] if _of_a_topic(rules.get(row["rule"])) else ""  # its words need not name it
+    merged: dict[tuple[str, str, str, bool], dict[str, Any]] = {}
+    for row in sorted(loud, key=_sort_key):
+        topic = row["subject"] if _is_per_topic(rules.get(row["rule"])) else ""  # the text may not name it
         key = row["rule"], topic, row["text"], row["acknowledged_by"] is None
-        first = alike.setdefault(key, {**row, "alert_ids": ()})
+        first = merged.setdefault(key, {**row, "alert_ids": ()})
         first["alert_ids"] = (*first["alert_ids"], row["alert_id"])
-    return tuple(_as_shown(row, dead, view) for row in alike.values())
+    return tuple(_with_current_count(row, dead, view) for row in merged.values())
 
 
-def _place(row: Mapping[str, Any]) -> tuple[bool, Urgency]:
+def _sort_key(row: Mapping[str, Any]) -> tuple[bool, Urgency]:
     return row["recovered"], urgency_of(row)
 
 
-def _of_a_topic(rule: AlertRule | None) -> bool:
+def _is_per_topic(rule: AlertRule | None) -> bool:
     match rule.condition if rule else None:
         case Threshold(by=by) | BurnRate(by=by):
             return by == "topic"
@@ -55,14 +57,14 @@ def _of_a_topic(rule: AlertRule | None) -> bool:
             return False
 
 
-def _once(alerts: Rows, rules: Mapping[str, AlertRule]) -> Rows:
-    """What several producers say of one store is one alert to a reader: that of the first."""
-    twice = said_twice(rules, ((row["rule"], row["started_at"], row["alert_id"]) for row in alerts))
-    return [row for row in alerts if row["alert_id"] not in twice]
+def _deduplicated(alerts: Rows, rules: Mapping[str, AlertRule]) -> Rows:
+    """Keep the first alert where several producers report the same store-wide alert."""
+    repeated = said_twice(rules, ((row["rule"], row["started_at"], row["alert_id"]) for row in alerts))
+    return [row for row in alerts if row["alert_id"] not in repeated]
 
 
-def _as_shown(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:
-    """The alert with the number of dead letters that the page shows beside it; a producer counts every few seconds."""
+def _with_current_count(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:
+    """Put the page's own count of dead letters into the alert, because producers count only every few seconds."""
     narrowed = view.topic is not None or view.producer is not None
     if narrowed or alert["rule"] != "high_dlq_size" or dead <= alert["threshold"]:
         return alert

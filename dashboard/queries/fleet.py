@@ -1,4 +1,4 @@
-"""The fleet: every producer the store knows, sorted by trouble, what they deliver together, its jobs and its audits."""
+"""Queries for the fleet page: the producers sorted by problem, their combined delivery, jobs and audits."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
 
 State = Literal["silent", "cut off", "alerting", "failing", "full", "well", "idle", "gone", "closed"]
-"""How a producer is, the worst first: not seen though not closed; no broker; an alert fires; messages die; its queue is
-nearly full; well; sends nothing; not seen for a day; closed."""
+"""The state of a producer, worst first: not seen although not closed; no broker connection; a firing alert; failed
+messages; a nearly full queue; healthy; idle; not seen for a day; closed."""
 
 STATES: tuple[State, ...] = (
     "silent",
@@ -38,7 +38,7 @@ TROUBLED: frozenset[State] = frozenset(STATES[:5])
 RUNNING: frozenset[State] = frozenset(STATES[1:7])
 
 FORGOTTEN = 86_400.0
-"""Seconds after which one that was not closed and is not heard of is no news any more."""
+"""Seconds without a heartbeat after which an unclosed producer is no longer reported as silent."""
 
 _FULL = 0.9
 _RECENT = 60
@@ -48,7 +48,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Member:
-    """One producer. `dead` messages died in the range, `dead letters` wait in this store, `rate` is acknowledged a second."""
+    """Holds one producer.
+
+    `dead` counts messages that failed in the range, `dead_letters` those pending in this store, `rate` is in
+    acknowledged messages per second, and `found` holds the latency percentiles as LATENCY_QUANTILES.
+    """
 
     producer_id: str
     name: str
@@ -88,7 +92,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Everything the fleet page shows, as of `now`. `known` and `known_hosts` count every producer of the store."""
+    """Holds everything the fleet page shows, as of `now`; `known` and `known_hosts` count every producer of the store."""
 
     now: float
     window: str
@@ -120,12 +124,12 @@ class Fleet:
 
     @property
     def hosts(self) -> int:
-        """Hosts of those that run."""
+        """Return the number of hosts with a running producer."""
         return len({member.host for member in self.members if member.state in RUNNING})
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """Versions of those that run, the most frequent first."""
+        """Count the running producers by version, most frequent first."""
         return dict(
             Counter(member.version for member in self.members if member.state in RUNNING).most_common()
         )
@@ -136,7 +140,7 @@ class Fleet:
 
     @property
     def pending(self) -> int:
-        """Of those that run, and of those that nobody hears of and nobody closed: it may be lost with them."""
+        """Return the pending messages of running producers, and of silent ones, whose messages may be lost."""
         return sum(member.pending for member in self.members if member.state in (*RUNNING, "silent"))
 
     @property
@@ -144,15 +148,18 @@ class Fleet:
         return sum(member.dead_letters for member in self.members)
 
 
-def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> Fleet:
-    """One consistent look at the store: those seen in the range or within a day, or `everybody` it ever knew."""
+def fleet(store: Store, view: View, now: float, *, include_all: bool = False) -> Fleet:
+    """Read the fleet page from one consistent view of the store.
+
+    It lists the producers seen in the range or within a day, or every known one with `include_all`.
+    """
     since, until, step = view.since(now), view.until(now), view.step
     span = {"since": since, "until": until, **view.where}
     end = view.at(now)
     recent = int(end) - min(_RECENT, view.seconds)
-    heard = None if everybody else min(float(since), now - FORGOTTEN)
+    seen_since = None if include_all else min(float(since), now - FORGOTTEN)
     with store.borrow():
-        producers = store.rows("fleet_producers", since=heard, producer=view.producer)
+        producers = store.rows("fleet_producers", since=seen_since, producer=view.producer)
         known = store.rows("fleet_known")[0]
         counts = {row["producer_id"]: row for row in store.rows("fleet_counts", recent=recent, **span)}
         histograms = {
@@ -160,7 +167,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
             for row in store.rows("fleet_latencies", **span)
         }
         windows = store.rows("latency_buckets_by_window", bucket_seconds=step, **span)
-        died = by_producer(store, view, since, until)
+        failed = by_producer(store, view, since, until)
         dead_letters = DeadLetters(store).count_by(
             DeadLetterFilter(topic=view.topic, producer_id=view.producer), "producer_id"
         )
@@ -171,11 +178,11 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
     members = tuple(
         sorted(
             (
-                _member(row, counts, died, histograms, dead_letters, alerts, seconds, now)
+                _member(row, counts, failed, histograms, dead_letters, alerts, seconds, now)
                 for row in producers
-                if everybody or view.topic is None or row["producer_id"] in counts
+                if include_all or view.topic is None or row["producer_id"] in counts
             ),
-            key=_trouble,
+            key=_severity,
         )
     )
     return Fleet(
@@ -187,7 +194,7 @@ def fleet(store: Store, view: View, now: float, *, everybody: bool = False) -> F
         known=known["producers"],
         known_hosts=known["hosts"],
         acknowledged=sum(row["acknowledged"] for row in counts.values()),
-        dead=sum(died.values()),
+        dead=sum(failed.values()),
         rate=sum(row["recently"] for row in counts.values()) / seconds,
         found=tuple(quantiles(_together(histograms.values()), LATENCY_QUANTILES)),
         percentiles=tuple(percentiles(windows)),
@@ -207,7 +214,7 @@ def state_of(
     acknowledged: int,
     fill: float,
 ) -> State:
-    """The worst that can be said of a producer. `silent`: seconds since it was heard of."""
+    """Return the worst state that applies to a producer; `silent` is the seconds since its last heartbeat."""
     if closed:
         return "closed"
     if silent > FORGOTTEN:
@@ -225,8 +232,8 @@ def state_of(
     return "well" if acknowledged else "idle"
 
 
-def _trouble(member: Member) -> tuple[Any, ...]:
-    """What to sort by: the worst state, then what fails most, waits most, takes longest."""
+def _severity(member: Member) -> tuple[Any, ...]:
+    """Return the sort key: the worst state, then the error rate, the dead letters and the latency."""
     return (
         STATES.index(member.state),
         -round(member.error_rate or 0.0, 3),
@@ -243,7 +250,7 @@ def _trouble(member: Member) -> tuple[Any, ...]:
 def _member(
     row: Mapping[str, Any],
     counts: Mapping[str, Mapping[str, Any]],
-    died: Mapping[str, int],
+    failed: Mapping[str, int],
     histograms: Mapping[str, Mapping[int, int]],
     dead_letters: Mapping[str, int],
     alerts: Mapping[str, tuple[tuple[str, str], ...]],
@@ -251,8 +258,8 @@ def _member(
     now: float,
 ) -> Member:
     name = row["producer_id"]
-    counted, dead = counts.get(name, {"acknowledged": 0, "recently": 0}), died.get(name, 0)
-    said = alerts.get(name, ())
+    counted, dead = counts.get(name, {"acknowledged": 0, "recently": 0}), failed.get(name, 0)
+    firing = alerts.get(name, ())
     fill = row["queue_messages"] / row["queue_limit"] if row["queue_limit"] else 0.0
     return Member(
         producer_id=name,
@@ -275,12 +282,12 @@ def _member(
         rate=counted["recently"] / seconds,
         found=tuple(quantiles(histograms.get(name, {}), LATENCY_QUANTILES)),
         dead_letters=dead_letters.get(name, 0),
-        alerts=said,
+        alerts=firing,
         state=state_of(
             closed=row["closed_at"] is not None,
             silent=now - row["seen_at"],
             connected=row["connected"],
-            alerting=any(severity != "info" for severity, _ in said),
+            alerting=any(severity != "info" for severity, _ in firing),
             dead=dead,
             acknowledged=counted["acknowledged"],
             fill=fill,
@@ -289,16 +296,16 @@ def _member(
 
 
 def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """What fires and is not silenced, by the producer that it is about or that says so, and by those whose messages died
-    on the topic that it is about: severity and text, what one should read first in front.
+    """Return severity and text of the firing alerts by producer, most urgent first.
 
-    What is no more than news is no trouble, and what is about the whole store is none of a producer.
+    An alert belongs to its subject, to the producer that reports it, and to the producers with failed messages on its
+    topic. Suppressed alerts, alerts of severity info and store-wide alerts are left out.
     """
-    told: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    losing = defaultdict[str, list[str]](list)
+    grouped: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    failing_writers = defaultdict[str, list[str]](list)
     if firing:
-        for death in store.rows("deaths_by_writer", **span):
-            losing[death["topic"]].append(death["producer_id"])
+        for writer in store.rows("deaths_by_writer", **span):
+            failing_writers[writer["topic"]].append(writer["producer_id"])
     for row in sorted(firing, key=urgency_of):
         of_the_store = row["rule"] in RULES and RULES[row["rule"]].shared
         if row["silenced"] or row["muted_by"] or row["severity"] == "info" or of_the_store:
@@ -306,11 +313,11 @@ def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tu
         about = {
             row["subject"],
             row["told_by"] or row["subject"],
-            *losing.get(row["subject"].partition("/")[0], ()),
+            *failing_writers.get(row["subject"].partition("/")[0], ()),
         }
         for producer in about:
-            told[producer].append((row["severity"], row["text"]))
-    return {producer: tuple(said) for producer, said in told.items()}
+            grouped[producer].append((row["severity"], row["text"]))
+    return {producer: tuple(found) for producer, found in grouped.items()}
 
 
 def _together(histograms: Iterable[Mapping[int, int]]) -> Mapping[int, int]:

@@ -1,4 +1,4 @@
-"""The pipeline's jobs: what runs, how far it is, what lies behind it, and when it last worked."""
+"""Queries for the pipeline's jobs: state, progress, lag and last success."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from producer_core.store import Store
 State = Literal["running", "dead", "failed", "done"]
 
 DEAD = 60.0
-"""A job writes every two seconds that it lives; one that runs and was not seen for so many seconds is dead."""
+"""Seconds without a heartbeat after which a running job counts as dead; jobs write one every two seconds."""
 
 
 @dataclass(frozen=True)
 class JobState:
-    """A job of `producer-core pipeline`. `done`, `total` and `lag` count records; None where nobody knows."""
+    """Holds a job of `producer-core pipeline`; `done`, `total` and `lag` count records, and are None where unknown."""
 
     name: str
     kind: str
@@ -34,19 +34,19 @@ class JobState:
 
     @property
     def share(self) -> float | None:
-        """How much of it is done, 0 to 1."""
+        """Return the finished share, 0 to 1."""
         return min(self.done / self.total, 1.0) if self.total and self.done is not None else None
 
 
 def jobs(store: Store, now: float) -> tuple[JobState, ...]:
-    """Dead ones first, then those that run, then the latest."""
+    """Return dead jobs first, then running ones, then the latest."""
     found = [_job(row, now) for row in store.rows("jobs")]
     order = {"dead": 0, "running": 1}
     return tuple(sorted(found, key=lambda job: (order.get(job.state, 2), -job.started_at, job.name)))
 
 
 def state_of(state: str, silent: float) -> State:
-    """`silent`: seconds since it was seen."""
+    """Return the state of a job; `silent` is the seconds since its last heartbeat."""
     if state == "running":
         return "dead" if silent > DEAD else "running"
     return "failed" if state == "failed" else "done"

@@ -1,4 +1,4 @@
-"""The latency page: percentiles, their spread, where the time goes, and what is wrong, in one visit to the store."""
+"""Queries for the latency page: percentiles, their distribution, the parts of the latency, and the diagnosis."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from producer_core.dashboard.queries.deaths import Deaths, deaths
+from producer_core.dashboard.queries.deaths import DeadLetterCounts, dead_letter_counts
 from producer_core.dashboard.queries.view import View
 from producer_core.diagnostics.causes import BrokerNumbers, CauseFinding, CauseInputs, mean, merged, over_time
 from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
 LATENCY_QUANTILES = (0.5, 0.95, 0.99, 0.999)
-_MINUTE, _FINE, _LOOKS = 60, 5, 10
-"""Seconds: what the last minute says holds now, in slices of five; whether a broker is there now, the last looks."""
+_MINUTE, _FINE, _RECENT = 60, 5, 10
+"""Seconds: the diagnosis of the current state covers the last minute in slices of five; the broker connection is judged
+by the samples of the last ten."""
 _ROW = 2 ** (SCALE - 2)
-"""Buckets of the histogram in one row of the heatmap: four rows a doubling."""
+"""Buckets of the histogram in one row of the heatmap; four rows cover a factor of two."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Percentiles:
-    """One window: `found` as LATENCY_QUANTILES, in seconds."""
+    """Holds the percentiles of one window: `found` as LATENCY_QUANTILES, in seconds."""
 
     at: int
     found: tuple[float | None, ...]
@@ -32,7 +33,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class Heat:
-    """How many acknowledgements of a window took between `low` and `high` seconds, and their share of the window."""
+    """Counts the acknowledgements of a window that took `low` to `high` seconds, with their share of the window."""
 
     at: int
     low: float
@@ -42,11 +43,11 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Where the time of a window went, means in seconds; None where nothing was measured.
+class TimeSpent:
+    """Splits the mean latency of a window into parts, in seconds; None where nothing was measured.
 
-    `rest` is what the measured latency has beyond the three: retries, and the way of the report to us. `throttle` is
-    part of the others: a broker that throttles answers later.
+    `rest` is the measured latency beyond the three parts: retries, and the time until the delivery report is received.
+    `throttle` is contained in the other parts, because a throttling broker responds later.
     """
 
     at: int
@@ -67,9 +68,9 @@ class TopicLatency:
 
 @dataclass(frozen=True)
 class LatencyPage:
-    """Everything the latency page shows, as of `now`, which is the end of a range that is over.
+    """Holds everything the latency page shows, as of `now`, which is the end of a past range.
 
-    Windows that nobody wrote are not in `written`.
+    `written` has the windows in which a producer wrote statistics.
     """
 
     now: float
@@ -80,7 +81,7 @@ class LatencyPage:
     found: tuple[float | None, ...]
     percentiles: tuple[Percentiles, ...]
     heat: tuple[Heat, ...]
-    spent: tuple[Spent, ...]
+    spent: tuple[TimeSpent, ...]
     topics: tuple[TopicLatency, ...]
     brokers: tuple[BrokerNumbers, ...]
     rtt_by_broker: Mapping[str, Mapping[int, float]]
@@ -89,13 +90,16 @@ class LatencyPage:
     seen_at: float | None
 
     @property
-    def heard(self) -> bool:
-        """Whether any client's statistics came in this range."""
+    def has_client_stats(self) -> bool:
+        """Return whether the range has statistics of any client."""
         return self.whole.samples > 0
 
 
 def latency(store: Store, view: View, now: float) -> LatencyPage:
-    """One consistent look at the store. What librdkafka says is of whole producers, whatever the topic."""
+    """Read the latency page from one consistent view of the store.
+
+    The statistics of librdkafka cover whole producers, not topics.
+    """
     step, since, until = view.step, view.since(now), view.until(now)
     at, producer = view.at(now), {"producer": view.producer}
     with store.borrow():
@@ -104,19 +108,19 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         )
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **producer)
         totals = store.rows("totals_by_topic", since=since, until=until, **producer)
-        asked = _asked(store, view, since, until, step)
-        latest = _asked(store, view, max(since, int(at) - _MINUTE), until, _FINE)
-        looks = _looks(store, max(since, int(at) - _LOOKS), until, view.producer)
+        series = _slice_rows(store, view, since, until, step)
+        latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
+        samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view.producer)
         cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
-        died = deaths(store, view, since, until)
+        failed = dead_letter_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
-    slices = _slices(step, at, died, *asked)
+    slices = _slices(step, at, failed, *series)
     findings = over_time(
         slices,
         at,
-        _slices(_FINE, at, died, *latest),
-        looks=_slices(1, at, died, (), *looks, ()),
-        dead=died.total,
+        _slices(_FINE, at, failed, *latest),
+        looks=_slices(1, at, failed, (), *samples, ()),
+        dead=failed.total,
     )
     whole = merged(slices) if slices else CauseInputs(since, view.seconds)
     return LatencyPage(
@@ -124,7 +128,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         window=view.window,
         since=since,
         step=step,
-        written=frozenset(row["window_start"] for row in asked[0]),
+        written=frozenset(row["window_start"] for row in series[0]),
         found=tuple(quantiles(_added(buckets), LATENCY_QUANTILES)),
         percentiles=tuple(percentiles(buckets)),
         heat=tuple(_heat(buckets)),
@@ -132,16 +136,16 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         topics=tuple(_topics(totals, by_topic, view.topic)),
         brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
         rtt_by_broker=_rtt_by_broker(slices),
-        findings=tuple(_to_the_second(one, cut_off, at) for one in findings),
+        findings=tuple(_with_exact_outage(one, cut_off, at) for one in findings),
         whole=whole,
         seen_at=seen_at,
     )
 
 
-def _asked(
+def _slice_rows(
     store: Store, view: View, since: int, until: int | None, step: int
 ) -> tuple[Rows, Rows, Rows, Rows]:
-    """What slices are made of: messages, what clients and brokers say, and deaths."""
+    """Return the rows of the slices: messages, client statistics, broker statistics and failed messages."""
     span, producer = {"since": since, "until": until, "bucket": step}, {"producer": view.producer}
     return (
         store.rows("series", **span, **view.where),
@@ -151,14 +155,14 @@ def _asked(
     )
 
 
-def _looks(store: Store, since: int, until: int | None, producer: str | None) -> tuple[Rows, Rows]:
-    """What clients and brokers said in the last seconds, one by one."""
+def _recent_samples(store: Store, since: int, until: int | None, producer: str | None) -> tuple[Rows, Rows]:
+    """Return the client and broker statistics of the last seconds, one row a second."""
     span = {"since": since, "until": until, "bucket": 1, "producer": producer}
     return store.rows("client_series", **span), store.rows("broker_series", **span)
 
 
-def _to_the_second(found: CauseFinding, rows: Rows, now: float) -> CauseFinding:
-    """Since when and until when no broker was there, from the looks themselves: a slice is longer than an outage."""
+def _with_exact_outage(found: CauseFinding, rows: Rows, now: float) -> CauseFinding:
+    """Take the limits of a broker outage from the samples, because a slice may be longer than the outage."""
     rows = [row for row in rows if found.since <= row["window_start"] < found.until]
     if found.key != "cut-off" or not rows:
         return found
@@ -172,12 +176,12 @@ def per_batch(numbers: CauseInputs) -> float | None:
 
 
 def repeated(numbers: CauseInputs) -> float | None:
-    """The share of requests that the client sent again."""
+    """Return the share of requests that the client retried."""
     return mean(numbers.together.retries, numbers.together.requests)
 
 
 def connected(broker: BrokerNumbers) -> float | None:
-    """The share of looks at which it was connected, of those at which it was wanted."""
+    """Return the share of samples in which the broker was connected, of those in which it was needed."""
     return mean(broker.up, broker.up + broker.down)
 
 
@@ -199,7 +203,7 @@ def _by(buckets: Rows, name: str) -> dict[Any, dict[int, int]]:
 
 
 def percentiles(buckets: Rows) -> Iterable[Percentiles]:
-    """Of each window that has any message."""
+    """Yield the percentiles of every window that has messages."""
     for at, counts in sorted(_by(buckets, "window_start").items()):
         yield Percentiles(at, tuple(quantiles(counts, LATENCY_QUANTILES)))
 
@@ -209,13 +213,13 @@ def _heat(buckets: Rows) -> Iterable[Heat]:
         total = sum(counts.values())
         rows: dict[int, int] = defaultdict(int)
         for bucket, count in counts.items():
-            rows[-(-bucket // _ROW)] += count  # bucket i ends at its bound, so rows end at theirs
+            rows[-(-bucket // _ROW)] += count  # a bucket ends at its upper bound, so a row does too
         for row, count in sorted(rows.items()):
             yield Heat(at, upper_bound((row - 1) * _ROW), upper_bound(row * _ROW), count, count / total)
 
 
 def _topics(totals: Rows, buckets: Rows, only: str | None) -> Iterable[TopicLatency]:
-    """The slowest first."""
+    """Return the topics by p99, slowest first."""
     histograms = _by(buckets, "topic")
     lines = [
         TopicLatency(
@@ -230,14 +234,14 @@ def _topics(totals: Rows, buckets: Rows, only: str | None) -> Iterable[TopicLate
     return sorted(lines, key=lambda line: (-(line.found[2] or 0.0), line.topic))
 
 
-# where the time goes
+# parts of the latency
 
 
-def _spent(one: CauseInputs) -> Spent:
+def _spent(one: CauseInputs) -> TimeSpent:
     parts, measured = one.together, mean(one.latency_sum, one.acknowledged)
     known = parts.queue, parts.outbuf, parts.rtt
     rest = None if measured is None else max(0.0, measured - sum(part or 0.0 for part in known))
-    return Spent(int(one.at), *known, rest, parts.throttle)
+    return TimeSpent(int(one.at), *known, rest, parts.throttle)
 
 
 def _rtt_by_broker(slices: Sequence[CauseInputs]) -> Mapping[str, Mapping[int, float]]:
@@ -261,9 +265,19 @@ _BROKER = tuple(field.name for field in fields(BrokerNumbers))
 
 
 def _slices(
-    step: int, now: float, died: Deaths, messages: Rows, clients: Rows, brokers: Rows, dead_letters: Rows
+    step: int,
+    now: float,
+    failed: DeadLetterCounts,
+    messages: Rows,
+    clients: Rows,
+    brokers: Rows,
+    dead_letters: Rows,
 ) -> tuple[CauseInputs, ...]:
-    """Deaths are counted by their dead letters, like everywhere; by the statistics only on topics that left some none here."""
+    """Build the slices of the diagnosis.
+
+    Failed messages are counted by their dead letters; the statistics count them only on topics whose dead letters are
+    in other stores.
+    """
     of_messages, of_clients = _grouped(messages), {row["window_start"]: row for row in clients}
     of_brokers, of_dead_letters = _grouped(brokers), _grouped(dead_letters)
     slices = []
@@ -272,9 +286,9 @@ def _slices(
         covered = max([step, *(row["seconds"] for row in (*settled, *([client] if client else [])))])
         counts: dict[str, Any] = {name: sum(row[name] for row in settled) for name in _MESSAGES}
         counts["dead"] = sum(row["count"] for row in of_dead_letters.get(at, [])) + sum(
-            row["dead"] for row in settled if row["topic"] in died.without_dead_letters
+            row["dead"] for row in settled if row["topic"] in failed.without_dead_letters
         )
-        said: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
+        client_counts: dict[str, Any] = {name: client[name] for name in _CLIENT} if client else {}
         slices.append(
             CauseInputs(
                 at=at,
@@ -286,7 +300,7 @@ def _slices(
                     BrokerNumbers(**{name: row[name] for name in _BROKER}) for row in of_brokers.get(at, [])
                 ),
                 **counts,
-                **said,
+                **client_counts,
             )
         )
     return tuple(slices)

@@ -1,4 +1,4 @@
-"""The overview: how delivery goes, what fails and who sends, in one visit to the store."""
+"""Queries for the overview: delivery, failures and producers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any
 from producer_core.alerts import rule_set_of
 from producer_core.alerts.rules import RULES
 from producer_core.dashboard.queries.cause import Cause
-from producer_core.dashboard.queries.deaths import Deaths, deaths, delivered_since, retry_success
+from producer_core.dashboard.queries.deaths import (
+    DeadLetterCounts,
+    dead_letter_counts,
+    delivered_since,
+    retry_success,
+)
 from producer_core.dashboard.queries.firing import firing
 from producer_core.dashboard.queries.latency import LATENCY_QUANTILES
 from producer_core.dashboard.queries.situation import GONE as GONE
@@ -20,8 +25,8 @@ from producer_core.dashboard.queries.situation import (
     BrokerOutage,
     Rows,
     Situation,
-    chosen_ones,
     memory,
+    of_producer,
     outage,
     situation,
     stalled,
@@ -34,11 +39,11 @@ from producer_core.store import Store
 
 QUANTILES = LATENCY_QUANTILES
 _LAG = 2
-"""Seconds until what a producer counts is in the store."""
+"""Seconds until a producer's counts are in the store."""
 _LIMIT = 5.0
-"""Seconds until a look is given up: on a busy machine a late picture is better than none."""
+"""Seconds to wait for the store; on a busy machine, late data is better than none."""
 _FINE = 3600
-"""Up to so long a range the store still knows the single minutes of the same time before."""
+"""The longest range, in seconds, for which the store still has the last minute of the previous period."""
 _COUNTS = (
     "accepted", "acknowledged", "dead", "retried", "retry_successes", "duplicates", "possible_duplicates",
 )  # fmt: skip
@@ -46,11 +51,10 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class WindowTotals:
-    """A range in numbers; a share is None where there is nothing to take it of.
+    """Holds the totals of a range; a ratio is None where its denominator is zero.
 
-    `throughput` is of the last minute; of a range that is over, or longer ago than the store keeps single minutes, of the
-    whole range. `given_up` were sent
-    again by us and died all the same.
+    `throughput` covers the last minute; for a past range, or one older than the store's minutes, it covers the whole
+    range. `given_up` counts messages that failed after a retry by the producer.
     """
 
     accepted: int
@@ -69,7 +73,7 @@ class WindowTotals:
 
     @property
     def known(self) -> bool:
-        """Whether anything was sent or heard."""
+        """Return whether the range has messages or client statistics."""
         return bool(self.accepted or self.acknowledged or self.dead or self.samples)
 
     @property
@@ -82,21 +86,21 @@ class WindowTotals:
 
     @property
     def suppressed(self) -> float | None:
-        """Messages that de-duplication kept from being sent twice, of all that were given to us."""
+        """Return the share of submitted messages that de-duplication suppressed."""
         return share(self.duplicates, self.accepted + self.duplicates)
 
     @property
     def connected(self) -> float | None:
-        """The share of looks at which a broker was connected, of those that clients told us about."""
+        """Return the share of client samples in which a broker was connected."""
         return share(self.samples - self.cut_off, self.samples)
 
 
 @dataclass(frozen=True)
 class OverviewPage:
-    """Everything the overview shows, as of `now`, which is the end of a range that is over.
+    """Holds everything the overview shows, as of `now`, which is the end of a past range.
 
-    `sums` are of the range, `before` of the same time before it. What waits, the producers and the alerts are of the
-    moment when it was read, `read_at`, whatever the range.
+    `sums` covers the range and `before` the previous period. Pending messages, dead letters, producers and alerts are
+    as of `read_at`, whatever the range.
     """
 
     now: float
@@ -122,7 +126,7 @@ class OverviewPage:
     memory: tuple[int, int | None]
     seen_at: float | None
     missing: tuple[int, int] = (0, 0)
-    """Windows that have not come, and of how many producers."""
+    """The number of missing statistics windows, and of the producers that they belong to."""
 
     @property
     def error_rate(self) -> float | None:
@@ -134,62 +138,65 @@ class OverviewPage:
 
     @property
     def latency(self) -> tuple[float | None, ...]:
-        """p50, p95 and p99."""
+        """Return p50, p95 and p99."""
         return self.sums.latency[:3]
 
 
 def earlier(store: Store, view: View, now: float) -> WindowTotals:
-    """The same time before: its last minute too, or its mean where the store no longer knows single minutes."""
+    """Return the previous period; its throughput is the mean where the store no longer has its last minute."""
     since, until = view.before(now)
     with store.borrow(limit=_LIMIT):
-        died, histogram = deaths(store, view, since, until), _whole(store, view, since, until)
-        known = _sums(store, view, since, until, None, histogram, died)
+        failed, histogram = (
+            dead_letter_counts(store, view, since, until),
+            _histogram(store, view, since, until),
+        )
+        known = _sums(store, view, since, until, None, histogram, failed)
         if view.seconds > _FINE or view.over(now):
             return replace(known, throughput=share(known.acknowledged, until - since))
-        last = _together(_minute(store, view, until), view)
+        last = _total(_minute(store, view, until), view)
     return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
 
 
 def overview(store: Store, view: View | str, now: float, before: WindowTotals | None = None) -> OverviewPage:
-    """One consistent look at the store; `view` may be the name of a time range.
+    """Read the overview from one consistent view of the store; `view` may be the name of a time range.
 
-    `before` is what `earlier` said a few seconds ago: it hardly changes, and need not be read with every look.
+    `before` is a recent result of `earlier`, which changes slowly and need not be read on every refresh.
     """
     view = View(view) if isinstance(view, str) else view
     at, since, until = view.at(now), view.since(now), view.until(now)
     span = {"since": since, "until": until, **view.where}
-    of_producer = {"producer": view.producer}
+    by_producer = {"producer": view.producer}
     with store.borrow(limit=_LIMIT):
         lately = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
-        last = _together(lately, view)
+        last = _total(lately, view)
         pace = _pace(store, view, now, lately, last["seconds"])
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         histograms = store.rows("latency_histograms", bucket_seconds=view.step, **span)
-        died = deaths(store, view, since, until)
+        failed = dead_letter_counts(store, view, since, until)
         sums = _sums(
             store,
             view,
             since,
             until,
             sum(pace.values()),
-            _whole(store, view, since, until),
-            died,
+            _histogram(store, view, since, until),
+            failed,
         )
-        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **of_producer)
+        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **by_producer)
         waiting = _waiting(store, view)
-        producers = chosen_ones(store.rows("producers", since=now - 86_400), view.producer)
+        producers = of_producer(store.rows("producers", since=now - 86_400), view.producer)
         alerts = store.rows("alerts_firing", now=now)
         seen_at = store.rows("data_age")[0]["seen_at"]
-        since_then = {} if view.over(now) else delivered_since(store, view, died.lasts)
+        since_then = {} if view.over(now) else delivered_since(store, view, failed.last_by_topic)
         cut_off = None if view.over(now) else _outage(store, view, now)
         missing = store.rows("overview_missing", since=now - 86_400, producer=view.producer)[0]
-        still = stalled(producers, last, now) and not _fresh(store, view, now)
+        still = stalled(producers, last, now) and not _just_resumed(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
-    dead, causes = sum(dead_by_topic.values()), _causes(died.rows)
+    dead, causes = sum(dead_by_topic.values()), _causes(failed.rows)
     by_now = {row["topic"]: (row["acknowledged"], row["dead"]) for row in lately}
-    topics = topic_rows(series, by_topic, causes, dead_by_topic, died, by_now, since_then, pace, view, now)
+    topics = topic_rows(series, by_topic, causes, dead_by_topic, failed, by_now, since_then, pace, view, now)
     return OverviewPage(
         now=at,
         read_at=now,
@@ -199,7 +206,7 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
         situation=situation(
             view,
             sums.acknowledged,
-            died,
+            failed,
             still,
             topics,
             causes,
@@ -220,7 +227,7 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
         dead_by_code=_counted(waiting, "code"),
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
-        # What is seen of one producer says nothing of the others, and an alert is about all.
+        # An alert covers all producers, so the recovery of one producer does not mark it.
         alerts=firing(
             alerts,
             dead,
@@ -242,7 +249,7 @@ def share(part: float, whole: float) -> float | None:
 # ranges
 
 
-def _whole(store: Store, view: View, since: int, until: int | None) -> dict[int, int]:
+def _histogram(store: Store, view: View, since: int, until: int | None) -> dict[int, int]:
     rows = store.rows("latency_buckets", since=since, until=until, **view.where)
     return {row["bucket"]: row["count"] for row in rows}
 
@@ -254,30 +261,30 @@ def _sums(
     until: int | None,
     throughput: float | None,
     histogram: Mapping[int, int],
-    died: Deaths,
+    failed: DeadLetterCounts,
 ) -> WindowTotals:
     totals = store.rows("totals", since=since, until=until, **view.where)[0]
     clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]
     return WindowTotals(
-        **{**{name: totals[name] for name in _COUNTS}, "dead": died.total},
+        **{**{name: totals[name] for name in _COUNTS}, "dead": failed.total},
         latency=tuple(quantiles(histogram, QUANTILES)),
         throughput=throughput if totals["accepted"] or totals["acknowledged"] else None,
         samples=clients["samples"],
         cut_off=clients["cut_off"],
         fill_highest=clients["fill_highest"],
-        given_up=died.retried,
+        given_up=failed.retried,
     )
 
 
 def _minute(store: Store, view: View, until: int) -> Rows:
-    """The totals by topic of the last minute before a moment, or of as much of it as the range is long."""
+    """Return the totals by topic of the minute before a moment, or of the whole range where that is shorter."""
     since = until - min(MINUTE, view.seconds)
     rows = store.rows("totals_by_topic", since=since, until=until, producer=view.producer)
     return [row for row in rows if view.topic in (None, row["topic"])]
 
 
 def _pace(store: Store, view: View, now: float, lately: Rows, seconds: float) -> dict[str, float]:
-    """Acknowledged a second by topic, all over the same seconds: the last minute, or a whole range that is over."""
+    """Return acknowledged messages per second by topic, over the last minute or over a whole past range."""
     if view.over(now):
         since, seconds = view.since(now), view.at(now) - view.since(now)
         found = store.rows("totals_by_topic", since=since, until=view.until(now), producer=view.producer)
@@ -285,8 +292,8 @@ def _pace(store: Store, view: View, now: float, lately: Rows, seconds: float) ->
     return {row["topic"]: row["acknowledged"] / seconds for row in lately}
 
 
-def _together(rows: Rows, view: View) -> dict[str, Any]:
-    """A minute of all topics, and its seconds."""
+def _total(rows: Rows, view: View) -> dict[str, Any]:
+    """Return the totals of a minute over all topics, and its seconds."""
     return {
         "acknowledged": sum(row["acknowledged"] for row in rows),
         "dead": sum(row["dead"] for row in rows),
@@ -303,8 +310,8 @@ def _outage(store: Store, view: View, now: float) -> BrokerOutage | None:
     return found._replace(delivered=after["acknowledged"])
 
 
-def _fresh(store: Store, view: View, now: float) -> bool:
-    """Whether all that was accepted in the last minute was accepted a moment ago: the first after a quiet time."""
+def _just_resumed(store: Store, view: View, now: float) -> bool:
+    """Return whether every message of the last minute was accepted within its last third, after an idle period."""
     begin, moment = int(now) - MINUTE, int(now) - MINUTE // 3
     older = store.rows("totals", since=begin, until=moment, **view.where)[0]["accepted"]
     return not older and store.rows("totals", since=moment, **view.where)[0]["accepted"] > 0
@@ -322,11 +329,11 @@ def _percentiles(histograms: Rows) -> Iterable[tuple[int, tuple[float | None, ..
         yield row["window_start"], tuple(quantiles(counts, QUANTILES))
 
 
-# what failed, and what waits
+# failures and dead letters
 
 
 def _causes(rows: Rows) -> tuple[Cause, ...]:
-    """By topic and by what it means: two codes with one meaning are one reason to a reader. What waits most comes first."""
+    """Merge the counts by topic and meaning, because codes with one meaning are one cause; most pending comes first."""
     merged: dict[tuple[str, str], Cause] = {}
     for row in rows:
         meaning = failure_of(row["code"]).meaning
@@ -352,7 +359,7 @@ def _waiting(store: Store, view: View) -> Rows:
 
 
 def _counted(rows: Rows, name: str) -> dict[str, int]:
-    """Most first."""
+    """Sum the counts by a column, largest first."""
     counts = Counter[str]()
     for row in rows:
         counts[row[name]] += row["count"]

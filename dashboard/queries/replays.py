@@ -1,4 +1,4 @@
-"""Replays as a page shows them: what a click would begin, what is under way, and what became of it."""
+"""Queries for replays: the scope of a click, the replays in progress, and their outcomes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.store import Store
 
 PACE_OVER = 10.0
-"""Seconds over which the speed of a replay is measured."""
+"""Seconds over which the rate of a replay is measured."""
 RECORDS = 50
-"""So many records of a replay are listed at once."""
+"""The number of records of a replay that are listed at once."""
 AT_ONCE = 1_000
-"""Up to so many dead letters are replayed by the first click, where every verdict is safe."""
+"""The largest number of dead letters that one click replays without a dry run, where every verdict is safe."""
 
 
 @dataclass(frozen=True)
 class ReplayOffer:
-    """What a click on Replay or Clear would be about now.
+    """Describes what a click on Replay or Clear would affect now.
 
-    `run` is what a replay would do as far as the store knows, None where there are too many dead letters to act at once.
-    `held` are replays under way that have some of these dead letters to send, `refused` why nobody could carry one out, and
-    `way_out` what to do about it; `active` says why the cause of the dead letters may still be there.
+    `run` is the dry run from the store, and None where there are too many dead letters for one click. `held` lists the
+    replays in progress that include some of these dead letters. `refused` is the reason why no process can run a
+    replay, and `remedy` what to do about it. `active` is the reason why the cause of the failures may persist.
     """
 
     about: DeadLetterFilter
@@ -39,7 +39,7 @@ class ReplayOffer:
     run: DryRun | None = None
     held: tuple[tuple[Operation, int], ...] = ()
     refused: str = ""
-    way_out: Literal["", "hands", "cluster"] = ""
+    remedy: Literal["", "no_runner", "cluster"] = ""
     active: str = ""
 
     @property
@@ -52,33 +52,36 @@ class ReplayOffer:
 
     @property
     def elsewhere(self) -> int:
-        """Of these, in the replay under way that has most of them."""
+        """Return the number of these dead letters in the replay in progress that includes most of them."""
         return max((count for _, count in self.held), default=0)
 
     @property
     def at_once(self) -> bool:
-        """One click may send: few, every verdict says that no broker has them, and nothing is left out or taken."""
+        """Return whether one click may send: few records with safe verdicts, none skipped and none in another replay."""
         return bool(self.run and self.run.total) and not (self.left_out or self.doubtful or self.held)
 
 
 @dataclass(frozen=True)
 class ReplayRow:
-    """One replay now. `owner` names the process that has it, `hands` counts the live ones that could carry it out,
-    `pace` is how many records a second it settled lately, `behind` the replay that keeps all of them busy meanwhile.
-    `later`: dead letters that match and died after those it is about, while it waits for a decision."""
+    """Holds the current state of a replay.
+
+    `owner` names the process that runs it, `runners` counts the live processes that could, `pace` is the recent rate in
+    records per second, and `blocked_by` is the replay that occupies all runners. `later` counts matching dead letters
+    that failed after the selection, while the replay awaits a decision.
+    """
 
     operation: Operation
     where: DeadLetterFilter | None
     owner: str = ""
-    hands: int = 0
+    runners: int = 0
     pace: float | None = None
-    behind: Operation | None = None
+    blocked_by: Operation | None = None
     later: int = 0
 
 
 @dataclass(frozen=True)
 class ReplaysPage:
-    """Those under way, the oldest first; those that have ended, the latest first; what people did."""
+    """Holds the replays in progress, oldest first, the ended ones, latest first, and the audit log."""
 
     now: float
     under_way: tuple[ReplayRow, ...]
@@ -89,8 +92,7 @@ class ReplaysPage:
 
 @dataclass(frozen=True)
 class ReplayDetail:
-    """One replay from all sides. `dead` has, by what it did with them, how many of its dead letters are dead letters still,
-    and the first of their ids."""
+    """Holds one replay; `dead` has the number and the first ids of records that are still dead letters, by outcome."""
 
     now: float
     replay: ReplayRow
@@ -101,12 +103,12 @@ class ReplayDetail:
 
 
 def operations(store: Store, limit: int = 5) -> list[Operation]:
-    """The latest replays."""
+    """Return the latest replays."""
     return replay.list_operations(store, limit=limit)
 
 
 def offer(store: Store, about: DeadLetterFilter, now: float) -> ReplayOffer:
-    """What an act on the dead letters of this selection would be about: those that wait now, or are archived."""
+    """Return what an action on this selection would affect: the pending dead letters, or the archived ones."""
     dead_letters = DeadLetters(store)
     if about.state not in ("dead", "archived", None):
         return ReplayOffer(about, 0)
@@ -123,20 +125,20 @@ def offer(store: Store, about: DeadLetterFilter, now: float) -> ReplayOffer:
             run=run,
             held=tuple(replay.under_way(store, about)),
             refused=refused.what if refused else "",
-            way_out="" if refused is None else "cluster" if isinstance(refused, OtherCluster) else "hands",
+            remedy="" if refused is None else "cluster" if isinstance(refused, OtherCluster) else "no_runner",
             active=run.active if run else still_active(store, about, now),
         )
 
 
 def replays(store: Store, now: float, *, limit: int = 20) -> ReplaysPage:
-    """What the page lists: all under way, and the latest of those that have ended."""
+    """Read the replays page: all replays in progress, and the latest that ended."""
     with store.borrow():
         listed = replay.list_operations(store, limit=limit + 1)
         ending = [one for one in listed if one.state == "cancelled" and not one.ended]
         ended = [one for one in listed if one.ended]
         return ReplaysPage(
             now,
-            tuple(_seen(store, one, now) for one in (*replay.live(store), *ending)),
+            tuple(_current(store, one, now) for one in (*replay.live(store), *ending)),
             tuple(ReplayRow(one, where_of(one.selection)) for one in ended[:limit]),
             len(listed) > limit,
             tuple(store.rows("replay_acts", limit=10)),
@@ -144,13 +146,13 @@ def replays(store: Store, now: float, *, limit: int = 20) -> ReplaysPage:
 
 
 def one_replay(store: Store, operation_id: str, now: float) -> ReplayRow:
-    """How one replay stands; ReplayError when there is none."""
+    """Return the current state of one replay; raise ReplayError where it does not exist."""
     with store.borrow():
-        return _seen(store, replay.get(store, operation_id), now)
+        return _current(store, replay.get(store, operation_id), now)
 
 
 def detail(store: Store, operation_id: str, now: float) -> ReplayDetail:
-    """One replay from all sides; ReplayError when there is none."""
+    """Return one replay with its records and audit log; raise ReplayError where it does not exist."""
     with store.borrow():
         operation = replay.get(store, operation_id)
         dead = (
@@ -158,7 +160,7 @@ def detail(store: Store, operation_id: str, now: float) -> ReplayDetail:
         )
         return ReplayDetail(
             now,
-            _seen(store, operation, now),
+            _current(store, operation, now),
             tuple(store.rows("replay_reasons", operation=operation_id)),
             tuple(replay.doubtful(store, operation_id, limit=RECORDS + 1)) if operation.ended else (),
             {row["state"]: (row["count"], tuple(row["ids"])) for row in dead},
@@ -167,7 +169,7 @@ def detail(store: Store, operation_id: str, now: float) -> ReplayDetail:
 
 
 def doubtful(store: Store, operation: Operation) -> tuple[Mapping[str, Any], ...]:
-    """Of an ended replay, records of which nobody can say whether they are on their topic; one more than RECORDS."""
+    """Return the records of an ended replay that may be on their topic; at most RECORDS + 1."""
     if not operation.ended or operation.failed_again + operation.skipped == 0:
         return ()
     return tuple(replay.doubtful(store, operation.operation_id, limit=RECORDS + 1))
@@ -179,73 +181,74 @@ def planned(
     newer: Newer | None = None,
     inconclusive: Inconclusive | None = None,
 ) -> DryRun | None:
-    """The dry run of one that waits for a decision, or is being looked ahead; with other choices than its own."""
+    """Return the dry run of a replay that is being checked or awaits a decision; None for other states.
+
+    `newer` and `inconclusive` override the choices of the replay.
+    """
     if operation.state not in ("checking", "ready"):
         return None
     return dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, inconclusive=inconclusive)
 
 
 def where_of(selection: str) -> DeadLetterFilter | None:
-    """What was selected; None where a later version wrote what this one does not know."""
+    """Parse a selection; return None where a newer version wrote an unknown form."""
     try:
         return DeadLetterFilter.from_query(orjson.loads(selection))
     except (ConfigError, ValueError, TypeError, AttributeError):
         return None
 
 
-def _seen(store: Store, operation: Operation, now: float) -> ReplayRow:
+def _current(store: Store, operation: Operation, now: float) -> ReplayRow:
     if operation.ended:
         return ReplayRow(operation, where_of(operation.selection))
-    having = (operation.owner or "").split("/")[0]
-    alive = [one for one in replay.runners(store, now, cluster_id=operation.cluster_id) if one != having]
+    owner = (operation.owner or "").split("/")[0]
+    others = [one for one in replay.runners(store, now, cluster_id=operation.cluster_id) if one != owner]
     expired = (operation.lease_until or now) < now
-    others = len(alive) + (having != "" and not expired)
     return ReplayRow(
         operation,
         where_of(operation.selection),
-        owner=_named(store.rows("replay_owner", producer=having), having),
-        hands=others,
+        owner=_process_name(store.rows("replay_owner", producer=owner), owner),
+        runners=len(others) + (owner != "" and not expired),
         pace=_pace(store, operation, now),
-        behind=_behind(store, operation, len(alive)),
+        blocked_by=_blocked_by(store, operation, len(others)),
         later=_later(store, operation),
     )
 
 
 def _later(store: Store, operation: Operation) -> int:
-    """Letters of the same selection that died since it was made."""
+    """Count the dead letters of the same selection that failed since it was made."""
     where = where_of(operation.selection)
     if operation.state not in ("checking", "ready") or where is None or where.ids or where.until is None:
         return 0
     dead_letters, last = DeadLetters(store), math.nextafter(where.until, -math.inf)
-    if not dead_letters.count(
-        replace(where, since=last, state=None)
-    ):  # no page ended it there: it is the person's own end
+    # The page ends a selection right after its last dead letter; any other end was chosen by the operator.
+    if not dead_letters.count(replace(where, since=last, state=None)):
         return 0
     return dead_letters.count(replace(where, since=where.until, until=None, state="dead"))
 
 
-def _behind(store: Store, operation: Operation, hands: int) -> Operation | None:
-    """The replay that is carried out first, where each process has one: it does them one after the other."""
+def _blocked_by(store: Store, operation: Operation, runners: int) -> Operation | None:
+    """Return the replay that runs first where every runner has one; a runner processes replays one at a time."""
     if operation.owner is not None or operation.state not in ("planned", "checking"):
         return None
-    ahead = operation.state == "checking"  # looking ahead waits for another look ahead only
+    checking = operation.state == "checking"  # a preflight check waits only for another preflight check
     busy = [
         one
         for one in replay.live(store)
         if one.owner is not None
         and one.cluster_id == operation.cluster_id
         and one.state != "paused"
-        and (one.state == "checking") == ahead
+        and (one.state == "checking") == checking
     ]
-    return busy[0] if busy and len(busy) >= hands else None
+    return busy[0] if busy and len(busy) >= runners else None
 
 
-def _named(found: Sequence[Mapping[str, Any]], having: str) -> str:
-    """A process by its client id, host and number, so that a person can find it."""
-    if not having:
+def _process_name(found: Sequence[Mapping[str, Any]], owner: str) -> str:
+    """Return the client id, host and process id of an owner."""
+    if not owner:
         return ""
     if not found:
-        return having
+        return owner
     row = found[0]
     return f"{row['client_id'] or row['producer_id'][:8]} on {row['host']}, process {row['pid']}"
 

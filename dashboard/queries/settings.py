@@ -1,4 +1,4 @@
-"""The settings: what the store is and holds, for how long, what is installed, and which rules are in force."""
+"""Queries for the settings page: the store, retention, limits, versions, alert rules and masking."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _HIDDEN = "***"
 
 
 @dataclass(frozen=True)
-class RetainedRows:
-    """A setting of the store: its value and its default; `changed` where somebody set it. None: no bound."""
+class StoreSetting:
+    """Holds a setting of the store and its default; None means no limit. `changed` is set where it was set explicitly."""
 
     name: str
     value: float | None
@@ -34,8 +34,8 @@ class RetainedRows:
 
 
 @dataclass(frozen=True)
-class StoreReach:
-    """How the producers of a cluster reach it. `secret`: they sign in, and what with is not in the store."""
+class ClusterConnection:
+    """Holds the connection settings of a cluster's producers; `secret` is set where the credentials are masked."""
 
     cluster_id: str
     servers: str
@@ -45,7 +45,7 @@ class StoreReach:
 
 @dataclass(frozen=True)
 class AlertRules:
-    """The rules in force. `path`: their file (None: only ours); `problem`: why the file does not count."""
+    """Holds the active rules; `path` is their file (None: built-in rules only), `problem` the reason why it is ignored."""
 
     rules: int
     switched_off: tuple[str, ...]
@@ -57,31 +57,31 @@ class AlertRules:
 
 @dataclass(frozen=True)
 class Masking:
-    """What is hidden beyond the rules that are always there; `there`: the file exists."""
+    """Holds the configured masking rules and their file; `exists` tells whether the file exists."""
 
     rules: MaskingRules
     path: str
-    there: bool
+    exists: bool
 
 
 @dataclass(frozen=True)
 class SettingsPage:
-    """Everything the settings page shows, as of `now`."""
+    """Holds everything the settings page shows, as of `now`."""
 
     now: float
     info: StoreInfo
     free: int
-    kept: tuple[RetainedRows, ...]
-    bounds: tuple[RetainedRows, ...]
+    kept: tuple[StoreSetting, ...]
+    bounds: tuple[StoreSetting, ...]
     load: DeadLetterLoad
     versions: Mapping[str, str]
     alerts: AlertRules
     masking: Masking
-    reaches: tuple[StoreReach, ...]
+    reaches: tuple[ClusterConnection, ...]
 
 
 def settings(store: Store, now: float) -> SettingsPage:
-    """One consistent look at the store, and at the files of rules."""
+    """Read the settings page from the store and the rule files."""
     with store.borrow():
         info, changed = store.info(), store.settings()
         load = measure(store)
@@ -91,7 +91,7 @@ def settings(store: Store, now: float) -> SettingsPage:
         info=info,
         free=shutil.disk_usage(store.path.parent).free,
         kept=tuple(
-            RetainedRows(
+            StoreSetting(
                 one.name,
                 getattr(info.retention, one.name),
                 getattr(Retention(), one.name),
@@ -104,12 +104,12 @@ def settings(store: Store, now: float) -> SettingsPage:
         versions=versions(),
         alerts=_alerts(rule_set_of(store)),
         masking=Masking(rules(), str(rules_path()), rules_path().exists()),
-        reaches=tuple(reach(row["cluster_id"], row["settings"]) for row in clients),
+        reaches=tuple(cluster_connection(row["cluster_id"], row["settings"]) for row in clients),
     )
 
 
 def versions() -> Mapping[str, str]:
-    """What is installed, by name."""
+    """Return the installed versions by name."""
     from confluent_kafka import libversion
 
     return {
@@ -124,33 +124,33 @@ def versions() -> Mapping[str, str]:
     }
 
 
-def reach(cluster_id: str, settings: str) -> StoreReach:
-    """How a producer's masked settings say that its cluster is reached."""
+def cluster_connection(cluster_id: str, settings: str) -> ClusterConnection:
+    """Extract the connection settings from a producer's masked settings."""
     given = {name: str(value) for name, value in orjson.loads(settings or "{}").items()}
     servers = given.pop("bootstrap.servers", "")
-    ways = {name: str(value) for name, value in connection_settings(given).items()}
-    secret = any(value == _HIDDEN for value in ways.values())
-    return StoreReach(
-        cluster_id, servers, {name: value for name, value in ways.items() if value != _HIDDEN}, secret
+    connection = {name: str(value) for name, value in connection_settings(given).items()}
+    secret = any(value == _HIDDEN for value in connection.values())
+    return ClusterConnection(
+        cluster_id, servers, {name: value for name, value in connection.items() if value != _HIDDEN}, secret
     )
 
 
-def _bounds(changed: Mapping[str, float]) -> tuple[RetainedRows, ...]:
+def _bounds(changed: Mapping[str, float]) -> tuple[StoreSetting, ...]:
     names = {"dlq_max_size": "dead_letters", "dlq_max_bytes": "bytes", "dlq_max_age": "age"}
     now, default = DeadLetterLimits().set_by(changed), DeadLetterLimits()
     return tuple(
-        RetainedRows(name, getattr(now, field), getattr(default, field), name in changed)
+        StoreSetting(name, getattr(now, field), getattr(default, field), name in changed)
         for name, field in names.items()
     )
 
 
-def _alerts(book: RuleSet) -> AlertRules:
+def _alerts(rule_set: RuleSet) -> AlertRules:
     return AlertRules(
-        rules=sum(rule.enabled for rule in book.rules.values()),
-        switched_off=tuple(sorted(name for name, rule in book.rules.items() if not rule.enabled)),
-        routes=tuple(route.name for route in book.routes),
-        path=None if book.path is None else str(book.path),
-        problem=book.problem,
+        rules=sum(rule.enabled for rule in rule_set.rules.values()),
+        switched_off=tuple(sorted(name for name, rule in rule_set.rules.items() if not rule.enabled)),
+        routes=tuple(route.name for route in rule_set.routes),
+        path=None if rule_set.path is None else str(rule_set.path),
+        problem=rule_set.problem,
         variable=VARIABLE,
     )
 

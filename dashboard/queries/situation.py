@@ -1,4 +1,4 @@
-"""The situation: who sends, who is missing, and whether anything is delivered; what the sentence on top is made of."""
+"""Summarize delivery and the producers for the overview's headline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from producer_core.dashboard.queries.cause import Cause
-from producer_core.dashboard.queries.deaths import Deaths
+from producer_core.dashboard.queries.deaths import DeadLetterCounts
 from producer_core.dashboard.queries.topics import TopicRow
 from producer_core.dashboard.queries.view import View
 
@@ -15,7 +15,7 @@ GONE = 40.0
 """Seconds after which a producer that was never closed counts as lost."""
 MINUTE = 60
 LATELY = 900.0
-"""Seconds in which an outage that is over is still worth a sentence."""
+"""Seconds after its end for which an outage is still reported."""
 _BRIEF = 4
 
 Rows = Sequence[Mapping[str, Any]]
@@ -23,13 +23,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Situation:
-    """What the sentence on top is made of. `causes` are of messages that failed in the range, what waits most first.
+    """Holds the numbers of the headline.
 
-    Of those that failed (`dead`) `cured` were replayed since, and `aside` put aside. `connected` and `producers` count
-    those that run; `gone` were lost within the range and never closed. `dying`: something fails right now; `failing`:
-    there is a topic on which much does, however little that is of all; `failing_topics` are those, the worst first. `delivered`: on the topics with open failures,
-    since the last of each; `recovered`: so many that the fault is over. For `cut_off_for` seconds no broker was there at
-    all, until `cut_off_ago`; since then `delivered_again` were acknowledged.
+    `causes` covers the messages that failed in the range, most pending first. Of the failed messages (`dead`),
+    `replayed` were replayed since and `archived` were archived. `connected` and `producers` count running producers;
+    `gone` counts producers that stopped reporting within the range without being closed. `degraded` is set while any
+    message fails, and `failing` while a topic has a high error rate, however small its share of all messages;
+    `failing_topics` lists the topics that fail, worst first. `delivered` counts the messages delivered on topics with
+    open failures since the latest failure of each, and `recovered` is set where they are enough to consider the fault
+    over. No broker was connected for `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages
+    were acknowledged since then.
     """
 
     acknowledged: int
@@ -46,15 +49,15 @@ class Situation:
     gone_for: float = 0.0
     failed_ago: float | None = None
     failing: bool = False
-    dying: bool = False
+    degraded: bool = False
     failing_topics: Sequence[str] = ()
     delivered: int = 0
     recovered: bool = False
     cut_off_for: float = 0.0
     cut_off_ago: float | None = None
     delivered_again: int = 0
-    cured: int = 0
-    aside: int = 0
+    replayed: int = 0
+    archived: int = 0
     stalled: bool = False
     waiting: int = 0
     over: bool = False
@@ -63,19 +66,19 @@ class Situation:
 
     @property
     def left(self) -> int:
-        """Messages that failed and that nobody has dealt with yet."""
-        return max(0, self.dead - self.cured - self.aside)
+        """Return the number of failed messages that are neither replayed nor archived."""
+        return max(0, self.dead - self.replayed - self.archived)
 
 
 class BrokerOutage(NamedTuple):
-    """So many seconds without any broker, the last of them until then; `delivered` were acknowledged since."""
+    """Holds the length and the end of a broker outage, and the number of messages acknowledged since."""
 
     seconds: float
     until: float
     delivered: int = 0
 
 
-def chosen_ones(rows: list[dict[str, Any]], producer: str | None) -> list[dict[str, Any]]:
+def of_producer(rows: list[dict[str, Any]], producer: str | None) -> list[dict[str, Any]]:
     return [row for row in rows if producer in (None, row["producer_id"])]
 
 
@@ -84,7 +87,7 @@ def alive(rows: Rows, now: float) -> Rows:
 
 
 def memory(rows: Rows, now: float) -> tuple[int, int | None]:
-    """Bytes of the living producer that is nearest to its limit, and that limit."""
+    """Return memory and memory limit, in bytes, of the running producer closest to its limit."""
     used = [(row["memory_bytes"], row["memory_limit"]) for row in alive(rows, now)]
     return max(used, key=lambda one: (one[0] / one[1] if one[1] else 0.0, one[0]), default=(0, None))
 
@@ -92,7 +95,7 @@ def memory(rows: Rows, now: float) -> tuple[int, int | None]:
 def situation(
     view: View,
     acknowledged: int,
-    died: Deaths,
+    failed: DeadLetterCounts,
     still: bool,
     topics: Sequence[TopicRow],
     causes: Sequence[Cause],
@@ -101,10 +104,13 @@ def situation(
     cut_off: BrokerOutage | None,
     now: float,
 ) -> Situation:
-    """`acknowledged` and `died` are of the range, `dead` dead letters wait in all, `still` says that nothing moves although it
-    should, and `topics` say what fails now, and what is over.
+    """Summarize the range.
+
+    `acknowledged` and `failed` cover the range, `dead` counts all pending dead letters, `still` is set while delivery
+    has stalled, and `topics` gives the current state of each topic.
     """
-    trouble, failed = max((row.trouble for row in topics), default=0), [row for row in topics if row.left > 0]
+    trouble = max((row.trouble for row in topics), default=0)
+    unhandled = [row for row in topics if row.left > 0]
     running = [row for row in producers if row["closed_at"] is None]
     living = alive(running, now)
     lost = [
@@ -112,28 +118,28 @@ def situation(
         for row in running
         if now - row["seen_at"] > GONE and row["seen_at"] >= view.since(now)
     ]
-    troubled = [row["connection_error"] for row in living if not row["connected"] and row["connection_error"]]
+    errors = [row["connection_error"] for row in living if not row["connected"] and row["connection_error"]]
     return Situation(
         acknowledged=acknowledged,
-        dead=died.total,
-        cured=died.cured,
-        aside=died.aside,
+        dead=failed.total,
+        replayed=failed.replayed,
+        archived=failed.archived,
         window=view.window,
         connected=sum(row["connected"] for row in living),
         producers=len(living),
         closed=len(producers) - len(running),
         silent_for=min((now - row["seen_at"] for row in running), default=None),
-        connection_error=troubled[0] if troubled else None,
+        connection_error=errors[0] if errors else None,
         pending=sum(row["pending"] for row in running),
         causes=causes,
         gone=len(lost),
         gone_for=min(lost, default=0.0),
-        failed_ago=None if died.last is None else now - died.last,
+        failed_ago=None if failed.last is None else now - failed.last,
         failing=trouble > 2,
-        dying=trouble > 1,
+        degraded=trouble > 1,
         failing_topics=tuple(row.topic for row in topics if row.trouble == trouble > 1),
-        delivered=sum(row.delivered for row in failed),
-        recovered=bool(failed) and all(row.recovered for row in failed),
+        delivered=sum(row.delivered for row in unhandled),
+        recovered=bool(unhandled) and all(row.recovered for row in unhandled),
         cut_off_for=cut_off.seconds if cut_off else 0.0,
         cut_off_ago=now - cut_off.until if cut_off else None,
         delivered_again=cut_off.delivered if cut_off else 0,
@@ -146,8 +152,10 @@ def situation(
 
 
 def outage(rows: Rows, now: float) -> BrokerOutage | None:
-    """The last time that no producer reached any broker, by the looks of their clients; None where there was none, or
-    one so brief as every start has it."""
+    """Return the latest outage in which no producer had a broker connection, according to the client samples.
+
+    Return None where there was none, or only one as brief as any start-up.
+    """
     cut_off = _last_run([row for row in rows if row["cut_off"] >= row["samples"]])
     seconds = sum(row["seconds"] for row in cut_off)
     if seconds < _BRIEF:
@@ -156,7 +164,7 @@ def outage(rows: Rows, now: float) -> BrokerOutage | None:
 
 
 def _last_run(rows: Rows) -> Rows:
-    """The last of them that follow each other, but for a moment in which a broker was seen."""
+    """Return the last run of consecutive rows; a gap shorter than `_BRIEF` does not end a run."""
     first = len(rows) - 1
     while first > 0 and rows[first]["window_start"] - _end(rows[first - 1]) < _BRIEF:
         first -= 1
@@ -168,8 +176,8 @@ def _end(row: Mapping[str, Any]) -> float:
 
 
 def stalled(producers: Rows, last: Mapping[str, Any], now: float) -> bool:
-    """Messages wait, not for a retry of ours, and in the last minute none was settled."""
+    """Return whether messages are pending, other than for a retry, while none was settled in the last minute."""
     living = alive(producers, now)
-    waits = sum(row["pending"] - row["waiting_retry"] for row in living)
+    pending = sum(row["pending"] - row["waiting_retry"] for row in living)
     long_enough = all(now - row["started_at"] > MINUTE for row in living)
-    return waits > 0 and long_enough and not last["acknowledged"] + last["dead"]
+    return pending > 0 and long_enough and not last["acknowledged"] + last["dead"]

@@ -1,4 +1,4 @@
-"""A topic in a line of the overview: how it goes, how it went, and what is wrong with it."""
+"""Build the rows of the overview's topic table."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from producer_core.dashboard.queries.cause import Cause
-from producer_core.dashboard.queries.deaths import Deaths
+from producer_core.dashboard.queries.deaths import DeadLetterCounts
 from producer_core.dashboard.queries.view import View
 from producer_core.metrics.histogram import quantiles
 from producer_core.replay.active_cause import is_over
 
 BARS = 50
-"""About how many places a sparkline has."""
+"""The approximate number of points in a sparkline."""
 _BAD = 0.05
 
 
 @dataclass(frozen=True)
 class Point:
-    """One window of one topic: counts, and the seconds it covers."""
+    """Counts one window of one topic, with the seconds that it covers."""
 
     at: int
     seconds: int
@@ -32,12 +32,14 @@ class Point:
 
 @dataclass(frozen=True)
 class TopicRow:
-    """`rates` (acknowledged a second) and `failures` over the range, oldest first; None where nothing was written.
+    """Holds the state of a topic.
 
-    `failing` is the share of the last minute that died, where that is not cured yet; of a range that is over, of all of
-    it. `trouble` is 3 where much fails now, 2 where something does, 1 where dead letters wait, else 0. `cured` died in
-    the range and were replayed since; `left` neither that nor put aside. `delivered` were acknowledged since the last
-    death, and `recovered` says that they are so many that the fault is over.
+    `rates` (acknowledged per second) and `failures` cover the range, oldest first, with None where no statistics exist.
+    `failing` is the share of the last minute that failed, unless it was replayed or archived since; for a past range,
+    the share of the whole range. `trouble` is 3 for a high error rate, 2 while any message fails, 1 for pending dead
+    letters, else 0. `replayed` counts failed messages that were replayed since, and `left` those neither replayed nor
+    archived. `delivered` counts messages acknowledged since the latest failure; `recovered` is set where they are
+    enough to consider the fault over.
     """
 
     topic: str
@@ -51,7 +53,7 @@ class TopicRow:
     failures: tuple[int | None, ...]
     cause: Cause | None
     causes: int
-    cured: int = 0
+    replayed: int = 0
     left: int = 0
     delivered: int = 0
     recovered: bool = False
@@ -73,23 +75,24 @@ def topic_rows(
     buckets: Sequence[Mapping[str, Any]],
     causes: Sequence[Cause],
     waiting: Mapping[str, int],
-    died: Deaths,
+    failed: DeadLetterCounts,
     lately: Mapping[str, tuple[int, int]],
     since_then: Mapping[str, int],
     pace: Mapping[str, float],
     view: View,
     now: float,
 ) -> tuple[TopicRow, ...]:
-    """Every topic that was written to in the range, or of which dead letters wait; the most troubled first.
+    """Return every topic with messages in the range or pending dead letters, worst first.
 
-    `lately`: what was acknowledged and what died in the last minute, by topic; `since_then`: what was acknowledged since
-    the topic's last death; `pace`: what was acknowledged a second, over the seconds of the throughput of all topics.
+    `lately` has the messages acknowledged and failed in the last minute by topic, `since_then` those acknowledged since
+    the topic's latest failure, and `pace` the throughput by topic over the same seconds as the total throughput.
     """
     points, histograms = _by_topic(series), defaultdict[str, dict[int, int]](dict)
     for row in buckets:
         histograms[row["topic"]][row["bucket"]] = row["count"]
-    dead, cured, aside = died.by("topic"), died.by("topic", "cured"), died.by("topic", "aside")
-    lasts = {} if view.over(now) else died.lasts
+    dead, replayed = failed.by("topic"), failed.by("topic", "cured")
+    archived = failed.by("topic", "aside")
+    lasts = {} if view.over(now) else failed.last_by_topic
     since, at = view.since(now), view.at(now)
     width, rows = _width(since, view.step, at), []
     for name in {*points, *waiting, *dead}:
@@ -97,22 +100,22 @@ def topic_rows(
             continue
         own = [cause for cause in causes if cause.topic == name]
         rates, failures = _lines(points[name], since, width, at)
-        acknowledged, settled = sum(point.acknowledged for point in points[name]), dead.get(name, 0)
-        left = settled - cured.get(name, 0) - aside.get(name, 0)
+        acknowledged, failed_count = sum(point.acknowledged for point in points[name]), dead.get(name, 0)
+        left = failed_count - replayed.get(name, 0) - archived.get(name, 0)
         delivered = min(since_then.get(name, 0), acknowledged)
         recovered = name in lasts and is_over(
-            now - lasts[name], died=settled, before=acknowledged - delivered, since=delivered
+            now - lasts[name], died=failed_count, before=acknowledged - delivered, since=delivered
         )
         failing = None
         if left > 0 and view.over(now):
-            failing = settled / (settled + acknowledged)
+            failing = failed_count / (failed_count + acknowledged)
         elif left > 0 and not recovered:
             failing = _failing(points[name], lately.get(name))
         rows.append(
             TopicRow(
                 topic=name,
                 acknowledged=acknowledged,
-                dead=settled,
+                dead=failed_count,
                 throughput=pace.get(name, 0.0),
                 failing=failing,
                 p99=next(iter(quantiles(histograms[name], (0.99,))), None),
@@ -121,17 +124,17 @@ def topic_rows(
                 failures=failures,
                 cause=own[0] if own else None,
                 causes=len(own),
-                cured=cured.get(name, 0),
+                replayed=replayed.get(name, 0),
                 left=left,
                 delivered=delivered,
                 recovered=recovered,
             )
         )
-    return tuple(sorted(rows, key=_place))
+    return tuple(sorted(rows, key=_sort_key))
 
 
-def _place(row: TopicRow) -> tuple[int, int, int, str]:
-    """By trouble, then by the order of magnitude, then by name: lines that fail alike do not change places each second."""
+def _sort_key(row: TopicRow) -> tuple[int, int, int, str]:
+    """Sort by severity, order of magnitude and name, so that topics with similar failures keep their positions."""
     return -row.trouble, -len(str(row.dead or row.waiting)), -len(str(row.acknowledged)), row.topic
 
 
@@ -143,7 +146,7 @@ def _by_topic(series: Sequence[Point]) -> dict[str, list[Point]]:
 
 
 def _failing(points: Sequence[Point], lately: tuple[int, int] | None) -> float | None:
-    """The share of the last minute that died; of a topic without a message in it the last that is known says it."""
+    """Return the share of the last minute that failed; without messages in it, that of the last window with messages."""
     acknowledged, dead = lately or (0, 0)
     if not acknowledged + dead:
         last = max(
@@ -156,7 +159,7 @@ def _failing(points: Sequence[Point], lately: tuple[int, int] | None) -> float |
 
 
 def _width(since: int, step: int, now: float) -> int:
-    """Seconds a place of a sparkline stands for: whole windows."""
+    """Return the seconds that a point of a sparkline covers, a multiple of the window."""
     windows = max(1, -(-int(now - since) // step))
     return step * -(-windows // BARS)
 

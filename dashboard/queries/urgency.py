@@ -1,4 +1,4 @@
-"""The urgency of an alert: which of those that fire somebody should read first."""
+"""Order alerts by urgency."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ Urgency = tuple[bool, bool, bool, int, int, float]
 
 
 def urgency(
-    rule: str, severity: str, started_at: float, *, looked_after: bool, quiet: bool, over: bool
+    rule: str, severity: str, started_at: float, *, acknowledged: bool, suppressed: bool, cleared: bool
 ) -> Urgency:
-    """What to sort by. First what nobody looks after, nothing keeps quiet, and is not `over` and about to resolve; then
-    the worst; of these what explains others before what follows from it, so that a broker that is gone stands over the
-    topics that fail for it; then the newest.
+    """Return the sort key of an alert, most urgent first.
+
+    Alerts that are suppressed, acknowledged or `cleared` (about to resolve) come last. The others are ordered by
+    severity. Within a severity an alert precedes those that follow from it, so a lost broker precedes the topics that
+    fail because of it. The newest comes first among the rest.
     """
-    worst = _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
-    return quiet, looked_after, over, worst, -len(explained(rule)), -started_at
+    severity_rank = _SEVERITIES.index(severity) if severity in _SEVERITIES else len(_SEVERITIES)
+    return suppressed, acknowledged, cleared, severity_rank, -len(explained(rule)), -started_at
 
 
 def urgency_of(row: Mapping[str, Any]) -> Urgency:
-    """Of a row of the store."""
+    """Return the sort key of a row of the store."""
     return urgency(
         row["rule"],
         row["severity"],
         row["started_at"],
-        looked_after=row["acknowledged_by"] is not None,
-        quiet=bool(row["silenced"] or row["muted_by"]),
-        over=row["since"] is not None,
+        acknowledged=row["acknowledged_by"] is not None,
+        suppressed=bool(row["silenced"] or row["muted_by"]),
+        cleared=row["since"] is not None,
     )
 
 
 @cache
 def explained(rule: str) -> frozenset[str]:
-    """The rules whose alerts may follow from one of this rule, directly or through others."""
+    """Return the rules whose alerts may follow from an alert of this rule, directly or transitively."""
     found, open_ = set[str](), [rule]
     while open_:
         name = open_.pop()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from producer_core.dashboard.queries.settings import StoreReach
+from producer_core.dashboard.queries.settings import ClusterConnection
 from producer_core.diagnostics.doctor import check_store, examine, java
 from producer_core.diagnostics.doctor.finding import DoctorFinding, Level
 from producer_core.diagnostics.doctor.machine_checks import java_version, versions
@@ -74,7 +74,7 @@ def latest(path: Path) -> DoctorRun | None:
     return _latest.get(path)
 
 
-def begin(path: Path, reach: StoreReach | None, topics: Sequence[str] = ()) -> DoctorRun:
+def begin(path: Path, reach: ClusterConnection | None, topics: Sequence[str] = ()) -> DoctorRun:
     """Start a run for a store and its cluster, or return the run that is in progress."""
     with _lock:
         running = _latest.get(path)
@@ -85,7 +85,7 @@ def begin(path: Path, reach: StoreReach | None, topics: Sequence[str] = ()) -> D
         return _latest[path]
 
 
-def run_checks(path: Path, reach: StoreReach | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
+def run_checks(path: Path, reach: ClusterConnection | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
     """Yield the findings. A cluster that requires credentials is not checked, and one finding says so."""
     if reach is not None and reach.servers and not reach.secret:
         settings = dict(reach.settings)
@@ -97,7 +97,7 @@ def run_checks(path: Path, reach: StoreReach | None, topics: Sequence[str]) -> I
     yield java(java_version())
 
 
-def _cluster_not_checked(reach: StoreReach | None) -> DoctorFinding:
+def _cluster_not_checked(reach: ClusterConnection | None) -> DoctorFinding:
     if reach is None or not reach.servers:
         text = "No producer has recorded how it connects to its brokers, so no broker was checked."
         return DoctorFinding("cluster", "ok", text)

@@ -78,14 +78,14 @@ def card(
             node("b", alert_wording.alert_state(item)),
             " ",
             alert_wording.alert_age(item, now),
-            f"{alert_wording.alert_hush(item)} · {item.rule} · {about}",
+            f"{alert_wording.alert_suppression(item)} · {item.rule} · {about}",
             class_="pc-meta",
         ),
     ]
     if item.state != "resolved":
         lines.append(node("p", node("b", "What to do: "), item.advice))
     lines += [node("p", line) for line in _silence_lines(item, silence, now)]
-    if ending := alert_wording.alert_ending(item, rule, now):
+    if ending := alert_wording.next_transition(item, rule, now):
         lines.append(node("p", ending))
     if item.acknowledged_by:
         at = f" at {_local_time(item.acknowledged_at)}" if item.acknowledged_at else ""

@@ -47,14 +47,14 @@ def _close() -> None:
 def _timeline(detail: alert_queries.AlertDetail) -> None:
     """Draw the events and notifications of the alert in order of time."""
     item = detail.alert
-    events = [*_events(item), *map(_notification, detail.told)]
+    events = [*_events(item), *map(_notification, detail.notifications)]
     common.heading("Timeline")
     lines = [
         f"<li>{common.time_element(at)}<span>{html.escape(mask_text(text))}</span></li>"
         for at, text in sorted(filter(None, events), key=lambda event: event[0])
     ]
     st.html(f'<ul class="pc-events">{"".join(lines)}</ul>')
-    if not detail.told and item.state != "pending":
+    if not detail.notifications and item.state != "pending":
         reason = wording.local(mask_text(item.muted_by), common.zone(), detail.now) if item.muted_by else ""
         common.note(f"No notification was sent{f': {reason}' if reason else ''}.")
 
@@ -76,7 +76,7 @@ def _events(item: Alert) -> Iterator[tuple[float, str]]:
 
 
 def _notification(row: Mapping[str, Any]) -> tuple[float, str] | None:
-    status, route = alert_wording.SAID.get(row["status"], row["status"]), row["route"]
+    status, route = alert_wording.NOTIFICATION_KINDS.get(row["status"], row["status"]), row["route"]
     if row["settled_at"] is None:
         attempts = (
             f"; {wording.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""

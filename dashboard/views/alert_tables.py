@@ -139,7 +139,7 @@ def routes(path: Path, page: alert_queries.AlertsPage) -> None:
         f"Notifications of firing alerts without an acknowledgement {repeat}."
         + ("" if file.link else " They contain no link to this page: set link in alerts.toml.")
     )
-    if page.untold:
+    if page.undelivered:
         _undelivered(page)
 
 
@@ -188,12 +188,13 @@ def _undelivered(page: alert_queries.AlertsPage) -> None:
     common.heading("Undelivered notifications")
     columns = [Column("Since"), Column("Alert", wide=True), Column("Route"), Column("Attempts", number=True), Column("Error", wide=True)]  # fmt: skip
     rows = []
-    for row in page.untold:
+    for row in page.undelivered:
         when = wording.stamp(row["queued_at"], common.zone(), page.now)
         text = [
             TablePart(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
             TablePart(
-                f"{alert_wording.SAID.get(row['status'], row['status'])} · {row['rule']}", style="small"
+                f"{alert_wording.NOTIFICATION_KINDS.get(row['status'], row['status'])} · {row['rule']}",
+                style="small",
             ),
         ]
         error = [

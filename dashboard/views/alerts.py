@@ -36,7 +36,7 @@ def _live(path: Path, view: queries.View) -> None:
 
 
 def _summary(page: alert_queries.AlertsPage) -> None:
-    alive = page.judge is not None and page.judge.alive
+    alive = page.evaluator is not None and page.evaluator.alive
     enabled = sum(one.rule.enabled for one in page.rules)
     common.message(
         *alert_wording.alerts_sentence(page.firing, len(page.pending), page.elsewhere, alive, enabled)
@@ -45,11 +45,14 @@ def _summary(page: alert_queries.AlertsPage) -> None:
         common.message("bad", line.strip())
     if page.file.problem:
         common.note("The built-in rules apply until the file is valid. Changes are picked up automatically.")
-    notes = [alert_wording.untold(route.name, wording.age(page.now - since)) for route, since in page.failing]
+    notes = [
+        alert_wording.route_failing(route.name, wording.age(page.now - since))
+        for route, since in page.failing
+    ]
     if not page.routes:
         notes.append("No notifications are sent because no route is configured; see Notifications.")
-    if page.judge is not None:
-        notes.append(alert_wording.judged_by(page.judge.name, alive=alive, here=page.judge.here))
+    if page.evaluator is not None:
+        notes.append(alert_wording.evaluator_note(page.evaluator.name, alive=alive, here=page.evaluator.here))
     common.note(" ".join(notes))
 
 

@@ -135,7 +135,7 @@ def _store_links(one: audit_queries.AuditFinding) -> Cell:
     """Return links to the dead letter of the message and to the replay that sent it."""
     lines: list[Line] = []
     if one.dead_letter is not None:
-        text = audit_wording.LETTERS.get(one.dead_letter, one.dead_letter)
+        text = audit_wording.DEAD_LETTER_STATES.get(one.dead_letter, one.dead_letter)
         lines.append(TablePart(text, href=replay_tables.dead_letter_address(one.message_id)))
     if one.operation_id is not None:
         lines.append(TablePart("replay", href=replay_tables.address(one.operation_id)))
@@ -217,7 +217,7 @@ def _other_audits(page: audit_queries.AuditPage, now: float) -> None:
                 (
                     TablePart(when.text, href=pipeline.address(audit.audit_id), tooltip=when.more),
                     TablePart(wording.short(text, 300), tone, tooltip=text),
-                    audit_wording.part_of_topic(audit, common.zone(), now),
+                    audit_wording.audited_range(audit, common.zone(), now),
                 ),
             )
         )

@@ -17,7 +17,7 @@ _SHOWN = 6
 def show(page: queries.LatencyPage) -> None:
     common.heading("Why is it slow or failing?")
     if not page.findings:
-        common.message("quiet", wording.nothing_known(page.window))
+        common.message("quiet", wording.no_client_stats(page.window))
         return
     st.html(_list(page.findings[:_SHOWN], page.now))
     if len(page.findings) > _SHOWN:

@@ -38,7 +38,7 @@ _ERROR_TEXT_LABEL = {False: "Broker error text", True: "Input error"}
 
 def show(path: Path, message_id: str) -> None:
     """Draw the details. Values are masked, and no content of a message is drawn as Markdown or HTML."""
-    stamp = dead_letter_queries.stamp(open_store(path), message_id)
+    stamp = dead_letter_queries.change_stamp(open_store(path), message_id)
     reveal = st.session_state.get(_REVEALED) == message_id
     record = stamp and dead_letter_reads.open_record(path, message_id, stamp, rules(), reveal=reveal)
     with st.container(border=True, key="pc-dead-letter"):

@@ -97,7 +97,7 @@ def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton,
 def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, reason = actions.may_act()
     st.button(
-        wording.act("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
+        wording.button_label("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
         disabled=not (allowed and offer.count), on_click=_clear, args=(path, offer.about, press),
         help=reason or "Archives them without deleting anything. Undo restores them.",
     )  # fmt: skip
@@ -106,7 +106,7 @@ def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) 
 def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, reason = actions.may_act()
     st.button(
-        wording.act("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
+        wording.button_label("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
         disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
         help=reason or "Returns them to the state dead, unchanged.",
     )  # fmt: skip
@@ -121,7 +121,7 @@ def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries
         if any(one.operation_id == own for one, _ in offer.held):
             return  # the replay is drawn below
         common.note(
-            replay_wording.why_first(
+            replay_wording.why_dry_run(
                 offer.count, queries.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere
             )
         )
@@ -129,9 +129,9 @@ def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries
 
 def _cannot_replay(path: Path, offer: queries.ReplayOffer) -> None:
     common.message("warning", f"These dead letters cannot be replayed now. {mask_text(offer.refused)}")
-    common.note(replay_wording.WAYS_OUT[offer.way_out])
+    common.note(replay_wording.REMEDIES[offer.remedy])
     st.code(
-        replay_detail.command(path, offer.about, other_cluster=offer.way_out == "cluster"),
+        replay_detail.command(path, offer.about, other_cluster=offer.remedy == "cluster"),
         language=None,
         wrap_lines=True,
     )
@@ -230,7 +230,7 @@ def _other_replays(path: Path, followed: str) -> None:
     others = [one for one in reads.live_replays(path) if one.operation_id != followed]
     for one in others[-_SHOWN_OTHERS:]:
         st.html(
-            f'<p class="pc-note">{html.escape(replay_wording.another(one))} {replay_detail.link(one, "Show details")}</p>'
+            f'<p class="pc-note">{html.escape(replay_wording.other_replay(one))} {replay_detail.link(one, "Show details")}</p>'
         )
     if len(others) > _SHOWN_OTHERS:
         common.note(f"{len(others) - _SHOWN_OTHERS:,} more are in progress; see Replays.")

@@ -64,8 +64,8 @@ class AdaptiveCache(Generic[P, T]):
 
 def _snapshot(
     path: Path, where: DeadLetterFilter, after: PageCursor | None = None
-) -> dead_letter_queries.OpenDeadLetter:
-    return dead_letter_queries.seen(open_store(path), where, time.time(), after=after)
+) -> dead_letter_queries.DeadLettersSnapshot:
+    return dead_letter_queries.snapshot(open_store(path), where, time.time(), after=after)
 
 
 def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -76,7 +76,7 @@ def _clusters(path: Path) -> tuple[str, ...]:
     return dead_letter_queries.clusters(open_store(path))
 
 
-def _causes(path: Path, where: DeadLetterFilter) -> dead_letter_queries.OtherCauses:
+def _causes(path: Path, where: DeadLetterFilter) -> dead_letter_queries.CauseGroups:
     return dead_letter_queries.causes(open_store(path), where)
 
 
@@ -91,7 +91,7 @@ def _data_time(path: Path) -> float | None:
 
 
 def _timeline(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[TimelineEvent, ...]:
-    return dead_letter_queries.life(open_store(path), message_id)
+    return dead_letter_queries.dead_letter_timeline(open_store(path), message_id)
 
 
 snapshot = AdaptiveCache(_snapshot, min_age=0.8)

@@ -36,7 +36,7 @@ def page(path: Path, query: DeadLetterQuery) -> queries.DeadLetterPage:
     search = _last_search(query)
     if search is None or st.session_state.pop(_CONTINUE, False):
         with st.spinner("Searching the bodies …"):
-            search = dead_letter_queries.searched(
+            search = dead_letter_queries.search_bodies(
                 open_store(path), query.at(time.time()), time.time(), search
             )
             st.session_state[_SEARCH] = query.filter, search  # stored before anything can interrupt this run

@@ -8,7 +8,11 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from producer_core.dashboard.queries.dead_letter_filter import OURS, DeadLetterQuery, dead_letter_query
+from producer_core.dashboard.queries.dead_letter_filter import (
+    FILTER_PARAMETERS,
+    DeadLetterQuery,
+    dead_letter_query,
+)
 from producer_core.dlq import DeadLetterFilter, PageCursor
 
 _PREVIOUS_PAGES = "dead_letters_previous_pages"
@@ -37,7 +41,7 @@ def go(to: DeadLetterQuery) -> None:
     if to == query and problem is None:
         return
     before = st.query_params.to_dict()
-    after = {name: text for name, text in before.items() if name not in OURS} | to.to_query()
+    after = {name: text for name, text in before.items() if name not in FILTER_PARAMETERS} | to.to_query()
     left = [one for one in (*st.session_state.get(_LEFT, ()), before) if one != after]
     st.session_state[_CURRENT], st.session_state[_LEFT] = after, left[-_MAX_REMEMBERED:]
     st.query_params.from_dict(after)

@@ -61,7 +61,7 @@ def _totals(path: Path) -> None:
         counts = _counts(path)
         text = dead_letter_wording.waiting(counts.load, counts.bounds, time.time())
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            common.note(text, tooltip=dead_letter_wording.BEYOND)
+            common.note(text, tooltip=dead_letter_wording.OVER_LIMIT)
             if counts.archived and dead_letter_url.current().where.state != "archived":
                 st.button(
                     f"{counts.archived:,} archived", key="dead_letters_archived", type="tertiary",
@@ -111,7 +111,7 @@ def _live(path: Path) -> None:
 
 def _read(
     path: Path, query: DeadLetterQuery
-) -> tuple[queries.DeadLetterPage, dead_letter_queries.OtherCauses | None]:
+) -> tuple[queries.DeadLetterPage, dead_letter_queries.CauseGroups | None]:
     if query.where.body is None:
         snapshot = dead_letter_reads.snapshot(path, query.at(time.time()), query.after)
         return snapshot.page, snapshot.causes
@@ -120,7 +120,7 @@ def _read(
     return page, dead_letter_reads.causes(path, found) if found else None
 
 
-def _causes(causes: dead_letter_queries.OtherCauses | None, selected: str | None) -> None:
+def _causes(causes: dead_letter_queries.CauseGroups | None, selected: str | None) -> None:
     """Draw the groups with count, times, meaning and advice; a click filters by one of them."""
     common.heading("Causes")
     if causes is None:
@@ -135,7 +135,7 @@ def _causes(causes: dead_letter_queries.OtherCauses | None, selected: str | None
         )
 
 
-def _items(causes: dead_letter_queries.OtherCauses, selected: str | None) -> list[GroupItem]:
+def _items(causes: dead_letter_queries.CauseGroups, selected: str | None) -> list[GroupItem]:
     groups = causes.groups
     if causes.one is not None and causes.one not in groups:
         groups = (causes.one, *groups)

@@ -29,7 +29,7 @@ def show(path: Path, row: queries.ReplayRow, tone: str, state: str, *, scroll: b
         live_table.load_style_sheet()
         if scroll:
             scroll_into_view(key=f"scroll_{operation.operation_id}")
-        common.heading(dry_run_wording.before(run.total, run.bytes))
+        common.heading(dry_run_wording.heading(run.total, run.bytes))
         planned = wording.stamp(operation.created_at, common.zone(), time.time())
         common.note(dry_run_wording.frozen(run.total, planned.text, row.later), tooltip=planned.more)
         if operation.state == "checking":
@@ -62,8 +62,8 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
     if run.newer_keys:
         st.segmented_control(
             dry_run_wording.newer_question(run.newer_keys),
-            [dry_run_wording.SKIP, dry_run_wording.SEND],
-            default=dry_run_wording.SKIP,
+            [dry_run_wording.SKIP_NEWER, dry_run_wording.SEND_NEWER],
+            default=dry_run_wording.SKIP_NEWER,
             key=f"newer_{key}",
             required=True,
             help="On a compacted topic an old value replaces the newer one.",
@@ -72,8 +72,10 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
     if run.doubtful.count:
         st.segmented_control(
             dry_run_wording.inconclusive_question(run.doubtful.count),
-            [dry_run_wording.KEEP, dry_run_wording.SEND_ANYWAY],
-            default=dry_run_wording.SEND_ANYWAY if operation.sends_inconclusive else dry_run_wording.KEEP,
+            [dry_run_wording.KEEP_INCONCLUSIVE, dry_run_wording.SEND_INCONCLUSIVE],
+            default=dry_run_wording.SEND_INCONCLUSIVE
+            if operation.sends_inconclusive
+            else dry_run_wording.KEEP_INCONCLUSIVE,
             key=f"inconclusive_{key}",
             required=True,
             help="The audit records the choice.",
@@ -129,7 +131,7 @@ def _buttons(path: Path, operation: Operation, run: DryRun) -> None:
 def _newer(operation: Operation) -> Newer:
     """Return the current choice; by default values with a newer record are skipped."""
     selected = st.session_state.get(f"newer_{operation.operation_id}")
-    return "send" if selected == dry_run_wording.SEND else "skip"
+    return "send" if selected == dry_run_wording.SEND_NEWER else "skip"
 
 
 def _inconclusive(operation: Operation) -> Inconclusive:
@@ -141,7 +143,9 @@ def _inconclusive(operation: Operation) -> Inconclusive:
 def _confirm(path: Path, operation_id: str) -> None:
     state = st.session_state
     selected = state.get(f"newer_{operation_id}")
-    newer: Newer | None = None if selected is None else "send" if selected == dry_run_wording.SEND else "skip"
+    newer: Newer | None = (
+        None if selected is None else "send" if selected == dry_run_wording.SEND_NEWER else "skip"
+    )
     confirm = partial(
         actions.confirm_replay,
         newer=newer,
@@ -156,7 +160,7 @@ def _confirm(path: Path, operation_id: str) -> None:
 
 def _selected_inconclusive(operation_id: str) -> Inconclusive | None:
     selected = st.session_state.get(f"inconclusive_{operation_id}")
-    return None if selected is None else "send" if selected == dry_run_wording.SEND_ANYWAY else "keep"
+    return None if selected is None else "send" if selected == dry_run_wording.SEND_INCONCLUSIVE else "keep"
 
 
 def _discard(path: Path, operation_id: str) -> None:

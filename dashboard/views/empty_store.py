@@ -13,7 +13,7 @@ from producer_core.dashboard.views import common
 def show(path: Path) -> None:
     """Show a command and a Python example to copy; the page updates itself once a producer writes."""
     common.heading("Getting started")
-    shell, python = wording.beginning(str(path))
+    shell, python = wording.getting_started(str(path))
     common.note("Send a file of messages from a shell:")
     st.code(shell, language=None, wrap_lines=True)
     common.note("Or send from Python:")

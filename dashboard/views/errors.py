@@ -9,7 +9,7 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import charts, wording
-from producer_core.dashboard.charts.errors import described, failed_attempts, fates
+from producer_core.dashboard.charts.errors import described, failed_attempts, outcomes
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
@@ -63,7 +63,7 @@ def read_errors(path: Path, view: View) -> ErrorsPage:
 
 
 def _failing(page: ErrorsPage) -> error_wording.FailingSentence:
-    worst = page.codes[0] if page.codes and page.codes[0].died else None
+    worst = page.codes[0] if page.codes and page.codes[0].dead else None
     return error_wording.FailingSentence(
         during=wording.during(page.window, page.since, page.now, common.zone()),
         settled=page.whole.acknowledged + page.whole.dead,
@@ -72,10 +72,10 @@ def _failing(page: ErrorsPage) -> error_wording.FailingSentence:
         dead=page.whole.dead,
         worst=None
         if worst is None
-        else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.died),
-        new=tuple(line.code for line in page.news),
-        cured=page.cured,
-        aside=page.aside,
+        else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.dead),
+        new=tuple(line.code for line in page.new_codes),
+        replayed=page.replayed,
+        archived=page.archived,
     )
 
 
@@ -116,7 +116,7 @@ def _charts(page: ErrorsPage) -> None:
     with right:
         common.heading("Outcome of failed messages")
         live_plotly(
-            fates(page),
+            outcomes(page),
             key="errors-fates",
             alt="Messages acknowledged after a retry and messages that became dead letters, over time",
         )
@@ -210,7 +210,7 @@ def _code(page: ErrorsPage, line: CodeLine) -> TableRow:
             about,
             TablePart(error_wording.kind(failure.kind), tooltip=error_wording.KINDS.get(failure.kind, "")),
             _with_previous(page, line.attempts, line.attempts_before),
-            _with_previous(page, line.died, line.died_before),
+            _with_previous(page, line.dead, line.dead_before),
             _pending(line.waiting, code=line.code),
             error_wording.topics(line.topics),
             "" if line.last_seen is None else _last(float(line.last_seen), page.now),
@@ -238,7 +238,7 @@ def _kind(page: ErrorsPage, line: KindLine) -> TableRow:
         (
             (name, TablePart(error_wording.KINDS.get(line.kind, ""), "small")),
             _with_previous(page, line.attempts, line.attempts_before),
-            _with_previous(page, line.died, line.died_before),
+            _with_previous(page, line.dead, line.dead_before),
         ),
     )
 

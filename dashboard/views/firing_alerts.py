@@ -32,7 +32,7 @@ def show(store: Store, page: queries.OverviewPage, now: float) -> None:
 
 
 def _line(alert: Mapping[str, Any], now: float) -> Node:
-    over = alert_wording.over(alert, now)
+    over = alert_wording.recovery_note(alert, now)
     tone = "quiet" if over else wording.TONES[alert["severity"]]
     title, colon, rest = wording.local(wording.alert(alert, now), common.zone(), now).partition(":")
     address = header.link("alerts", alert=alert["alert_id"])

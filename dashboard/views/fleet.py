@@ -70,7 +70,7 @@ def _live(path: Path, view: View) -> None:
     now = time.time()
     common.data_age(page.seen_at, now)
     pipeline.telemetry_warning(page)
-    common.message(*fleet_wording.crowd(_summary(page)))
+    common.message(*fleet_wording.fleet_summary(_summary(page)))
     pipeline.problems(page)
     _tiles(page)
     left, right = st.columns(2, gap="medium")
@@ -92,7 +92,7 @@ def _live(path: Path, view: View) -> None:
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
 def read_fleet(path: Path, view: View, all_known: bool) -> Fleet:
     """Read the page once for all browsers that show the same view."""
-    return fleet(open_store(path), view, time.time(), everybody=all_known)
+    return fleet(open_store(path), view, time.time(), include_all=all_known)
 
 
 def _summary(page: Fleet) -> fleet_wording.FleetSummary:

@@ -33,7 +33,7 @@ def _draw(page: queries.LatencyPage, view: queries.View) -> None:
     now = time.time()
     common.data_age(page.seen_at, now)
     causes.show(page)
-    if view.topic is not None and page.heard:
+    if view.topic is not None and page.has_client_stats:
         common.note("Statistics of the client's queue, batches and brokers cover all topics.")
     _tiles(page)
     left, right = st.columns(2, gap="medium")
@@ -41,7 +41,7 @@ def _draw(page: queries.LatencyPage, view: queries.View) -> None:
         _chart("Percentiles", charts.percentiles(page), "percentiles", _accuracy())
         _chart(
             "Average time by stage",
-            charts.spent(page),
+            charts.time_spent(page),
             "spent",
             "Queue time is a mean over messages; sending and round trip are means over requests.",
         )
@@ -81,7 +81,7 @@ def _tiles(page: queries.LatencyPage) -> None:
     ]
     values += [
         ("Round trip", wording.milliseconds(whole.rtt), "Average time from request to response."),
-        ("Queue peak", wording.percent(whole.fill_highest) if page.heard else "–", "Highest fill of the client's queue, by messages or bytes."),
+        ("Queue peak", wording.percent(whole.fill_highest) if page.has_client_stats else "–", "Highest fill of the client's queue, by messages or bytes."),
         ("Per batch", wording.compact(queries.per_batch(whole)), "Average messages per batch; larger batches need fewer requests."),
         ("Resent", wording.percent(queries.repeated(whole)), "Share of requests that the client sent again."),
     ]  # fmt: skip

@@ -25,7 +25,9 @@ def telemetry_warning(page: Fleet) -> None:
     """Warn that no telemetry job runs, because silent producers may then be healthy."""
     telemetry = [job for job in page.jobs if job.kind == "telemetry"]
     if telemetry and page.states.get("silent") and not any(job.state == "running" for job in telemetry):
-        common.message("warning", job_wording.unheard(time.time() - max(job.seen_at for job in telemetry)))
+        common.message(
+            "warning", job_wording.telemetry_stopped(time.time() - max(job.seen_at for job in telemetry))
+        )
 
 
 def problems(page: Fleet) -> None:
@@ -33,7 +35,7 @@ def problems(page: Fleet) -> None:
     if text := audit_wording.faults(page.audits):
         common.message("bad", text)
     if dead := sum(job.state == "dead" for job in page.jobs):
-        common.message("bad", job_wording.dead(dead))
+        common.message("bad", job_wording.dead_jobs(dead))
 
 
 # jobs
@@ -56,8 +58,8 @@ def jobs(page: Fleet, now: float) -> None:
         if len(page.jobs) > _SHOWN_JOBS:
             common.note(f"The first {_SHOWN_JOBS} of {len(page.jobs):,}.")
     if not any(job.kind == "telemetry" for job in page.jobs):
-        common.note(fleet_wording.HOW_TO_FILL if page.known_hosts < 2 else fleet_wording.NO_JOB)
-        st.code(fleet_wording.FILL, language=None, wrap_lines=True)
+        common.note(fleet_wording.ONE_HOST if page.known_hosts < 2 else fleet_wording.NO_TELEMETRY_JOB)
+        st.code(fleet_wording.TELEMETRY_COMMANDS, language=None, wrap_lines=True)
 
 
 def _job(job: JobState, now: float) -> TableRow:
@@ -122,7 +124,7 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
             TablePart(audit_wording.UNAUDITABLE, "badge", tooltip=audit_wording.why_unauditable(audit))
         )
     result: list[Line] = [TablePart(wording.short(text, 300), tone, tooltip=text)]
-    result += [TablePart(f"Also {more}.", "small")] if (more := audit_wording.passing(audit)) else []
+    result += [TablePart(f"Also {more}.", "small")] if (more := audit_wording.other_counts(audit)) else []
     result += (
         [TablePart(wording.short(audit_wording.later(last.later, now), 200), "small")] if last.later else []
     )
@@ -136,7 +138,7 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
             result,
             *(fault(audit_wording.number(audit, kind), kind, bool(audit.numbers[kind])) for kind in FAULTS),
             TablePart(when.text, tooltip=when.more),
-            audit_wording.part_of_topic(audit, common.zone(), now),
+            audit_wording.audited_range(audit, common.zone(), now),
         ),
     )
 

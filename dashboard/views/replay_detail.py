@@ -26,8 +26,8 @@ _SCROLL_WITHIN = 15.0
 def show(path: Path, row: queries.ReplayRow, now: float, *, full: bool = False, listed: bool = False) -> None:
     """Draw the replay. `full` omits the link to its page, for that page; `listed` omits the dry run, for lists."""
     operation = row.operation
-    tone, text = replay_wording.standing(
-        operation, owner=row.owner, hands=row.hands, now=now, behind=row.behind
+    tone, text = replay_wording.replay_status(
+        operation, owner=row.owner, runners=row.runners, now=now, blocked_by=row.blocked_by
     )
     needs_decision = operation.state == "ready" or (
         operation.state == "checking" and not operation.go_at_once
@@ -46,7 +46,7 @@ def show(path: Path, row: queries.ReplayRow, now: float, *, full: bool = False, 
     if operation.ended:
         _ended(path, operation, full=full)
         return
-    if not row.hands:
+    if not row.runners:
         _command(path, row)
     if not needs_decision:
         _controls(path, row)
@@ -126,7 +126,7 @@ def _command(path: Path, row: queries.ReplayRow) -> None:
     """Show the command that runs the replay, because no process on this store can run it."""
     if row.where is None:
         return
-    common.note(replay_wording.WAYS_OUT["hands"])
+    common.note(replay_wording.REMEDIES["no_runner"])
     st.code(command(path, row.where), language=None, wrap_lines=True)
 
 
@@ -142,7 +142,7 @@ def command(path: Path, where: DeadLetterFilter, *, other_cluster: bool = False)
 
 def _ended(path: Path, operation: Operation, *, full: bool) -> None:
     uncertain = reads.doubtful(path, operation.operation_id)
-    for sentence in replay_wording.afterwards(operation, len(uncertain)):
+    for sentence in replay_wording.follow_up(operation, len(uncertain)):
         common.note(sentence)
     if uncertain:
         with st.expander(f"{_count(uncertain)} with unknown outcome, by message id"):

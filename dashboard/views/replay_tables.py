@@ -80,7 +80,7 @@ def audit(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
 
 def _audit_entry(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
     when = wording.stamp(row["acted_at"], common.zone(), time.time())
-    action = replay_wording.did(row["action"], mask_text(row["outcome"]))
+    action = replay_wording.audit_entry(row["action"], mask_text(row["outcome"]))
     origin = TablePart(f"origin: {row['origin']}", style="small")
     cells: list[Cell] = [
         TablePart(when.text, tooltip=when.more),

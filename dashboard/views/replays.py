@@ -60,7 +60,7 @@ def _all(path: Path) -> None:
             dead_letters = common.link_element("dead letters", header.link("dead-letters"))
             st.html(f'<p class="pc-note">To start one, select {dead_letters} and press Replay.</p>')
             return
-        common.message(*replay_wording.in_all([row.operation for row in page.under_way]))
+        common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
         for row in page.under_way:
             with st.container(border=True, key=f"pc-replay-{row.operation.operation_id}"):
                 _title(row)

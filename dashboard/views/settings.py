@@ -15,7 +15,7 @@ from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, TextStyle
 from producer_core.dashboard.html import Node, node
-from producer_core.dashboard.queries.settings import RetainedRows, SettingsPage, settings
+from producer_core.dashboard.queries.settings import SettingsPage, StoreSetting, settings
 from producer_core.dashboard.server import doctor_run, replay_worker
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import adaptive_cache, common, header, reads
@@ -98,8 +98,8 @@ def _environment(path: Path) -> None:
     allowed, reason = access.may_act()
     _facts(
         "settings-access",
-        ("Address", settings_wording.listening(str(st.get_option("server.address") or ""))),
-        ("Sign-in", settings_wording.admitted(passwords=len(rules.passwords), oidc=rules.oidc)),
+        ("Address", settings_wording.listen_address(str(st.get_option("server.address") or ""))),
+        ("Sign-in", settings_wording.sign_in_policy(passwords=len(rules.passwords), oidc=rules.oidc)),
         ("Your rights", f"{access.user()} can make changes" if allowed else reason),
         ("Replays", _replays(path)),
     )
@@ -108,8 +108,8 @@ def _environment(path: Path) -> None:
 def _replays(path: Path) -> str:
     worker = replay_worker.worker_of(path)
     if worker is None:
-        return replay_wording.carried_out(replay_worker.VARIABLE)
-    return replay_wording.carried_out(
+        return replay_wording.runner_setup(replay_worker.VARIABLE)
+    return replay_wording.runner_setup(
         replay_worker.VARIABLE, str(worker.settings.file), worker.settings.servers, mask_text(worker.problem)
     )
 
@@ -122,9 +122,9 @@ def _store_settings(path: Path) -> None:
     if page is None:
         return
     _setting_table("Retention", "settings-kept", page.kept)
-    common.note(settings_wording.KEPT_FOR_GOOD)
+    common.note(settings_wording.NEVER_DELETED)
     _setting_table("Dead letter limits", "settings-bounds", page.bounds)
-    common.note(settings_wording.BOUNDS)
+    common.note(settings_wording.LIMITS_NOTE)
     common.heading("Change these settings")
     common.note(
         "Changes apply to all users of this store and are audited. The value default resets a setting; none removes a limit."
@@ -135,7 +135,7 @@ def _store_settings(path: Path) -> None:
     _masking(page)
 
 
-def _setting_table(title: str, key: str, values: Sequence[RetainedRows]) -> None:
+def _setting_table(title: str, key: str, values: Sequence[StoreSetting]) -> None:
     common.heading(title)
     columns = (Column("Setting"), Column("Meaning"), Column("Value"), Column("Default"))
     rows = [
@@ -182,7 +182,7 @@ def _masking(page: SettingsPage) -> None:
         ("Not masked", masking.rules.open),
         ("Hidden completely", masking.rules.hide),
     )
-    file = masking.path if masking.there else f"none at {masking.path}"
+    file = masking.path if masking.exists else f"none at {masking.path}"
     _facts("settings-masking", ("File", file), *((name, ", ".join(items)) for name, items in lists if items))
 
 
@@ -236,12 +236,14 @@ def _run_doctor(path: Path, page: SettingsPage | None, topics: tuple[str, ...]) 
 def _findings(run: doctor_run.DoctorRun, now: float) -> None:
     findings = run.findings
     if run.ended_at is None:
-        common.message("quiet", settings_wording.examining(len(findings), now - run.started_at, run.servers))
+        common.message(
+            "quiet", settings_wording.doctor_progress(len(findings), now - run.started_at, run.servers)
+        )
     else:
         levels = [one.level for one in findings]
         problems, warnings = levels.count("problem"), levels.count("warning")
         took = run.ended_at - run.started_at
-        common.message(*settings_wording.examined(problems, warnings, len(findings), took))
+        common.message(*settings_wording.doctor_result(problems, warnings, len(findings), took))
     columns = (Column("Check"), Column("Finding", wide=True))
     rows = [_finding(number, one) for number, one in enumerate(findings)]
     if rows:

@@ -72,7 +72,7 @@ def headline(page: queries.OverviewPage) -> Node:
     return node(
         "div",
         node("p", *map(_part, headline.pieces), class_=f"pc-message pc-headline pc-{headline.tone}"),
-        node("span", wording.sense(headline), class_="pc-screen-reader", role="status"),
+        node("span", wording.announcement(headline), class_="pc-screen-reader", role="status"),
     )
 
 
@@ -113,7 +113,7 @@ def topics(page: queries.OverviewPage) -> Iterator[Node]:
 def _topic(row: queries.TopicRow, now: queries.Situation) -> Node:
     disconnected = row.trouble < 2 and not now.over and now.producers and not now.connected
     tone, mark = _DISCONNECTED if disconnected else _MARKS[row.trouble]
-    dead_letters = header.link("dead-letters", topic=row.topic, state="any" if row.cured else None)
+    dead_letters = header.link("dead-letters", topic=row.topic, state="any" if row.replayed else None)
     pending = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (
         link(wording.short(row.topic, 40), header.link(header.FIRST_PAGE, topic=row.topic), title=row.topic),
@@ -143,7 +143,7 @@ def _cause(row: queries.TopicRow) -> Node | str:
     query = {"topic": row.topic, "group": row.cause.fingerprint or None}
     if not row.cause.left:
         query["state"] = "any"
-    more = wording.more_reasons(row.causes - 1) + wording.cured(row.cured, row.dead)
+    more = wording.more_reasons(row.causes - 1) + wording.replayed_note(row.replayed, row.dead)
     return node(
         "span", link(reason, header.link("dead-letters", **query)), node("span", more, class_="pc-dim")
     )

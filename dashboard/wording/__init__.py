@@ -1,15 +1,15 @@
-"""The words: what the page says of its numbers, in plain sentences and with units."""
+"""Texts of the dashboard: plain sentences with units, composed from the numbers of the store."""
 
 from producer_core.dashboard.wording.alerts import TONES, alert
 from producer_core.dashboard.wording.dead_letters import (
     VERDICTS,
-    act,
+    button_label,
     hex_dump,
     none_match,
     pretty,
     why_no_replay,
 )
-from producer_core.dashboard.wording.headlines import Headline, HeadlinePart, headline, sense, sentence
+from producer_core.dashboard.wording.headlines import Headline, HeadlinePart, announcement, headline, sentence
 from producer_core.dashboard.wording.numbers import (
     NumberChange,
     change,
@@ -27,15 +27,15 @@ from producer_core.dashboard.wording.numbers import (
 )
 from producer_core.dashboard.wording.overview import (
     as_of,
-    beginning,
     connection,
-    cured,
     failed,
     gaps,
+    getting_started,
     more_reasons,
     producer_state,
     producer_tone,
     reason,
+    replayed_note,
     spark,
     topics_left,
 )
@@ -50,7 +50,7 @@ from producer_core.dashboard.wording.time import (
     live,
     local,
     moment,
-    nothing_known,
+    no_client_stats,
     stamp,
     when,
     zone_name,
@@ -65,21 +65,21 @@ __all__ = [
     "HeadlinePart",
     "NumberChange",
     "TimeStamp",
-    "act",
     "age",
     "alert",
+    "announcement",
     "as_of",
-    "beginning",
+    "button_label",
     "change",
     "compact",
     "connection",
     "count",
-    "cured",
     "data_age",
     "during",
     "evidence",
     "failed",
     "gaps",
+    "getting_started",
     "headline",
     "hex_dump",
     "last",
@@ -88,8 +88,8 @@ __all__ = [
     "milliseconds",
     "moment",
     "more_reasons",
+    "no_client_stats",
     "none_match",
-    "nothing_known",
     "of_limit",
     "percent",
     "plural",
@@ -98,8 +98,8 @@ __all__ = [
     "producer_tone",
     "rate",
     "reason",
+    "replayed_note",
     "retries",
-    "sense",
     "sentence",
     "sentence_case",
     "short",

@@ -1,4 +1,4 @@
-"""Alerts in words: what fires, how a rule stands, and whether people are told."""
+"""Texts about alerts, rules, silences and notifications."""
 
 from __future__ import annotations
 
@@ -25,98 +25,97 @@ if TYPE_CHECKING:
     from producer_core.alerts import Alert, AlertRule, Silence
 
 TONES: Mapping[str, str] = {"critical": "bad", "warning": "warning", "info": "quiet"}
-"""How loud an alert of a severity is said."""
+"""The tone of each severity."""
 
 SILENCES: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_400, "1 week": 604_800}
-"""How long one can keep an alert quiet."""
+"""The durations offered for a silence, in seconds."""
 
 
 def alert(found: Mapping[str, Any], now: float) -> str:
-    """An alert in a line: how bad, what, since when, what to do; of one whose condition is over that."""
-    since, then = age(now - found["started_at"]), over(found, now) or found["advice"]
-    number = len(found.get("alert_ids", ()))
-    several = f" ({plural(number, 'producer')} say so)" if number > 1 else ""
+    """Return an alert in one line: severity, age, text, and the advice or how it recovers."""
+    since, then = age(now - found["started_at"]), recovery_note(found, now) or found["advice"]
+    reporters = len(found.get("alert_ids", ()))
+    several = f" (reported by {plural(reporters, 'producer')})" if reporters > 1 else ""
     return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}{several}. {then}"
 
 
-def over(found: Mapping[str, Any], now: float) -> str:
-    """That an alert fires although its condition is over, and for how long; empty where the condition holds."""
+def recovery_note(found: Mapping[str, Any], now: float) -> str:
+    """Return how long ago the condition of a firing alert cleared; empty while the condition holds."""
     if found["since"] is None and found.get("recovered"):
-        return f"{found['subject']} delivers again: this looks back, and resolves by itself."
+        return f"{found['subject']} is delivering again; the alert resolves automatically."
     if found["since"] is None:
         return ""
     left = found["keep_firing_for"] - (now - found["since"])
-    return f"Over since {age(now - found['since'])}; it resolves {f'in {age(left)}' if left > 0 else 'any moment'}."
+    return (
+        f"Cleared {age(now - found['since'])} ago; resolves {f'in {age(left)}' if left > 0 else 'shortly'}."
+    )
 
 
 def alerts_sentence(
-    firing: Sequence[Alert], pending: int, elsewhere: int, judged: bool, rules: int
+    firing: Sequence[Alert], pending: int, elsewhere: int, evaluated: bool, rules: int
 ) -> tuple[str, str]:
-    """How things stand, as a tone and a sentence or two."""
-    if not judged:
+    """Return a tone and a summary of the alerts.
+
+    `elsewhere` counts the firing alerts that the current filter hides; `evaluated` is False while no process evaluates
+    the rules.
+    """
+    if not evaluated:
         return "bad", (
-            "Nobody judges the alerts of this store now, so what is shown may be old. A producer, the dashboard or "
-            "«producer-core alerts run» does."
+            "Alert evaluation is not running; data may be stale. Start a producer, the dashboard, or "
+            "producer-core alerts run."
         )
     loud = [item for item in firing if not (item.silenced or item.muted_by)]
     open_ = [item for item in loud if item.acknowledged_by is None]
     parts = []
     if loud:
-        looked = len(loud) - len(open_)
-        parts.append(f"{plural(len(loud), 'alert')} {_fire(len(loud))}{_looked(looked, len(loud))}")
+        parts.append(f"{plural(len(loud), 'alert')} firing{_acknowledged(len(loud) - len(open_), len(loud))}")
     else:
-        parts.append("No alert fires" if not firing else "Nothing fires that people are told of")
-    parts += _quiet([item for item in firing if item.silenced or item.muted_by])
+        parts.append("All firing alerts are suppressed" if firing else "No alerts firing")
+    parts += _suppressed([item for item in firing if item.silenced or item.muted_by])
     if pending:
-        parts.append(f"{pending} {'waits' if pending == 1 else 'wait'} to fire")
+        parts.append(f"{pending} pending")
     text = "; ".join(parts) + "."
     if elsewhere > 0:
-        text += f" {elsewhere} more {_fire(elsewhere)} about something else than what is chosen above."
+        text += f" {elsewhere} more firing outside the current filter."
     elif not firing and not pending:
-        text += f" {rules} rules are watched."
+        text += f" {plural(rules, 'rule')} evaluated."
     if not open_:
         return ("good" if not firing and not elsewhere else "quiet"), text
     return ("bad" if any(item.severity == "critical" for item in open_) else "warning"), text
 
 
-_FOLLOWS = re.compile(r"(.+) fires and explains it")
+_INHIBITED = re.compile(r"(.+) fires and explains it")
+"""The reason that an inhibited alert has in the store."""
 
 
-def _quiet(items: Sequence[Alert]) -> Iterator[str]:
-    """Why people are not told of these: somebody silenced them, or another alert explains them."""
-    reasons = Counter(_reason(item) for item in items)
-    for (one, more), number in reasons.items():
-        yield f"{number} {one if number == 1 else more}"
+def _suppressed(items: Sequence[Alert]) -> Iterator[str]:
+    """Count the silenced and inhibited alerts by reason."""
+    for reason, number in Counter(map(_suppression, items)).items():
+        yield f"{number} {reason}"
 
 
-def _reason(item: Alert) -> tuple[str, str]:
-    """Of one, and of several."""
+def _suppression(item: Alert) -> str:
     if item.silenced:
-        return "is silenced", "are silenced"
-    muted = item.muted_by or ""
-    if found := _FOLLOWS.fullmatch(muted):
-        told = f"from {found[1]}, so nobody is told of"
-        return f"follows {told} it", f"follow {told} them"
-    return f"is told to nobody: {muted}", f"are told to nobody: {muted}"
+        return "silenced"
+    reason = item.muted_by or ""
+    if found := _INHIBITED.fullmatch(reason):
+        return f"inhibited by {found[1]}"
+    return f"muted: {reason}"
 
 
-def _fire(number: int) -> str:
-    return "fires" if number == 1 else "fire"
-
-
-def _looked(number: int, total: int) -> str:
+def _acknowledged(number: int, total: int) -> str:
     if not number:
         return ""
-    return ", somebody looks after it" if number == total == 1 else f", {number} of them looked after"
+    return ", acknowledged" if number == total == 1 else f", {number} acknowledged"
 
 
 def alert_state(item: Alert) -> str:
-    """Where an alert stands in its life, in a word; its age is that of this state."""
+    """Return the state in one word; `alert_age` is the age of this state."""
     return item.state if item.state in ("resolved", "pending") else "firing"
 
 
-def alert_hush(item: Alert) -> str:
-    """What was done about an alert that fires, which has an age of its own: to follow the age of the alert."""
+def alert_suppression(item: Alert) -> str:
+    """Return how a firing alert is handled, to append to its age."""
     if alert_state(item) != "firing":
         return ""
     if item.silenced:
@@ -127,155 +126,150 @@ def alert_hush(item: Alert) -> str:
 
 
 def alert_age(item: Alert, now: float) -> str:
-    """Since when, or how long it was; and for a pending one when it will fire."""
+    """Return the age of the state; for a resolved alert also how long it fired."""
     if item.resolved_at is not None:
         begun = item.fired_at if item.fired_at is not None else item.started_at
-        return f"for {age(item.resolved_at - begun)}, until {age(now - item.resolved_at)} ago"
+        return f"{age(now - item.resolved_at)} ago after {age(item.resolved_at - begun)}"
     return f"for {age(now - item.started_at)}"
 
 
-def alert_ending(item: Alert, rule: AlertRule | None, now: float) -> str:
-    """What has to happen until it fires, or ends."""
+def next_transition(item: Alert, rule: AlertRule | None, now: float) -> str:
+    """Return when the alert fires or resolves; empty where neither is due."""
     if item.lasting and item.state == "firing":
-        return "It fires until somebody acknowledges it."
+        return "Fires until acknowledged."
     if item.since is None or rule is None:
         return ""
     if item.state == "pending":
         left = rule.for_ - (now - item.since)
-        return f"It fires in {age(left)}, if it goes on." if left > 0 else "It fires any moment."
+        return f"Fires in {age(left)} if the condition persists." if left > 0 else "Fires shortly."
     left = rule.keep_firing_for - (now - item.since)
-    return f"Its condition is over; it resolves in {age(left)}." if left > 0 else "It resolves any moment."
+    return f"Condition cleared; resolves {f'in {age(left)}' if left > 0 else 'shortly'}."
 
 
 def silenced(silence: Silence, now: float, until: str) -> str:
-    """Why nobody is told, until when, and by whom."""
+    """Return the silence's author, end and reason."""
     why = f": {silence.why.rstrip('.')}" if silence.why else ""
-    return f"Silenced by {silence.who} until {until}, for another {age(silence.until - now)}{why}."
+    return f"Silenced by {silence.who} until {until} ({age(silence.until - now)} left){why}."
 
 
 def silence_subject(silence: Silence) -> str:
-    return (
-        f"{silence.rule} for {silence.subject}"
-        if silence.subject
-        else f"{silence.rule}, whatever it is about"
-    )
+    return f"{silence.rule} for {silence.subject}" if silence.subject else f"{silence.rule}, all subjects"
 
 
 def rule_condition(rule: AlertRule) -> str:
-    """When a rule fires."""
+    """Return the condition under which a rule fires."""
     if not rule.enabled:
-        return "switched off"
-    waits = f", for {span(rule.for_)}" if rule.for_ else ""
-    only = f", only about {', '.join(rule.subjects)}" if rule.subjects else ""
-    keeps = f"; it resolves {span(rule.keep_firing_for)} after that is over" if rule.keep_firing_for else ""
-    return f"{_condition(rule.condition)}{waits}{only}{keeps}"
+        return "disabled"
+    for_ = f", for {span(rule.for_)}" if rule.for_ else ""
+    only = f", only for {', '.join(rule.subjects)}" if rule.subjects else ""
+    keeps = f"; resolves {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
+    return f"{_condition(rule.condition)}{for_}{only}{keeps}"
 
 
-_FIGURES: Mapping[str, str] = {
-    "error_rate": "the share of messages that die",
-    "attempt_failure_rate": "the share of attempts that fail",
-    "dead": "the number of messages that die",
-    "accepted": "the number of messages accepted",
-    "acknowledged": "the number of messages acknowledged",
-    "throughput": "the messages acknowledged a second",
-    "retried": "the number of messages sent again",
-    "duplicates": "the number of duplicates suppressed",
-    "possible_duplicates": "the number of possible duplicates",
-    "latency_mean": "the mean latency",
-    "latency_p50": "the latency p50",
-    "latency_p95": "the latency p95",
-    "latency_p99": "the latency p99",
-    "latency_p999": "the latency p99.9",
-    "dlq_size": "the number of dead letters",
-    "dlq_age": "the age of the oldest dead letter",
-    "dlq_growth": "the number of new dead letters",
-    "memory": "the used share of the memory",
-    "pending": "the number of unsettled messages",
-    "waiting_retry": "the number of messages that wait for a retry",
-    "queue_fill": "the fill of the client's queue",
-    "disconnected": "the number of lost connections",
+_METRIC_NAMES: Mapping[str, str] = {
+    "error_rate": "error rate",
+    "attempt_failure_rate": "attempt failure rate",
+    "dead": "number of failed messages",
+    "accepted": "number of accepted messages",
+    "acknowledged": "number of acknowledged messages",
+    "throughput": "throughput",
+    "retried": "number of retried messages",
+    "duplicates": "number of suppressed duplicates",
+    "possible_duplicates": "number of possible duplicates",
+    "latency_mean": "mean latency",
+    "latency_p50": "latency p50",
+    "latency_p95": "latency p95",
+    "latency_p99": "latency p99",
+    "latency_p999": "latency p99.9",
+    "dlq_size": "number of dead letters",
+    "dlq_age": "age of the oldest dead letter",
+    "dlq_growth": "number of new dead letters",
+    "memory": "memory usage",
+    "pending": "number of unsettled messages",
+    "waiting_retry": "number of messages waiting for a retry",
+    "queue_fill": "client queue usage",
+    "disconnected": "number of lost connections",
 }
-_ABOUT = {"topic": "of a topic", "producer": "of a producer", "store": "of all together"}
+_SCOPES = {"topic": "per topic", "producer": "per producer", "store": "in total"}
 
 
 def _condition(condition: Condition) -> str:
     match condition:
         case Threshold(metric=metric, window=window, by=by):
             bound = condition.above if condition.above is not None else condition.below
-            over = f" within {span(window)}" if METRICS[metric].window else ""
-            way = "above" if condition.above is not None else "below"
-            return f"{_FIGURES[metric]} {_ABOUT[by]} is {way} {limit(metric, bound or 0.0)}{over}"
+            within = f" within {span(window)}" if METRICS[metric].window else ""
+            side = "above" if condition.above is not None else "below"
+            return f"{_METRIC_NAMES[metric]} {_SCOPES[by]} {side} {limit(metric, bound or 0.0)}{within}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
-            paces = " or ".join(
-                f"{_pace(pair.factor)} over {span(pair.long)} and {span(pair.short)}" for pair in pairs
+            rates = " or ".join(
+                f"{_burn_rate(pair.factor)} over {span(pair.long)} and {span(pair.short)}" for pair in pairs
             )
-            return f"the error budget {_ABOUT[by]}, {100 - 100 * objective:.4g} %, is used up {paces}"
+            return f"error budget of {100 - 100 * objective:.4g} % {_SCOPES[by]} burns {rates}"
         case Absence(of="producer", after=after):
-            return f"a producer that was not closed gives no sign of life for {span(after)}"
+            return f"a producer that was not closed sends no heartbeat for {span(after)}"
         case Absence(of="delivery", after=after):
-            return f"messages of a producer wait and none is settled for {span(after)}"
+            return f"a producer has pending messages and settles none for {span(after)}"
         case Absence(after=after):
-            return f"a topic that was written to gets nothing for {span(after)}"
+            return f"a topic with earlier traffic receives nothing for {span(after)}"
         case RouteFailing(after=after):
-            return f"people cannot be told over a route for {span(after)}"
+            return f"notifications over a route fail for {span(after)}"
         case InvalidRuleFile():
-            return "the file of rules holds mistakes"
+            return "the rule file is invalid"
         case _:
-            return "a producer says so"
+            return "reported by a producer"
 
 
-def _pace(factor: float) -> str:
-    return "at its full pace" if factor == 1 else f"at {factor:g} times its pace"
+def _burn_rate(factor: float) -> str:
+    return "at the budgeted rate" if factor == 1 else f"at {factor:g} times the budgeted rate"
 
 
 def rule_state(enabled: bool, firing: int, pending: int, episodes: int, silenced: bool) -> tuple[str, str]:
-    """How a rule stands now, and the look of it."""
+    """Return the state of a rule and its look."""
     if not enabled:
-        return "switched off", "quiet"
-    hushed = ", silenced" if silenced else ""
+        return "disabled", "quiet"
+    suffix = ", silenced" if silenced else ""
     if firing:
-        return f"{firing} {_fire(firing)}{hushed}", "warning" if silenced else "bad"
+        return f"{firing} firing{suffix}", "warning" if silenced else "bad"
     if pending:
-        return f"{pending} pending{hushed}", "warning"
+        return f"{pending} pending{suffix}", "warning"
     if silenced:
         return "silenced", "quiet"
-    return ("quiet now", "plain") if episodes else ("never fired", "quiet")
+    return ("inactive", "plain") if episodes else ("never fired", "quiet")
 
 
-def route_state(told: bool, failing: str, waiting: int, given_up: int, reason: str) -> tuple[str, str]:
-    """How telling people over a route goes, as a tone and sentences. `failing`: how long ago it began to fail."""
+def route_state(delivered: bool, failing: str, waiting: int, given_up: int, reason: str) -> tuple[str, str]:
+    """Return a tone and the state of a notification route; `failing` is how long ago it began to fail."""
     if failing:
-        waits = f" {plural(waiting, 'message')} {'waits' if waiting == 1 else 'wait'}." if waiting else ""
-        return "bad", f"Nobody is told over it since {failing}: {reason.rstrip('.')}.{waits}"
+        queued = f" {plural(waiting, 'notification')} queued." if waiting else ""
+        return "bad", f"Delivery began failing {failing}: {reason.rstrip('.')}.{queued}"
     if waiting:
-        return "warning", f"{plural(waiting, 'message')} {'is' if waiting == 1 else 'are'} on the way."
-    gave_up = f" {plural(given_up, 'message')} given up after a day." if given_up else ""
-    if told:
-        return ("warning" if given_up else "good"), f"What had to be told was taken.{gave_up}"
-    return "quiet", "Nothing had to be told over it yet."
+        return "warning", f"{plural(waiting, 'notification')} queued."
+    if not delivered:
+        return "quiet", "No notifications sent yet."
+    if given_up:
+        return "warning", f"Delivering; {plural(given_up, 'notification')} dropped after a day of retries."
+    return "good", "All notifications delivered."
 
 
-def untold(route: str, ago: str) -> str:
-    """That a way to people does not work."""
-    return f"Nobody is told over {route} since {ago} ago (see Notifications)."
+def route_failing(route: str, ago: str) -> str:
+    """Return the note about a route that fails since `ago`."""
+    return f"Notifications over {route} have been failing for {ago} (see Notifications)."
 
 
-SAID: Mapping[str, str] = {
-    "firing": "that it fires",
-    "repeat": "that it still fires",
-    "resolved": "that it is over",
+NOTIFICATION_KINDS: Mapping[str, str] = {
+    "firing": "firing",
+    "repeat": "still firing",
+    "resolved": "resolved",
 }
-"""What a route was to say."""
+"""The content of a notification, by its status in the outbox."""
 
 
-def judged_by(name: str, *, alive: bool, here: bool) -> str:
-    """Which process judges."""
+def evaluator_note(name: str, *, alive: bool, here: bool) -> str:
+    """Return which process evaluates the alerts."""
     if not name:
-        return "Nobody has judged here yet."
+        return "Alerts have not been evaluated yet."
     if here:
-        return "This dashboard judges the alerts."
-    return (
-        f"The alerts are judged by {name}."
-        if alive
-        else f"{name[:1].upper()}{name[1:]} judged them last, and is gone."
-    )
+        return "This dashboard evaluates the alerts."
+    if alive:
+        return f"Alerts are evaluated by {name}."
+    return f"Alerts were last evaluated by {name}, which is no longer running."

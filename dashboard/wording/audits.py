@@ -1,4 +1,4 @@
-"""Audits, in words: what each kind of finding means, which part of a topic was read, and how to have one made."""
+"""Texts about audits: the kinds of findings, the audited range of a topic, and the commands that run an audit."""
 
 from __future__ import annotations
 
@@ -17,127 +17,126 @@ LABELS: Mapping[str, str] = {
     "lost": "Lost",
     "duplicated": "Duplicated",
     "reordered": "Out of order",
-    "given_up_found": "Given up, yet there",
+    "given_up_found": "Dead letter on log",
     "pending": "Pending",
     "expired": "Expired",
     "undecided": "Undecided",
-    "unledgered": "In no ledger",
+    "unledgered": "Not in ledger",
 }
 MEANINGS: Mapping[str, str] = {
-    "lost": "Acknowledged by the broker, and not on the log.",
+    "lost": "Acknowledged by the broker, but missing from the log.",
     "duplicated": "On the log more than once.",
-    "reordered": "Behind a message that was sent later, in the same partition and session.",
-    "given_up_found": "A dead letter for its producer, and on the log all the same: do not send it again.",
-    "pending": "Hidden by an open transaction. Audit again when it has ended.",
-    "expired": "Gone by retention before this audit, so nobody can say more.",
-    "undecided": "Acknowledged at an unknown offset, and not in the part that was read. Audit the whole topic.",
-    "unledgered": "On the log, and in no producer's ledger: its producer keeps none, or died before it told.",
+    "reordered": "Stored after a later message of the same partition and session.",
+    "given_up_found": "A dead letter that is on the log. Do not replay it.",
+    "pending": "Hidden by an open transaction. Repeat the audit after it ends.",
+    "expired": "Deleted by retention before this audit; cannot be checked.",
+    "undecided": "Acknowledged at an unknown offset, outside the audited range. Audit the whole topic.",
+    "unledgered": "On the log, but in no ledger: the producer keeps none or crashed before reporting.",
 }
-_PASSING: Mapping[str, str] = {
-    "given_up_found": "given up, yet there",
+_OTHER_KINDS: Mapping[str, str] = {
+    "given_up_found": "dead letters on the log",
     "pending": "pending",
     "expired": "expired",
     "undecided": "undecided",
-    "unledgered": "in no ledger",
+    "unledgered": "not in any ledger",
 }
-LETTERS: Mapping[str, str] = {
-    "dead": "dead letter, waits",
-    "replaying": "dead letter, is sent again now",
-    "replayed": "dead letter, sent again",
+DEAD_LETTER_STATES: Mapping[str, str] = {
+    "dead": "dead letter, pending",
+    "replaying": "dead letter, replay in progress",
+    "replayed": "dead letter, replayed",
     "landed": "dead letter, found on its topic",
     "archived": "dead letter, archived",
     "purged": "dead letter, purged",
 }
 
 NONE_YET = (
-    "No topic was audited for this store. An audit reads a topic and proves, by message id, what was lost, duplicated or "
-    "put out of order. It needs the producers' ledgers: telemetry_topic= or ledger=True, and what `producer-core send` "
-    "keeps in its store:"
+    "No topic has been audited yet. An audit reads a topic and checks every message id for loss, duplicates and order. It "
+    "compares the topic with the producers' ledgers, which telemetry_topic=, ledger=True and producer-core send write:"
 )
-IN_PARQUET = "All findings are written as Parquet, here:"
-NO_PARQUET = "This audit wrote no file of all findings; --findings FOLDER does."
+IN_PARQUET = "All findings are available as Parquet:"
+NO_PARQUET = "This audit kept no complete list of findings. Run it with --findings FOLDER to write one."
 UNAUDITABLE = "unauditable"
-UNKNOWN = "There is no audit {} in this store: it is older than what is kept, or of another store."
+UNKNOWN = "Audit {} is not in this store. It may have expired or belong to another store."
 
 
 def command(store: str, topic: str = "TOPIC") -> str:
-    """What audits a topic for this store."""
-    ours = (
+    """Return the shell command that audits a topic for this store."""
+    options = (
         f"--topic {shlex.quote(topic)} --ledger-topic telemetry -b BROKER:9092 --store {shlex.quote(store)}"
     )
-    return f"producer-core pipeline integrity {ours} --findings findings"
+    return f"producer-core pipeline integrity {options} --findings findings"
 
 
 def query(path: str) -> str:
-    """What reads all findings of a folder of Parquet in DuckDB."""
+    """Return the DuckDB query that reads all findings from a folder of Parquet files."""
     quoted = path.replace("'", "''")
     return f"SELECT * FROM '{quoted}/*.parquet'"
 
 
 def verdict(audit: Audit, now: float) -> tuple[Tone, str]:
-    """A tone, and what the audit says of its topic."""
+    """Return a tone and the result of the audit, or its state while it has none."""
+    began = age(now - audit.started_at)
     if audit.state == "running":
-        return "quiet", f"The audit runs since {age(now - audit.started_at)}."
+        return "quiet", f"Audit running for {began}."
     if audit.state == "dead":
-        return (
-            "warning",
-            f"The audit began {age(now - audit.started_at)} ago and never ended: it was killed. Run it again.",
-        )
-    said = mask_text(audit.sentence) or "It found nothing to say."
+        return "warning", f"The audit started {began} ago and was killed before it finished. Run it again."
+    result = mask_text(audit.sentence) or "The audit reported no result."
     if audit.state == "failed":
-        return "warning", f"The audit could not be done: {said}"
+        return "warning", f"The audit failed: {result}"
     if audit.numbers.get("lost"):
-        return "bad", said
-    return ("warning" if audit.faults or audit.unauditable or audit.holes else "good"), said
+        return "bad", result
+    return ("warning" if audit.faults or audit.unauditable or audit.holes else "good"), result
 
 
 def later(audit: Audit, now: float) -> str:
-    """What a newer audit of the topic says, which is not done."""
+    """Return the state of a newer audit of the topic that has no result."""
     began = age(now - audit.started_at)
     known = {
-        "running": f"A newer one runs since {began}.",
-        "dead": f"A newer one was killed; it began {began} ago.",
-        "failed": f"A newer one could not be done, {began} ago: {mask_text(audit.sentence)}",
+        "running": f"A newer audit has been running for {began}.",
+        "dead": f"A newer audit started {began} ago and was killed.",
+        "failed": f"A newer audit failed {began} ago: {mask_text(audit.sentence)}",
     }
     return known.get(audit.state, "")
 
 
 def earlier(audit: Audit, now: float) -> str:
-    """What an earlier audit found, of which the last one cannot speak."""
-    return f"An earlier one, {age(now - audit.started_at)} ago: {mask_text(audit.sentence)}"
+    """Return the result of an earlier audit whose faults the latest audit could not confirm or rule out."""
+    return f"Earlier audit, {age(now - audit.started_at)} ago: {mask_text(audit.sentence)}"
 
 
 def number(audit: Audit, kind: str) -> str:
-    """How many messages of a kind: a dash before the audit is done, «?» where nobody can say."""
+    """Return the number of findings of a kind: a dash before the audit finishes, "?" where it cannot be determined."""
     found = audit.numbers.get(kind)
     if kind == "lost" and audit.unauditable and not found:
         return "?"
     return "–" if found is None else count(found) if found else "none"
 
 
-def passing(audit: Audit) -> str:
-    """What else was found, which is no fault: «12 expired, 3 in no ledger»."""
-    found = [f"{number:,} {name}" for kind, name in _PASSING.items() if (number := audit.numbers.get(kind))]
+def other_counts(audit: Audit) -> str:
+    """Return the findings that are not faults, such as "12 expired, 3 not in any ledger"."""
+    found = [
+        f"{number:,} {name}" for kind, name in _OTHER_KINDS.items() if (number := audit.numbers.get(kind))
+    ]
     found += [f"{audit.foreign:,} of other producers"] if audit.foreign else []
     return ", ".join(found)
 
 
 def why_unauditable(audit: Audit) -> str:
-    """Why nobody can say what is lost; empty where a loss would have shown."""
+    """Return why a loss cannot be detected; empty where it can."""
     if audit.compacted:
-        return "The topic is compacted: Kafka itself removes records, so a missing one proves nothing."
+        return "The topic is compacted: Kafka itself removes records, so a missing record proves nothing."
     if audit.unauditable:
-        return "No ledger speaks of this part. Give the producers telemetry_topic= and name it with --ledger-topic."
+        return "No ledger covers this range. Set telemetry_topic= on the producers and pass it as --ledger-topic."
     return ""
 
 
-def part_of_topic(audit: Audit, zone: str | None, now: float) -> str:
-    """Which part of the topic was read."""
+def audited_range(audit: Audit, zone: str | None, now: float) -> str:
+    """Return the part of the topic that the audit read."""
     if not audit.parts:
         return "–"
     partitions = plural(len(audit.parts), "partition")
     if audit.whole:
-        return f"all of it, {partitions}"
+        return f"whole topic, {partitions}"
     offsets = sum(max(0, part.end - part.start) for part in audit.parts)
     if not offsets:
         return f"nothing new, {partitions}"
@@ -150,13 +149,13 @@ def part_of_topic(audit: Audit, zone: str | None, now: float) -> str:
 
 
 def faults(found: Sequence[TopicAudit]) -> str:
-    """On which topics the last audit found faults; empty where it found none."""
+    """Return the topics whose last audit found faults, three at most; empty where there are none."""
     bad = [one.audit for one in found if one.audit.faults]
     if not bad:
         return ""
     named = [f"{audit.topic} ({_faults(audit)})" for audit in bad[:3]]
     more = f" and {len(bad) - 3:,} more topics" if len(bad) > 3 else ""
-    return f"The last audit found faults: {', '.join(named)}{more}. See Audits below."
+    return f"Audit faults found: {', '.join(named)}{more}. See Audits below."
 
 
 def _faults(audit: Audit) -> str:
@@ -164,19 +163,19 @@ def _faults(audit: Audit) -> str:
     return " and ".join(listed) if len(listed) < 3 else f"{listed[0]}, {listed[1]} and {listed[2]}"
 
 
-def kind_of(asked: str | None, kinds: Sequence[str]) -> str | None:
-    """The kind that the address asks for, else the worst that there is."""
-    return asked if asked in kinds else kinds[0] if kinds else None
+def kind_of(requested: str | None, kinds: Sequence[str]) -> str | None:
+    """Return the kind that the address names, else the worst one present."""
+    return requested if requested in kinds else kinds[0] if kinds else None
 
 
 def listed(shown: int, held: int, found: int | None) -> str:
-    """How many of how many findings are listed; empty where all of them are."""
-    everything = max(held, found or 0)
-    return "" if shown >= everything else f"The first {shown:,} of {everything:,}, in the order of places."
+    """Return how many of the findings are listed; empty where all are."""
+    total = max(held, found or 0)
+    return "" if shown >= total else f"Showing the first {shown:,} of {total:,}, by partition and offset."
 
 
 def counts(audit: Audit) -> list[tuple[str, str, str]]:
-    """Each kind that matters: faults always, others where there are any; with its number and meaning."""
+    """Return kind, number and meaning: every fault, and the other kinds that have findings."""
     return [
         (kind, number(audit, kind), MEANINGS[kind])
         for kind in KINDS
@@ -185,29 +184,28 @@ def counts(audit: Audit) -> list[tuple[str, str, str]]:
 
 
 def facts(audit: Audit, zone: str | None, now: float) -> list[tuple[str, str]]:
-    """How the audit was made."""
+    """Return the parameters of the audit and what limits its result."""
     took = f", took {age(audit.finished_at - audit.started_at)}" if audit.finished_at else ""
+    foreign = "record" if audit.foreign == 1 else "records"
     known = [
-        ("When", f"{stamp(audit.started_at, zone, now).text}{took}"),
-        ("Which part", part_of_topic(audit, zone, now)),
-        ("Read as", audit.isolation.replace("_", " ")),
+        ("Started", f"{stamp(audit.started_at, zone, now).text}{took}"),
+        ("Range", audited_range(audit, zone, now)),
+        ("Isolation level", audit.isolation.replace("_", " ")),
         ("Records read", count(audit.records)),
-        ("Acknowledged", f"{count(audit.acknowledged)} by the ledgers"),
+        ("Acknowledged", f"{count(audit.acknowledged)} according to the ledgers"),
         (
-            "Of other producers",
-            f"{count(audit.foreign)} {'record' if audit.foreign == 1 else 'records'} without a message id of ours; not judged",
+            "Other producers",
+            f"{count(audit.foreign)} {foreign} without a producer-core message id; not checked",
         ),
         ("Cluster", audit.cluster_id or "–"),
     ]
     if audit.ledger_gaps:
-        holes = (
-            plural(audit.ledger_gaps, "batch") if audit.ledger_gaps == 1 else f"{audit.ledger_gaps:,} batches"
-        )
-        known.append(("Missing in ledgers", f"{holes}; what they told is not known"))
+        batches = "1 batch" if audit.ledger_gaps == 1 else f"{audit.ledger_gaps:,} batches"
+        known.append(("Missing in ledgers", f"{batches}; their contents are unknown"))
     if audit.ledger_lost:
-        left = plural(audit.ledger_lost, "acknowledgement")
-        known.append(("Left out of ledgers", f"{left}; there was no room for them"))
+        lost = plural(audit.ledger_lost, "acknowledgement")
+        known.append(("Dropped from ledgers", f"{lost}; the buffer was full"))
     if audit.strange:
         unread = "1 record or row" if audit.strange == 1 else f"{audit.strange:,} records or rows"
-        known.append(("Unreadable in ledgers", f"{unread}; a newer schema, or no telemetry"))
+        known.append(("Unreadable in ledgers", f"{unread}; a newer schema, or not telemetry"))
     return known

@@ -1,4 +1,4 @@
-"""Dead letters, and what may be done about them, in words."""
+"""Texts about dead letters and their contents."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from producer_core._internal.masking import LONGEST, mask_headers, rules, shown, shown_key
+from producer_core._internal.masking import LONGEST, display_key, display_value, mask_headers, rules
 from producer_core.dashboard.wording.numbers import plural, size
 from producer_core.dashboard.wording.time import age, last, moment
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess
 
 VERDICTS: Mapping[str, str] = {
-    "not_sent": "never left the client, safe to send again",
-    "rejected": "refused by the broker, safe to send again",
-    "absent": "proved not to be on the topic, safe to send again",
-    "possibly_persisted": "may be on the broker; a replay looks for it first",
-    "found": "is on the topic already",
-    "inconclusive": "not found on the topic, but may still arrive; sent again only if you choose it",
+    "not_sent": "never left the client; safe to resend",
+    "rejected": "not stored by the broker; safe to resend",
+    "absent": "checked and not on the topic; safe to resend",
+    "possibly_persisted": "may be on the broker; a replay checks first",
+    "found": "already on the topic",
+    "inconclusive": "not found on the topic but may still arrive; resent only on request",
 }
 
 STATES: Mapping[str, str] = {
-    "dead": "Waits for a decision.",
-    "replaying": "It is being sent again now.",
-    "replayed": "It was sent again, and the broker has it.",
-    "landed": "It was found on its topic, so it was not sent again.",
-    "archived": "It was put aside; Restore brings it back.",
-    "purged": "Its content was deleted for good.",
+    "dead": "Pending.",
+    "replaying": "Replay in progress.",
+    "replayed": "Replayed and acknowledged by the broker.",
+    "landed": "Found on its topic, so it was not resent.",
+    "archived": "Archived. Restore makes it pending again.",
+    "purged": "Its content was permanently deleted.",
 }
 
-BEYOND = "Beyond a bound nothing is dropped; an alert says so."
+OVER_LIMIT = "Nothing is dropped above a limit; an alert fires."
 
-_NAMES = {
+_FILTER_NAMES = {
     "topic": "topic",
     "group": "cause",
     "code": "error",
@@ -43,129 +43,134 @@ _NAMES = {
     "state": "state",
     "key": "key",
     "message_id": "message",
-    "text": "error text with",
+    "text": "error text contains",
     "cluster_id": "cluster",
     "cluster_or_unknown": "unknown cluster or",
     "producer_id": "producer",
-    "body": "key, value or headers with",
+    "body": "key, value or headers contain",
 }
-_LONGEST = 20_000
-_CELL = 200
-_HEADER = 2_000
-_MASKED_AT_MOST = 4_000
+_MAX_CONTENT = 20_000
+_MAX_CELL = 200
+_MAX_HEADER = 2_000
+_MAX_MASKED = 4_000
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
 def accepted(seconds: float) -> str:
-    """How long before its death a message was accepted."""
-    return f"accepted {age(seconds)} before" if seconds >= 0.5 else "accepted less than a second before"
+    """Return how long before it failed a message was accepted."""
+    return f"accepted {age(seconds)} earlier" if seconds >= 0.5 else "accepted less than a second earlier"
 
 
-def act(verb: str, number: int) -> str:
-    """A button's label: «Replay 43»."""
+def button_label(verb: str, number: int) -> str:
+    """Return a button label such as "Replay 43"."""
     return f"{verb} {number:,}" if number else verb
 
 
 def none_match(state: str | None) -> str:
-    """What an empty list says."""
+    """Return the text of an empty list."""
     if state == "dead":
-        return "None match. What cannot be delivered appears here within seconds."
-    return f"None match in the state {state}." if state else "None match in any state."
+        return "No matching dead letters. Messages that cannot be delivered appear here within seconds."
+    return (
+        f"No matching dead letters in state {state}." if state else "No matching dead letters in any state."
+    )
 
 
 def why_no_replay(state: str | None, number: int, runners: int) -> str | None:
-    """Why Replay cannot be pressed; None when it can."""
+    """Return why the Replay button is disabled; None where it is enabled."""
     if state != "dead":
-        return "Only dead letters in the state dead can be replayed."
+        return "Only pending dead letters can be replayed."
     if not number:
-        return "There is nothing to replay."
+        return "Nothing to replay."
     if not runners:
-        return "Replay needs a running producer on this store: it has the credentials. None is alive now."
+        return "Replay needs a running producer on this store, because producers hold the credentials. None is running."
     return None
 
 
-# what is looked at
+# the selection
 
 
 def filtered(where: DeadLetterFilter, span: str | None, zone: str | None) -> str:
-    """The filter in words, «Topic payments, error _TIMED_OUT, since …»; empty for the usual one."""
+    """Return the filter, such as "Topic payments, error _TIMED_OUT, failed since …"; empty for the default filter."""
     parts = [
-        f"{_NAMES[field.name]} {visible_line(str(value))}"
+        f"{_FILTER_NAMES[field.name]} {visible_line(str(value))}"
         for field in fields(where)
-        if field.name in _NAMES and (value := getattr(where, field.name)) not in (None, field.default)
+        if field.name in _FILTER_NAMES and (value := getattr(where, field.name)) not in (None, field.default)
     ]
     parts += ["any state"] if where.state is None else []
     if span is not None:
-        parts.append(f"died in {last(span)}")
+        parts.append(f"failed in {last(span)}")
     else:
-        parts += [f"died since {moment(where.since, zone)}"] if where.since is not None else []
-        parts += [f"died before {moment(where.until, zone)}"] if where.until is not None else []
-    parts += [f"{plural(len(where.ids), 'message')} chosen by id"] if where.ids else []
+        parts += [f"failed since {moment(where.since, zone)}"] if where.since is not None else []
+        parts += [f"failed before {moment(where.until, zone)}"] if where.until is not None else []
+    parts += [f"{plural(len(where.ids), 'message')} selected by id"] if where.ids else []
     text = ", ".join(parts)
     return text[:1].upper() + text[1:]
 
 
 def about(total: int, listed: int, *, first: bool, found: bool = False) -> str:
-    """How much of what matches is on the page; `found` by a search in bodies, which knows of no more."""
+    """Return how many of the matching dead letters the page lists; `found` marks the result of a body search."""
     if found:
-        return f"The {total:,} that were found." if total > 1 else "The one that was found."
+        return f"{plural(total, 'dead letter')} found."
     if first and listed >= total:
-        return f"All {total:,} that match." if total > 1 else "The only one that matches."
+        return (
+            f"Showing all {total:,} matching dead letters."
+            if total > 1
+            else "Showing the only matching dead letter."
+        )
     if first:
-        return f"The latest {listed:,} of {total:,} that match now."
-    return f"{listed:,} of {total:,} that match now, further down."
+        return f"Showing the latest {listed:,} of {total:,} matching dead letters."
+    return f"Showing {listed:,} older ones of {total:,} matching dead letters."
 
 
 def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | None) -> str:
-    """What was chosen by hand, how much of it is not on this page, and what somebody else changed meanwhile."""
-    text = f"{ids:,} chosen by hand"
-    text += f", {elsewhere:,} of them not on this page." if elsewhere else "."
+    """Return the size of the selection, and how much of it is on other pages or was changed by someone else."""
+    text = f"{ids:,} selected"
+    text += f", {elsewhere:,} on other pages." if elsewhere else "."
     changed = {name: number for name, number in states.items() if state is not None and name != state}
-    told = [f"{number:,} {'is' if number == 1 else 'are'} {name} by now" for name, number in changed.items()]
+    skipped = [f"{number:,} now {name}" for name, number in changed.items()]
     gone = ids - sum(states.values())
-    told += [f"{gone:,} {'is' if gone == 1 else 'are'} not in this store any more"] if gone > 0 else []
-    return f"{text} {'; '.join(told)}: acts leave those alone." if told else text
+    skipped += [f"{gone:,} no longer in this store"] if gone > 0 else []
+    return f"{text} Actions skip {' and '.join(skipped)}." if skipped else text
 
 
 def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: str | None) -> str:
-    """How far a search in bodies looked."""
+    """Return the progress of a body search."""
     if complete:
-        return f"Looked into all {of:,}: {found:,} found."
+        return f"Searched all {of:,}: {found:,} found."
     back = f", back to {back_to}" if back_to else ""
     return (
-        f"Looked into {looked_at:,} of {of:,}, the latest first{back}: {found:,} found so far. "
-        "Bodies have no index, so one look ends after 5 s."
+        f"Searched the latest {looked_at:,} of {of:,}{back}: {found:,} found so far. "
+        "Bodies are not indexed, so each search stops after 5 s."
     )
 
 
 def over(excess: Sequence[LimitExcess]) -> str:
-    """The bounds that are passed, and what to do about the first."""
-    return f"{' '.join(one.text for one in excess)} {BEYOND} {excess[0].advice}"
+    """Return the exceeded limits, and the advice for the first."""
+    return f"{' '.join(one.text for one in excess)} {OVER_LIMIT} {excess[0].advice}"
 
 
 def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:
-    """What waits, against its bounds."""
-    many = f"{load.dead_letters:,} wait" + (
-        f" of at most {bounds.dead_letters:,}" if bounds.dead_letters else ""
-    )
-    large = size(load.bytes) + (f" of {size(bounds.bytes)}" if bounds.bytes else "")
-    old = ""
+    """Return the pending dead letters against their limits."""
+    number = f"{plural(load.dead_letters, 'dead letter')} pending"
+    number += f" (limit {bounds.dead_letters:,})" if bounds.dead_letters else ""
+    volume = size(load.bytes) + (f" of {size(bounds.bytes)}" if bounds.bytes else "")
+    oldest = ""
     if load.oldest is not None:
-        old = f", the oldest for {age(now - load.oldest)}"
-        old += f" of {age(bounds.age)}" if bounds.age else ""
-    return f"{many}; {large}{old}."
+        oldest = f", oldest {age(now - load.oldest)}"
+        oldest += f" of {age(bounds.age)}" if bounds.age else ""
+    return f"{number}; {volume}{oldest}."
 
 
-# what a message holds
+# content of a record
 
 
 class RecordContent(NamedTuple):
-    """Bytes as a person may look at them: what they are, in a few words, and a text to show, if there is any."""
+    """Describes bytes for display: their kind, a short description, and the text to show, if any."""
 
     kind: Literal["null", "empty", "json", "text", "bytes", "hidden"]
     about: str
@@ -173,40 +178,40 @@ class RecordContent(NamedTuple):
 
 
 def content(data: bytes | None, *, reveal: bool = False, key: bool = False) -> RecordContent:
-    """JSON indented, text as it is, other bytes in hexadecimal once they are revealed; null apart from empty.
+    """Return JSON indented, text unchanged, and other bytes in hexadecimal once revealed; null is distinct from empty.
 
-    Masked unless revealed; bytes that are not text cannot be masked, so they are only counted until then.
+    Content is masked unless `reveal` is set. Bytes that are not text cannot be masked, so only their size is shown.
     """
     if data is None:
-        return RecordContent("null", "null: none was given", "")
+        return RecordContent("null", "null", "")
     if not data:
         return RecordContent("empty", "empty, 0 bytes", "")
     about = size(len(data))
     if not reveal and ("keys" if key else "values") in rules().hide:
         return RecordContent("hidden", f"{about}, hidden by the masking rules", "")
     if not _is_text(data):
-        said = f"{about} that are not text"
+        binary = f"{about} of binary data"
         return RecordContent(
-            "bytes", said if reveal else f"{said}, so they cannot be masked", _dump(data) if reveal else ""
+            "bytes", binary if reveal else f"{binary}, which cannot be masked", _dump(data) if reveal else ""
         )
     if not reveal and len(data) > LONGEST:
-        return RecordContent("hidden", f"{about}, too long to be shown masked", "")
-    found = _looked_at(data, reveal=reveal, key=key)
+        return RecordContent("hidden", f"{about}, too long to mask", "")
+    found = _decoded(data, reveal=reveal, key=key)
     kind: Literal["text", "json"] = "text" if isinstance(found, str) else "json"
     return RecordContent(
-        kind, f"{about}, {'JSON' if kind == 'json' else 'text'}", visible(pretty(found, _LONGEST))
+        kind, f"{about}, {'JSON' if kind == 'json' else 'text'}", visible(pretty(found, _MAX_CONTENT))
     )
 
 
-def _looked_at(data: bytes, *, reveal: bool, key: bool) -> Any:
-    """A text or a JSON value."""
+def _decoded(data: bytes, *, reveal: bool, key: bool) -> Any:
+    """Return text or a JSON value."""
     if len(data) > LONGEST:
-        return f"{data[: 4 * _LONGEST].decode(errors='replace')[:_LONGEST]}\n… {len(data):,} bytes in all"
-    return shown_key(data, reveal=reveal) if key else shown(data, reveal=reveal)
+        return f"{data[: 4 * _MAX_CONTENT].decode(errors='replace')[:_MAX_CONTENT]}\n… {len(data):,} bytes in total"
+    return display_key(data, reveal=reveal) if key else display_value(data, reveal=reveal)
 
 
 def hex_dump(value: bytes, *, width: int = 16, longest: int = 1024) -> str | None:
-    """Bytes that are not text, as offsets and hexadecimal; None for text."""
+    """Return binary data as offsets and hexadecimal; None for text."""
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -217,12 +222,12 @@ def hex_dump(value: bytes, *, width: int = 16, longest: int = 1024) -> str | Non
 def _dump(value: bytes, *, width: int = 16, longest: int = 1024) -> str:
     starts = range(0, min(len(value), longest), width)
     lines = [f"{start:08x}  {value[start : start + width].hex(' ')}" for start in starts]
-    more = [f"… {len(value):,} bytes in all"] if len(value) > longest else []
+    more = [f"… {len(value):,} bytes in total"] if len(value) > longest else []
     return "\n".join([*lines, *more])
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether it is UTF-8 without the control characters that no text has."""
+    """Return whether the data is UTF-8 without control characters."""
     try:
         return _CONTROLS.search(data.decode()) is None
     except UnicodeDecodeError:
@@ -230,7 +235,7 @@ def _is_text(data: bytes) -> bool:
 
 
 class RecordHeader(NamedTuple):
-    """A header as it is shown, in its place; `kind` tells null and empty from a text."""
+    """A header for display; `kind` distinguishes null and empty values from text."""
 
     name: str
     kind: Literal["null", "empty", "text"]
@@ -238,7 +243,7 @@ class RecordHeader(NamedTuple):
 
 
 def headers(given: Sequence[tuple[str, bytes | None]], *, reveal: bool = False) -> tuple[RecordHeader, ...]:
-    """All of them in their order, one that stands there twice twice; secret ones are masked."""
+    """Return all headers in order, repeated ones included, with secret values masked."""
     masked = mask_headers(given, reveal=reveal)
     return tuple(_header(raw, name, text) for (_, raw), (name, text) in zip(given, masked, strict=True))
 
@@ -249,49 +254,51 @@ def _header(raw: bytes | None, name: str, value: Any) -> RecordHeader:
         return RecordHeader(name, "null", "null")
     if not raw:
         return RecordHeader(name, "empty", "empty")
-    return RecordHeader(name, "text", visible_line(pretty(value, _MASKED_AT_MOST), _HEADER))
+    return RecordHeader(name, "text", visible_line(pretty(value, _MAX_MASKED), _MAX_HEADER))
 
 
 def pretty(value: Any, longest: int) -> str:
-    """A JSON value indented, a text as it is; cut where it is too long to look at."""
+    """Return a JSON value indented or a text unchanged, cut after `longest` characters."""
     text = value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    return text if len(text) <= longest else f"{text[:longest]}\n… {len(text):,} characters in all"
+    return text if len(text) <= longest else f"{text[:longest]}\n… {len(text):,} characters in total"
 
 
 def visible(text: str) -> str:
-    """A text in which nothing hides: controls, and what turns or hides other dead letters, are written out, ⟨U+202E⟩."""
-    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    """Return the text with control, bidirectional and invisible characters written out, such as ⟨U+202E⟩."""
+    return _INVISIBLE.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
-def visible_line(text: str, longest: int = _CELL) -> str:
-    """The same in one line of a length that fits a table."""
+def visible_line(text: str, longest: int = _MAX_CELL) -> str:
+    """Return `visible` text on one line that fits a table cell."""
     line = visible(text[: 2 * longest].replace("\r\n", "↵").replace("\n", "↵").replace("\t", "→"))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def key_cell(key: bytes | None) -> str:
-    """A key in a table: masked, one line; null apart from empty, and from the text «null»."""
+    """Return a key for a table: masked, on one line, with null distinct from empty and from the text "null"."""
     if key is None:
         return "–"
     if not key:
         return "(empty)"
-    if len(key) > _MASKED_AT_MOST:
-        return f"{size(len(key))} long"
-    return visible_line(shown_key(key) or "")
+    if len(key) > _MAX_MASKED:
+        return f"{size(len(key))} key"
+    return visible_line(display_key(key) or "")
 
 
 def bounded(text: str) -> str:
-    """A text that is short enough to be masked for a table: secrets at the cut stay beyond what is shown."""
-    return text[:_MASKED_AT_MOST]
+    """Cut a text before masking it for a table; a secret at the cut lies beyond the characters that a table shows."""
+    return text[:_MAX_MASKED]
 
 
 def verdicts(counts: Mapping[str, int]) -> str:
-    """«40 rejected, 3 possibly persisted»."""
+    """Return counts by verdict, such as "40 rejected, 3 possibly persisted"."""
     return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items())
 
 
 def trend(counts: Sequence[int], width: float) -> str:
-    """What a sparkline shows, for those who do not see it."""
+    """Return the text alternative of a sparkline."""
     if not counts:
         return "No trend"
-    return f"Deaths per {age(width)}, {len(counts)} bars: at most {max(counts):,}, {counts[-1]:,} in the last"
+    return (
+        f"Dead letters per {age(width)}, {len(counts)} bars: maximum {max(counts):,}, latest {counts[-1]:,}"
+    )

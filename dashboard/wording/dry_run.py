@@ -1,4 +1,4 @@
-"""The dry run in words: which dead letters it is about, what would become of them, and why a choice is made beforehand."""
+"""Texts of the dry run: its records, the outcome of a replay, and the reasons for the default choices."""
 
 from __future__ import annotations
 
@@ -11,76 +11,78 @@ from producer_core.replay.dry_run import DryRun
 from producer_core.replay.wording import asked_for, newer_keys, there
 
 
-def before(number: int, length: int) -> str:
-    """Over the dry run."""
+def heading(number: int, length: int) -> str:
+    """Return the heading above the dry run."""
     if not number:
-        return "Nothing of this can be sent"
-    return f"What a replay of these {plural(number, 'dead letter')} ({size(length)}) would do"
+        return "Dry run: nothing to send"
+    return f"Dry run: {plural(number, 'record')}, {size(length)}"
 
 
 def frozen(number: int, at: str, later: int) -> str:
-    """Which dead letters the dry run is about: those that waited when somebody clicked, not what came since."""
-    they = "The one dead letter that waited" if number == 1 else f"The {number:,} dead letters that waited"
+    """Return when the records were selected; `later` counts matching dead letters that failed afterwards."""
     since = ""
     if later:
         have, are = ("has", "is") if later == 1 else ("have", "are")
-        since = f" {later:,} more that match {have} died since and {are} not among them."
-    return f"{they} at {at}, when this was asked for.{since}"
+        since = f" {later:,} more {have} failed since and {are} not included."
+    return f"{plural(number, 'record')} selected at {at}.{since}"
 
 
 def split(number: int, left_out: int) -> str:
-    """How the dead letters of a dry run divide: what is sent and what stays add up to all of them."""
+    """Return how many of the records are sent and how many are skipped; empty where none is skipped."""
     if not left_out:
         return ""
-    stays = "1 stays a dead letter" if left_out == 1 else f"{left_out:,} stay dead letters"
-    return f"Of the {number:,}, {number - left_out:,} would be sent and {stays}."
+    skipped = "1 stays a dead letter" if left_out == 1 else f"{left_out:,} stay dead letters"
+    return f"{number - left_out:,} of {number:,} will be sent; {skipped}."
 
 
-SKIP, SEND = "Keep them as dead letters", "Send them all the same"
-"""What may become of dead letters whose key has a newer record. The first is chosen beforehand: whatever the topic does with
-old values, it loses neither the dead letter nor the newer record, and can be made good by another replay."""
+SKIP_NEWER, SEND_NEWER = "Keep as dead letters", "Send anyway"
+"""The choices for records whose key has a newer record. The first is the default: it loses neither the dead letter nor
+the newer record, whatever the cleanup policy of the topic, and another replay can reverse it."""
 
 
-KEEP, SEND_ANYWAY = "Keep them as dead letters", "Send them anyway"
-"""What may become of dead letters that may be on their topic and are not found there."""
+KEEP_INCONCLUSIVE, SEND_INCONCLUSIVE = "Keep as dead letters", "Send anyway"
+"""The choices for records that may be on their topic but are not found there."""
 
 INCONCLUSIVE_REASON = (
-    "Not finding a record proves nothing: the network, a proxy or a stopped broker may still deliver a late request. Sent "
-    "anyway, a record may be there twice, under one message id. Readers that drop copies by message id see it once."
+    "A failed search does not prove absence: the network, a proxy or a stopped broker may still deliver a late request. "
+    "Sending anyway can store a record twice under one message id. Consumers that deduplicate by message id see it once."
 )
 
 
 def inconclusive_question(number: int) -> str:
-    """The choice over dead letters that may be on their topic."""
+    """Return the label of the choice for records that may be on their topic."""
     if number == 1:
-        return "1 dead letter may be on its topic. If the replay does not find it there"
-    return f"{number:,} dead letters may be on their topics. Those that the replay does not find there"
+        return "1 record may already be on its topic. If the replay does not find it:"
+    return f"{number:,} records may already be on their topics. If the replay does not find them:"
 
 
 def newer_question(number: int) -> str:
-    """The choice over dead letters whose key has a newer record."""
-    has = "letter has a key" if number == 1 else "letters have keys"
-    return f"{number:,} {has} with a newer record on the topic"
+    """Return the label of the choice for records whose key has a newer record."""
+    if number == 1:
+        return "The topic has a newer record for the key of 1 record:"
+    return f"The topic has newer records for the keys of {number:,} records:"
 
 
 def newer_reason(run: DryRun) -> str:
-    """Why keeping them is chosen beforehand, by what is known of their topics."""
-    asked = [topic for topic in run.check.topics if topic.newer_keys] if run.check else []
-    unknown = [topic.topic for topic in asked if topic.cleanup_policy is None]
-    compacted = [topic.topic for topic in asked if topic.compacted]
-    kept = "Keeping them loses nothing: they stay dead letters and can be sent later."
+    """Return why keeping the records is the default, given the cleanup policies of their topics."""
+    affected = [topic for topic in run.check.topics if topic.newer_keys] if run.check else []
+    unknown = [topic.topic for topic in affected if topic.cleanup_policy is None]
+    compacted = [topic.topic for topic in affected if topic.compacted]
+    kept = "Keeping the records loses nothing: they stay dead letters and can be sent later."
     if unknown:
+        are = "is" if len(unknown) == 1 else "are"
         return (
-            f"Nobody can tell whether {_names(unknown)} {_is(len(unknown))} compacted: the settings cannot be read. Where a "
-            f"topic is, an old value sent now replaces the newer one for good. {kept} Send them if each record stands for "
-            "itself."
+            f"Whether {_names(unknown)} {are} compacted is unknown, because the topic configuration cannot be read. On a "
+            f"compacted topic, an old value sent now permanently replaces the newer one. {kept} Send them if every record "
+            "is independent."
         )
     if compacted:
-        are = _is(len(compacted))
-        return f"{_names(compacted)} {are} compacted: an old value sent now replaces the newer one for good. {kept}"
+        are = "is" if len(compacted) == 1 else "are"
+        return f"{_names(compacted)} {are} compacted: an old value sent now permanently replaces the newer one. {kept}"
+    are = "is" if len(affected) == 1 else "are"
     return (
-        f"{_names([topic.topic for topic in asked])} {_is(len(asked))} not compacted, so nothing is replaced; but who keeps "
-        f"the last value of a key would end with the old one. {kept}"
+        f"{_names([topic.topic for topic in affected])} {are} not compacted, so no record is replaced. A consumer that keeps "
+        f"the last value per key would end with the old value. {kept}"
     )
 
 
@@ -89,14 +91,14 @@ def _names(topics: Sequence[str]) -> str:
 
 
 def estimate(number: int, most: float | None) -> str:
-    """How long it takes, as far as anybody knows."""
+    """Return the minimum duration at the chosen rate."""
     if not most:
-        return "No limit: as quickly as the brokers take them."
-    return f"At most {most:g} a second: {duration(number / most)} or longer."
+        return "No rate limit: limited only by the brokers."
+    return f"At most {most:g} /s: takes at least {duration(number / most)}."
 
 
 def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
-    """By topic, most dead letters first: how many, what they ask for, and what a look ahead found there."""
+    """Return a row per topic, largest first: the records, the requested partitions, and the preflight findings."""
     found = {topic.topic: topic for topic in run.check.topics} if run.check else {}
     rows = [_topic(run, topic, found.get(topic)) for topic in [*run.by_topic][:most]]
     rest = len(run.by_topic) - most
@@ -108,7 +110,3 @@ def _topic(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str, ...]
     if found is None or not found.partitions:
         return *first, "", "", ""
     return *first, size(found.max_message_bytes), f"{found.too_large:,}", newer_keys(found)
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"

@@ -1,4 +1,4 @@
-"""The fleet, in words: how many send, what is wrong with one, and how to fill the page."""
+"""Texts of the fleet page: the running producers, their problems, and how to add other hosts."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from producer_core.dashboard.wording.time import age
 
 Tone = Literal["bad", "warning", "good", "quiet"]
 
-_PLURALS: Mapping[str, tuple[str, str]] = {
-    "silent": ("is not heard of any more", "are not heard of any more"),
-    "cut off": ("reaches no broker", "reach no broker"),
-    "alerting": ("has an alert", "have alerts"),
-    "failing": ("has messages that died", "have messages that died"),
+_PROBLEMS: Mapping[str, tuple[str, str]] = {
+    "silent": ("is not reporting", "are not reporting"),
+    "cut off": ("has no broker connection", "have no broker connection"),
+    "alerting": ("has a firing alert", "have firing alerts"),
+    "failing": ("has failed messages", "have failed messages"),
     "full": ("has a full queue", "have full queues"),
 }
+"""The text of each problem, for one producer and for several."""
 
-HOW_TO_FILL = (
-    'This store knows producers of one host only. To see a fleet here, give each producer telemetry_topic="telemetry", '
-    "and let the pipeline merge that topic into a store that this dashboard opens:"
+ONE_HOST = (
+    'This store has producers of one host only. To monitor a fleet, set telemetry_topic="telemetry" on each producer, merge '
+    "that topic into a store, and open the store in the dashboard:"
 )
-NO_JOB = (
-    "No job has merged telemetry into this store: these producers write to it themselves. To add those of other hosts, "
-    'give each telemetry_topic="telemetry", and let the pipeline merge that topic into a store:'
+NO_TELEMETRY_JOB = (
+    "No telemetry job has run: these producers write to this store directly. To add producers on other hosts, set "
+    'telemetry_topic="telemetry" on each of them and merge that topic into a store:'
 )
-FILL = (
+TELEMETRY_COMMANDS = (
     "producer-core pipeline telemetry --topic telemetry -b BROKER:9092 --store fleet.duckdb\n"
     "producer-core dashboard --store fleet.duckdb"
 )
-"""The commands that fill a fleet's store and open it."""
+"""The commands that fill the store of a fleet and open it."""
 
 
 @dataclass(frozen=True)
 class FleetSummary:
-    """What the sentence on top is made of; `troubled` counts producers by what is wrong, the worst first, and one of them
-    may have a `critical` alert."""
+    """Holds the numbers of the summary.
+
+    `troubled` counts producers by problem, worst first. `critical` is set where one of them has a critical alert.
+    """
 
     running: int
     hosts: int
@@ -46,31 +49,32 @@ class FleetSummary:
     critical: bool = False
 
 
-def crowd(now: FleetSummary) -> tuple[str, str]:
-    """A tone and a sentence or two on the whole fleet."""
+def fleet_summary(now: FleetSummary) -> tuple[str, str]:
+    """Return a tone and a summary of the fleet."""
     if not now.known:
-        return "quiet", "No producer has written here yet. Start one on this store and it appears."
+        return "quiet", "No producer has written to this store yet. Start one to see it here."
     if not now.running and not now.troubled:
-        return "quiet", f"No producer runs. The store remembers {plural(now.known, 'producer')}."
-    runs = "runs" if now.running == 1 else "run"
-    who = (
-        f"{plural(now.running, 'producer')} on {plural(now.hosts, 'host')} {runs}"
+        return "quiet", f"No producers running. The store has records of {plural(now.known, 'producer')}."
+    running = (
+        f"{plural(now.running, 'producer')} running on {plural(now.hosts, 'host')}"
         if now.running
-        else "No producer runs"
+        else "No producers running"
     )
     if not now.troubled:
-        return "good", f"{who}, and nothing is wrong with {'it' if now.running == 1 else 'any of them'}."
-    said = [f"{count(number)} {_PLURALS[state][number != 1]}" for state, number in now.troubled]
-    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+        return "good", f"{running}, no problems."
+    problems = [f"{count(number)} {_PROBLEMS[state][number != 1]}" for state, number in now.troubled]
+    listed = problems[0] if len(problems) == 1 else f"{', '.join(problems[:-1])} and {problems[-1]}"
     bad = now.critical or now.troubled[0][0] in ("silent", "cut off")
-    return "bad" if bad else "warning", f"{who}. {listed}."
+    return "bad" if bad else "warning", f"{running}. {listed}."
 
 
 def alerts_of(
     state: str, alerts: Sequence[tuple[str, str]], most: int = 3
 ) -> tuple[tuple[str, str], list[str]]:
-    """The alert that stands for a producer's state (severity and text), and lines on the others: where something else is
-    the state, the worst alert is among these. How many there was no room for is said.
+    """Return the alert that is the producer's state, as severity and text, and lines on the other alerts.
+
+    Where the state is something else, the worst alert is among the lines. The last line counts the alerts beyond
+    `most`.
     """
     first = alerts[0] if state == "alerting" and alerts else ("", "")
     others = [f"{severity}: {text}" for severity, text in (alerts[1:] if first[1] else alerts)]
@@ -90,32 +94,32 @@ def state(
     settled: int,
     fill: float,
 ) -> tuple[Tone, str]:
-    """What is to be said of one producer: a tone, and its state in words."""
+    """Return a tone and the text of a producer's state."""
     silent = age(now - seen_at)
     known: Mapping[str, tuple[Tone, str]] = {
-        "silent": ("bad", f"not seen for {silent}, and not closed"),
-        "cut off": ("bad", f"no connection: {error}" if error else "no connection yet"),
+        "silent": ("bad", f"not closed, last seen {silent} ago"),
+        "cut off": ("bad", f"no connection: {error}" if error else "not connected yet"),
         "alerting": ("warning" if alert[0] == "warning" else "bad", f"{alert[0]}: {alert[1]}"),
-        "failing": ("warning", f"{count(dead)} of {plural(settled, 'message')} died"),
-        "full": ("warning", f"its queue is {percent(fill)} full"),
-        "well": ("good", "sends"),
-        "idle": ("good", "runs, sends nothing"),
-        "gone": ("quiet", f"not seen for {silent}, and never closed"),
+        "failing": ("warning", f"{count(dead)} of {plural(settled, 'message')} failed"),
+        "full": ("warning", f"queue {percent(fill)} full"),
+        "well": ("good", "delivering"),
+        "idle": ("good", "idle"),
+        "gone": ("quiet", f"never closed, last seen {silent} ago"),
         "closed": ("quiet", f"closed {age(now - (closed_at or now))} ago"),
     }
     return known[name]
 
 
 def listed(shown: int, matching: int, known: int) -> str:
-    """How many of how many are listed."""
+    """Return how many producers are listed, and how many the list leaves out."""
     if shown < matching:
-        return f"The first {count(shown)} of {count(matching)}, by trouble. The field above finds the others."
+        return f"Showing the first {count(shown)} of {count(matching)}, worst first. Search above for the others."
     rest = known - matching
-    return f"The store knows {plural(rest, 'more producer')}, closed or gone." if rest > 0 else ""
+    return f"The store has {plural(rest, 'more producer')}, closed or inactive." if rest > 0 else ""
 
 
 def versions(found: Mapping[str, int]) -> str:
-    """Which versions run: «1.4.0 in 667, 1.3.2 in 333»."""
-    listed = [f"{name} in {count(number)}" for name, number in list(found.items())[:4]]
+    """Return the running versions, such as "1.4.0 (667), 1.3.2 (333)"."""
+    listed = [f"{name} ({count(number)})" for name, number in list(found.items())[:4]]
     rest = len(found) - len(listed)
-    return f"Versions that run: {', '.join(listed)}{f' and {rest} more' if rest else ''}."
+    return f"Running versions: {', '.join(listed)}{f' and {rest} more' if rest else ''}."

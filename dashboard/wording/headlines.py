@@ -1,4 +1,4 @@
-"""The lead of the overview: how delivery goes, in one sentence or two, with what one would do next."""
+"""Build the overview's headline: the state of delivery in one or two sentences, and the next step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from producer_core.dashboard.wording.numbers import count, plural
 from producer_core.dashboard.wording.time import age, during
 from producer_core.replay.active_cause import QUIET
 
-DEAD = 40.0
-"""Seconds without a word after which a producer may have died."""
+LOST_AFTER = 40.0
+"""Seconds without a heartbeat after which a producer may have crashed."""
 
 
 class HeadlinePart(NamedTuple):
-    """A part of a sentence, and where it leads: a page and what to look at there; `button` is what one would do next."""
+    """A part of a sentence and its link: a page and the page's parameters; `button` marks the next step."""
 
     text: str
     page: str | None = None
@@ -25,7 +25,7 @@ class HeadlinePart(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """How things stand: a tone (good, warning, bad, quiet) and a sentence or two with links in it."""
+    """Holds a tone (good, warning, bad, quiet) and one or two sentences with links."""
 
     tone: str
     pieces: tuple[HeadlinePart, ...]
@@ -36,56 +36,60 @@ class Headline(NamedTuple):
 
 
 def sentence(now: Situation) -> tuple[str, str]:
-    """The headline as text alone."""
+    """Return the tone and the text of the headline, without the next step."""
     found = headline(now)
     return found.tone, "".join(piece.text for piece in found.pieces if not piece.button).rstrip()
 
 
 def headline(now: Situation, zone: str | None = None) -> Headline:
-    """How delivery goes; of a range that is over how it went."""
+    """Return the headline: the state of delivery now, or of a range that has ended."""
     if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
-        nobody = "No producer has written here yet. Start one on this store and this page comes to life."
-        return Headline("quiet", (HeadlinePart(nobody), *_waiting(now)))
-    tone, pieces, waits = _lead(now)
-    pieces += [HeadlinePart(_waits(now.pending))] if waits else [*_failed(now, zone), *_waiting(now)]
+        empty = "No producer has written to this store yet. Start one to see data here."
+        return Headline("quiet", (HeadlinePart(empty), *_earlier_dead_letters(now)))
+    tone, pieces, blocked = _lead(now)
+    pieces += (
+        [HeadlinePart(_pending(now.pending))]
+        if blocked
+        else [*_failed(now, zone), *_earlier_dead_letters(now)]
+    )
     return Headline(tone, (*pieces, *_outage(now), *_lost(now), *_next(now)))
 
 
 def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
-    """The tone, the first sentence, and whether what waits matters more than what failed."""
+    """Return the tone, the first sentence, and whether pending messages matter more than failed ones."""
     if now.over:
         return _tone(now), [], False
-    if now.silent_for is not None and now.silent_for > DEAD:
-        text = f"No producer has been seen for {age(now.silent_for)}: it may have died. "
+    if now.silent_for is not None and now.silent_for > LOST_AFTER:
+        text = f"No heartbeat from any producer for {age(now.silent_for)}; the process may have crashed. "
         return "bad", [HeadlinePart(text)], False
     if not now.producers:
-        return "quiet", [HeadlinePart("No producer is running. ")], False
+        return "quiet", [HeadlinePart("No producers running. ")], False
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
-        return "bad", [HeadlinePart(f"Not delivering. No broker is connected{why}. ")], True
+        return "bad", [HeadlinePart(f"Not delivering. No broker connection{why}. ")], True
     if now.stalled:
-        text = "Not delivering. Nothing was acknowledged or given up for a minute. "
+        text = "Not delivering. No message settled for a minute. "
         return "bad", [HeadlinePart(text)], True
-    return _tone(now), list(_goes(now)), False
+    return _tone(now), list(_delivery(now)), False
 
 
-def _goes(now: Situation) -> Iterator[HeadlinePart]:
-    """How it goes where a broker is there."""
-    if now.failing or now.dying:
-        text = "Failing now" if now.failing else "Delivering, but some fail"
+def _delivery(now: Situation) -> Iterator[HeadlinePart]:
+    """Return the state of delivery while a broker is connected."""
+    if now.failing or now.degraded:
+        text = "Failing now" if now.failing else "Delivering, but some messages fail"
         yield from _failing_on(now, text) if _several_failed(now) else (HeadlinePart(f"{text}. "),)
     else:
         yield HeadlinePart("Delivering again. " if now.recovered else "Delivering. ")
 
 
 def _several_failed(now: Situation) -> bool:
-    """Return whether several topics failed in the range, so that its counts do not say which one fails now."""
+    """Return whether several topics failed in the range, so that its counts do not identify the one failing now."""
     failed = {cause.topic for cause in _open(now)}
     return not now.over and bool(now.failing_topics) and len(failed.union(now.failing_topics)) > 1
 
 
 def _failing_on(now: Situation, text: str) -> Iterator[HeadlinePart]:
-    """Name the worst topic that fails now, and its latest cause."""
+    """Return the worst topic that is failing now, and its latest cause."""
     worst, *others = now.failing_topics
     yield HeadlinePart(f"{text} on ")
     yield HeadlinePart(worst, "overview", (("topic", worst),))
@@ -108,66 +112,66 @@ def _open(now: Situation) -> list[Cause]:
 
 
 def _tone(now: Situation) -> str:
-    """How bad it is now; what failed and was dealt with is not bad any more."""
+    """Return the tone; failures that were replayed or archived no longer count."""
     if now.failing:
         return "bad"
     troubled = now.left or (not now.over and (now.gone or now.connected < now.producers))
     return "warning" if troubled else "good" if now.acknowledged or not now.over else "quiet"
 
 
-def _waits(pending: int) -> str:
-    return "1 message waits." if pending == 1 else f"{pending:,} messages wait."
+def _pending(number: int) -> str:
+    return f"{plural(number, 'message')} pending."
 
 
 def _failed(now: Situation, zone: str | None) -> Iterator[HeadlinePart]:
     total, time = now.acknowledged + now.dead, during(now.window, now.since, now.until, zone)
     if not total:
-        yield HeadlinePart(f"Nothing was sent {time}.")
+        yield HeadlinePart(f"No messages sent {time}.")
         return
     if not now.dead:
-        said = "The one message sent" if total == 1 else f"All {count(total)} messages sent"
-        yield HeadlinePart(f"{said} {time} {'was' if total == 1 else 'were'} acknowledged.")
+        sent = "The only message sent" if total == 1 else f"All {count(total)} messages sent"
+        yield HeadlinePart(f"{sent} {time} {'was' if total == 1 else 'were'} acknowledged.")
         return
     if not now.left:
         yield HeadlinePart(
-            f"{'' if now.over else 'Nothing fails now. '}{count(now.dead)} of {plural(total, 'message')} failed {time}"
+            f"{'' if now.over else 'Nothing is failing now. '}{count(now.dead)} of {plural(total, 'message')} failed {time}"
         )
         yield from _because(now.causes, now.dead, lambda cause: cause.dead)
-        yield HeadlinePart(f"; {_dealt_with(now)}.")
+        yield HeadlinePart(f"; {_handled(now)}.")
         return
-    yield HeadlinePart(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_rest(now)}")
+    yield HeadlinePart(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_partly_handled(now)}")
     if not _several_failed(now):
         yield from _because(_open(now), now.left, lambda cause: cause.left)
     yield HeadlinePart(f".{_ended(now)}")
 
 
-def _rest(now: Situation) -> str:
-    """What became of a part of them, and how many are left."""
+def _partly_handled(now: Situation) -> str:
+    """Return how many failed messages were replayed or archived, and how many are left."""
     parts = [
-        f"{count(number)} {_were(number)} {what}"
-        for number, what in ((now.cured, "replayed since"), (now.aside, "put aside"))
+        f"{count(number)} {verb}"
+        for number, verb in ((now.replayed, "replayed since"), (now.archived, "archived"))
         if number
     ]
-    are = "is" if now.left == 1 else "are"
-    return f"; {', '.join(parts)}, {count(now.left)} {are} left" if parts else ""
+    return f"; {', '.join(parts)}, {count(now.left)} left" if parts else ""
 
 
 def _ended(now: Situation) -> str:
-    """Whether the fault is over, and what says so: time alone does not, while nothing is delivered where it failed."""
+    """Return whether the fault is over and the evidence; without deliveries on the failed topics, time alone is none."""
     if now.over or now.failed_ago is None or now.failed_ago < QUIET:
         return ""
     topics = {cause.topic for cause in _open(now)}
     where = f"on {topics.pop()}" if len(topics) == 1 else "on these topics"
-    last, since = f"the last failure was {age(now.failed_ago)} ago", plural(now.delivered, "message")
+    last = f"last failure {age(now.failed_ago)} ago"
+    since = f"{plural(now.delivered, 'message')} delivered {where} since"
     if now.recovered:
-        return f" It is over: {last}, and {since} {_were(now.delivered)} delivered {where} since."
+        return f" Recovered: {last}, {since}."
     if now.delivered:
-        return f" {last.capitalize()}; {since} {_were(now.delivered)} delivered {where} since."
-    return f" {last.capitalize()}, and nothing was delivered {where} since: it may fail still."
+        return f" {last.capitalize()}; {since}."
+    return f" {last.capitalize()}; nothing delivered {where} since, so it may still be failing."
 
 
 def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> Iterator[HeadlinePart]:
-    """How much of it the first cause is, with its topic; the others are in the table below."""
+    """Return the share of the first cause and its topic; the table below lists the others."""
     if not causes:
         return
     worst = causes[0]
@@ -182,37 +186,33 @@ def _meaning(cause: Cause) -> str:
     return f"{cause.meaning[:1].lower()}{cause.meaning[1:].rstrip('.')}"
 
 
-def _dealt_with(now: Situation) -> str:
-    """What became of all that failed."""
-    if not now.aside:
-        return "it was replayed" if now.dead == 1 else f"all {count(now.cured)} were replayed"
-    if not now.cured:
-        return "it was put aside" if now.dead == 1 else f"all {count(now.aside)} were put aside"
-    return f"{count(now.cured)} {_were(now.cured)} replayed and {count(now.aside)} put aside"
-
-
-def _were(number: int) -> str:
-    return "was" if number == 1 else "were"
+def _handled(now: Situation) -> str:
+    """Return how all failed messages were handled."""
+    if not now.archived:
+        return "replayed since" if now.dead == 1 else f"all {count(now.replayed)} replayed since"
+    if not now.replayed:
+        return "archived" if now.dead == 1 else f"all {count(now.archived)} archived"
+    return f"{count(now.replayed)} replayed since and {count(now.archived)} archived"
 
 
 def _next(now: Situation) -> Iterator[HeadlinePart]:
-    """What one would do next: while nothing is delivered, find out why; else deal with what failed."""
+    """Return the next step: find the cause while nothing is delivered, else handle the failed messages."""
     open_ = _open(now)
     if _several_failed(now) and (latest := _latest(now, now.failing_topics[0])):
         open_ = [latest]
-    if not now.over and now.silent_for is not None and now.silent_for > DEAD:
+    if not now.over and now.silent_for is not None and now.silent_for > LOST_AFTER:
         yield HeadlinePart(" ")
-        yield HeadlinePart("See which producer, and where", "fleet", (("topic", None),), button=True)
+        yield HeadlinePart("See the affected producers", "fleet", (("topic", None),), button=True)
     elif not now.over and now.producers and (not now.connected or now.stalled):
         yield HeadlinePart(" ")
-        yield HeadlinePart("See why, and what to do", "latency", (("topic", None),), button=True)
+        yield HeadlinePart("See causes and fixes", "latency", (("topic", None),), button=True)
     elif now.left and open_:
         yield HeadlinePart(" ")
-        yield HeadlinePart("See the records", "dead-letters", _group(open_[0]), button=True)
+        yield HeadlinePart("See the dead letters", "dead-letters", _group(open_[0]), button=True)
 
 
 def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> tuple[str, str]:
-    """How much of it the first cause is, around the name of its topic."""
+    """Return the share of the first cause, split around the name of its topic."""
     worst = causes[0]
     if len(causes) == 1:
         return ", on " if dead == 1 else ", all on ", ": "
@@ -222,54 +222,50 @@ def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -
 
 
 def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
-    """Its dead letters; those that nobody has to deal with any more are found in any state."""
+    """Return the filter for the dead letters of a cause; handled ones are found in any state."""
     query: tuple[tuple[str, str | None], ...] = (("topic", cause.topic),)
     query = (*query, ("group", cause.fingerprint)) if cause.fingerprint else query
     return query if cause.left else (*query, ("state", "any"))
 
 
-def _waiting(now: Situation) -> Iterator[HeadlinePart]:
-    """Dead letters that wait although nothing failed in the range."""
+def _earlier_dead_letters(now: Situation) -> Iterator[HeadlinePart]:
+    """Return the dead letters that are pending although nothing failed in the range."""
     if now.waiting and not now.left and not now.over:
-        noun = "dead letter waits" if now.waiting == 1 else "dead letters wait"
+        pending = f"{plural(now.waiting, 'dead letter')} pending"
         yield HeadlinePart(" ")
-        yield HeadlinePart(f"{now.waiting:,} {noun}", "dead-letters", (("range", None), ("since", None)))
-        yield HeadlinePart(" from before.")
+        yield HeadlinePart(pending, "dead-letters", (("range", None), ("since", None)))
+        yield HeadlinePart(" from earlier.")
 
 
 def _outage(now: Situation) -> Iterator[HeadlinePart]:
-    """That the brokers were away and are back, while others still ask whether they are."""
+    """Return the latest broker outage, after it has ended."""
     if now.over or not now.connected or now.cut_off_ago is None:
         return
-    since = (
-        f"{plural(now.delivered_again, 'message')} {_were(now.delivered_again)} delivered since"
-        if now.delivered_again
-        else "nothing was delivered since"
-    )
+    since = plural(now.delivered_again, "message") if now.delivered_again else "nothing"
     yield HeadlinePart(
-        f" No broker was connected for {age(now.cut_off_for)}; they came back {age(now.cut_off_ago)} ago, and {since}."
+        f" No broker connection for {age(now.cut_off_for)}, until {age(now.cut_off_ago)} ago; {since} delivered since."
     )
 
 
 def _lost(now: Situation) -> Iterator[HeadlinePart]:
-    """Producers that are missing, or reach no broker, while others go on."""
-    everybody = now.producers + now.gone
+    """Return the producers that stopped reporting or have no broker, while others deliver."""
+    known = now.producers + now.gone
     if now.over or not now.producers or not now.connected:
         return
     if now.gone:
-        verb = "has" if now.gone == 1 else "have"
         yield HeadlinePart(" ")
-        yield HeadlinePart(f"{now.gone} of {plural(everybody, 'producer')}", "#producers")
-        yield HeadlinePart(f" {verb} not been seen for {age(now.gone_for)}.")
+        yield HeadlinePart(f"{now.gone} of {plural(known, 'producer')}", "#producers")
+        yield HeadlinePart(f" not seen for {age(now.gone_for)}.")
     if now.connected < now.producers:
         cut_off = now.producers - now.connected
         why = f": {now.connection_error}" if now.connection_error else ""
-        verb = "reaches" if cut_off == 1 else "reach"
-        yield HeadlinePart(f" {cut_off} of {plural(now.producers, 'producer')} {verb} no broker{why}.")
+        yield HeadlinePart(
+            f" {cut_off} of {plural(now.producers, 'producer')} without a broker connection{why}."
+        )
 
 
-def sense(found: Headline) -> str:
-    """The sense of a headline without its numbers, which changes only when there is news."""
+def announcement(found: Headline) -> str:
+    """Return the headline without its numbers, so that screen readers announce only changes of state."""
     return "".join(
         piece.text for piece in found.pieces if piece.page or not any(map(str.isdigit, piece.text))
     )

@@ -1,4 +1,4 @@
-"""The pipeline's jobs, in words: what one is, how it is, how far it came."""
+"""Texts about the jobs of the pipeline: their state, progress and lag."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from producer_core.dashboard.wording.time import age
 Tone = Literal["bad", "warning", "good", "quiet"]
 
 TITLES: Mapping[str, str] = {
-    "telemetry": "Telemetry of the fleet",
+    "telemetry": "Fleet telemetry",
     "integrity": "Audit",
     "reprocess": "Bulk replay",
 }
@@ -21,19 +21,19 @@ _UNITS: Mapping[str, str] = {"telemetry": "batch", "integrity": "record", "repro
 def state(
     name: str, now: float, *, started_at: float, seen_at: float, ended_at: float | None
 ) -> tuple[Tone, str]:
-    """A tone, and how the job is."""
+    """Return a tone and the text of a job's state."""
     ended = age(now - (ended_at or seen_at))
     known: Mapping[str, tuple[Tone, str]] = {
-        "dead": ("bad", f"dead: not seen for {age(now - seen_at)}, and never ended"),
-        "running": ("good", f"runs since {age(now - started_at)}"),
+        "dead": ("bad", f"dead: never finished, last seen {age(now - seen_at)} ago"),
+        "running": ("good", f"running for {age(now - started_at)}"),
         "failed": ("warning", f"failed {ended} ago"),
-        "done": ("quiet", f"ended {ended} ago"),
+        "done": ("quiet", f"finished {ended} ago"),
     }
     return known[name]
 
 
 def progress(kind: str, done: int | None, total: int | None, share: float | None) -> str:
-    """How far it came: «24.0 % of 50,000 records», «312 batches»."""
+    """Return the progress, such as "24.0 % of 50,000 records" or "312 batches"."""
     unit = _UNITS.get(kind, "record")
     if share is not None and total:
         return f"{percent(share)} of {_plural(total, unit)}"
@@ -45,25 +45,25 @@ def _plural(number: int, noun: str) -> str:
 
 
 def lag(records: int | None) -> str:
-    """What is on the topics and not read yet."""
+    """Return the number of records that the job has not read yet."""
     return "–" if records is None else "none" if not records else plural(records, "record")
 
 
 def last_success(seconds: float | None) -> str:
-    """How long ago it last came to a good end."""
+    """Return how long ago the job last succeeded."""
     return "never" if seconds is None else f"{age(seconds)} ago"
 
 
-def dead(number: int) -> str:
-    """What is wrong, and what to do."""
-    which = "1 job is dead: it was" if number == 1 else f"{count(number)} jobs are dead: they were"
-    again = "it goes on where it was" if number == 1 else "they go on where they were"
-    return f"{which} not seen for a minute, and never ended. Give the same command again, and {again}."
+def dead_jobs(number: int) -> str:
+    """Return the note about jobs that stopped reporting."""
+    if number == 1:
+        return "1 job is dead: no heartbeat for a minute. Run its command again; it resumes where it stopped."
+    return f"{count(number)} jobs are dead: no heartbeat for a minute. Run their commands again; they resume where they stopped."
 
 
-def unheard(seconds: float) -> str:
-    """Why producers of other hosts may look silent: nobody brings what they tell. `seconds` since somebody did."""
+def telemetry_stopped(seconds: float) -> str:
+    """Return why producers of other hosts may look silent; `seconds` have passed since a telemetry job was seen."""
     return (
-        f"No telemetry job runs; the last was seen {age(seconds)} ago. Producers whose words it brought look silent since "
-        "then, and may be well. Start producer-core pipeline telemetry again: it adds what they told meanwhile."
+        f"No telemetry job running; last seen {age(seconds)} ago. Producers that report through it look silent but may be "
+        "healthy. Restart producer-core pipeline telemetry; it also merges the missed telemetry."
     )

@@ -1,4 +1,4 @@
-"""Numbers with their units, and names of a length that fits."""
+"""Format numbers with units, and shorten names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 def short(name: str, longest: int = 26) -> str:
-    """A name that fits beside a chart; of a long one its beginning and its end."""
+    """Return a name that fits beside a chart; a long one keeps its beginning and its end."""
     if len(name) <= longest:
         return name
     end = longest // 3
@@ -19,7 +19,7 @@ def sentence_case(text: str) -> str:
 
 
 def count(number: float | None) -> str:
-    """A whole number with thousands apart; a dash where there is none."""
+    """Return a whole number with thousands separators; a dash for None."""
     return "–" if number is None else f"{number:,.0f}"
 
 
@@ -28,7 +28,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def compact(number: float | None) -> str:
-    """A number short enough for a tile: 12,480 as it is, 1.25 M above a million."""
+    """Return a number that fits a tile: 12,480 in full, 1.25 M above a million."""
     if number is None:
         return "–"
     for limit, unit in ((1e9, " G"), (1e6, " M")):
@@ -38,7 +38,7 @@ def compact(number: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one; small ones keep a digit that says something."""
+    """Return a share as a percentage; small ones keep a significant digit."""
     if share is None:
         return "–"
     if 0 < share < 0.0001:
@@ -47,15 +47,15 @@ def percent(share: float | None) -> str:
 
 
 def retries(saved: int, given_up: int) -> str:
-    """What retry success means, with its numbers."""
+    """Return the definition of retry success, with its numbers."""
     return (
-        "Of the messages that we sent again and that are settled, those that were acknowledged: "
-        f"{count(saved)} of {count(saved + given_up)}. What failed at its first attempt and was not sent again does not count."
+        f"Retried and settled messages that were acknowledged: {count(saved)} of {count(saved + given_up)}. Messages that "
+        "failed without a retry are not counted."
     )
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A latency in the unit that fits."""
+    """Return a latency in milliseconds or seconds."""
     if seconds is None:
         return "–"
     if seconds >= 10:
@@ -70,7 +70,7 @@ def rate(per_second: float | None) -> str:
 
 
 def size(number: float | None) -> str:
-    """Bytes, in powers of 1024."""
+    """Return bytes in powers of 1024."""
     if number is None:
         return "–"
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -81,12 +81,12 @@ def size(number: float | None) -> str:
 
 
 def of_limit(number: float | None, limit: float | None) -> str:
-    """Bytes, and of how many."""
+    """Return bytes, and their limit where there is one."""
     return f"{size(number)} of {size(limit)}" if limit else size(number)
 
 
 class NumberChange(NamedTuple):
-    """A value against the same time before: «↑ from 0.02 %», how it reads aloud, and whether it is better or worse."""
+    """Compares a value with the previous period: text such as "↑ from 0.02 %", its text alternative, and a tone."""
 
     text: str
     aloud: str
@@ -96,19 +96,22 @@ class NumberChange(NamedTuple):
 def change(
     value: float | None,
     before: float | None,
-    say: Callable[[float | None], str],
+    format_: Callable[[float | None], str],
     *,
     good: int = 0,
     least: float = 0.0,
 ) -> NumberChange:
-    """`good` is 1 where more is better, -1 where less is; differences below `least` or a tenth have no tone."""
+    """Compare a value with the previous period.
+
+    `good` is 1 where more is better and -1 where less is better. Differences below `least` or a tenth have no tone.
+    """
     if value is None or before is None:
         both = value is None and before is None
-        nothing = "" if both else "no value before" if before is None else f"before: {say(before)}"
+        nothing = "" if both else "no previous value" if before is None else f"before: {format_(before)}"
         return NumberChange(nothing, nothing, "")
-    if say(value) == say(before):
-        return NumberChange("as before", "as before", "")
+    if format_(value) == format_(before):
+        return NumberChange("unchanged", "unchanged", "")
     arrow, word = ("↑", "up") if value > before else ("↓", "down")
     matters = good and abs(value - before) >= max(least, 0.1 * abs(before))
     tone = ("better" if (value > before) == (good > 0) else "worse") if matters else ""
-    return NumberChange(f"{arrow} from {say(before)}", f"{word} from {say(before)}", tone)
+    return NumberChange(f"{arrow} from {format_(before)}", f"{word} from {format_(before)}", tone)

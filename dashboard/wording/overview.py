@@ -1,4 +1,4 @@
-"""The overview beside its headline: producers, topics and the store, in words."""
+"""Texts of the overview below its headline: producers, topics and the store."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from producer_core.dashboard.queries.situation import Situation
-from producer_core.dashboard.wording.headlines import DEAD
+from producer_core.dashboard.wording.headlines import LOST_AFTER
 from producer_core.dashboard.wording.numbers import count, percent, plural, rate
 from producer_core.dashboard.wording.time import age
 
 SILENT = 10.0
-"""Seconds without a word after which a producer is said not to be seen; it writes once a second."""
+"""Seconds without a heartbeat after which the page reports a producer as not seen; producers write once a second."""
 
 
 def connection(now: Situation) -> str:
-    """How many producers reach a broker."""
+    """Return how many producers are connected to a broker."""
     if not now.producers:
-        return "none runs"
+        return "none running"
     return "connected" if now.connected == now.producers else f"{now.connected} of {now.producers}"
 
 
 def producer_state(row: Mapping[str, Any], now: float) -> str:
-    """Whether a producer is closed, silent, connected or not, with its last connection error."""
+    """Return whether a producer is closed, silent, connected or disconnected, with its last connection error."""
     silent = now - row["seen_at"]
     if row["closed_at"] is not None:
         return f"closed {age(now - row['closed_at'])} ago"
@@ -31,21 +31,21 @@ def producer_state(row: Mapping[str, Any], now: float) -> str:
         return f"not seen for {age(silent)}"
     if row["connected"]:
         return "connected"
-    return f"no connection: {row['connection_error']}" if row["connection_error"] else "no connection yet"
+    return f"no connection: {row['connection_error']}" if row["connection_error"] else "not connected yet"
 
 
 def producer_tone(row: Mapping[str, Any], now: float) -> str:
-    """How loud that is said."""
+    """Return the tone of `producer_state`."""
     if row["closed_at"] is not None:
         return "quiet"
     silent = now - row["seen_at"]
     if silent > SILENT:
-        return "bad" if silent > DEAD else "warning"
+        return "bad" if silent > LOST_AFTER else "warning"
     return "good" if row["connected"] else "bad"
 
 
 def reason(meaning: str) -> str:
-    """Why something failed, as a part of a line."""
+    """Return a meaning as part of a line."""
     return meaning.rstrip(".")
 
 
@@ -53,11 +53,11 @@ def more_reasons(number: int) -> str:
     return f" and {plural(number, 'more reason')}" if number > 0 else ""
 
 
-def cured(number: int, dead: int) -> str:
-    """How much of what failed on a topic was replayed since, as the end of a line."""
+def replayed_note(number: int, dead: int) -> str:
+    """Return how many of a topic's failed messages were replayed, as the end of a line."""
     if not number:
         return ""
-    return "; replayed since" if number >= dead else f"; {count(number)} of them replayed since"
+    return "; replayed since" if number >= dead else f"; {count(number)} replayed since"
 
 
 def failed(dead: int, share: float | None) -> str:
@@ -65,48 +65,42 @@ def failed(dead: int, share: float | None) -> str:
 
 
 def spark(topic: str, throughput: float, dead: int) -> str:
-    """A sparkline for a reader without eyes."""
-    ends = f"now {rate(throughput)}"
-    return (
-        f"{topic} over the range, {ends}; {plural(dead, 'message')} failed"
-        if dead
-        else f"{topic} over the range, {ends}"
-    )
+    """Return the text alternative of a sparkline."""
+    failures = f"; {plural(dead, 'message')} failed" if dead else ""
+    return f"{topic} over the range, now {rate(throughput)}{failures}"
 
 
 def topics_left(number: int, shown: int, troubled: int) -> str:
-    """What a list of topics that was cut leaves out."""
+    """Return how many topics the list leaves out."""
     if number <= shown:
         return ""
-    worse = (
-        f", {troubled - shown:,} of them with trouble" if troubled > shown else ", none of them with trouble"
-    )
-    return f"and {plural(number - shown, 'more topic')}{worse}; choose one above"
+    problems = f"{troubled - shown:,} with problems" if troubled > shown else "none with problems"
+    return f"and {plural(number - shown, 'more topic')}, {problems}; choose one above"
 
 
 def as_of(now_at: str, *, paused: bool, over: bool, lost: bool = False) -> str:
-    """Up to when the page says something."""
+    """Return the time that the data is from."""
     if lost:
-        return f"The store cannot be read now: everything below is as of {now_at}"
+        return f"Store unavailable; showing data as of {now_at}"
     if over:
-        return f"This range is over. What waits and who sends is as of {now_at}"
-    return f"Paused: everything is as of {now_at}" if paused else f"As of {now_at}"
+        return f"Past range; producers and dead letters as of {now_at}"
+    return f"Paused; data as of {now_at}" if paused else f"As of {now_at}"
 
 
 def gaps(windows: int, producers: int) -> tuple[str, str]:
-    """Why the curves have gaps, or lack a part, in small print; and what to do, under the pointer. Empty without any."""
+    """Return a note about missing statistics and its tooltip; both are empty where nothing is missing."""
     if not windows:
         return "", ""
     return (
         f" · {plural(windows, 'window')} of {plural(producers, 'producer')} missing",
-        f" · {plural(windows, 'window')} of statistics, a second each, did not come though later ones did: the curves lack "
-        "them. They wait where they were made and come when the telemetry topic can be had; the alert telemetry_lost says "
-        "where they had no room.",
+        f" · {plural(windows, 'window')} of statistics, one second each, missing from the charts although later ones arrived. "
+        "Producers keep them and send them when the telemetry topic is available; the alert telemetry_lost reports "
+        "windows that no longer fit.",
     )
 
 
-def beginning(store: str) -> tuple[str, str]:
-    """What one types to see this page come to life: in a shell, and in Python."""
+def getting_started(store: str) -> tuple[str, str]:
+    """Return the first steps: a shell command, and Python code."""
     return (
         f"producer-core send orders messages.jsonl --store {shlex.quote(store)}",
         "from producer_core import ReliableKafkaProducer\n\n"

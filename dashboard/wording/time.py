@@ -1,4 +1,4 @@
-"""When something was, in the viewer's own time, and how old what is shown is."""
+"""Format times in the viewer's time zone, and ages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 CUSTOM = "Custom"
-"""The name of a time range that a person chose by its beginning and end."""
+"""The name of a time range with a fixed beginning and end."""
 
 
 class TimeStamp(NamedTuple):
-    """A moment as it is shown, and what stands under the pointer: the same moment in UTC."""
+    """Holds a time for display, and the same time in UTC for its tooltip."""
 
     text: str
     more: str
 
 
 def stamp(at: float, zone: str | None, now: float | None = None) -> TimeStamp:
-    """A moment in the zone of the viewer (a name like Europe/Berlin; None or an unknown one: UTC).
+    """Return a time in the viewer's zone, a name like Europe/Berlin; None and unknown zones mean UTC.
 
-    With `now` a moment of the same day is shown as its time alone, else with its date.
+    With `now`, times of the same day have no date.
     """
     here = datetime.fromtimestamp(at, zone_of(zone))
     today = now is not None and here.date() == datetime.fromtimestamp(now, zone_of(zone)).date()
@@ -32,7 +32,7 @@ def stamp(at: float, zone: str | None, now: float | None = None) -> TimeStamp:
 
 @cache
 def zone_of(name: str | None) -> tzinfo:
-    """The zone of that name; UTC where there is no such zone, or the machine knows none."""
+    """Return the zone of that name; UTC where the zone or the time zone database is missing."""
     try:
         return ZoneInfo(name) if name else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -40,14 +40,18 @@ def zone_of(name: str | None) -> tzinfo:
 
 
 def zone_name(name: str | None, at: float) -> str:
-    """How a zone is called at a moment: CET, or UTC+05:30 where it has no dead letters of its own."""
+    """Return the abbreviation of a zone at a time: CET, or UTC+05:30 where the zone has none."""
     here = datetime.fromtimestamp(at, zone_of(name))
-    said = here.tzname() or "UTC"
-    return said if said[:1].isalpha() else f"UTC{here.strftime('%z')[:3]}:{here.strftime('%z')[3:5]}"
+    abbreviation = here.tzname() or "UTC"
+    return (
+        abbreviation
+        if abbreviation[:1].isalpha()
+        else f"UTC{here.strftime('%z')[:3]}:{here.strftime('%z')[3:5]}"
+    )
 
 
 def during(window: str, since: float, until: float, zone: str | None = None) -> str:
-    """A time range as a part of a sentence: «in the last 15 min», «from 14:00 to 15:30 on 2026-11-20»."""
+    """Return a time range as a phrase, such as "in the last 15 min" or "from 14:00 to 15:30 on 2026-11-20"."""
     if window != CUSTOM:
         return f"in {last(window)}"
     begin, end = (datetime.fromtimestamp(at, zone_of(zone)) for at in (since, until))
@@ -58,12 +62,12 @@ def during(window: str, since: float, until: float, zone: str | None = None) -> 
 
 
 def last(window: str) -> str:
-    """A time range that follows the clock, as people say it: «the last 15 min», «the last hour»."""
+    """Return a relative time range as a phrase, such as "the last 15 min" or "the last hour"."""
     return f"the last {window.removeprefix('1 ')}"
 
 
 def age(seconds: float) -> str:
-    """How long ago, roughly."""
+    """Return a duration in its largest unit."""
     seconds = max(0.0, seconds)
     for limit, length, unit in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h")):
         if seconds < limit:
@@ -74,30 +78,30 @@ def age(seconds: float) -> str:
 def when(
     since: float, until: float, now: float, *, lasted: float, ongoing: bool, zone: str | None = None
 ) -> str:
-    """When something was found, to a person who asks: is it over, since when, and how long was it."""
+    """Return whether a finding is over, when it began, and how long it lasted."""
     if not until:
         return ""
     begin, end = stamp(since, zone, now).text, stamp(until, zone, now).text
-    name, again = zone_name(zone, until), lasted <= 0.8 * (until - since)
+    name, intermittent = zone_name(zone, until), lasted <= 0.8 * (until - since)
     if ongoing:
-        parts = f"; again and again, for {age(lasted)} in all" if again else ""
-        return f"It goes on: since {begin} {name}, {age(now - since)} ago{parts}."
-    first = f"It ended {age(now - until)} ago"
-    if again:
-        return f"{first}: again and again from {begin} to {end} {name}, for {age(lasted)} in all."
-    return f"{first}: from {begin} to {end} {name}, for {age(until - since)}."
+        total = f", intermittently for {age(lasted)} in total" if intermittent else ""
+        return f"Ongoing since {begin} {name}, {age(now - since)} ago{total}."
+    ended = f"Ended {age(now - until)} ago"
+    if intermittent:
+        return f"{ended}: intermittent from {begin} to {end} {name}, {age(lasted)} in total."
+    return f"{ended}: from {begin} to {end} {name}, for {age(until - since)}."
 
 
 def evidence(text: str, *, partly: bool) -> str:
-    """The numbers of a finding: those of a part of the range are not those that the page shows of all of it."""
-    return f"While it was so: {text[:1].lower()}{text[1:]}" if partly and re.search(r"\d", text) else text
+    """Return the numbers of a finding, marked where they cover only the time of the finding and not the whole range."""
+    return f"During that time: {text[:1].lower()}{text[1:]}" if partly and re.search(r"\d", text) else text
 
 
 _IN_UTC = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:Z| UTC)(?!\w)")
 
 
 def local(text: str, zone: str | None, now: float) -> str:
-    """A sentence that names moments in UTC, for a viewer in another zone: his own time comes first."""
+    """Put the viewer's local time before each UTC time in a sentence."""
     if zone_name(zone, now) == "UTC":
         return text
 
@@ -113,26 +117,23 @@ def local(text: str, zone: str | None, now: float) -> str:
 
 
 def moment(at: float, zone: str | None = None) -> str:
-    """A time to the second: in UTC, or in the zone of that name."""
+    """Return a time to the second, in UTC or in the zone of that name."""
     return datetime.fromtimestamp(at, zone_of(zone)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def live(seen_at: float | None, now: float) -> bool:
-    """Whether a producer was heard within the last seconds."""
+    """Return whether a producer reported within the last five seconds."""
     return seen_at is not None and now - seen_at < 5
 
 
 def data_age(seen_at: float | None, now: float) -> str:
-    """How old the newest data is."""
+    """Return the age of the newest data."""
     if seen_at is None:
         return "no data yet"
     return "data is live" if live(seen_at, now) else f"data is {age(now - seen_at)} old"
 
 
-def nothing_known(window: str) -> str:
-    """What stands where a diagnosis would: without numbers there is none."""
+def no_client_stats(window: str) -> str:
+    """Return the text shown in place of a diagnosis where the range has no client statistics."""
     range_ = "this range" if window == CUSTOM else last(window)
-    return (
-        f"No producer said anything of its client in {range_}, so nothing can be said about it. "
-        "Producers of this version do so once a second."
-    )
+    return f"No client statistics in {range_}, so no diagnosis is available. Producers of this version report them once a second."

@@ -1,4 +1,4 @@
-"""The person: whose name an act carries into the audit."""
+"""Identify the person whose action the audit log records."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import getpass
 import os
 
 NOTEBOOK = "notebook"
-"""Where acts of a notebook come from, in the audit."""
+"""The origin of notebook actions in the audit log."""
 
 
 def current_actor() -> str:
-    """The name in JupyterHub, where everybody may be the same user of the system; else that user's."""
+    """Return the JupyterHub user, since all of its users may share one system user; else the system user."""
     try:
         return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""The interpreter's end: what comes last, after every producer has closed."""
+"""Run steps at interpreter exit after all producers have closed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 _steps: list[Callable[[], None]] = []
 
 
-def last(step: Callable[[], None]) -> None:
-    """Run this when the interpreter ends, after all that modules which import this one do then."""
+def run_last(step: Callable[[], None]) -> None:
+    """Run `step` at interpreter exit, after the exit handlers of all modules that import this one."""
     _steps.append(step)
 
 
-# What is registered later runs earlier, and whoever imports this registers later.
+# Handlers run in reverse order of registration, and modules that import this one register later.
 @atexit.register
 def _end() -> None:
     for step in _steps:

@@ -1,4 +1,4 @@
-"""The way from the core to the dashboard, which is a package above it: its entry points."""
+"""Load the dashboard, a package above the core, through its entry points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GROUP = "producer_core.dashboard"
 
 
 def load_dashboard(name: Literal["commands", "monitor", "extension"]) -> Any:
-    """Return what the dashboard offers under this name; ImportError where the package is not installed."""
+    """Return the dashboard's object of this name. Raise ImportError if the dashboard is not installed."""
     for entry in entry_points(group=GROUP, name=name):
         return entry.load()
     raise ImportError(

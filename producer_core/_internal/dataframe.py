@@ -1,4 +1,4 @@
-"""A frame made of an Arrow table, in the kind that the caller works with."""
+"""Convert an Arrow table to the caller's kind of frame."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 Kind = Literal["pandas", "polars", "arrow"]
 
 
-def made(table: pyarrow.Table, kind: Kind | None = None) -> Any:
-    """The table as a frame of this kind; None: pandas where it is installed, else polars, else the Arrow table."""
+def make_frame(table: pyarrow.Table, kind: Kind | None = None) -> Any:
+    """Return the table as a frame. None selects pandas if installed, else polars, else the Arrow table."""
     wanted = kind or _installed()
     if wanted not in get_args(Kind):
         raise ConfigError(
-            f"There are no frames of {wanted!r}.", fix=f"Use one of {', '.join(get_args(Kind))}."
+            f"{wanted!r} is not a kind of frame.", fix=f"Use one of {', '.join(get_args(Kind))}."
         )
     if wanted == "arrow":
         return table
     if find_spec(wanted) is None:
         raise ConfigError(
-            f"{wanted} is not installed.", fix=f"pip install {wanted}, or ask for kind='arrow'."
+            f"{wanted} is not installed.", fix=f"Run pip install {wanted}, or use kind='arrow'."
         )
     if wanted == "pandas":
         return table.to_pandas()

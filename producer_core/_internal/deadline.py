@@ -1,4 +1,4 @@
-"""A deadline: one bound of time that several steps share."""
+"""Share one time limit between several steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 
 
 class Deadline:
-    """Passes `seconds` after it was made."""
+    """Expires `seconds` after its creation."""
 
     def __init__(self, seconds: float) -> None:
-        self._passes = time.monotonic() + seconds
+        self._expires_at = time.monotonic() + seconds
 
     def left(self, *, at_least: float = 0.0, at_most: float = math.inf) -> float:
-        """Seconds for the next step: what is left, within these limits."""
-        return max(at_least, min(at_most, self._passes - time.monotonic()))
+        """Return the seconds left for the next step, within these limits."""
+        return max(at_least, min(at_most, self._expires_at - time.monotonic()))

@@ -1,4 +1,4 @@
-"""A mark on a process: memory that a fork empties, also one of a C library, of which Python does not hear."""
+"""Detect a fork through a page of memory that the kernel clears in the child, even for forks in C libraries."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import os
 from typing import Protocol
 
 _WIPE_ON_FORK = 18
-"""MADV_WIPEONFORK, Linux 4.14; not among mmap's names."""
+"""MADV_WIPEONFORK, since Linux 4.14; Python's mmap does not define it."""
 
 
 class ForkMark(Protocol):
-    """`mark[0]` is true in the process that made it, and false in its children: one test, no system call."""
+    """`mark[0]` is true in the creating process and false in its children: one test, no system call."""
 
     def __getitem__(self, place: int, /) -> int: ...
 
 
 def mark() -> ForkMark:
-    """A mark on this process."""
+    """Return a mark for this process."""
     private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
     page = mmap.mmap(-1, mmap.PAGESIZE, **private)
     try:
         page.madvise(_WIPE_ON_FORK)
-    except (AttributeError, OSError, ValueError):  # another system
+    except (AttributeError, OSError, ValueError):  # not supported by this system
         page.close()
         return _Pid()
     page[0] = 1
@@ -30,7 +30,7 @@ def mark() -> ForkMark:
 
 
 class _Pid:
-    """The same by asking for the process each time."""
+    """A mark for other systems, which compares process ids."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()

@@ -1,4 +1,4 @@
-"""A result as a notebook shows it: a table of HTML without script or style sheet, every text escaped and masked."""
+"""Render results for notebooks as HTML tables without script or style sheets, with all text escaped and masked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 
 LISTED = 20
-"""Rows of a table; the rest is a number."""
+"""Maximum rows of a table. Further rows are only counted."""
 
-_LONGEST = 300
+_MAX_CHARACTERS = 300
 _LEFT = "text-align:left;vertical-align:top"
 
 
@@ -24,24 +24,24 @@ def page(
     lines: Iterable[str] = (),
     more: int = 0,
 ) -> str:
-    """A heading, facts beside each other, a table, and lines of text; `more` rows exist beyond those given."""
+    """Return a heading, facts side by side, a table, and lines of text. `more` rows exist beyond those given."""
     parts = [f"<div><b>{text(title)}</b></div>"]
     if cells := "".join(map(_fact, facts)):
         parts.append(f"<table><tr>{cells}</tr></table>")
     if rows:
         shown = rows[:LISTED]
         parts.append(_table(columns, shown))
-        if left := len(rows) - len(shown) + more:
-            parts.append(f"<div>and {left:,} more</div>")
+        if rest := len(rows) - len(shown) + more:
+            parts.append(f"<div>and {rest:,} more</div>")
     parts += [f"<div>{text(line)}</div>" for line in lines]
     return f"<div>{''.join(parts)}</div>"
 
 
 def text(value: Any) -> str:
-    """A text that may come from a message or a broker, as HTML that says just that; cut where it is long."""
+    """Return text from a message or a broker as escaped, masked HTML, cut if long."""
     plain = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    masked = mask_told(plain)
-    cut = masked if len(masked) <= _LONGEST else f"{masked[:_LONGEST]} …"
+    masked = mask_or_hide(plain)
+    cut = masked if len(masked) <= _MAX_CHARACTERS else f"{masked[:_MAX_CHARACTERS]} …"
     return html.escape("".join(one if one.isprintable() or one == " " else "�" for one in cut))
 
 

@@ -1,4 +1,4 @@
-"""Values that JSON does not know: which have a documented text, and where in a value a refused one stands."""
+"""Types with a documented text form in JSON, and the place of an unsupported value inside a message."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ AS_TEXT = (
     PurePath, timedelta, tzinfo, Fraction, UserString,
     IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network,
 )  # fmt: skip
-"""Types whose `str()` says all that they hold and reads the same in every process."""
+"""Types whose `str()` is lossless and the same in every process."""
 
-_DEEPEST = 32
-"""Steps of a path that are named; the rest of a deeper one is left out."""
+_MAX_STEPS = 32
+"""Maximum steps of a path; a deeper path is cut."""
 
 
-def unknown(value: Any) -> InvalidMessage:
-    """Return the refusal of a value whose type has no documented JSON form."""
+def unsupported_type(value: Any) -> InvalidMessage:
+    """Return the error for a value whose type has no documented JSON form."""
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return InvalidMessage(f"A value of type {name} has no JSON form.", fix=_fix(value))
@@ -39,9 +39,9 @@ def _fix(value: Any) -> str:
 
 
 def path_to(value: Any, refused: Callable[[Any], bool]) -> str:
-    """Return where inside `value` the part stands that `refused` says yes to, as `['items'][3].price`; empty for all of it."""
+    """Return the path to the part of `value` that `refused` rejects, as `['items'][3].price`; empty for all of it."""
     steps: list[str] = []
-    while len(steps) < _DEEPEST:
+    while len(steps) < _MAX_STEPS:
         for step, child in _children(value):
             if refused(child):
                 steps.append(step)

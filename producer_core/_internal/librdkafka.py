@@ -1,4 +1,4 @@
-"""The C library inside confluent_kafka, for the few things its Python face does not offer."""
+"""Use the C library inside confluent_kafka for functions that its Python API does not offer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 
 
 def client_log() -> logging.Logger:
-    """What our clients log; silent unless `producer_core._internal.librdkafka` was given a level.
+    """Return the logger of our Kafka clients. It is silent unless `producer_core._internal.librdkafka` has a level.
 
-    Connection trouble repeats every second there, and a fatal error, its loudest word, is a case that we answer.
+    librdkafka logs connection errors every second, and fatal errors as critical although the producer handles them.
     """
     log = logging.getLogger("producer_core._internal.librdkafka")
     if log.level == logging.NOTSET:
@@ -29,7 +29,7 @@ def client_log() -> logging.Logger:
 
 @cache
 def library() -> ctypes.CDLL:
-    """The very instance that confluent_kafka uses (same file, so the loader returns the same one)."""
+    """Return the library instance that confluent_kafka uses: for the same file the loader returns the same instance."""
     package = Path(confluent_kafka.__file__).parent
     bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*")) + sorted(
         package.glob(".dylibs/librdkafka*")
@@ -48,7 +48,7 @@ def library() -> ctypes.CDLL:
 
 @cache
 def property_names() -> frozenset[str]:
-    """The library's configuration properties that have a default, global and per topic: for suggestions."""
+    """Return the global and per-topic configuration properties that have a default, for suggestions."""
     lib = library()
     found: set[str] = set()
     for kind in ("conf", "topic_conf"):
@@ -62,18 +62,18 @@ def property_names() -> frozenset[str]:
 
 @cache
 def knows_property(name: str) -> bool:
-    """Whether the installed library has this configuration property, under this name or as an alias."""
+    """Whether the installed library has this configuration property, by this name or as an alias."""
     return _try(name, "")[0] != _UNKNOWN
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Why the library does not take this value for the property, in its words; None when it does."""
+    """Return the library's reason for rejecting this value of a property; None if it accepts it."""
     code, text = _try(name, value)
     return None if code == _OK else text
 
 
 def client_refusal(settings: Mapping[str, Any]) -> str | None:
-    """Why the library makes no client with these connection settings, in its words; None when it does. It connects nowhere."""
+    """Return the library's reason for rejecting these connection settings; None if it accepts them. Connects nowhere."""
     alone = {
         name: value
         for name, value in settings.items()

@@ -1,20 +1,20 @@
-"""The mask over what people should not see: secrets, cards and addresses inside values, keys, headers and texts.
+"""Mask secrets, card numbers and addresses in values, keys, headers and texts before display.
 
-A field is masked whole when its name says that it is secret (`password`, `authorization`, `api_key`, …). Anywhere
-else the patterns count: e-mail addresses, card numbers (by their issuers' ranges and the Luhn sum), bearer and basic
-credentials, JSON web tokens, the keys of well-known services, passwords in URLs, `name=secret` in texts. Bytes that
-are not text are not shown at all. Masking is for looking only: what is masked cannot be sent again.
+A field is hidden completely if its name is secret (`password`, `authorization`, `api_key`, …). Elsewhere patterns apply:
+e-mail addresses, card numbers (by issuer range and Luhn checksum), bearer and basic credentials, JSON web tokens, the keys
+of well-known services, passwords in URLs, and `name=secret` in texts. Bytes that are not text are never shown. Masking
+is for display only: masked content cannot be sent again.
 
-What else is to be hidden stands in one TOML file, that of `PRODUCER_CORE_MASKING`, else
-`$XDG_CONFIG_HOME/producer-core/masking.toml`; it is read again when it changes:
+One TOML file adds rules. Its path is `PRODUCER_CORE_MASKING`, else `$XDG_CONFIG_HOME/producer-core/masking.toml`. It is
+read again after a change:
 
-    names = ["birth_date", "customer*"]     # fields and headers that are hidden whole; * is any text
-    patterns = ['\\bCUST-\\d{6}\\b']        # hidden wherever they stand, in the syntax of RE2
+    names = ["birth_date", "customer*"]     # fields and headers that are hidden completely; * matches any text
+    patterns = ['\\bCUST-\\d{6}\\b']        # hidden in any text, in RE2 syntax
     open = ["token_count"]                  # names that look secret and are not
-    hide = ["keys"]                         # keys, values, headers: hidden altogether
+    hide = ["keys"]                         # keys, values, headers: hide all of them
 
-A file that is wrong is a ConfigError, and nothing is shown until it is mended. Patterns are matched by RE2, in time
-that is linear in the text: none can be slow.
+An invalid file raises ConfigError, and nothing is shown until it is fixed. RE2 matches patterns in time linear in the
+text, so no pattern can be slow.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from typing import Any
 
 import orjson
 
-from producer_core._internal.secret_patterns import HIDDEN, hide_secrets, plain_letters
+from producer_core._internal.secret_patterns import HIDDEN, compatibility_form, hide_secrets
 from producer_core.errors import ConfigError
 
 LONGEST = 1 << 20
-"""Bytes of a value beyond which it is not shown masked."""
+"""Bytes of the largest value that is shown masked."""
 
-_DEEPEST = 100
-_NAMING = ("name", "key", "field", "header", "Name", "Key")
-_VALUES = ("value", "values", "val", "content", "data")
+_MAX_DEPTH = 100
+_NAME_MEMBERS = ("name", "key", "field", "header", "Name", "Key")
+_VALUE_MEMBERS = ("value", "values", "val", "content", "data")
 """`{"name": "password", "value": …}`: the members that name a value, and those that hold it."""
-_PARTS = ("keys", "values", "headers")
+_HIDABLE = ("keys", "values", "headers")
 
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|secret|token|credential|authori[sz]ation|cookie|session_?id|api_?key|private_?key"
     r"|access_?key|signature|(?:^|_)(?:pwd|pin|cvv|cvc|ssn|iban|otp|auth)(?:$|_)|card_?(?:number|no|num)|^pan$|jaas"
 )
 _WORD_EDGE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# Every repetition below is bounded or has one place to begin, so that no text takes more than linear time.
+# Every repetition below is bounded or has one place to begin, so that matching takes linear time.
 _EMAIL = re.compile(
     r"\b([A-Za-z0-9])[A-Za-z0-9._%+-]{0,63}@((?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24})(?![A-Za-z])"
 )
@@ -62,7 +62,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class MaskingRules:
-    """What the file adds to the rules that are always there."""
+    """The rules of the TOML file, which apply in addition to the built-in ones."""
 
     names: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class MaskingRules:
 
 
 def rules_path() -> Path:
-    """Where the file of masking rules is looked for."""
+    """Return the path of the TOML file with masking rules."""
     if named := os.environ.get("PRODUCER_CORE_MASKING"):
         return Path(named).expanduser()
     return (
@@ -81,7 +81,7 @@ def rules_path() -> Path:
 
 
 def rules() -> MaskingRules:
-    """The rules as the file has them now; ConfigError while it is wrong, or missing although it was named."""
+    """Return the current rules. Raise ConfigError if the file is invalid, or missing although it was named."""
     path = rules_path()
     try:
         found = path.stat()
@@ -89,48 +89,48 @@ def rules() -> MaskingRules:
         if os.environ.get("PRODUCER_CORE_MASKING"):
             raise ConfigError(
                 f"The masking rules {path} cannot be read ({error.strerror}).",
-                fix="Mend the path in PRODUCER_CORE_MASKING, or unset it; until then nothing is shown.",
+                fix="Correct the path in PRODUCER_CORE_MASKING, or unset it; until then nothing is shown.",
             ) from error
         return MaskingRules()
-    return _loaded(path, found.st_mtime_ns, found.st_size, found.st_ino)
+    return _load_cached(path, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def load(path: Path) -> MaskingRules:
-    """The rules of a file; ConfigError says what is wrong with it and where."""
+    """Return the rules of a file. Raise ConfigError with the mistake and its place."""
     try:
         given = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _wrong(path, f"cannot be read as TOML: {error}") from error
+        raise _invalid(path, f"cannot be read as TOML: {error}") from error
     known = [field.name for field in fields(MaskingRules) if field.name != "path"]
     for name, value in given.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise _wrong(
-                path, f"has no setting {name!r}. {f'Did you mean {near[0]}?' if near else _one_of(known)}"
+            close = difflib.get_close_matches(name, known, n=1)
+            raise _invalid(
+                path, f"has no setting {name!r}. {f'Did you mean {close[0]}?' if close else _choices(known)}"
             )
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise _wrong(path, f"{name} must be a list of texts")
+            raise _invalid(path, f"{name} must be a list of texts")
     found = MaskingRules(**{name: tuple(value) for name, value in given.items()}, path=path)
     for part in found.hide:
-        if part not in _PARTS:
-            raise _wrong(path, f"cannot hide {part!r}. {_one_of(_PARTS)}")
+        if part not in _HIDABLE:
+            raise _invalid(path, f"cannot hide {part!r}. {_choices(_HIDABLE)}")
     for pattern in found.patterns:
         _check_pattern(path, pattern)
     return found
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field's or header's name says that its value is a secret; `apiKey`, `api-key` and `API_KEY` alike."""
+    """Whether the name of a field or header marks its value as secret; `apiKey`, `api-key` and `API_KEY` are equal."""
     return _is_secret(name, rules())
 
 
 def mask_text(text: str) -> str:
-    """A text with what looks secret replaced."""
+    """Return a text with everything that looks secret replaced."""
     return _mask_text(text, rules())
 
 
-def mask_told(text: str) -> str:
-    """A text that goes out by itself (an alert, a notice, a log); while the rules are wrong, nothing of it."""
+def mask_or_hide(text: str) -> str:
+    """Return masked text for alerts, notices and logs; while the rules are invalid, hide all of it."""
     try:
         return mask_text(text)
     except ConfigError as error:
@@ -138,14 +138,14 @@ def mask_told(text: str) -> str:
 
 
 def mask(value: Any) -> Any:
-    """A JSON value with what is secret replaced, by field name and by pattern; its shape is kept."""
+    """Return a JSON value with secrets replaced, by field name and by pattern. Its shape is kept."""
     return _mask(value, rules(), 0)
 
 
-def shown(data: bytes | None, *, reveal: bool = False) -> Any:
-    """A value as a person may look at it: JSON as JSON, text as text, masked.
+def display_value(data: bytes | None, *, reveal: bool = False) -> Any:
+    """Return a value for display: JSON as JSON, text as text, masked.
 
-    Other bytes are only counted, and so is what is longer than LONGEST. Revealed, bytes are in hexadecimal.
+    For other bytes, and for values longer than LONGEST, only the size is shown. Revealed bytes are hexadecimal.
     """
     if data is None:
         return None
@@ -154,34 +154,34 @@ def shown(data: bytes | None, *, reveal: bool = False) -> Any:
     active = rules()
     if "values" in active.hide:
         return f"{len(data):,} bytes, hidden"
-    return _shown(data, active)
+    return _masked_value(data, active)
 
 
-def shown_key(key: bytes | None, *, reveal: bool = False) -> str | None:
-    """A key as a person may look at it, as text; revealed bytes that are no text are in hexadecimal."""
+def display_key(key: bytes | None, *, reveal: bool = False) -> str | None:
+    """Return a key for display, as text. Revealed bytes that are not text are hexadecimal."""
     if key is None:
         return None
     if not reveal and "keys" in rules().hide:
         return HIDDEN
     if key[:1] in b"{[" and key:
-        value = _read(key, None) if reveal else _shown(key, rules())
+        value = _read(key, None) if reveal else _masked_value(key, rules())
         if value is not None:
             return value if isinstance(value, str) else orjson.dumps(value).decode()
-    text = _text_of(key)
+    text = _as_text(key)
     if text is None:
-        return f"0x{key.hex()}" if reveal else _counted(key)
+        return f"0x{key.hex()}" if reveal else _size_text(key)
     return text if reveal else mask_text(text)
 
 
 def mask_headers(headers: Sequence[tuple[str, bytes | None]], *, reveal: bool = False) -> list[list[Any]]:
-    """Headers as name and text, in their order; secret by name or by pattern are masked."""
+    """Return headers as lists of name and text, in their order. Secrets are masked by name and by pattern."""
     if reveal:
-        return [[name, shown(value, reveal=True)] for name, value in headers]
+        return [[name, display_value(value, reveal=True)] for name, value in headers]
     active = rules()
     return [[_mask_text(name, active), _header(name, value, active)] for name, value in headers]
 
 
-# within
+# implementation
 
 
 def _header(name: str, value: bytes | None, active: MaskingRules) -> Any:
@@ -189,25 +189,25 @@ def _header(name: str, value: bytes | None, active: MaskingRules) -> Any:
         return None
     if "headers" in active.hide or _is_secret(name, active):
         return HIDDEN
-    return _shown(value, active)
+    return _masked_value(value, active)
 
 
-def _shown(data: bytes, active: MaskingRules) -> Any:
+def _masked_value(data: bytes, active: MaskingRules) -> Any:
     if len(data) > LONGEST:
         return f"{len(data):,} bytes, too long to be shown masked"
-    return _mask(_read(data, _counted(data)), active, 0)
+    return _mask(_read(data, _size_text(data)), active, 0)
 
 
 def _read(data: bytes, otherwise: Any) -> Any:
-    """JSON, or a text that a terminal can show."""
+    """Return JSON, or text that a terminal can show; `otherwise` for other bytes."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        text = _text_of(data)
+        text = _as_text(data)
         return otherwise if text is None else text
 
 
-def _text_of(data: bytes) -> str | None:
+def _as_text(data: bytes) -> str | None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -215,12 +215,12 @@ def _text_of(data: bytes) -> str | None:
     return None if _CONTROLS.search(text) else text
 
 
-def _counted(data: bytes) -> str:
+def _size_text(data: bytes) -> str:
     return f"{len(data):,} bytes that are not text"
 
 
 def _mask(value: Any, active: MaskingRules, depth: int) -> Any:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return HIDDEN
     if isinstance(value, Mapping):
         return _mask_object(value, active, depth)
@@ -236,18 +236,18 @@ def _mask(value: Any, active: MaskingRules, depth: int) -> Any:
 
 
 def _mask_list(value: Sequence[Any], active: MaskingRules, depth: int) -> list[Any]:
-    """A pair of a secret name and its value, as headers are written, keeps the name only."""
+    """Mask a list. A pair of a secret name and its value, as headers are written, keeps only the name."""
     if len(value) == 2 and isinstance(value[0], str) and _is_secret(value[0], active):
         return [value[0], HIDDEN]
     return [_mask(item, active, depth + 1) for item in value]
 
 
 def _mask_object(value: Mapping[Any, Any], active: MaskingRules, depth: int) -> dict[str, Any]:
-    """Names can hold an address as well; two that are masked alike stay two."""
+    """Mask an object. Names can contain an address too; two names with the same masked form stay separate."""
     result: dict[str, Any] = {}
-    named = any(_is_secret(value[name], active) for name in _NAMING if isinstance(value.get(name), str))
+    named = any(_is_secret(value[name], active) for name in _NAME_MEMBERS if isinstance(value.get(name), str))
     for name, item in value.items():
-        secret = _is_secret(str(name), active) or (named and str(name).lower() in _VALUES)
+        secret = _is_secret(str(name), active) or (named and str(name).lower() in _VALUE_MEMBERS)
         hidden = item is not None and not isinstance(item, bool) and secret
         masked = _mask_text(str(name), active)
         while masked in result:
@@ -260,11 +260,11 @@ def _mask_text(text: str, active: MaskingRules) -> str:
     text = _json_inside(text, active) or hide_secrets(text, lambda name: _is_secret(name, active))
     text = _EMAIL.sub(lambda found: f"{found[1]}{HIDDEN}@{found[2]}", text)
     text = _CARD.sub(_mask_card, text)
-    return _replace(_as_one(active), text) if active.patterns or active.names else text
+    return _replace(_combined_pattern(active), text) if active.patterns or active.names else text
 
 
 def _json_inside(text: str, active: MaskingRules) -> str | None:
-    """A text that is itself a JSON object or list, masked as such; None for any other."""
+    """Mask a text that is itself a JSON object or list. Return None for any other text."""
     if text[:1] not in "{[" or len(text) < 2:
         return None
     try:
@@ -301,31 +301,31 @@ def _matches(plain: str, names: Sequence[str]) -> bool:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", plain_letters(name)).lower())
+    return re.sub(r"[-. ]", "_", _WORD_EDGE.sub("_", compatibility_form(name)).lower())
 
 
-# the file
+# rules file
 
 
 @lru_cache(maxsize=4)
-def _loaded(path: Path, *stamp: int) -> MaskingRules:
+def _load_cached(path: Path, *stamp: int) -> MaskingRules:
     return load(path)
 
 
 @cache
-def _as_one(active: MaskingRules) -> str:
-    """All patterns, and the names with what is assigned to them, as one pattern of RE2."""
+def _combined_pattern(active: MaskingRules) -> str:
+    """Return all patterns, and the secret names with their assigned values, as one RE2 pattern."""
     assigned = [
-        rf"(?i:{_spelled(name)}[\"']?\s*[=:]\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}<]+))"
+        rf"(?i:{_name_pattern(name)}[\"']?\s*[=:]\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}<]+))"
         for name in active.names
     ]
     return "|".join([*(f"(?:{pattern})" for pattern in active.patterns), *assigned])
 
 
-def _spelled(name: str) -> str:
-    """`birth_date` also as birthDate, birth-date and birth.date; `*` as any word."""
-    dead_letters = {"_": "[_. -]?", "*": r"[\w.-]*"}
-    return "".join(dead_letters.get(dead_letter, re.escape(dead_letter)) for dead_letter in _plain(name))
+def _name_pattern(name: str) -> str:
+    """Return a pattern that matches `birth_date` also as birthDate, birth-date and birth.date; `*` matches any word."""
+    wildcards = {"_": "[_. -]?", "*": r"[\w.-]*"}
+    return "".join(wildcards.get(character, re.escape(character)) for character in _plain(name))
 
 
 def _replace(pattern: str, text: str, by: str = HIDDEN) -> str:
@@ -343,16 +343,17 @@ def _check_pattern(path: Path, pattern: str) -> None:
             _replace(pattern, text, "") == text != _replace(pattern, text) for text in ("", "a b", "1\u2402")
         )
     except ArrowInvalid as error:
-        raise _wrong(path, f"the pattern {pattern!r} is not one of RE2: {error}") from error
+        raise _invalid(path, f"the pattern {pattern!r} is not valid RE2: {error}") from error
     if empty:
-        raise _wrong(path, f"the pattern {pattern!r} matches the empty text, so it would hide nothing")
+        raise _invalid(path, f"the pattern {pattern!r} matches the empty text, so it would hide nothing")
 
 
-def _wrong(path: Path, what: str) -> ConfigError:
+def _invalid(path: Path, problem: str) -> ConfigError:
     return ConfigError(
-        f"The masking rules {path}: {what.rstrip('.')}.", fix="Until it is mended nothing is shown."
+        f"The masking rules {path}: {problem.rstrip('.')}.",
+        fix="Nothing is shown until the file is corrected.",
     )
 
 
-def _one_of(names: Sequence[str]) -> str:
-    return f"There are {', '.join(names)}."
+def _choices(names: Sequence[str]) -> str:
+    return f"Use one of {', '.join(names)}."

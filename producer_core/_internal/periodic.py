@@ -1,4 +1,4 @@
-"""What is done again and again beside a block, by a thread of its own that ends with the block."""
+"""Run a function periodically while a block runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def repeating(work: Callable[[], bool | None], every: float, *, name: str) -> Iterator[None]:
-    """`work` each `every` seconds, the first time after as many, until it returns False; the block's end waits for one that
-    is under way."""
+def run_periodically(work: Callable[[], bool | None], every: float, *, name: str) -> Iterator[None]:
+    """Call `work` every `every` seconds on a thread until it returns False or the block ends.
+
+    The first call comes after `every` seconds. The end of the block waits for a call in progress.
+    """
     done = threading.Event()
 
     def loop() -> None:

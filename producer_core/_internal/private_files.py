@@ -1,4 +1,4 @@
-"""Private files and folders: readable and writable by their owner only, whatever the umask is."""
+"""Create files and directories that only their owner can read and write, whatever the umask."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ FOLDER, FILE = 0o700, 0o600
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder and its missing parents, each with 0700 (`Path.mkdir` makes the parents with the umask).
+    """Create a directory and its missing parents with mode 0700, and return the new ones.
 
-    Folders that exist keep their mode: they may be shared on purpose. Return those that were made.
+    `Path.mkdir` would create the parents with the umask. Existing directories keep their mode: they may be shared on
+    purpose.
     """
     missing = [one for one in (*reversed(folder.parents), folder) if not one.is_dir()]
     for one in missing:
@@ -20,7 +21,7 @@ def make_folder(folder: Path) -> list[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names of new and deleted files durable."""
+    """Make the creation and deletion of files in a directory durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -29,9 +30,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that only this program uses, and take the rights of others away where it exists.
+    """Create a directory for this program only. Remove other users' permissions if it exists.
 
-    OSError where the folder belongs to another user, for then its code is not ours to execute.
+    Raise OSError if the directory belongs to another user, whose code must not be executed.
     """
     make_folder(folder)
     if folder.stat().st_mode & 0o077:
@@ -39,7 +40,7 @@ def own_folder(folder: Path) -> None:
 
 
 def write(path: Path, data: bytes | str) -> None:
-    """Write a new file, or replace the content of an old one, with 0600."""
+    """Write a new file, or replace the content of an existing one, with mode 0600."""
     raw = data.encode() if isinstance(data, str) else data
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE)
     with os.fdopen(handle, "wb") as file:

@@ -1,6 +1,6 @@
-"""A look: whether somebody reads the store, so that recorders write each second only while somebody does.
+"""Record when the store was last read by a person, so that recorders write every second only while it is.
 
-A reader leaves the time on the gate that it passes anyway. Threads that read on their own account do not count.
+A reader updates the modification time of the gate file that it locks anyway. Background threads do not count.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 RECENT_S = 10.0
-"""Seconds for which a look counts: whoever follows a page reads again sooner."""
+"""Seconds for which a read counts. An open page reads again sooner."""
 
 _thread = threading.local()
 
 
 def mark_background_thread() -> None:
-    """Of this thread: it reads for itself, as one that judges alerts does, and nobody waits for what it sees."""
+    """Exclude this thread's reads, such as those of alert evaluation, because no person waits for their result."""
     _thread.unattended = True
 
 
 @contextlib.contextmanager
 def unattended() -> Iterator[None]:
-    """A block in which nobody looks, either: opening a store reads its version."""
+    """Exclude the reads of a block: opening a store reads its version."""
     before = getattr(_thread, "unattended", False)
     _thread.unattended = True
     try:
@@ -35,14 +35,14 @@ def unattended() -> Iterator[None]:
 
 
 def record_read(gate: int | None) -> None:
-    """Leave the time on the gate; a folder in which nothing may be written is no obstacle."""
+    """Update the time of the gate file. A read-only directory is not an error."""
     if gate is not None and not getattr(_thread, "unattended", False):
         with contextlib.suppress(OSError):
             os.utime(gate)
 
 
 def recently_read(gate: Path) -> bool:
-    """Whether somebody looked within the last seconds. A clock that was set back means only that it seems so."""
+    """Whether the store was read within RECENT_S seconds. A clock that was set back can only cause a false yes."""
     try:
         return abs(time.time() - gate.stat().st_mtime) < RECENT_S
     except OSError:

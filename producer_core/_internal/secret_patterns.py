@@ -1,9 +1,10 @@
-"""Secrets inside texts: the formats of services' keys, and values that stand behind a secret name.
+"""Find secrets in texts: key formats of known services, and values that follow a secret name.
 
 The formats are those of detect-secrets 1.5.0 (Yelp, Apache-2.0: AWS, Artifactory, Azure, Discord, GitHub, GitLab, npm,
-OpenAI, PyPI, SendGrid, Slack, Square, Stripe, Telegram, Twilio, JWT, PEM) and, where it has none, the services' own documentation
-(Anthropic, Databricks, DigitalOcean, GitHub fine-grained, Google, Hashicorp, Hugging Face, Shopify). Each pattern begins at
-a fixed word and every repetition in it is bounded or ends the pattern, so that no text takes more than linear time.
+OpenAI, PyPI, SendGrid, Slack, Square, Stripe, Telegram, Twilio, JWT, PEM) and, for others, from the services' own
+documentation (Anthropic, Databricks, DigitalOcean, GitHub fine-grained, Google, Hashicorp, Hugging Face, Shopify). Each
+pattern begins with a fixed word, and every repetition in it is bounded or ends the pattern, so that matching takes
+linear time.
 """
 
 from __future__ import annotations
@@ -86,8 +87,11 @@ _NAMED = re.compile(
 
 
 def hide_secrets(text: str, is_secret: Callable[[str], bool]) -> str:
-    """Replace what looks secret. A text that hides a secret from the patterns by percent-encoding, by invisible or by
-    full-width dead letters is returned in its plain form, with the secret replaced."""
+    """Replace everything that looks secret.
+
+    Percent-encoding, invisible characters and full-width letters can hide a secret from the patterns. Such a text is
+    returned in its plain form, with the secret replaced.
+    """
     hidden = _hide(text, is_secret)
     for plain in _plain_forms(text):
         found = _hide(plain, is_secret)
@@ -100,13 +104,13 @@ def _plain_forms(text: str) -> list[str]:
     forms = []
     if "%" in text and (plain := unquote(text)) != text:
         forms.append(plain)
-    if not text.isascii() and (plain := plain_letters(text)) != text:
+    if not text.isascii() and (plain := compatibility_form(text)) != text:
         forms.append(plain)
     return forms
 
 
-def plain_letters(text: str) -> str:
-    """The text in compatibility form (`ｐ` is `p`), without characters that have no width."""
+def compatibility_form(text: str) -> str:
+    """Return text in Unicode compatibility form (`ｐ` becomes `p`), without characters that have no width."""
     if text.isascii():
         return text
     return "".join(each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each) != "Cf")
@@ -130,7 +134,7 @@ def _hide(text: str, is_secret: Callable[[str], bool]) -> str:
 
 
 def _aws_secret(found: re.Match[str]) -> str:
-    """Forty dead letters of base64 that are no hash: an AWS secret access key has capitals, small letters and digits."""
+    """Hide 40 base64 characters that are not a hash: an AWS secret access key has upper case, lower case and digits."""
     text = found[0]
     mixed = any(map(str.isupper, text)) and any(map(str.islower, text)) and any(map(str.isdigit, text))
     return HIDDEN if mixed and not _HEX.fullmatch(text) else text

@@ -34,8 +34,10 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode(errors="replace")
     except FileNotFoundError as error:
-        raise ConfigError(f"There is no file {path}.", fix="Check the path of the settings file.") from error
+        raise ConfigError(
+            f"The file {path} does not exist.", fix="Check the path of the settings file."
+        ) from error
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder.", fix="Name one file.") from error
+        raise ConfigError(f"{path} is a directory.", fix="Give the path of a file.") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error

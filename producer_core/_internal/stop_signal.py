@@ -1,4 +1,4 @@
-"""The wish to stop, as SIGINT, SIGTERM and SIGHUP express it."""
+"""Wait for SIGINT, SIGTERM or SIGHUP."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopSignal:
     """Waits for a signal without a lock.
 
-    A handler runs between two instructions of the main thread, maybe inside `Event.wait`, whose lock
-    `Event.set` would want: a byte through a pipe cannot hang. Python writes it where the signal arrives, also in
-    another thread or just before the main thread begins to wait, where its handlers would have to wait for us. Handlers
-    are set even where a signal was ignored, as it is for the background jobs of a shell script.
+    A handler runs between two instructions of the main thread, possibly inside `Event.wait`, whose lock `Event.set` needs;
+    writing a byte to a pipe cannot deadlock. Python's wakeup fd writes that byte where the signal arrives, even in
+    another thread or just before the main thread starts to wait, when Python handlers cannot run yet. The handlers replace
+    an ignored signal too, because shells ignore SIGINT for background jobs.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         for number in _SIGNALS:
-            signal.signal(number, self._asked)
+            signal.signal(number, self._on_signal)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether a signal came, waiting for it at most `timeout` seconds; None waits for ever."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self.asked:
-            left = None if until is None else max(0.0, until - time.monotonic())
-            woken, _, _ = select.select([self._read], [], [], left)
-            if not woken:
+        """Wait at most `timeout` seconds (None: forever) and return whether a signal has arrived."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.requested:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            readable, _, _ = select.select([self._read], [], [], left)
+            if not readable:
                 break
-            os.read(self._read, 512)  # perhaps of a signal that is not for us
-        return self.asked
+            os.read(self._read, 512)  # possibly of another signal
+        return self.requested
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
         with contextlib.suppress(BlockingIOError):
-            os.write(self._write, b".")  # somebody else may have asked to be woken in our place
+            os.write(self._write, b".")  # other code may have replaced the wakeup fd

@@ -1,7 +1,7 @@
-"""The patience of a thread: until when it waits for the store's file, whatever each step allows.
+"""Bound the time that a thread waits for the store's file, over several steps.
 
-A process that ends, and a producer that closes, have one bound for all steps together. A step whose thread has no
-patience left tries once and does not wait.
+A process that exits and a producer that closes have one time limit for all steps together. A step of a thread whose
+budget is used up tries once and does not wait.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator
 
 _thread = threading.local()
-_ending = threading.Event()
+_exiting = threading.Event()
 
 
 class TimeBudget:
-    """Has no end until one is set, which any thread may do."""
+    """A time limit. It is unlimited until any thread sets it."""
 
     def __init__(self) -> None:
         self._ends = math.inf
@@ -29,29 +29,29 @@ class TimeBudget:
         return time.monotonic() >= self._ends
 
 
-def share(patience: TimeBudget) -> None:
-    """From now on this thread waits no longer than that."""
-    _thread.patience = patience
+def share(budget: TimeBudget) -> None:
+    """Apply a budget to this thread's waits from now on."""
+    _thread.budget = budget
 
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """A block whose waits for the store end in so many seconds, all together."""
-    before = getattr(_thread, "patience", None)
-    _thread.patience = TimeBudget()
-    _thread.patience.end_in(seconds)
+    """Bound all waits for the store inside the block to `seconds` in total."""
+    before = getattr(_thread, "budget", None)
+    _thread.budget = TimeBudget()
+    _thread.budget.end_in(seconds)
     try:
         yield
     finally:
-        _thread.patience = before
+        _thread.budget = before
 
 
 def over() -> bool:
-    """Whether this thread waits no more."""
-    patience = getattr(_thread, "patience", None)
-    return _ending.is_set() or (patience is not None and patience.over())
+    """Whether this thread must not wait any more."""
+    budget = getattr(_thread, "budget", None)
+    return _exiting.is_set() or (budget is not None and budget.over())
 
 
 def end_for_all() -> None:
-    """The process ends: no thread waits any more."""
-    _ending.set()
+    """End the waits of all threads, because the process exits."""
+    _exiting.set()

@@ -1,4 +1,4 @@
-"""Functions of the user's that we call: what they raise; values of the user's that a message shows."""
+"""Call user functions safely, and format user values for messages."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ logger = logging.getLogger(__name__)
 
 
 def is_containable(error: BaseException) -> bool:
-    """Whether what such a function raised is logged, and we go on.
+    """Whether an exception from a user function is logged instead of raised.
 
-    On a thread of ours everything is: a `sys.exit()` or a CancelledError would end the thread, and nobody would hear of a
-    message again. On the main thread an interrupt is the user's, and goes on.
+    On the producer's own threads all are: a `sys.exit()` or a CancelledError would end the thread, and no further message
+    would be settled. On the main thread an interrupt belongs to the user and is raised.
     """
     return isinstance(error, Exception) or threading.current_thread() is not threading.main_thread()
 
 
-def both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> Callable[[Any], None]:
-    """Return a callback for the Kafka client that calls ours, then the one that the user's settings have."""
+def call_both(ours: Callable[[Any], None], theirs: Callable[[Any], None] | None) -> Callable[[Any], None]:
+    """Return a callback for the Kafka client that calls ours, then the one from the user's settings."""
     if theirs is None:
         return ours
 
-    def called(heard: Any) -> None:
-        ours(heard)
+    def callback(event: Any) -> None:
+        ours(event)
         try:
-            theirs(heard)
+            theirs(event)
         except BaseException as error:
             if not is_containable(error):
                 raise
-            logger.exception("a callback of the client's settings failed")
+            logger.exception("a callback from the client's settings failed")
 
-    return called
+    return callback
 
 
-def shown(value: Any, limit: int = 60) -> str:
-    """Return the repr of any value, cut to `limit`; its type where it has none, as an int of 5,000 digits."""
+def short_repr(value: Any, limit: int = 60) -> str:
+    """Return the repr of a value, cut to `limit` characters. Without a repr, such as an int of 5,000 digits, name its type."""
     try:
         return f"{value!r:.{limit}}"
     except Exception:  # noqa: BLE001  a caller's own __repr__, or an int beyond Python's limit

@@ -1,4 +1,4 @@
-"""A bell: threads wait for it, whoever rings it wakes them all."""
+"""Wake all waiting threads at once, safely under interrupts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 
 class Wakeup:
-    """Remembers no ring: who waits waits for a moment only, and asks again.
+    """Wakes all threads that wait. It keeps no state: a thread waits for a moment, then checks its condition again.
 
-    An interrupt of a thread that waits, or rings, leaves nothing locked, as it may in an Event: there Python code takes the
-    lock, and an interrupt that comes between its lines leaves it taken, for good.
+    An interrupt of a waiting or notifying thread leaves no lock taken. A `threading.Event` can: its lock is taken in Python
+    code, and an interrupt between two of those lines leaves it taken forever.
     """
 
     def __init__(self) -> None:
-        # Each is locked, and let go once. A list's own steps need no lock.
+        # Each lock is acquired, and released once. Single list operations need no lock of their own.
         self._waiting: list[threading.Lock] = []
 
     def notify_all(self) -> None:
@@ -24,7 +24,7 @@ class Wakeup:
                 self._waiting.pop().release()
 
     def wait(self, seconds: float, *, unless: Callable[[], bool] | None = None) -> None:
-        """Until it rings or the seconds are over. `unless` is asked when a ring would be heard already."""
+        """Wait for a notification, or `seconds`. `unless` runs when a notification would already be noticed."""
         own = threading.Lock()
         own.acquire()
         self._waiting.append(own)
@@ -32,5 +32,5 @@ class Wakeup:
             if unless is None or not unless():
                 own.acquire(timeout=seconds)
         finally:
-            with contextlib.suppress(ValueError):  # it was rung
+            with contextlib.suppress(ValueError):  # removed by notify_all
                 self._waiting.remove(own)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.rules import RULES, AlertRule
 from producer_core.events import Severity
 
@@ -105,7 +105,9 @@ def alert(
 ) -> Alert:
     """A finding in the words of its rule; `details` fill the rule's text, masked: it goes to pages, logs and webhooks."""
     words = words or RULES[rule]
-    text = mask_told(words.text.format(value=value, threshold=threshold, **{"subject": subject, **details}))
+    text = mask_or_hide(
+        words.text.format(value=value, threshold=threshold, **{"subject": subject, **details})
+    )
     return Alert(rule, words.severity, subject, value, threshold, text, words.advice, now, now, fired_at=now)
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
 
@@ -240,7 +240,7 @@ def default_alert_handler(alert: Mapping[str, Any]) -> None:
     """One warning in the log."""
     severity = str(alert.get("severity", "unknown")).upper()
     if reason := alert.get("reason"):
-        logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_told(reason)}")
+        logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_or_hide(reason)}")
         return
     logger.warning(
         f"ALERT [{severity}] {alert.get('type', 'unknown')}: {alert.get('value', 'unknown')} "

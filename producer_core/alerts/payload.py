@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.routes import Notification
 from producer_core.alerts.rule_set import RuleSet
@@ -77,7 +77,7 @@ def _entry(item: Alert, status: Status, *, book: RuleSet, store: str) -> dict[st
 
 def _annotations(item: Alert, rule: AlertRule | None) -> dict[str, str]:
     return {
-        "summary": mask_told(item.text),
+        "summary": mask_or_hide(item.text),
         "description": item.advice,
         "alert_id": item.alert_id,
         **({"value": f"{item.value:g}"} if item.value is not None else {}),

@@ -1,4 +1,4 @@
-"""The one cluster that `producer-core broker start` leaves running: started here, found again by any process."""
+"""Manage the one cluster that `producer-core broker start` leaves running; any later process can find it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ from producer_core.errors import BrokerError
 
 @dataclass(frozen=True, slots=True)
 class DetachedState:
-    """What is known of the cluster; `temporary` says that its folder goes when it is stopped.
-
-    `security` is there when it was started secured.
-    """
+    """Describe the cluster. With `temporary`, stopping it deletes its folder; `security` is set when it is secured."""
 
     cluster_id: str
     folder: Path
@@ -42,18 +39,18 @@ class DetachedState:
 
     @property
     def direct_servers(self) -> str:
-        """The listener for set-up, in the clear; it asks for no password."""
+        """Return the addresses of the plain-text listener for set-up, which needs no password."""
         return ",".join(node.direct_address for node in self.nodes)
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """The numbers of the nodes whose process runs."""
+        """Return the numbers of the nodes whose process runs."""
         pairs = zip(self.nodes, self.processes, strict=True)
         return tuple(node.number for node, process in pairs if process.alive)
 
 
 def status() -> DetachedState | None:
-    """The cluster that was started and not stopped, whether its brokers live or not."""
+    """Return the cluster that was started and not stopped, whether or not its brokers run."""
     return _read()
 
 
@@ -67,9 +64,9 @@ def start_detached(
     timeout: float = 90.0,
     progress: Progress = lambda text: None,
 ) -> tuple[DetachedState, bool]:
-    """Starts the cluster and returns when it answers; False beside it when it was running already.
+    """Start the cluster and return it when it answers, with True; return a running one with False.
 
-    Without `folder` it begins empty, with a new cluster id, and its data go when it is stopped.
+    Without `folder` it starts empty, with a new cluster id, and stopping it deletes its data.
     """
     with _locked():
         if (found := _read()) and found.alive:
@@ -80,7 +77,7 @@ def start_detached(
 
 
 def stop(timeout: float = 15.0) -> DetachedState | None:
-    """SIGTERM to every broker, SIGKILL after `timeout`; what was stopped, or None when nothing was there."""
+    """Stop every broker with SIGTERM, and SIGKILL after `timeout`; return the cluster, or None when there was none."""
     with _locked():
         if found := _read():
             kafka.end_all(found.processes, timeout)
@@ -98,11 +95,11 @@ def _start(
     progress: Progress,
 ) -> DetachedState:
     installation = kafka.prepare(progress)
-    home = (folder or _place() / "data").absolute()
+    home = (folder or _state_folder() / "data").absolute()
     if folder is None:
-        shutil.rmtree(home, ignore_errors=True)  # what a start that was killed left behind
+        shutil.rmtree(home, ignore_errors=True)  # left by a start that was killed
     kafka.check_folder(home, nodes)
-    security = access.prepare(home / "security") if secure else None
+    security = access.create_security(home / "security") if secure else None
     planned = kafka.advertised(layout.plan(nodes, home, port=port), access.advertise if security else None)
     cluster_id = layout.cluster_id_in(home) or layout.new_cluster_id()
     progress("formatting the storage")
@@ -110,12 +107,12 @@ def _start(
     progress(f"waiting for {nodes} broker{'s' if nodes > 1 else ''}")
     processes = tuple(kafka.launch(installation, node) for node in planned)
     state = DetachedState(cluster_id, home, folder is None, tuple(planned), processes, security)
-    _write(state)  # before waiting: were we killed now, `stop` would still find them
+    _write(state)  # before waiting, so that `stop` finds the brokers when this process is killed
     try:
         readiness.wait({n.number: n.direct_address for n in planned}, lambda: _check(state), timeout)
         if security is not None:
-            access.hand_out(security, state.bootstrap_servers)
-            access.admit(state.direct_servers, security)
+            access.write_client_configs(security, state.bootstrap_servers)
+            access.create_users(state.direct_servers, security)
     except BaseException:
         kafka.end_all(processes, 5)
         _forget(state)
@@ -135,21 +132,21 @@ def _forget(state: DetachedState) -> None:
     _file().unlink(missing_ok=True)
 
 
-def _place() -> Path:
+def _state_folder() -> Path:
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    place = Path(state).expanduser() / "producer-core" / "broker"
-    private_files.own_folder(place)
-    return place
+    folder = Path(state).expanduser() / "producer-core" / "broker"
+    private_files.own_folder(folder)
+    return folder
 
 
 def _file() -> Path:
-    return _place() / "state.json"
+    return _state_folder() / "state.json"
 
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """One start or stop at a time; a second one waits for the first."""
-    with (_place() / "lock").open("w") as file:
+    """Allow one start or stop at a time; a second one waits."""
+    with (_state_folder() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -187,7 +184,7 @@ def _read() -> DetachedState | None:
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(
             f"The broker's state file {_file()} is damaged.",
-            fix="End the java processes yourself and delete it.",
+            fix="End the java processes yourself, then delete the file.",
         ) from error
 
 

@@ -4,9 +4,9 @@
         producer = ReliableKafkaProducer(broker.bootstrap_servers, cluster_id=broker.cluster_id)
         broker.reject("orders", "POLICY_VIOLATION")
 
-It speaks Kafka's protocol to any client, keeps records in memory (5 MB a partition, older ones go), and
-needs neither Java nor a file. It is no proof of exactly-once: it does not drop the duplicates of an
-idempotent client's own retries, fences no transactional id, and shows aborted records to everybody.
+It speaks Kafka's protocol to any client, keeps records in memory (5 MB per partition, then it drops the oldest), and
+needs neither Java nor a file. It cannot prove exactly-once: it does not drop the duplicates of an idempotent client's
+own retries, fences no transactional id, and shows aborted records to every consumer.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from producer_core.kafka.classify import lookup
 
 
 def start(*, brokers: int = 3, topics: Mapping[str, int] | None = None) -> EmbeddedBroker:
-    """Starts a cluster with these topics (name to number of partitions), ready when this returns."""
+    """Start a cluster with these topics (name to number of partitions) and return when it is ready."""
     return EmbeddedBroker(brokers=brokers, topics=topics or {})
 
 
 class EmbeddedBroker:
     """A running cluster; every method may be called from any thread.
 
-    Brokers 1 to `brokers` (four at least) answer the bootstrap and lead topics that clients made by using
-    them. A topic made here, or given a fault, is led as a whole by a broker of its own (`leader(topic)`), so
-    that a fault touches one topic only. While it moves there, clients look for the leaders again: a tenth of
-    a second for a few messages, nothing lost.
+    Brokers 1 to `brokers` (at least four) are the bootstrap servers and lead the topics that clients create by using
+    them. A topic created here, or given a fault, is led by a broker of its own (`leader(topic)`), so that a fault
+    affects one topic only. While the topic moves there, clients refresh their metadata: a few messages take a tenth
+    of a second longer, and none is lost.
 
-    `cluster_id` is new at each start. Pass it to producers: what they remember of an earlier start must
-    not be taken for this one.
+    `cluster_id` is new at each start. Pass it to producers, so that they do not apply state of an earlier start to
+    this one.
     """
 
     def __init__(self, *, brokers: int = 3, topics: Mapping[str, int] | None = None) -> None:
         if brokers < 1:
             raise ConfigError("An embedded broker needs at least one broker.")
         self.cluster_id = f"embedded-{uuid4()}"
-        # Begun with one broker, librdkafka gives topics made by use one replica, and so partition n to broker n + 1:
-        # never to the brokers that are added for topics of their own. They have four partitions.
+        # With one initial broker, librdkafka gives auto-created topics one replica, and so partition n to broker n +
+        # 1: never to the brokers that are added for a topic of their own. These topics have four partitions.
         self._mock = MockCluster(1)
         self._rejections = Rejections(self._mock)
-        # The mock's thread and sockets end with the interpreter or this object, also where stop() was forgotten.
+        # The mock's thread and sockets end with the interpreter or this object, also without a call of stop().
         self._finalizer = weakref.finalize(self, _close, self._rejections, self._mock, os.getpid())
-        self._lock = RLock()  # guards everything below, and keeps changes of leaders and states apart
+        self._lock = RLock()  # guards all fields below; changes of leaders and broker states are serialised
         self._brokers = max(brokers, 4)
         self._homes: dict[str, int] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
-        self._latency: dict[int | None, float] = {None: 0.0}  # by broker; None: of the others
+        self._latency: dict[int | None, float] = {None: 0.0}  # by broker; None: the default
         self._down: set[int] = set()
         self._all_down = False
         self._advertised = False
@@ -70,28 +70,28 @@ class EmbeddedBroker:
             self.create_topic(topic, partitions)
 
     def create_topic(self, topic: str, partitions: int = 4) -> None:
-        """A topic with a leader of its own; one that is there already keeps its partitions and records."""
+        """Create a topic with a leader of its own; an existing topic keeps its partitions and records."""
         with self._lock:
             self._mock.create_topic(topic, partitions, min(self._brokers, 3))
             self._home(topic)
 
     def leader(self, topic: str) -> int:
-        """The broker that leads every partition of the topic: `down(broker.leader("orders"))`."""
+        """Return the broker that leads every partition of the topic: `down(broker.leader("orders"))`."""
         with self._lock:
             return self._home(topic)
 
     def fail_next(self, topic: str, code: int | str, times: int = 1) -> None:
-        """The next `times` produce requests of this topic are answered with `code`, whatever the partition.
+        """Answer the next `times` produce requests of this topic with `code`, for any partition.
 
-        The code is decided before the append: nothing is written. An error that librdkafka retries
-        (REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS) uses up one of the `times` on each of its tries.
+        The broker decides before the append, so nothing is written. An error that librdkafka retries
+        (REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS) uses one of the `times` at each try.
         """
         number = _number(code)
         with self._lock:
             self._mock.push_errors(self._home(topic), [number] * times)
 
     def reject(self, topic: str, code: int | str = "POLICY_VIOLATION") -> None:
-        """Every produce request of this topic is answered with `code`, until `accept(topic)`."""
+        """Answer every produce request of this topic with `code`, until `accept(topic)`."""
         number = _number(code)
         with self._lock:
             home = self._home(topic)
@@ -99,17 +99,17 @@ class EmbeddedBroker:
             self._rejections.start(home, number)
 
     def accept(self, topic: str) -> None:
-        """Ends `reject` and what is left of `fail_next` on this topic: the next produce request succeeds."""
+        """End `reject`, and the rest of `fail_next`, on this topic: the next produce request succeeds."""
         with self._lock:
             home = self._home(topic)
             self._rejections.lift(home)
-            if home in self._down or not self._answering():
+            if home in self._down or not self._bootstrap_brokers_up():
                 self._drain_when_up.add(home)
             else:
                 self._drain(home)
 
     def set_latency(self, seconds: float, broker: int | None = None) -> None:
-        """How long answers take from now on, of all brokers (also those to come) or of one."""
+        """Delay all answers by `seconds`, of all brokers (also of those added later) or of one."""
         with self._lock:
             if broker is None:
                 self._latency.clear()
@@ -118,7 +118,7 @@ class EmbeddedBroker:
                 self._mock.set_latency(number, seconds)
 
     def down(self, broker: int | None = None) -> None:
-        """Closes the connections and the port of all brokers, or of one; its records stay."""
+        """Close the connections and the port of all brokers, or of one; the records stay."""
         with self._lock:
             self._all_down = self._all_down or broker is None
             for number in self._numbers(broker):
@@ -126,20 +126,20 @@ class EmbeddedBroker:
                 self._down.add(number)
 
     def up(self, broker: int | None = None) -> None:
-        """Takes connections again, at the same address."""
+        """Accept connections again, at the same address."""
         with self._lock:
             self._all_down = self._all_down and broker is not None
             for number in self._numbers(broker):
                 self._mock.set_up(number, up=True)
                 self._down.discard(number)
-            for number in self._drain_when_up - self._down if self._answering() else ():
+            for number in self._drain_when_up - self._down if self._bootstrap_brokers_up() else ():
                 self._drain(number)
                 self._drain_when_up.discard(number)
 
     def advertise(self, listen: Callable[[int, str, int], tuple[str, int]]) -> None:
-        """Something stands in between: `listen(number, host, port)` says where clients find each broker from now on.
+        """Advertise other addresses: `listen(number, host, port)` returns where clients reach each broker from now on.
 
-        For `FaultProxy.listen`. Call it after the last topic was made; `bootstrap_servers` stays direct.
+        For a proxy in front of the brokers. Call it after the last topic was created; `bootstrap_servers` stays direct.
         """
         with self._lock:
             if not self._advertised:
@@ -149,7 +149,7 @@ class EmbeddedBroker:
                 self._mock.advertise(number, *listen(number, host, port))
 
     def stop(self) -> None:
-        """Ends the cluster; its records are gone. Calling it again does nothing."""
+        """Stop the cluster and discard its records. A second call does nothing."""
         self._finalizer()
 
     def __enter__(self) -> EmbeddedBroker:
@@ -161,7 +161,7 @@ class EmbeddedBroker:
         self.stop()
 
     def _home(self, topic: str) -> int:
-        """The topic's own broker, made on first need."""
+        """Return the topic's own broker; add it at the first use."""
         if topic not in self._homes:
             self._homes[topic] = home = self._brokers + len(self._homes) + 1
             self._mock.add_broker(home)
@@ -169,7 +169,7 @@ class EmbeddedBroker:
             if self._all_down:
                 self._mock.set_up(home, up=False)
                 self._down.add(home)
-            # librdkafka deals out all leaders anew when a broker joins.
+            # librdkafka reassigns all leaders when a broker joins.
             for name, number in self._homes.items():
                 self._mock.lead(name, number)
         return self._homes[topic]
@@ -179,7 +179,7 @@ class EmbeddedBroker:
         if broker is None:
             return list(every)
         if broker not in every:
-            raise BrokerError(f"There is no broker {broker}; the embedded cluster has 1 to {every[-1]}.")
+            raise BrokerError(f"Broker {broker} does not exist; the embedded cluster has 1 to {every[-1]}.")
         return [broker]
 
     def _drain(self, broker: int) -> None:
@@ -188,27 +188,27 @@ class EmbeddedBroker:
         if self._mock.errors_left(broker):
             drain(self._mock, broker, self._addresses[broker])
 
-    def _answering(self) -> list[int]:
-        """The brokers that clients begin with, as far as they are up."""
+    def _bootstrap_brokers_up(self) -> list[int]:
+        """Return the bootstrap brokers that are up."""
         return [number for number in range(1, self._brokers + 1) if number not in self._down]
 
     def _learn_addresses(self, servers: str) -> None:
-        """Asks the brokers that are up; they answer without their latency meanwhile."""
-        for number in self._answering():
+        """Ask the running brokers for all addresses; their latency is suspended for the request."""
+        for number in self._bootstrap_brokers_up():
             self._mock.set_latency(number, 0)
         found = AdminClient({"bootstrap.servers": servers, "log_level": 0}).list_topics(timeout=10)
         self._addresses |= {number: (broker.host, broker.port) for number, broker in found.brokers.items()}
-        for number in self._answering():
+        for number in self._bootstrap_brokers_up():
             self._mock.set_latency(number, self._latency.get(number, self._latency[None]))
 
 
 def _close(rejections: Rejections, mock: MockCluster, owner: int) -> None:
-    if os.getpid() != owner:  # a forked child has none of the broker's threads: destroying it would hang
+    if os.getpid() != owner:  # a forked child has none of the broker's threads, so destroying it would hang
         return
     rejections.close()
     mock.close()
 
 
 def _number(code: int | str) -> int:
-    """The number of an error code; a name is looked up, an unknown one names the nearest."""
+    """Return the number of an error code; for an unknown name, the error suggests the nearest one."""
     return code if isinstance(code, int) else lookup(code).number

@@ -1,7 +1,7 @@
-"""The guard of a cluster: a small process that ends the brokers when ours dies, however it dies.
+"""A small process that ends a cluster's brokers when the process that started them dies, however it dies.
 
-It reads lines `+PID STARTED` and `-PID STARTED`. When the pipe closes, which the kernel does also after a
-SIGKILL, it kills what is still listed and deletes the folder it was told.
+It reads lines `+PID STARTED` and `-PID STARTED`. When the pipe closes, which the kernel also does after a SIGKILL, it
+kills the listed processes and deletes the folder from its arguments.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from producer_core.brokers.processes import TrackedProcess
 
-_ROOT = Path(__file__).parents[2]  # where producer_core is imported from
+_ROOT = Path(__file__).parents[2]  # the import path of producer_core
 
 
 class BrokerGuard:
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder` is deleted at the end, when given."""
+        """Start the guard. `folder`, if given, is deleted at the end."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, *([str(folder)] if folder else [])],
             stdin=subprocess.PIPE,
@@ -29,18 +29,18 @@ class BrokerGuard:
         )
 
     def watch(self, process: TrackedProcess) -> None:
-        self._say(f"+{process.pid} {process.started}\n")
+        self._write(f"+{process.pid} {process.started}\n")
 
     def forget(self, process: TrackedProcess) -> None:
-        self._say(f"-{process.pid} {process.started}\n")
+        self._write(f"-{process.pid} {process.started}\n")
 
     def close(self) -> None:
-        """Ends what is still watched, and returns when that is done."""
+        """End the watched processes, and return when that is done."""
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         self._process.wait()
 
-    def _say(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()

@@ -1,4 +1,4 @@
-"""The Java runtime that a real Kafka and Spark need: found, never installed."""
+"""Find the Java runtime that a real Kafka and Spark need; it is never installed from here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from producer_core.errors import MissingTool
 
-OLDEST = 17  # Kafka 4's servers
+MIN_VERSION = 17  # Kafka 4's servers
 _FIX = (
     "Install one: apt-get install openjdk-17-jre-headless (Debian, Ubuntu), or any build of Java 17 or newer, "
     "such as Eclipse Temurin; then set JAVA_HOME or put java on PATH."
@@ -24,16 +24,16 @@ class Java:
     version: int
 
 
-def find_java(wanted_by: str = "Apache Kafka") -> Java:
-    """The java of JAVA_HOME, else of PATH, of version 17 or newer; MissingTool says what was found instead."""
+def find_java(program_name: str = "Apache Kafka") -> Java:
+    """Return the java of JAVA_HOME, else of PATH, if it is version 17 or newer; MissingTool lists the ones found."""
     seen = []
     for program in _candidates():
         version = _version(program)
-        if version is not None and version >= OLDEST:
+        if version is not None and version >= MIN_VERSION:
             return Java(program, version)
         seen.append(f"{program} is {'of an unknown version' if version is None else f'version {version}'}")
     found = "; ".join(seen) if seen else "none was found"
-    raise MissingTool(f"{wanted_by} needs Java {OLDEST} or newer; {found}.", fix=_FIX)
+    raise MissingTool(f"{program_name} needs Java {MIN_VERSION} or newer; {found}.", fix=_FIX)
 
 
 def _candidates() -> list[str]:

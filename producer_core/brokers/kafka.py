@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine: one node or several, started from its jars.
+"""Run a real Apache Kafka on this machine, with one node or several, from its jars.
 
     with kafka.start(nodes=3) as cluster:
         cluster.create_topic("orders", partitions=6)
@@ -34,7 +34,7 @@ Progress = Callable[[str], None]
 
 
 def _silent(text: str) -> None:
-    """Tells nobody."""
+    """Ignore progress messages."""
 
 
 def start(
@@ -50,20 +50,20 @@ def start(
     timeout: float = 300.0,
     progress: Progress = _silent,
 ) -> KafkaCluster:
-    """Starts a cluster and waits until every broker answers.
+    """Start a cluster and wait until every broker answers.
 
-    Without `folder` the data live in a temporary one and go with the cluster; with it they stay and a later
-    start goes on with them. `properties` come last and win; a function gets each Node (its ports, its
-    folder), for example {"producer.id.expiration.ms": "5000"}. Topics that a client merely uses come to be with
-    4 partitions, unless `auto_create=False`. `advertise` gives clients another (host, port) for a node than the
-    one it listens on, for something that stands in between: by its number, or a function of its Node, which is
-    called before anything runs; brokers among themselves, and `direct_servers`, pass it by. `secure`: clients
-    come over SASL_SSL and may do only what they are granted; the cluster's `security` has the users.
-    `format_options` go to Kafka's storage tool (`--add-scram`, `--feature`).
+    Without `folder` the data are in a temporary folder, which is deleted with the cluster; in a folder of yours they
+    stay, and a later start continues with them. `properties` override all others; a function gets each Node (its
+    ports, its folder), for example {"producer.id.expiration.ms": "5000"}. Topics are created automatically on first
+    use, with 4 partitions, unless `auto_create=False`. `advertise` gives clients another (host, port) than the one a
+    node listens on, for a proxy in front of it: by node number, or as a function of the Node, which is called before
+    anything runs. Brokers among themselves, and `direct_servers`, do not use that address. With `secure`, clients
+    connect over SASL_SSL and need ACLs; the cluster's `security` has the users. `format_options` go to Kafka's
+    storage tool (`--add-scram`, `--feature`).
     """
     installation = prepare(progress)
     home = Path(folder).absolute() if folder else Path(tempfile.mkdtemp(prefix="producer-core-kafka-"))
-    security = access.prepare(home / "security") if secure else None
+    security = access.create_security(home / "security") if secure else None
     if secure and advertise is None:
         advertise = access.advertise
     cluster = KafkaCluster(
@@ -88,37 +88,37 @@ class Installation:
 
 
 def prepare(progress: Progress = _silent) -> Installation:
-    """What every broker is started with; MissingTool when there is no Java."""
+    """Find Java and fetch Kafka's jars; MissingTool when there is no Java."""
     return Installation(find_java().program, jars.fetch(progress))
 
 
 def check_folder(folder: Path, nodes: int) -> int:
-    """`nodes`, if the data in this folder are of as many."""
+    """Return `nodes` if the folder is empty or has the data of that many nodes."""
     if nodes < 1:
         raise ConfigError("A cluster needs at least one node.")
-    there = len(list(folder.glob("node-*/data/meta.properties")))
-    if there not in (0, nodes):
+    existing = len(list(folder.glob("node-*/data/meta.properties")))
+    if existing not in (0, nodes):
         raise BrokerError(
-            f"{folder} holds the data of {there} node{'s' if there > 1 else ''}, not of {nodes}.",
-            fix="Start as many, or choose another folder.",
+            f"{folder} holds the data of {existing} node{'s' if existing > 1 else ''}, not of {nodes}.",
+            fix="Start that many nodes, or choose another folder.",
         )
     return nodes
 
 
 def advertised(nodes: Sequence[Node], choice: Advertise | None) -> list[Node]:
-    """The same nodes with the addresses that clients are to be told."""
+    """Return the nodes with the addresses that clients get."""
     if choice is None:
         return list(nodes)
-    ask = choice if callable(choice) else lambda node: choice.get(node.number, ("127.0.0.1", node.port))
-    return [replace(node, advertised="{}:{}".format(*ask(node))) for node in nodes]
+    address = choice if callable(choice) else lambda node: choice.get(node.number, ("127.0.0.1", node.port))
+    return [replace(node, advertised="{}:{}".format(*address(node))) for node in nodes]
 
 
 class KafkaCluster:
-    """A running cluster; every method may be called from any thread, and waits until it is done.
+    """A running cluster; every method may be called from any thread, and returns when it is done.
 
-    `bootstrap_servers` is for clients. `direct_servers` names the same brokers over their second listener,
-    for a reader that must not pass a proxy set in front of the first. `security` has the passwords and
-    certificates of a secured cluster.
+    `bootstrap_servers` is for clients. `direct_servers` names the same brokers over their second listener, for
+    clients that must bypass a proxy in front of the first. `security` has the passwords and certificates of a secured
+    cluster.
     """
 
     def __init__(
@@ -146,34 +146,35 @@ class KafkaCluster:
     def create_topic(
         self, topic: str, partitions: int = 4, config: Mapping[str, str] | None = None, *, replicas: int = -1
     ) -> None:
-        """Returns when every partition has a leader; by default with as many copies as the cluster allows."""
+        """Create a topic and return when every partition has a leader; by default with the cluster's replication
+        factor."""
         readiness.create_topic(self.direct_servers, topic, partitions, dict(config or {}), replicas)
 
     def delete_topic(self, topic: str) -> None:
         readiness.delete_topic(self.direct_servers, topic)
 
     def wait_ready(self, timeout: float = 300.0) -> None:
-        """Until every broker that should run answers; BrokerError with the end of its log when one ended."""
+        """Wait until every started broker answers; BrokerError with the end of its log when one has ended."""
         with self._lock:
             expected = {n.number: n.direct_address for n in self.nodes if n.number in self._processes}
         readiness.wait(expected, self._check_alive, timeout)
 
     def kill(self, number: int) -> None:
-        """SIGKILL, as by a power cut. The others notice after its session of 9 s has run out."""
+        """Kill a broker with SIGKILL, like a power loss. The others notice when its session of 9 s has expired."""
         with self._lock:
             process = self._take(number)
             process.kill()
             self._guard.forget(process)
 
     def stop_node(self, number: int) -> None:
-        """SIGTERM: the broker hands its leaderships over first."""
+        """Stop a broker with SIGTERM; it hands over its leaderships first."""
         with self._lock:
             process = self._take(number)
             process.end()
             self._guard.forget(process)
 
     def start_node(self, number: int, *, wait: bool = True, timeout: float = 300.0) -> None:
-        """Starts a killed or stopped node again, at its old address with its old data."""
+        """Start a killed or stopped node again, at its old address with its old data."""
         with self._lock:
             if (process := self._processes.get(number)) and process.alive:
                 raise BrokerError(f"Node {number} is running.")
@@ -182,7 +183,7 @@ class KafkaCluster:
             self.wait_ready(timeout)
 
     def pause(self, number: int) -> None:
-        """SIGSTOP: the broker keeps its connections and says nothing more."""
+        """Suspend a broker with SIGSTOP: it keeps its connections and does not answer."""
         self._running(number).signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
@@ -194,7 +195,7 @@ class KafkaCluster:
         return process is not None and process.alive
 
     def stop(self) -> None:
-        """Ends the brokers; those with a folder of yours cleanly. Calling it again does nothing."""
+        """Stop the brokers, those with a folder of yours cleanly. A second call does nothing."""
         with self._lock:
             processes, self._processes = list(self._processes.values()), {}
             if not self._temporary:
@@ -235,8 +236,8 @@ class KafkaCluster:
                 self._launch(node)
         self.wait_ready(timeout)
         if self.security is not None:
-            access.hand_out(self.security, self.bootstrap_servers)
-            access.admit(self.direct_servers, self.security)
+            access.write_client_configs(self.security, self.bootstrap_servers)
+            access.create_users(self.direct_servers, self.security)
 
     def _launch(self, node: Node) -> None:
         process = launch(self._installation, node)
@@ -253,7 +254,7 @@ class KafkaCluster:
         for node in self.nodes:
             if node.number == number:
                 return node
-        raise BrokerError(f"There is no node {number}; the cluster has 1 to {len(self.nodes)}.")
+        raise BrokerError(f"Node {number} does not exist; the cluster has 1 to {len(self.nodes)}.")
 
     def _running(self, number: int) -> TrackedProcess:
         self._node(number)
@@ -286,12 +287,14 @@ def write_and_format(
     options: Sequence[str] = (),
     security: Security | None = None,
 ) -> None:
-    """Settings and empty storage for every node; storage that is there already stays as it is."""
+    """Write the settings and format the storage of every node; existing storage stays as it is."""
     tools = []
-    securing = access.properties(security) if security else {}
+    security_properties = access.properties(security) if security else {}
     for node in nodes:
         extra = properties(node) if callable(properties) else properties
-        layout.write(node, {**layout.settings(node, nodes, auto_create=auto_create), **securing, **extra})
+        layout.write(
+            node, {**layout.settings(node, nodes, auto_create=auto_create), **security_properties, **extra}
+        )
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node.settings_file)]
         tools.append(
             spawn(
@@ -309,7 +312,7 @@ def write_and_format(
 
 
 def end_all(processes: Sequence[TrackedProcess], timeout: float = 15.0) -> None:
-    """All at once: a broker that leaves alone waits for the others."""
+    """Stop all brokers at once: a broker that stops alone waits for the others."""
     for process in processes:
         process.signal(signal.SIGTERM)
         process.signal(signal.SIGCONT)
@@ -319,14 +322,14 @@ def end_all(processes: Sequence[TrackedProcess], timeout: float = 15.0) -> None:
 
 def ended(node: Node) -> BrokerError:
     return BrokerError(
-        f"Broker {node.number} ended. The end of its log ({node.log}):\n{tail(node)}",
+        f"Broker {node.number} ended. Last lines of its log ({node.log}):\n{tail(node)}",
     )
 
 
 def tail(node: Node, lines: int = 12) -> str:
-    """The last lines that the broker wrote, the JVM's own ones first."""
+    """Return the last lines that the broker wrote, those of the JVM first."""
     found: list[str] = []
     for file in (node.console, node.log):
         if file.exists():
             found += file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
-    return "\n".join(found) or "(it wrote nothing)"
+    return "\n".join(found) or "(the log is empty)"

@@ -1,4 +1,4 @@
-"""Where each node of a real Kafka listens and keeps its data, and the settings that follow from it."""
+"""Assign ports and folders to the nodes of a real Kafka, and derive their settings."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from producer_core._internal import private_files
 from producer_core.brokers.ports import free_ports
 from producer_core.errors import BrokerError
 
-PORTS_A_NODE = 3
-JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # 170 to 260 MiB, 2.3 s of CPU a start
+PORTS_PER_NODE = 3
+JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # 170 to 260 MiB, 2.3 s of CPU per start
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Clients use `port`. Brokers talk to each other, and tests look behind a proxy, over `direct_port`."""
+    """A node. Clients use `port`; `direct_port` is for the brokers among themselves, and for tests that bypass a
+    proxy."""
 
     number: int
     port: int
@@ -29,7 +30,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """What clients are told; where the broker listens, unless something stands in between."""
+        """Return the advertised address: the listener, unless a proxy is in front of it."""
         return self.advertised or self.listens
 
     @property
@@ -54,14 +55,14 @@ class Node:
 
     @property
     def console(self) -> Path:
-        """What the JVM itself says, before logging begins."""
+        """Return the file of the JVM's own output, before logging starts."""
         return self.folder / "console.log"
 
 
 def plan(count: int, folder: Path, *, port: int | None = None) -> list[Node]:
-    """`count` nodes under `folder`; with `port`, clients find them at port, port + 1, …"""
+    """Return `count` nodes under `folder`; with `port`, their client ports are port, port + 1, …"""
     wanted = [] if port is None else list(range(port, port + count))
-    ports = free_ports(PORTS_A_NODE * count, wanted=wanted)
+    ports = free_ports(PORTS_PER_NODE * count, wanted=wanted)
     return [
         Node(i + 1, ports[i], ports[count + i], ports[2 * count + i], folder / f"node-{i + 1}")
         for i in range(count)
@@ -69,8 +70,11 @@ def plan(count: int, folder: Path, *, port: int | None = None) -> list[Node]:
 
 
 def settings(node: Node, nodes: Sequence[Node], *, auto_create: bool) -> dict[str, str]:
-    """The broker's properties: every node is broker and controller; three keep three copies, two in sync."""
-    copies = str(min(len(nodes), 3))
+    """Return a broker's properties.
+
+    Every node is broker and controller; with three nodes, topics have three replicas and two in sync.
+    """
+    replicas = str(min(len(nodes), 3))
     in_sync = "2" if len(nodes) >= 3 else "1"
     return {
         "process.roles": "broker,controller",
@@ -84,14 +88,14 @@ def settings(node: Node, nodes: Sequence[Node], *, auto_create: bool) -> dict[st
         "log.dirs": str(node.data),
         "auto.create.topics.enable": str(auto_create).lower(),
         "num.partitions": "4",
-        "default.replication.factor": copies,
+        "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": copies,
+        "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": "3",
-        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": "3",
-        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "group.initial.rebalance.delay.ms": "0",
         "num.network.threads": "2",
@@ -105,16 +109,16 @@ def write(node: Node, properties: Mapping[str, str]) -> None:
         private_files.make_folder(node.folder)
     except OSError as error:
         raise BrokerError(
-            f"The folder {node.folder} for a broker cannot be made ({error.strerror}).",
-            fix="Choose another one.",
+            f"The folder {node.folder} for a broker cannot be created ({error.strerror}).",
+            fix="Choose another folder.",
         ) from error
     lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
-    private_files.write(node.settings_file, "".join(lines))  # passwords of test listeners go in here
+    private_files.write(node.settings_file, "".join(lines))  # contains passwords of test listeners
     (node.folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
 
 
 def command(java: str, jars: Path, node: Node, *arguments: str) -> list[str]:
-    """The JVM's command line, for a broker or one of Kafka's tools."""
+    """Return the JVM's command line for a broker or one of Kafka's tools."""
     return [
         java,
         *JVM,
@@ -127,7 +131,7 @@ def command(java: str, jars: Path, node: Node, *arguments: str) -> list[str]:
 
 
 def cluster_id_in(folder: Path) -> str | None:
-    """The id of the cluster whose data are in this folder, if any are."""
+    """Return the id of the cluster whose data are in this folder; None when there are none."""
     for found in sorted(folder.glob("node-*/data/meta.properties")):
         for line in found.read_text(encoding="utf-8").splitlines():
             if line.startswith("cluster.id="):
@@ -136,7 +140,7 @@ def cluster_id_in(folder: Path) -> str | None:
 
 
 def new_cluster_id() -> str:
-    """22 characters, as Kafka writes a UUID; never with a leading dash, which its tools take for an option."""
+    """Return 22 characters, Kafka's form of a UUID; never with a leading dash, which its tools take for an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode()).startswith("-"):
         continue
     return text

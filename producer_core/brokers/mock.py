@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster: its C functions as methods of one object that can be closed once."""
+"""librdkafka's mock cluster: its C functions as methods of an object that can be closed once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from producer_core._internal.librdkafka import library
 from producer_core.errors import BrokerError, MissingTool
 
 PRODUCE = 0  # ApiKey of the Produce request
-_BATCH = 100  # errors pushed in one variadic call: ctypes takes 1,024 arguments at most
-# The mock's thread serves a command and only then reads the byte that woke it. A next command within that
-# moment has its own byte read away, and waits for the thread's timer: a second. So we leave it the moment.
+_BATCH = 100  # errors pushed in one variadic call; ctypes takes at most 1,024 arguments
+# The mock's thread runs a command before it reads the byte that woke it. The byte of a command that arrives in
+# between is read away, and that command waits for the thread's timer: one second. This pause avoids that.
 _PAUSE = 0.001
-_AT_ONCE = ("broker_push_request_error_rtts", "broker_error_stack_cnt")  # need no command
+_WITHOUT_COMMAND = (
+    "broker_push_request_error_rtts",
+    "broker_error_stack_cnt",
+)  # not run by the mock's thread
 _UNKNOWN_PARTITION = 3  # UNKNOWN_TOPIC_OR_PART
 _ALREADY_EXISTS = 36  # TOPIC_ALREADY_EXISTS
 
@@ -51,12 +54,12 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library with the signatures we call; these functions are not part of its stable interface."""
+    """Return the C library with the signatures of the functions used; they are not part of its stable interface."""
     lib = library()
     missing = [name for name in _SIGNATURES if not hasattr(lib, name)]
     if missing:
         raise MissingTool(
-            f"This librdkafka has no complete mock cluster ({', '.join(missing)} not found), so there is no embedded broker.",
+            f"The embedded broker is not available: this librdkafka lacks parts of the mock cluster ({', '.join(missing)}).",
             fix="Install confluent-kafka 2.16 or newer from its wheel, or use a real Kafka (producer-core broker start).",
         )
     for name, (result, arguments) in _SIGNATURES.items():
@@ -66,10 +69,10 @@ def _library() -> ctypes.CDLL:
 
 
 class MockCluster:
-    """A mock cluster with brokers 1 to `brokers`; safe from any thread, and closed at most once.
+    """A mock cluster with brokers 1 to `brokers`; safe for any thread, and closed at most once.
 
-    Each call waits until the mock's own thread has done it. After `close()` each raises BrokerError:
-    the memory behind the handles is gone.
+    Each call waits until the mock's own thread has run it. After `close()` each call raises BrokerError, because the
+    memory behind the handles is freed.
     """
 
     def __init__(self, brokers: int) -> None:
@@ -86,7 +89,7 @@ class MockCluster:
         self._do("set_controller_id", 1)
 
     def create_topic(self, topic: str, partitions: int, replicas: int) -> bool:
-        """False when the topic was there already (its partitions are left as they are)."""
+        """Create a topic; return False when it existed already (its partitions stay as they are)."""
         with self._lock:
             error = self._call("topic_create", topic.encode(), partitions, replicas)
             if error not in (0, _ALREADY_EXISTS):
@@ -94,7 +97,7 @@ class MockCluster:
             return error == 0
 
     def lead(self, topic: str, broker: int) -> None:
-        """Makes `broker` the leader of every partition; an unknown topic comes to be, with 4 of them."""
+        """Make `broker` the leader of every partition; a missing topic is created, with 4 partitions."""
         for partition in count():
             error = self._call("partition_set_leader", topic.encode(), partition, broker)
             if error == _UNKNOWN_PARTITION:
@@ -112,15 +115,15 @@ class MockCluster:
         self._do("broker_set_rtt", broker, round(seconds * 1000))
 
     def push_errors(self, broker: int, codes: Iterable[int]) -> None:
-        """The next Produce requests that this broker gets are answered with these codes, in order."""
-        waiting = list(codes)
-        for start in range(0, len(waiting), _BATCH):
-            some = waiting[start : start + _BATCH]
-            pairs = [_int(number) for code in some for number in (code, 0)]  # 0: the broker's own latency
-            self._do("broker_push_request_error_rtts", broker, PRODUCE, len(some), *pairs)
+        """Answer the next Produce requests to this broker with these codes, in order."""
+        pending = list(codes)
+        for start in range(0, len(pending), _BATCH):
+            batch = pending[start : start + _BATCH]
+            pairs = [_int(number) for code in batch for number in (code, 0)]  # 0: the broker's own latency
+            self._do("broker_push_request_error_rtts", broker, PRODUCE, len(batch), *pairs)
 
     def advertise(self, broker: int, host: str, port: int) -> None:
-        """Clients are told this address from now on; the broker listens where it did."""
+        """Advertise this address to clients from now on; the broker's own address stays."""
         with self._lock:
             if self._cluster is None:
                 raise BrokerError("The embedded broker was stopped. Start a new one.")
@@ -141,7 +144,7 @@ class MockCluster:
                 self._lib.rd_kafka_destroy(client)
 
     def _new_client(self) -> int:
-        """The client that hosts the mock; it never connects, so only its errors may be logged."""
+        """Create the client that hosts the mock; it never connects, so only its errors are logged."""
         conf, text = self._lib.rd_kafka_conf_new(), ctypes.create_string_buffer(512)
         self._lib.rd_kafka_conf_set(conf, b"log_level", b"3", text, 512)
         client = self._lib.rd_kafka_new(0, conf, text, 512)
@@ -158,7 +161,7 @@ class MockCluster:
             if self._cluster is None:
                 raise BrokerError("The embedded broker was stopped. Start a new one.")
             error = int(function(self._cluster, *arguments))
-            if name not in _AT_ONCE:
+            if name not in _WITHOUT_COMMAND:
                 self._never.wait(_PAUSE)
             return error
 
@@ -168,4 +171,4 @@ class MockCluster:
 
     def _fail(self, name: str, error: int) -> None:
         reason = self._lib.rd_kafka_err2str(error).decode()
-        raise BrokerError(f"The embedded broker refused {name.replace('_', ' ')}: {reason}.")
+        raise BrokerError(f"The embedded broker rejected {name.replace('_', ' ')}: {reason}.")

@@ -1,4 +1,4 @@
-"""Free ports on the loopback address, below the range that outgoing connections take theirs from."""
+"""Find free ports on the loopback address, below the range of outgoing connections."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Sequence
 
 from producer_core.errors import BrokerError
 
-_RANGE = range(20000, 32000)  # Linux gives 32768 and up to clients, which would keep a restarted broker out
+_RANGE = range(
+    20000, 32000
+)  # Linux gives clients 32768 and up, which could take the port of a stopped broker
 
 
 def free_ports(count: int, *, wanted: Sequence[int] = ()) -> list[int]:
-    """`count` ports: those wanted first (BrokerError when one is taken), the rest found at random."""
+    """Return `count` ports: first the wanted ones (BrokerError when one is in use), then random free ones."""
     for port in wanted:
         if not _free(port):
-            raise BrokerError(f"Port {port} is taken.", fix="Choose another one, or leave the choice to us.")
+            raise BrokerError(f"Port {port} is in use.", fix="Choose another port, or omit it.")
     ports = list(wanted)
-    for port in random.sample(_RANGE, len(_RANGE)):  # spreads parallel runs, nothing secret
+    for port in random.sample(_RANGE, len(_RANGE)):  # spreads parallel runs; not a secret
         if len(ports) >= count:
             break
         if port not in ports and _free(port):
@@ -27,9 +29,8 @@ def free_ports(count: int, *, wanted: Sequence[int] = ()) -> list[int]:
 
 def _free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as the broker does: TIME_WAIT is no owner
+        # As the broker does: a port in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -1,4 +1,4 @@
-"""A process that is followed by its number and its start time, also from another process later."""
+"""Track a process by its id and start time, also from another process later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from threading import Event
 
 @dataclass(frozen=True, slots=True)
 class TrackedProcess:
-    """`started` tells it from a later process with the same number."""
+    """A process. `started` distinguishes it from a later process with the same id."""
 
     pid: int
     started: str
@@ -26,13 +26,13 @@ class TrackedProcess:
         return bool(self.started) and _started(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> None:
-        """To the process and what it started; nothing when it is gone."""
+        """Send a signal to the process and its children; do nothing when it has ended."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def wait(self, timeout: float) -> bool:
-        """Whether it ended within the time."""
+        """Wait, and return whether the process ended in time."""
         deadline, pause = time.monotonic() + timeout, Event()
         while self.alive:
             if time.monotonic() > deadline:
@@ -41,7 +41,7 @@ class TrackedProcess:
         return True
 
     def end(self, timeout: float = 15.0) -> None:
-        """SIGTERM (and SIGCONT, should it be stopped), then SIGKILL after `timeout`."""
+        """Send SIGTERM (and SIGCONT, in case it is stopped), then SIGKILL after `timeout`."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
         if not self.wait(timeout):
@@ -55,7 +55,7 @@ class TrackedProcess:
 def spawn(
     command: Sequence[str], *, output: Path, environment: Mapping[str, str] | None = None
 ) -> TrackedProcess:
-    """Starts a program as the head of its own session, so that a Ctrl-C here does not reach it."""
+    """Start a program as the leader of its own session, so that a Ctrl-C here does not reach it."""
     with output.open("ab") as file:
         child = subprocess.Popen(
             list(command),
@@ -65,7 +65,7 @@ def spawn(
             env=dict(environment) if environment is not None else None,
             start_new_session=True,
         )
-    child.returncode = 0  # Popen is done with it: from here on we follow the number
+    child.returncode = 0  # detach Popen: the process is tracked by its id from here on
     return TrackedProcess(child.pid, _started(child.pid))
 
 
@@ -75,7 +75,7 @@ def _reap(pid: int) -> None:
 
 
 def _started(pid: int) -> str:
-    """The start time as the system writes it; empty when there is no such process."""
+    """Return the start time as the system writes it; empty when the process does not exist."""
     if Path("/proc/self/stat").exists():
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What is asked of a cluster over its own protocol: are you ready, make a topic, delete one."""
+"""Wait for a cluster, and create and delete topics, over Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _REQUEST = 30.0
 
 
 def wait(brokers: Mapping[int, str], check: Callable[[], None], timeout: float) -> None:
-    """Until each broker (number to address) answers by itself and knows all the others.
+    """Wait until each broker (number to address) answers and knows all the others.
 
-    Asking one of them is not enough: after a kill -9 the rest go on naming the dead one until its session
-    has run out. `check` raises what makes waiting pointless.
+    Asking one broker is not enough: after a kill -9, the others list the dead broker until its session has expired.
+    `check` raises when waiting is pointless.
     """
     deadline = time.monotonic() + timeout
     for address in brokers.values():
@@ -28,22 +28,22 @@ def wait(brokers: Mapping[int, str], check: Callable[[], None], timeout: float) 
 
 
 def create_topic(servers: str, topic: str, partitions: int, config: dict[str, str], replicas: int) -> None:
-    """Returns when each partition has a leader."""
+    """Create a topic, and return when each partition has a leader."""
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
-    admin = _admin(servers)  # held: the answer does not come to a client that is gone
+    admin = _admin(servers)  # kept in a variable: a collected client gets no answer
     _done(admin.create_topics([new], request_timeout=_REQUEST)[topic], f"create topic {topic}")
-    _until(servers, lambda seen: _led(seen, topic, partitions), _REQUEST)
+    _until(servers, lambda seen: _has_leaders(seen, topic, partitions), _REQUEST)
 
 
 def delete_topic(servers: str, topic: str) -> None:
-    """Returns when the brokers no longer name it."""
+    """Delete a topic, and return when the brokers no longer list it."""
     admin = _admin(servers)
     _done(admin.delete_topics([topic], request_timeout=_REQUEST)[topic], f"delete topic {topic}")
     _until(servers, lambda seen: topic not in seen.topics, _REQUEST)
 
 
 def _admin(servers: str) -> AdminClient:
-    # A broker that is not up yet is expected here; what matters is said by our own errors.
+    # Brokers that are not up yet are expected here; the errors raised below report real problems.
     quiet = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     return AdminClient({"bootstrap.servers": servers, **quiet})
 
@@ -63,15 +63,13 @@ def _until(
                 return
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
-                raise BrokerError(
-                    f"The cluster refused to describe itself: {error.args[0].str()}."
-                ) from error
+                raise BrokerError(f"The cluster's metadata request failed: {error.args[0].str()}.") from error
         if time.monotonic() > deadline:
             raise BrokerUnreachable(f"The cluster at {servers} was not ready in time.")
         pause.wait(0.03)
 
 
-def _led(seen: ClusterMetadata, topic: str, partitions: int) -> bool:
+def _has_leaders(seen: ClusterMetadata, topic: str, partitions: int) -> bool:
     found = seen.topics.get(topic)
     return (
         found is not None

@@ -1,4 +1,4 @@
-"""The rejections that hold until they are lifted: error stacks that one thread keeps filled."""
+"""Reject produce requests until told otherwise: one thread keeps the mock's error stacks filled."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from threading import Event, RLock, Thread, current_thread
 from producer_core.brokers.mock import PRODUCE, MockCluster
 from producer_core.errors import BrokerError
 
-_DEPTH = 500  # errors kept on a rejecting broker's stack
-_EVERY = 0.02  # seconds between two looks: 25,000 requests a second are rejected without a gap
+_DEPTH = 500  # errors on a rejecting broker's stack
+_INTERVAL = 0.02  # seconds between two refills: enough for 25,000 requests a second
 _DRAIN_WITHIN = 5.0
 
 
 class Rejections:
-    """Which brokers reject, with which code; the thread exists while at least one does."""
+    """Keep the error codes of rejecting brokers; the thread exists while there is at least one."""
 
     def __init__(self, mock: MockCluster) -> None:
         self._mock = mock
-        self._lock = RLock()  # guards the three below, and that a lifted rejection is never refilled
+        self._lock = RLock()  # guards the fields below; a lifted rejection is never refilled
         self._codes: dict[int, int] = {}
         self._thread: Thread | None = None
         self._stop = Event()
@@ -38,7 +38,7 @@ class Rejections:
                 self._thread.start()
 
     def lift(self, broker: int) -> None:
-        """No refill of this broker after this; what is on its stack already stays."""
+        """Stop refilling this broker's stack; errors on the stack stay."""
         with self._lock:
             self._codes.pop(broker, None)
             if not self._codes:
@@ -50,11 +50,11 @@ class Rejections:
             self._codes.clear()
             self._stop.set()
             thread, self._thread = self._thread, None
-        if thread is not None and thread is not current_thread():  # a finalizer may run anywhere
+        if thread is not None and thread is not current_thread():  # a finalizer may run in any thread
             thread.join()
 
     def _run(self, stop: Event) -> None:
-        while not stop.wait(_EVERY):
+        while not stop.wait(_INTERVAL):
             with self._lock:
                 self._fill()
 
@@ -66,10 +66,10 @@ class Rejections:
 
 
 def drain(mock: MockCluster, broker: int, address: tuple[str, int]) -> None:
-    """Empties a broker's error stack.
+    """Empty a broker's error stack.
 
-    librdkafka can push errors but not take them back, so we use them up: each empty Produce request
-    (no topic in it) takes one error and writes nothing.
+    librdkafka can push errors but not remove them, so this uses them up: each empty Produce request (without a topic)
+    takes one error and writes nothing.
     """
     deadline = time.monotonic() + _DRAIN_WITHIN
     with socket.create_connection(address, timeout=_DRAIN_WITHIN) as connection:
@@ -79,7 +79,7 @@ def drain(mock: MockCluster, broker: int, address: tuple[str, int]) -> None:
                 if select.select([connection], [], [], 0.002)[0]:  # answers may come much later (latency)
                     connection.recv(1 << 16)
             if time.monotonic() > deadline:
-                raise BrokerError(f"The embedded broker {broker} did not let go of its pending errors.")
+                raise BrokerError(f"The embedded broker {broker} did not use up its pending errors.")
 
 
 def _request(key: int, version: int, body: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""The security of a real Kafka on this machine: its certificate, its users, and what they may do.
+"""Security for a real Kafka on this machine: its certificate, its users, and their ACLs.
 
-Clients come over TLS with a password; `admin` may do everything, `app` whatever producer_core ever needs, `app2`
-nothing until it is granted. The brokers' second listener stays open on the loopback address, for set-up.
+Clients connect over TLS with a password. `admin` may do everything, `app` everything that producer_core needs, and
+`app2` nothing until it has ACLs. The brokers' second listener, on the loopback address, needs no password, for
+set-up.
 """
 
 from __future__ import annotations
@@ -36,58 +37,58 @@ from producer_core.errors import BrokerError, ConfigError, MissingTool
 from producer_core.kafka.acls import Permission
 
 HOST = "localhost"
-"""The name in the certificate, and its only one."""
+"""The only name in the certificate."""
 
 USERS: Mapping[str, str] = {"admin": "PLAIN", "app": "PLAIN", "app2": "SCRAM-SHA-256"}
-"""Who there is, and the mechanism by which each signs in."""
+"""The users, with the SASL mechanism of each."""
 
 _EVERYTHING = tuple(
     Permission(resource, "*", "ALL") for resource in ("topic", "group", "transactional_id")
-)  # not on the cluster: `app` is no administrator
+)  # not on the cluster: `app` is not an administrator
 _KAFKA = "org.apache.kafka.common.security"
 _REQUEST = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The files of one cluster's security, all readable by their owner only."""
+    """The security files of one cluster, all readable by their owner only."""
 
     folder: Path
 
     @property
     def ca(self) -> Path:
-        """The certificate that clients check the brokers by."""
+        """Return the certificate with which clients verify the brokers."""
         return self.folder / "ca.pem"
 
     @property
     def broker(self) -> Path:
-        """The brokers' key and certificate."""
+        """Return the brokers' key and certificate."""
         return self.folder / "broker.pem"
 
     def password_file(self, user: str) -> Path:
         return self.folder / f"{_known(user)}.password"
 
     def config_file(self, user: str) -> Path:
-        """Client settings for --config-file, kcat's -F, or anything else on librdkafka."""
+        """Return the client settings for --config-file, kcat's -F, or any other librdkafka client."""
         return self.folder / f"{_known(user)}.properties"
 
     def password(self, user: str) -> str:
         return self.password_file(user).read_text(encoding="utf-8").strip()
 
     def settings(self, user: str) -> dict[str, str]:
-        """What a client of this user is configured with, beside the addresses."""
+        """Return the settings of a client of this user, without the addresses."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": USERS[_known(user)],
             "sasl.username": user,
             "sasl.password": self.password(user),
             "ssl.ca.location": str(self.ca),
-            "broker.address.family": "v4",  # localhost may also mean ::1, where nobody listens
+            "broker.address.family": "v4",  # localhost may also mean ::1, where the brokers do not listen
         }
 
 
-def prepare(folder: Path) -> Security:
-    """Certificates and passwords in this folder; those that are there already stay as they are."""
+def create_security(folder: Path) -> Security:
+    """Create certificates and passwords in this folder; existing ones stay as they are."""
     security = Security(folder)
     private_files.make_folder(folder)
     if not security.broker.exists():
@@ -98,20 +99,20 @@ def prepare(folder: Path) -> Security:
     return security
 
 
-def hand_out(security: Security, bootstrap_servers: str) -> None:
-    """Writes each user's client settings."""
+def write_client_configs(security: Security, bootstrap_servers: str) -> None:
+    """Write each user's client settings."""
     for user in USERS:
         chosen = {"bootstrap.servers": bootstrap_servers, **security.settings(user)}
         _write(security.config_file(user), "".join(f"{name}={value}\n" for name, value in chosen.items()))
 
 
 def advertise(node: Node) -> tuple[str, int]:
-    """By name: the certificate is not for an address."""
+    """Return the address by name, because the certificate is for the name."""
     return HOST, node.port
 
 
 def properties(security: Security) -> dict[str, str]:
-    """The broker's settings: clients over SASL_SSL, brokers and controllers in the clear on loopback."""
+    """Return the broker's settings: SASL_SSL for clients, plain text on loopback for brokers and controllers."""
     plain = " ".join(
         f'user_{user}="{security.password(user)}"'
         for user, mechanism in USERS.items()
@@ -131,10 +132,10 @@ def properties(security: Security) -> dict[str, str]:
     }
 
 
-def admit(servers: str, security: Security) -> None:
-    """Makes the SCRAM users known and gives `app` its permissions, over the listener for set-up.
+def create_users(servers: str, security: Security) -> None:
+    """Create the SCRAM users and give `app` its ACLs, over the listener for set-up.
 
-    Not through the storage tool: a password would then stand in the list of processes.
+    The storage tool could do it, but its arguments, with the passwords, would be visible in the process list.
     """
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     known = [
@@ -145,31 +146,31 @@ def admit(servers: str, security: Security) -> None:
         if mechanism == "SCRAM-SHA-256"
     ]
     for future in admin.alter_user_scram_credentials(known, request_timeout=_REQUEST).values():
-        _done(future, "take in the users")
+        _done(future, "create the users")
     grant(servers, "app", _EVERYTHING)
 
 
 def grant(servers: str, user: str, permissions: Sequence[Permission]) -> None:
-    """Allows; a broker knows it within milliseconds. `servers` are the cluster's direct ones."""
+    """Add ACLs; brokers apply them within milliseconds. `servers` are the cluster's direct ones."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    asked = [_acl(AclBinding, user, permission) for permission in permissions]
-    for future in admin.create_acls(asked, request_timeout=_REQUEST).values():
+    bindings = [_acl(AclBinding, user, permission) for permission in permissions]
+    for future in admin.create_acls(bindings, request_timeout=_REQUEST).values():
         _done(future, "grant a permission")
 
 
 def revoke(servers: str, user: str, permissions: Sequence[Permission]) -> None:
-    """Takes back what was granted in the same words."""
+    """Remove ACLs that `grant` added for the same permissions."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    asked = [_acl(AclBindingFilter, user, permission) for permission in permissions]
-    for future in admin.delete_acls(asked, request_timeout=_REQUEST).values():
+    filters = [_acl(AclBindingFilter, user, permission) for permission in permissions]
+    for future in admin.delete_acls(filters, request_timeout=_REQUEST).values():
         _done(future, "revoke a permission")
 
 
 def certify(ca: Path, broker: Path, *, name: str = HOST) -> None:
-    """A new authority, and by it a key and certificate for `name`; the authority's own key is thrown away."""
+    """Create an authority, and a key and certificate for `name` signed by it; discard the authority's own key."""
     if shutil.which("openssl") is None:
         raise MissingTool(
-            "A secured broker needs openssl for its certificate; there is none.",
+            "A secured broker needs openssl for its certificate; it is not installed.",
             fix="Install it: apt-get install openssl (Debian, Ubuntu).",
         )
     with tempfile.TemporaryDirectory(prefix="producer-core-ca-") as scratch:
@@ -190,7 +191,7 @@ def _openssl(folder: Path, command: str) -> None:
         ["openssl", *command.split()], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )
     if done.returncode:
-        raise BrokerError(f"openssl could not make the broker's certificate: {done.stderr.strip()[-300:]}")
+        raise BrokerError(f"openssl could not create the broker's certificate: {done.stderr.strip()[-300:]}")
 
 
 def _write(path: Path, text: str) -> None:
@@ -202,7 +203,7 @@ def _write(path: Path, text: str) -> None:
 
 def _known(user: str) -> str:
     if user not in USERS:
-        raise ConfigError(f"There is no user {user!r}.", fix=f"There are {', '.join(USERS)}.")
+        raise ConfigError(f"Unknown user {user!r}.", fix=f"Use one of {', '.join(USERS)}.")
     return user
 
 
@@ -211,7 +212,7 @@ def _acl(kind: type[Any], user: str, permission: Permission) -> Any:
         "topic": ResourceType.TOPIC,
         "group": ResourceType.GROUP,
         "transactional_id": ResourceType.TRANSACTIONAL_ID,
-        "cluster": ResourceType.BROKER,  # librdkafka's word for Kafka's CLUSTER
+        "cluster": ResourceType.BROKER,  # librdkafka's name for Kafka's CLUSTER
     }[permission.resource]
     pattern = ResourcePatternType.PREFIXED if permission.prefixed else ResourcePatternType.LITERAL
     operation = AclOperation[permission.operation]

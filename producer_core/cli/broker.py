@@ -157,9 +157,14 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
       producer-core broker grant app2 send orders payments
     """
     from producer_core.brokers import secure as access
-    from producer_core.kafka.acls import needed
+    from producer_core.kafka.acls import required_permissions
 
-    _change(access.grant, user, needed(feature, topics, transactional_id=transactional_id), "may now")
+    _change(
+        access.grant,
+        user,
+        required_permissions(feature, topics, transactional_id=transactional_id),
+        "may now",
+    )
 
 
 @broker.command(short_help="Take it back.")
@@ -167,9 +172,14 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
 def revoke(user: str, feature: Feature, topics: tuple[str, ...], transactional_id: str | None) -> None:
     """Take back from USER what `broker grant` allowed."""
     from producer_core.brokers import secure as access
-    from producer_core.kafka.acls import needed
+    from producer_core.kafka.acls import required_permissions
 
-    _change(access.revoke, user, needed(feature, topics, transactional_id=transactional_id), "may no longer")
+    _change(
+        access.revoke,
+        user,
+        required_permissions(feature, topics, transactional_id=transactional_id),
+        "may no longer",
+    )
 
 
 @broker.command()

@@ -261,14 +261,14 @@ def _serve(store_path: Path | None, wanted: int, place: _Listener) -> None:
     finally:
         child.finish(_SETTLES_WITHIN if os.environ.get("PRODUCER_CORE_CONFIG") else 2.0)
         port.release()
-    if ended is not None and not stop.asked:
+    if ended is not None and not stop.requested:
         raise Failed("The dashboard's server ended. Its last lines:", "\n  ".join(child.last_lines()))
 
 
 def _answers(child: DashboardProcess, place: _Listener, stop: StopSignal) -> bool:
     """Waits until the page can be opened; False when the server ended, or a signal came first."""
     deadline = time.monotonic() + _STARTS_WITHIN
-    while time.monotonic() < deadline and not stop.asked and child.exit_code is None:
+    while time.monotonic() < deadline and not stop.requested and child.exit_code is None:
         if _healthy(place, child.port):
             return True
         stop.wait(0.1)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _JOINERS = "\u200c\u200d"
-"""They shape dead letters of some scripts, and many emoji; they turn nothing around."""
+"""They shape letters of some scripts, and many emoji; they turn nothing around."""
 
 
 def plain(text: str) -> str:

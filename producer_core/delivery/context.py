@@ -20,7 +20,7 @@ from producer_core.delivery.transport import Transport
 
 @dataclass(frozen=True)
 class DeliverySettings:
-    """How messages are delivered. `clock` returns seconds since 1970."""
+    """Settings of the delivery. `clock` returns seconds since 1970."""
 
     client: ClientConfig
     retry: RetryConfig
@@ -31,10 +31,10 @@ class DeliverySettings:
 
 @dataclass(frozen=True)
 class DeliveryContext:
-    """Made once by the engine and passed to each step.
+    """Holds what the steps of a delivery share; the engine creates it once.
 
-    `pending` holds every message that is accepted and not settled, by its id. Threads that wait for room, or for the end of
-    their messages, wait on `settled`: it is notified after each batch of delivery reports.
+    `pending` maps ids to the messages that are accepted and not settled. Threads wait on `settled` for room, or until their
+    messages are settled: it is notified after each batch of delivery reports.
     """
 
     settings: DeliverySettings

@@ -14,7 +14,7 @@ from producer_core.messages import ANYWHERE, ORIGINAL_TIMESTAMP, Headers, Placem
 
 @dataclass(frozen=True)
 class ProducerInfo:
-    """What each dead letter records of its producer."""
+    """The facts about a producer that each of its dead letters records."""
 
     producer_id: str
     host: str
@@ -38,7 +38,7 @@ class ReplayRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of its key and value."""
+        """The size of key and value in bytes."""
         return len(self.value or b"") + len(self.key or b"")
 
 
@@ -98,7 +98,7 @@ def from_malformed_input(
 
 
 def delivery_of(record: DeadLetter | ReplayRecord) -> Delivery:
-    """Return the message that a replay sends: the same id and headers, the current time, the original time in a header."""
+    """Return the message that a replay sends: the same id and headers, a new timestamp, the original one in a header."""
     headers = record.headers
     if all(name != ORIGINAL_TIMESTAMP for name, _ in headers):
         original = b"%d" % (record.timestamp_ms or int(record.accepted_at * 1000))
@@ -113,11 +113,11 @@ def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
     """Return the worst verdict of all attempts: a later refusal does not resolve an earlier ambiguous one."""
     verdicts = [verdict for _, verdict in delivery.attempts]
     if "possibly_persisted" in verdicts:
-        doubtful = verdicts.index("possibly_persisted")
-        code = delivery.attempts[doubtful][0].code
-        # judged as an attempt that took too long to be sure
-        _, why = judge(failure_of(code), latency=None, retry_backoff=0.0)
-        return "possibly_persisted", f"Attempt {doubtful + 1}: {why}"
+        ambiguous = verdicts.index("possibly_persisted")
+        code = delivery.attempts[ambiguous][0].code
+        # Without a latency, `judge` gives the reason of an attempt whose duration proves nothing.
+        _, reason = judge(failure_of(code), latency=None, retry_backoff=0.0)
+        return "possibly_persisted", f"Attempt {ambiguous + 1}: {reason}"
     if verdicts[-1] == "rejected":
         return "rejected", f"The broker refused its only transmission ({failure.code})."
     return "not_sent", f"It never left the client ({failure.code})."

@@ -1,4 +1,4 @@
-"""A message on its way: its record, where it is, and the callbacks for its outcome."""
+"""Hold one message between acceptance and settlement: its record, its state, and the callbacks for its outcome."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from producer_core.messages import ANYWHERE, ID_HEADER, Headers, MessageStatus, 
 
 
 def _no_report(row: object) -> None:
-    """Take the place of a client's report function while no client has the message."""
+    """Ignore a report. The report function of a message that no client has."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """Where a delivery is. `generation` numbers the client that has it; below 0 no client has it.
+    """Where a message is. `generation` is the number of the client that has it; below 0 no client has it.
 
-    `report` takes a row of `ReportBatch`.
+    `report` receives a row of `ReportBatch`.
     """
 
     generation: int
@@ -29,40 +29,41 @@ class DeliveryState:
 
 
 QUEUED, PROBING, AWAITING_DUPLICATE = DeliveryState(-1), DeliveryState(-2), DeliveryState(-3)
-"""Waiting for its turn or a retry; for a probe of its topic; or for the outcome of the message it duplicates."""
+"""Waiting for its turn or a retry; for a probe of its topic; for the outcome of the message it duplicates."""
 IN_CLIENT = DeliveryState(sys.maxsize)
-"""Being handed to a client. A client that breaks at this moment does not have it."""
+"""Being passed to a client. A client that fails at this moment does not have the message."""
 
 
-Ended = Literal["sent", "failed", "duplicate"]
+SendOutcome = Literal["sent", "failed", "duplicate"]
 
 
 @dataclass(slots=True)
 class Callbacks:
-    """The callbacks for one message's outcome; most messages have none. `record_id` is the caller's own id."""
+    """The callbacks for one message's outcome; most messages have none. `record_id` is an id of the caller's choice."""
 
     callback: Callable[[bool, Any, Any], None] | None = None
     on_delivery: Callable[[Any], None] | None = None
     record_id: Any = None
-    on_settled: Callable[[Ended], None] | None = None
-    """For a batch, which only counts outcomes and sets none of the callbacks above."""
+    on_settled: Callable[[SendOutcome], None] | None = None
+    """Set by a batch, which only counts outcomes; the callbacks above are then unset."""
     on_unsent: Callable[[int, Any], None] | None = None
-    """Beside `on_settled`: the sequence of a message that was not sent, and its dead letter; None for a duplicate."""
+    """Set together with `on_settled`. Receives the sequence of a message that was not sent, and its dead letter, which is
+    None for a duplicate."""
     on_replayed: Callable[[Any], None] | None = None
-    """For the replay of a dead letter; the journal does not keep such a message."""
+    """Set by the replay of a dead letter. The journal does not keep such a message."""
 
     @property
     def need_report(self) -> bool:
-        """Whether a `DeliveryReport` must be made."""
+        """Whether a callback needs a `DeliveryReport`."""
         return self.callback is not None or self.on_delivery is not None
 
 
 class Delivery:
-    """The record to produce, the pending entry and librdkafka's delivery callback in one object."""
+    """Combines the record to produce, the entry in `pending` and librdkafka's delivery callback in one object."""
 
-    # Slots that are all set cost less than class attributes: those of an instance with slots are found at once.
+    # Every field is a slot that __init__ sets: it is found faster than a default in the class.
     __slots__ = (
-        "accepted_at", "attempts", "callbacks", "checksum", "headers", "id", "key", "place", "placement", "seq", "topic", "value",
+        "accepted_at", "attempts", "callbacks", "checksum", "headers", "id", "key", "placement", "seq", "state", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -86,13 +87,13 @@ class Delivery:
         self.accepted_at = 0.0
         self.checksum: str | None = None
         self.callbacks: Callbacks | None = None
-        self.place = QUEUED
+        self.state = QUEUED
 
     @property
     def record_headers(self) -> list[tuple[str, bytes | None]]:
-        """The record's headers: the id first, then the user's. Built for each attempt, to save memory while messages wait."""
-        own: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
-        return [*own, *self.headers] if self.headers else own
+        """The record's headers: the id, then the user's. Built for each attempt, to save memory while messages wait."""
+        id_header: list[tuple[str, bytes | None]] = [(ID_HEADER, self.id)]
+        return [*id_header, *self.headers] if self.headers else id_header
 
     @property
     def partition(self) -> int:
@@ -100,26 +101,26 @@ class Delivery:
 
     @property
     def status(self) -> MessageStatus:
-        """Its public status while it is pending."""
-        if self.place is AWAITING_DUPLICATE:
+        """The public status of the message while it is pending."""
+        if self.state is AWAITING_DUPLICATE:
             return MessageStatus.DUPLICATE
         return MessageStatus.RETRYING if self.attempts and not self.in_flight else MessageStatus.PENDING
 
     @property
     def in_flight(self) -> bool:
-        """Whether a client has it and its report is outstanding."""
-        return self.place.generation >= 0
+        """Whether a client has the message and has not reported it."""
+        return self.state.generation >= 0
 
     @property
     def on_replayed(self) -> Callable[[Any], None] | None:
         return None if self.callbacks is None else self.callbacks.on_replayed
 
     def __call__(self, error: KafkaError | None, message: Any) -> None:
-        """Take its delivery report; librdkafka calls this."""
-        self.place.report(self.row(error, message))
+        """Receive the delivery report from librdkafka."""
+        self.state.report(self.row(error, message))
 
     def row(self, error: KafkaError | None, message: Any) -> tuple[Any, ...]:
-        """The report as a row of `ReportBatch`."""
+        """Return the report as a row of `ReportBatch`."""
         if error is not None:
             return self, (error, message), None, 0, None
         offset, callbacks = message.offset(), self.callbacks

@@ -1,4 +1,4 @@
-"""Send the messages that waited in a lane once the message before them is settled."""
+"""Send the messages that wait in a lane once the message before them is settled."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from producer_core.events import Notice
 
 logger = logging.getLogger(__name__)
 
-_NO_ROOM = 0.05
-"""Seconds until a message that found the client's queue full is tried again."""
-_MINUTE = 60.0
+_QUEUE_FULL_DELAY = 0.05
+"""Seconds until a message that found the client's queue full is sent again."""
+_REPORT_INTERVAL = 60.0
+"""Seconds between two notices about the order of the same topic."""
 
 
 class LaneDispatcher:
-    """Sends with `produce`, which raises ClientQueueFull; a message that finds no room keeps its turn and is tried again."""
+    """Sends messages with `produce`. A message for which `produce` raises ClientQueueFull keeps its turn and is sent later."""
 
     def __init__(self, context: DeliveryContext, produce: Callable[[Delivery], None]) -> None:
         self._produce = produce
@@ -31,17 +32,17 @@ class LaneDispatcher:
         self._hooks = context.hooks
         self._clock = context.settings.clock
         self._following = threading.local()
-        self._reported: dict[str, float] = {}  # by topic: when a break of its order was reported
+        self._reported: dict[str, float] = {}  # by topic: when broken order was last reported
         self.ended = False  # closing: nothing new is sent
 
     def due(self, delivery: Delivery) -> None:
         """Send a message whose retry time has come, unless an earlier message of its lane comes first."""
-        if not self._lanes.turn(delivery) or (self._send_on(delivery) and self._lanes.sent(delivery)):
+        if not self._lanes.take_turn(delivery) or (self._send(delivery) and self._lanes.sent(delivery)):
             self._follow(delivery)
 
-    def gives_way(self, delivery: Delivery) -> None:
-        """Let the lane go on while this message waits for its original, which may be behind it in the lane."""
-        if self._lanes.gives_way(delivery):
+    def yield_turn(self, delivery: Delivery) -> None:
+        """Send earlier messages of the lane while this one waits for its original, which may be among them."""
+        if self._lanes.yield_turn(delivery):
             self._follow(delivery)
 
     def settled(self, delivery: Delivery, *, acknowledged: bool) -> None:
@@ -49,11 +50,11 @@ class LaneDispatcher:
         match self._lanes.settled(delivery, acknowledged=acknowledged):
             case "free":
                 self._follow(delivery)
-            case "break":
-                self._broken(delivery.topic)
+            case "overtook":
+                self._count_order_break(delivery.topic)
 
     def _follow(self, delivery: Delivery) -> None:
-        """Send the messages that waited for this one. Messages that settle during the loop are queued, not handled recursively."""
+        """Send the messages that waited for this one. Messages that settle during the loop are queued, to avoid recursion."""
         todo: list[Delivery] | None = getattr(self._following, "todo", None)
         if todo is not None:
             todo.append(delivery)
@@ -66,42 +67,42 @@ class LaneDispatcher:
             self._following.todo = None
 
     def _advance(self, delivery: Delivery) -> None:
-        """Send the messages of a lane in order, up to one that is still being probed."""
+        """Send the messages of a lane in order, up to one that is not ready, for example because it is probed."""
         while not self.ended and (following := self._lanes.following(delivery)) is not None:
-            if following.place is not IN_CLIENT:
+            if following.state is not IN_CLIENT:
                 return
             if self._duplicates.is_redundant(following):
-                self._wait_for_original(following)
-            elif not self._send_on(following):
+                self._await_original(following)
+            elif not self._send(following):
                 return
 
-    def _wait_for_original(self, delivery: Delivery) -> None:
-        """Its original was acknowledged while it waited: take it out of the lane, and settle it as a held duplicate."""
-        delivery.place = AWAITING_DUPLICATE
+    def _await_original(self, delivery: Delivery) -> None:
+        """Take a message whose original was acknowledged out of its lane; it is settled as a held duplicate."""
+        delivery.state = AWAITING_DUPLICATE
         self._lanes.settled(delivery, acknowledged=False)
         self._duplicates.hold(delivery)
 
-    def _send_on(self, delivery: Delivery) -> bool:
+    def _send(self, delivery: Delivery) -> bool:
         try:
             self._produce(delivery)
         except ClientQueueFull:
-            self._later(delivery)
+            self._send_later(delivery)
             return False
         except BaseException:  # an interrupt of the user's thread
-            if delivery.place is QUEUED:
-                self._later(delivery)
+            if delivery.state is QUEUED:
+                self._send_later(delivery)
             raise
         return True
 
-    def _later(self, delivery: Delivery) -> None:
+    def _send_later(self, delivery: Delivery) -> None:
         self._lanes.put_back(delivery)
-        self._retries.schedule(delivery, _NO_ROOM, counted=False)
+        self._retries.schedule(delivery, _QUEUE_FULL_DELAY, counted=False)
 
-    def _broken(self, topic: str) -> None:
-        """Count a message that overtook a failed one; report it once a minute by topic."""
+    def _count_order_break(self, topic: str) -> None:
+        """Count a message that overtook a failed one, and report it once a minute for each topic."""
         self._hooks.counted(topic, "order_breaks")
         now = time.monotonic()
-        if now - self._reported.get(topic, -math.inf) >= _MINUTE:
+        if now - self._reported.get(topic, -math.inf) >= _REPORT_INTERVAL:
             self._reported[topic] = now
             text = (
                 f"On {topic} a message was acknowledged while an earlier one of its key waited for its retry."

@@ -1,7 +1,7 @@
-"""Deliver messages: connect the steps from acceptance to settlement, and close them in order.
+"""Deliver messages: connect the steps from acceptance to settlement, and stop them in order.
 
-A message is in `pending` from `enqueue.py` until `settlement.py` removes it. In between an attempt can fail
-(`failure_handler.py`) with an ambiguous outcome (`ambiguity.py`). No other module changes a message's state.
+`enqueue.py` adds a message to `pending`; `settlement.py` removes it. In between an attempt can fail
+(`failure_handler.py`), perhaps with an ambiguous outcome (`ambiguity.py`). No other module changes a message's state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _topic_of = attrgetter("topic")
 
 
 class SessionNumbers(Protocol):
-    """The part of a producer's session that deliveries need: message ids, sequences, and the journal's pending log."""
+    """The part of a producer's session that deliveries need."""
 
     @property
     def ids(self) -> MessageIds: ...
@@ -52,10 +52,10 @@ class SessionNumbers(Protocol):
 
 
 class DeliveryEngine:
-    """Connects the steps of a delivery, receives the transport's events, and knows when no message is pending.
+    """Connects the steps of a delivery, receives the transport's events, and waits for pending messages.
 
-    `saturated` returns whether no dead letter can be stored. `lost_on` waits for the evidence of a suspected loss on a topic,
-    for at most so many seconds, and returns whether acknowledged messages are missing there.
+    `saturated` returns whether there is no room for another dead letter. `lost_on(topic, seconds)` waits for at most that
+    time for the evidence about a suspected loss, and returns whether acknowledged messages are missing from the topic.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class DeliveryEngine:
             pending_log=self.pending_log,
         )
 
-    # Calls from steps that are made before the step that they call.
+    # The steps above are created before the steps that these methods call.
 
     def _failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
         self._failure_handler.failed(delivery, error, message)
@@ -135,14 +135,14 @@ class DeliveryEngine:
     # events of the transport
 
     def reports(self, batch: Sequence[Report]) -> None:
-        """Take delivery reports. Called on the poll thread."""
+        """Settle reported messages. Called on the poll thread."""
         self.settlement.reports(batch)
 
     def statistics(self, statistics: Mapping[str, Any]) -> None:
-        """Take librdkafka's statistics, which decide the verdicts that wait for them. Called on the poll thread."""
+        """Pass on librdkafka's statistics, and decide the verdicts that wait for them. Called on the poll thread."""
         self.connection.statistics(statistics)
         self._late.statistics(statistics)
-        self._failure_handler.evidence()
+        self._failure_handler.decide_pending()
         self._hooks.client_statistics(statistics)
 
     def connection_error(self, error: KafkaError) -> None:
@@ -150,29 +150,29 @@ class DeliveryEngine:
             self._hooks.connection_failed(reason)
 
     def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
-        """Fail the messages that a broken client never reported; a new client is in place."""
-        self.connection.broke(error, sent=sent)
-        self._failure_handler.client_broke(generation, sent=sent)
+        """Fail the messages that a failed client never reported. A new client has replaced it already."""
+        self.connection.client_failed(error, sent=sent)
+        self._failure_handler.client_failed(generation, sent=sent)
 
     def notice(self, notice: Notice) -> None:
         self._hooks.notice(notice)
 
     def written_twice(self, topic: str) -> None:
-        """Count a possible duplicate that the check for duplicates found or could not rule out."""
+        """Count a possible duplicate that the duplicate check found or could not rule out."""
         self._hooks.counted(topic, "possible_duplicates")
 
     # state
 
     def pending_by_topic(self) -> Counter[str]:
-        return Counter(map(_topic_of, list(self.pending.values())))  # up to 100,000 messages, once a second
+        return Counter(map(_topic_of, list(self.pending.values())))  # for speed: up to 100,000, each second
 
     @property
     def waiting(self) -> int:
-        """Messages accepted and not settled, in memory and in the journal."""
+        """The number of messages that are accepted and not settled, in memory and in the journal."""
         return len(self.pending) + (0 if self.pending_log is None else self.pending_log.waiting)
 
     def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
-        """Let the journal forget messages whose dead letters are on disk."""
+        """Settle messages in the journal whose dead letters are on disk."""
         if self.pending_log is not None:
             self.pending_log.dead_letters_stored(message_ids)
 
@@ -191,10 +191,8 @@ class DeliveryEngine:
         """
         self.transport.flush_soon()
         reporting = self.settlement.reporting
-        if (
-            threading.get_ident() in reporting
-        ):  # a flush in a delivery callback does not wait for other callbacks
-            reporting = set()
+        if threading.get_ident() in reporting:
+            reporting = set()  # a flush in a delivery callback does not wait for other callbacks
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.waiting or reporting:
             left = 0.1 if deadline is None else deadline - time.monotonic()

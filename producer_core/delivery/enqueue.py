@@ -1,4 +1,4 @@
-"""Accept messages: claim them, journal them, and hand them to the client in the order of their lanes."""
+"""Accept messages: claim them, journal them, and pass them to the client in the order of their lanes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError
 
 from producer_core.delivery.context import DeliveryContext
-from producer_core.delivery.dedup.deduplicator import Claim
+from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused
@@ -20,18 +20,19 @@ from producer_core.messages import id_text
 if TYPE_CHECKING:
     from producer_core.delivery.replayable_source import FeederTarget, PendingLog
 
-_NEW, _HELD, _COPY = Claim.NEW, Claim.PENDING, Claim.DUPLICATE
-_MOST_HELD = 10_000
-"""Messages that wait in memory for an original, a retry or an earlier message of their key. Beyond it send_message waits."""
-_TOGETHER = 0.001
-"""Seconds within which messages share one acceptance time, which saves 32 bytes each. The time is never too late."""
+_NEW, _PENDING, _DUPLICATE = Claim.NEW, Claim.PENDING, Claim.DUPLICATE
+_MAX_HELD = 10_000
+"""Messages that may wait in memory for an original, a retry or an earlier message of their key; beyond it send_message
+waits."""
+_TIME_RESOLUTION = 0.001
+"""Seconds for which messages share one acceptance time object, which saves 32 bytes each. The time is never too late."""
 
 
 class MessageEnqueuer:
-    """Adds messages to `pending` and their lanes; `settlement.py` removes them. Called by the user's threads.
+    """Adds messages to `pending` and to their lanes; `settlement.py` removes them. Called by the user's threads.
 
-    It is the `FeederTarget` of the journal's feeder. `failed` handles a message that the client refuses at once.
-    `probe_recovered` looks for a message of an earlier process; it returns False while closing.
+    The journal's feeder uses it as its `FeederTarget`. `failed` handles a message that the client refuses at once.
+    `probe_recovered` probes for a message of an earlier process; it returns False while closing.
     """
 
     def __init__(
@@ -62,15 +63,15 @@ class MessageEnqueuer:
         self._probe_recovered = probe_recovered
         self._saturated = saturated
         self._journal_full = False
-        self._now = 0.0  # the latest reading of the clock
+        self._now = 0.0  # the latest acceptance time
         self.pending_log = pending_log(self)
 
     # one message
 
     def accept(self, delivery: Delivery) -> bool:
-        """Accept a message; return False for a confirmed duplicate. Raises QueueFull after `max_block`."""
+        """Accept a message; return False for a duplicate of an acknowledged one. Raises QueueFull after `max_block`."""
         now = self._clock()
-        if 0 <= now - self._now < _TOGETHER:
+        if 0 <= now - self._now < _TIME_RESOLUTION:
             now = self._now
         else:
             self._now = now
@@ -87,40 +88,40 @@ class MessageEnqueuer:
                 self._duplicates.release(delivery)
                 raise
         deadline = time.monotonic() + self._max_block
-        if claim is _HELD:
+        if claim is _PENDING:
             claim = self._claim_or_wait(delivery, deadline)
         return self._accept_claimed(delivery, claim, deadline)
 
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
-        """Claim. While too many duplicates are held, wait for their originals as for room in the queue."""
-        while (claim := self._duplicates.claim(delivery)) is _HELD and self._retries.pending >= _MOST_HELD:
-            why = f"{_MOST_HELD:,} messages wait for a retry or for the message that they duplicate. Send slower."
-            self._wait_for_room(deadline, why)
+        """Claim a message. While too many duplicates are held, wait for their originals as for room in the queue."""
+        while (claim := self._duplicates.claim(delivery)) is _PENDING and self._retries.pending >= _MAX_HELD:
+            reason = f"{_MAX_HELD:,} messages wait for a retry or for the message that they duplicate. Send slower."
+            self._wait_for_room(deadline, reason)
         return claim
 
     def _accept_claimed(self, delivery: Delivery, claim: Claim, deadline: float) -> bool:
-        if claim is _COPY:
+        if claim is _DUPLICATE:
             self._duplicates.duplicate(delivery)
             return False
-        delivery.place = AWAITING_DUPLICATE if claim is _HELD else QUEUED
+        delivery.state = AWAITING_DUPLICATE if claim is _PENDING else QUEUED
         try:
-            self._take(delivery, deadline)
+            self._enqueue(delivery, deadline)
         except BaseException:
             self._duplicates.release(delivery)
             raise
         return True
 
-    def _take(self, delivery: Delivery, deadline: float) -> None:
-        """Write the message to the journal, if there is one, and start it."""
+    def _enqueue(self, delivery: Delivery, deadline: float) -> None:
+        """Write the message to the journal, which offers it to the client, or offer it directly without a journal."""
         if self.pending_log is None:
-            return self._hand_over(delivery, deadline)
+            return self._offer_until(delivery, deadline)
         while self._saturated():
             self._wait_for_room(deadline, self._why_full())
         while True:
             try:
                 self.pending_log.take(delivery)
             except JournalFull as error:
-                self._journal_is_full(str(error))
+                self._report_full_journal(str(error))
                 if error.withdrawn:  # a second record under its sequence would count as settled after a crash
                     raise QueueFull(str(error)) from error
                 self._wait_for_room(deadline, str(error))
@@ -128,53 +129,54 @@ class MessageEnqueuer:
                 self._journal_full = False
                 return None
 
-    def _journal_is_full(self, text: str) -> None:
+    def _report_full_journal(self, text: str) -> None:
         """Report a full journal once, not for every message that waits."""
         if not self._journal_full:
             self._journal_full = True
             self._hooks.notice(Notice("journal_full", "critical", text, self._clock()))
 
-    def _hand_over(self, delivery: Delivery, deadline: float) -> None:
+    def _offer_until(self, delivery: Delivery, deadline: float) -> None:
         while self._saturated() or not self.offer(delivery):
             self._wait_for_room(deadline, self._why_full())
 
-    # many at once
+    # several messages
 
     def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
-        """Accept several in order, with one round trip to Redis and one journal write; return a result or error for each.
+        """Accept several messages in order, with one round trip to Redis and one journal write.
 
-        Only an interrupt is raised. A message that finds no room in the group waits on its own, and claims again.
+        Return a result or an error for each; only an interrupt is raised. A message that finds no room with the others
+        waits for it alone, and claims again.
         """
-        if self._saturated() or self._retries.pending >= _MOST_HELD:
-            return self._one_by_one(deliveries)
+        if self._saturated() or self._retries.pending >= _MAX_HELD:
+            return self._accept_one_by_one(deliveries)
         now = self._clock()
         for delivery in deliveries:
             delivery.accepted_at = now
         claims = self._duplicates.claim_many(deliveries)
-        wanted = []
+        accepted = []
         for delivery, claim in zip(deliveries, claims, strict=True):
-            if claim is _COPY:
+            if claim is _DUPLICATE:
                 self._duplicates.duplicate(delivery)
             else:
-                delivery.place = AWAITING_DUPLICATE if claim is _HELD else QUEUED
-                wanted.append(delivery)
-        ends = iter(self._take_together(wanted))
-        return [False if claim is _COPY else next(ends) for claim in claims]
+                delivery.state = AWAITING_DUPLICATE if claim is _PENDING else QUEUED
+                accepted.append(delivery)
+        results = iter(self._enqueue_many(accepted))
+        return [False if claim is _DUPLICATE else next(results) for claim in claims]
 
-    def _take_together(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
-        """Start those that fit in one step, then the others one by one. Release the claims of those that fail."""
+    def _enqueue_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        """Enqueue the messages that fit in one step, and the others one by one. Release the claims of those that fail."""
         taken: list[Delivery] = []
         try:
-            self._take_what_fits(deliveries, taken)
+            self._enqueue_while_room(deliveries, taken)
         except ProducerError as error:
             self._duplicates.release_all(left := deliveries[len(taken) :])
             return [*[True] * len(taken), *[error] * len(left)]
         except BaseException:
             self._duplicates.release_all(deliveries[len(taken) :])
             raise
-        return [*[True] * len(taken), *self._one_by_one(deliveries[len(taken) :])]
+        return [*[True] * len(taken), *self._accept_one_by_one(deliveries[len(taken) :])]
 
-    def _take_what_fits(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
+    def _enqueue_while_room(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         if self.pending_log is None:
             for delivery in deliveries:
                 if not self.offer(delivery):
@@ -184,62 +186,62 @@ class MessageEnqueuer:
             try:
                 self.pending_log.take_many(deliveries, taken)
             except JournalFull as error:
-                if error.withdrawn:  # see _take
-                    self._journal_is_full(str(error))
+                if error.withdrawn:  # see _enqueue
+                    self._report_full_journal(str(error))
                     raise QueueFull(str(error)) from error
             else:
                 self._journal_full = False
 
-    def _one_by_one(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
-        ends: list[bool | ProducerError] = []
+    def _accept_one_by_one(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        results: list[bool | ProducerError] = []
         try:
             for delivery in deliveries:
-                delivery.place = QUEUED  # until its claim is known
+                delivery.state = QUEUED  # until its claim is known
                 try:
-                    ends.append(self.accept(delivery))
+                    results.append(self.accept(delivery))
                 except ProducerError as error:
-                    ends.append(error)
+                    results.append(error)
         except BaseException:
             self._duplicates.release_all(
-                deliveries[len(ends) + 1 :]
-            )  # accept() released the claim of the one before
+                deliveries[len(results) + 1 :]
+            )  # accept() released the interrupted one's
             raise
-        return ends
+        return results
 
-    # handing to the client
+    # passing messages to the client
 
     def offer(self, delivery: Delivery) -> bool:
-        """Hand a message to the client, or queue it in its lane; return False when there is no room."""
+        """Pass a message to the client, or queue it in its lane; return False when there is no room."""
         try:
             self.pending[delivery.id] = delivery
             if self.ended:
                 if self.pending.pop(delivery.id, None) is None:
                     return True  # close() found and settled it
-                raise ProducerClosed  # nothing would settle it
-            if delivery.place is AWAITING_DUPLICATE:
-                return self._held(delivery)
+                raise ProducerClosed  # it would never be settled
+            if delivery.state is AWAITING_DUPLICATE:
+                return self._hold(delivery)
             if self.lanes.queues or self.lanes.strict:
-                if self.lanes.held >= _MOST_HELD:
+                if self.lanes.held >= _MAX_HELD:
                     self.pending.pop(delivery.id, None)
                     return False
                 if not self.lanes.admit(delivery):  # it is queued: another thread may send it from now on
                     return True
-            delivery.place = IN_CLIENT  # _produce, inlined for speed
+            delivery.state = IN_CLIENT  # _produce, inlined for speed
             self.transport.produce(delivery)
         except ClientRefused as refusal:
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             self._failed(delivery, refusal.error, None)
         except ClientQueueFull:
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             self._undo(delivery)
             return False
-        except BaseException:  # the client may have it; its report then finds nothing pending
+        except BaseException:  # the client may have the message; its report is then ignored
             self._undo(delivery)
             raise
         return True
 
-    def _held(self, delivery: Delivery) -> bool:
-        if self._retries.pending >= _MOST_HELD:
+    def _hold(self, delivery: Delivery) -> bool:
+        if self._retries.pending >= _MAX_HELD:
             self.pending.pop(delivery.id, None)
             return False
         self._duplicates.hold(delivery)
@@ -250,62 +252,67 @@ class MessageEnqueuer:
         self.dispatcher.settled(delivery, acknowledged=False)
 
     def _produce(self, delivery: Delivery) -> None:
-        """Hand a message to the client for the dispatcher. Raises ClientQueueFull; a refusal is handled here."""
-        delivery.place = IN_CLIENT
+        """Pass a message of the dispatcher to the client. Raises ClientQueueFull; a refusal fails the message."""
+        delivery.state = IN_CLIENT
         try:
             self.transport.produce(delivery)
         except ClientRefused as refusal:
-            delivery.place = QUEUED
+            delivery.state = QUEUED
             self._failed(delivery, refusal.error, None)
-        except Exception:  # ClientQueueFull, or the binding reported an interrupt as an error of the headers
-            delivery.place = QUEUED
+        except (
+            Exception
+        ):  # ClientQueueFull, or an interrupt that confluent_kafka reports as an error of the headers
+            delivery.state = QUEUED
             raise
-        except BaseException:  # an interrupt: the client has it unless produce() had not returned
-            if delivery.place is IN_CLIENT and not self.transport.settles_journal:
-                delivery.place = QUEUED
+        except BaseException:  # an interrupt: the client has the message if produce() had returned
+            if delivery.state is IN_CLIENT and not self.transport.settles_journal:
+                delivery.state = QUEUED
             raise
 
     # messages accepted earlier
 
     def resend(self, delivery: Delivery) -> None:
-        """Send a dead letter again under its own id; its `on_replayed` gets the outcome. Raises QueueFull like `accept`."""
+        """Send a dead letter again under its own id; `on_replayed` receives the outcome. Raises QueueFull like `accept`."""
         if self.pending.setdefault(delivery.id, delivery) is not delivery:
             raise QueueFull(f"Message {id_text(delivery.id)} is in flight already.")
         try:
-            self._hand_over(delivery, time.monotonic() + self._max_block)
+            self._offer_until(delivery, time.monotonic() + self._max_block)
         except BaseException:
             self.pending.pop(delivery.id, None)
             raise
 
     def recover(self, delivery: Delivery) -> None:
-        """Take a message of an earlier process with an unknown outcome: its topic is probed before it is sent."""
+        """Accept a message of an earlier process with an unknown outcome: its topic is probed before it is sent."""
         self.pending[delivery.id] = delivery
         if not self._probe_recovered(delivery):
-            self.pending.pop(delivery.id, None)  # closing: it stays in the journal
+            self.pending.pop(delivery.id, None)  # closing: the message stays in the journal
 
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         self._duplicates.renew(deliveries, waits)
 
-    def hand_over(self, later: Delivery, earlier: Delivery) -> None:
+    def transfer_claim(self, later: Delivery, earlier: Delivery) -> None:
+        """Give the claim of `later` to `earlier`, if that is still pending."""
         if earlier.id in self.pending:
             self._duplicates.take_over(earlier, later.id.__eq__)
 
     # room
 
-    def _wait_for_room(self, deadline: float, why: str) -> None:
+    def _wait_for_room(self, deadline: float, reason: str) -> None:
         if self._hooks.calling:
-            raise QueueFull(f"{why} A delivery callback cannot wait: it runs on the thread that makes room.")
+            raise QueueFull(
+                f"{reason} A delivery callback cannot wait: it runs on the thread that makes room."
+            )
         left = deadline - time.monotonic()
         if left <= 0:
-            raise QueueFull(why)
+            raise QueueFull(reason)
         self._settled.wait(min(left, 0.1))
 
     def _why_full(self) -> str:
-        bound = f"No room for the message within {self._max_block:g} s"
+        timeout = f"No room for the message within {self._max_block:g} s"
         if self._saturated():
-            return f"{bound}: no store, spill file or journal can take a dead letter. Free the disk or the store, then send again."
-        reason = self._connection.error or "the broker is slower than the application"
-        return f"{bound}: {len(self.pending):,} messages are pending ({reason}). Raise max_block_ms or send slower."
+            return f"{timeout}: no store, spill file or journal can take a dead letter. Free the disk or the store, then send again."
+        cause = self._connection.error or "the broker is slower than the application"
+        return f"{timeout}: {len(self.pending):,} messages are pending ({cause}). Raise max_block_ms or send slower."
 
     def end(self) -> None:
         """Accept and send nothing new: the producer is closing."""

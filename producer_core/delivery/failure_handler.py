@@ -10,26 +10,26 @@ from confluent_kafka import KafkaError
 
 from producer_core.delivery.ambiguity import AmbiguityResolver
 from producer_core.delivery.context import DeliveryContext
-from producer_core.delivery.dedup.deduplicator import Claim
+from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, PROBING, QUEUED, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
-from producer_core.delivery.missing_report import NOT_SENT, SILENT
+from producer_core.delivery.missing_report import NOT_SENT, OUTCOME_UNKNOWN
 from producer_core.delivery.replayable_source import PendingLog
 from producer_core.delivery.retry import RetryAfter, decide
 from producer_core.delivery.settlement import Settlement
 from producer_core.events import Attempt, Verdict
-from producer_core.kafka.classify import Failure, failure_of, judge, refused_here
+from producer_core.kafka.classify import Failure, failure_of, judge, not_sent_verdict
 from producer_core.messages import MessageStatus
 
 _PROVABLE = ("timed_out", "local")
-"""Kinds of failures that a message can also have when it never left the client."""
+"""Kinds of failures that are possible for a message that never left the client."""
 
 
 class PendingVerdict(NamedTuple):
-    """An attempt for which the next statistics prove `claim`, or not; `produced_at` is of `time.monotonic`."""
+    """A failed attempt whose `expected` verdict the next statistics confirm or not. `produced_at` is monotonic time."""
 
     delivery: Delivery
-    claim: Literal["not_sent", "rejected"]
+    expected: Literal["not_sent", "rejected"]
     failure: Failure
     text: str
     partition: int | None
@@ -37,7 +37,10 @@ class PendingVerdict(NamedTuple):
 
 
 class FailureHandler:
-    """Decides about failed attempts. `failed` is called on the poll thread and the user's, `due` on the retry manager's."""
+    """Handles failed attempts.
+
+    `failed` is called on the poll thread and on the user's threads, `due` on the retry manager's thread.
+    """
 
     def __init__(
         self,
@@ -61,11 +64,11 @@ class FailureHandler:
         self._hooks = context.hooks
         self._connection = context.connection
         self._clock = context.settings.clock
-        # touched on the poll thread, and by end() once that has stopped
+        # used on the poll thread, and by end() once that thread has stopped
         self._awaiting_statistics: list[PendingVerdict] = []
 
     def failed(self, delivery: Delivery, error: KafkaError, message: Any) -> None:
-        """Handle a report with an error. Without a `message` the client refused the message at once."""
+        """Handle a report with an error. Without a `message` the client refused the record at once."""
         held_back: str | None = getattr(message, "held_back", None)
         if held_back is not None:
             self._settlement.hold_back(delivery, held_back, self._clock())
@@ -74,18 +77,18 @@ class FailureHandler:
         verdict = _judge(failure, message, self._retry_backoff)
         failure, text = self._cause(failure, error.str(), verdict)
         partition = None if message is None else message.partition()
-        claim = self._claim(delivery, failure, verdict, message)
-        if claim is None:
+        expected = self._expected_verdict(delivery, failure, verdict, message)
+        if expected is None:
             self._record(delivery, failure, text, verdict, partition)
-        elif self._dispatcher.ended:  # no statistics are certain to come
+        elif self._dispatcher.ended:  # more statistics may not arrive
             self._record(delivery, failure, text, "possibly_persisted", partition)
         else:
-            self._defer(PendingVerdict(delivery, claim, failure, text, partition, _produced_at(message)))
+            self._defer(PendingVerdict(delivery, expected, failure, text, partition, _produced_at(message)))
 
-    def _claim(
+    def _expected_verdict(
         self, delivery: Delivery, failure: Failure, verdict: Verdict, message: Any
     ) -> Literal["not_sent", "rejected"] | None:
-        """Return what the next statistics may prove of an attempt; None where its report alone decides."""
+        """Return the verdict that the next statistics may confirm; None when the report alone decides."""
         if message is None or getattr(message, "verdict", None) is not None:
             return None
         if verdict == "rejected":
@@ -95,30 +98,33 @@ class FailureHandler:
             return "not_sent"
         return None
 
-    def _defer(self, one: PendingVerdict) -> None:
+    def _defer(self, pending: PendingVerdict) -> None:
         """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
-        one.delivery.place = PROBING
-        if isinstance(decide(one.failure, len(one.delivery.attempts) + 1, self._retry_config), RetryAfter):
-            self._lanes.failed(one.delivery)
-        self._awaiting_statistics.append(one)
+        delivery = pending.delivery
+        delivery.state = PROBING
+        if isinstance(decide(pending.failure, len(delivery.attempts) + 1, self._retry_config), RetryAfter):
+            self._lanes.failed(delivery)
+        self._awaiting_statistics.append(pending)
 
-    def evidence(self) -> None:
-        """Decide the verdicts that waited for these statistics. Called on the poll thread."""
-        waiting, self._awaiting_statistics = self._awaiting_statistics, []
-        for one in waiting:
-            proved = self._proved(one)
-            text, reason = one.text, self._connection.unreachable
-            if proved and one.claim == "not_sent" and reason is not None:
+    def decide_pending(self) -> None:
+        """Decide the verdicts that waited for the latest statistics. Called on the poll thread."""
+        decidable, self._awaiting_statistics = self._awaiting_statistics, []
+        for pending in decidable:
+            proved = self._is_proved(pending)
+            text, reason = pending.text, self._connection.unreachable
+            if proved and pending.expected == "not_sent" and reason is not None:
                 text = f"{text}, no broker was connected: {reason}"
-            one.delivery.place = QUEUED
-            verdict: Verdict = one.claim if proved else "possibly_persisted"
-            self._record(one.delivery, one.failure, text, verdict, one.partition)
+            pending.delivery.state = QUEUED
+            verdict: Verdict = pending.expected if proved else "possibly_persisted"
+            self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 
-    def _proved(self, one: PendingVerdict) -> bool:
-        refuted = (
-            self._connection.may_have_repeated if one.claim == "rejected" else self._connection.may_have_sent
+    def _is_proved(self, pending: PendingVerdict) -> bool:
+        disproved = (
+            self._connection.may_have_repeated
+            if pending.expected == "rejected"
+            else self._connection.may_have_sent
         )
-        return not refuted(one.delivery.accepted_at, one.produced_at)
+        return not disproved(pending.delivery.accepted_at, pending.produced_at)
 
     def _record(
         self, delivery: Delivery, failure: Failure, text: str, verdict: Verdict, partition: int | None
@@ -129,7 +135,7 @@ class FailureHandler:
         self._follow(delivery, failure, verdict, partition)
 
     def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
-        """Return the cause of a failure: for a message purged at close, the reason why no broker was reachable."""
+        """Return the cause and its text: for a message purged at close, the reason why no broker was reachable."""
         reason = self._connection.unreachable
         if reason is None or failure.code != "_PURGE_QUEUE" or not self._dispatcher.ended:
             return failure, text
@@ -156,55 +162,56 @@ class FailureHandler:
 
     def due(self, delivery: Delivery) -> None:
         """Send a message whose retry time has come. Called on the retry thread."""
-        if delivery.id not in self._pending or delivery.place not in (QUEUED, AWAITING_DUPLICATE):
+        if delivery.id not in self._pending or delivery.state not in (QUEUED, AWAITING_DUPLICATE):
             return None
-        claim = (
-            Claim.NEW if delivery.on_replayed else self._duplicates.claim(delivery)
-        )  # a retry renews the claim
+        # The claim of a retry is renewed.
+        claim = Claim.NEW if delivery.on_replayed else self._duplicates.claim(delivery)
         if claim is Claim.PENDING and self._duplicates.take_over(delivery, partial(self._yields, delivery)):
             claim = self._duplicates.claim(delivery)
-        if delivery.id not in self._pending:  # its lane sent it and it was settled while Redis answered
+        if delivery.id not in self._pending:  # its lane sent it, and it was settled before Redis answered
             return None
-        if not self._lanes.waits(delivery, QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE):
+        if not self._lanes.set_waiting(delivery, QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE):
             return None
         if claim is Claim.PENDING:
-            self._dispatcher.gives_way(delivery)
+            self._dispatcher.yield_turn(delivery)
             return self._duplicates.hold(delivery)
         if claim is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         return self._dispatcher.due(delivery)
 
     def _yields(self, delivery: Delivery, message_id: bytes) -> bool:
-        """Let a later duplicate give up its claim, so that the two do not wait for each other; return whether it did.
+        """Make a later duplicate give up its claim, so that the two do not wait for each other; return whether it did.
 
-        A duplicate that is only in the journal gives its claim up before the feeder offers it again.
+        A duplicate that is only in the journal gives up its claim before the feeder offers it again.
         """
         later = self._pending.get(message_id)
         if later is None and self._pending_log is not None:
-            self._pending_log.wanted(message_id, delivery)
-        if later is None or not self._lanes.steps_back(later):
+            self._pending_log.claim_requested(message_id, delivery)
+        if later is None or not self._lanes.withdraw(later):
             return False
         self._duplicates.hold(later)
         return True
 
-    def client_broke(self, generation: int, *, sent: bool) -> None:
-        """Fail the messages that a broken client never reported. Without `sent` none of them left the client."""
+    def client_failed(self, generation: int, *, sent: bool) -> None:
+        """Fail the messages that a failed client never reported. Without `sent` none of them left the client."""
         error = KafkaError(KafkaError._PURGE_INFLIGHT, "the client failed before it reported this message")
         for delivery in list(self._pending.values()):
-            if delivery.place.generation == generation:
-                delivery.place = QUEUED
-                self.failed(delivery, error, SILENT if sent else NOT_SENT)
+            if delivery.state.generation == generation:
+                delivery.state = QUEUED
+                self.failed(delivery, error, OUTCOME_UNKNOWN if sent else NOT_SENT)
 
     def end(self) -> None:
         """Settle what is still pending, once the threads have stopped."""
-        for one in self._awaiting_statistics:  # no statistics came: nothing is proved
-            one.delivery.place = QUEUED
-            self._record(one.delivery, one.failure, one.text, "possibly_persisted", one.partition)
+        for verdict in self._awaiting_statistics:  # no further statistics arrived, so nothing is proved
+            verdict.delivery.state = QUEUED
+            self._record(
+                verdict.delivery, verdict.failure, verdict.text, "possibly_persisted", verdict.partition
+            )
         for delivery in list(self._pending.values()):
             self._abandon(delivery)
 
     def _abandon(self, delivery: Delivery) -> None:
-        held = delivery.place is AWAITING_DUPLICATE
+        held = delivery.state is AWAITING_DUPLICATE
         if held and self._duplicates.claim(delivery) is Claim.DUPLICATE:
             return self._settlement.duplicate(delivery)
         if delivery.status is MessageStatus.RETRYING:
@@ -218,15 +225,15 @@ class FailureHandler:
 
 
 def _produced_at(message: Any) -> float:
-    """Return when the client got a message, by `time.monotonic`; 0 when the report does not say."""
+    """Return the monotonic time at which the client received a message; 0 when the report does not contain it."""
     age: float | None = message.latency()
     return 0.0 if age is None else time.monotonic() - age
 
 
 def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
-    """Return the verdict of one attempt. Without a message the client refused it at once."""
+    """Return the verdict of one attempt. Without a message the client refused the record at once."""
     if message is None:
-        return refused_here(failure)[0]
+        return not_sent_verdict(failure)[0]
     proved: Verdict | None = getattr(message, "verdict", None)  # an aborted transaction proves more
     if proved is not None:
         return proved
@@ -237,6 +244,6 @@ def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:
 def _closed_while(delivery: Delivery) -> str:
     if delivery.in_flight:
         return "closed before its delivery report arrived"
-    if delivery.place is AWAITING_DUPLICATE:
+    if delivery.state is AWAITING_DUPLICATE:
         return "closed while the message that it duplicates was pending"
     return "closed while an earlier message of its key was pending"

@@ -1,10 +1,10 @@
-"""The hand-over: threads that send stand still for a moment while the poll thread works.
+"""Let the poll thread work while threads that send at full speed pause for a moment.
 
-The binding takes Python's lock (the GIL) anew for each delivery report. Beside a thread that sends, each time it gives it
-back that thread is woken, mostly for nothing, and gets to run until it is told to yield, 5 ms later: a report costs more
-than its send did, and reports fall behind until the queue is full. So whoever sends as much as the processor lets him gives
-the poll thread a turn every thousand messages, and waits; and between turns the poll thread does not poll. Measured with
-200 bytes, on two cores with a Kafka of one node: 140,000 messages a second instead of 85,000.
+confluent_kafka acquires Python's lock (the GIL) for each delivery report. When another thread sends, each release of the lock
+wakes that thread, usually in vain, and the thread then runs until it has to yield, 5 ms later. A report costs more than its
+send did, so reports fall behind until the queue is full. Therefore a thread that sends at full speed yields to the poll thread
+every 1,024 messages and waits for it, and the poll thread does not poll in between. Measured with messages of 200 bytes on
+two cores and one Kafka node: 140,000 messages a second instead of 85,000.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ import time
 from collections.abc import Callable, Sized
 from queue import Empty, SimpleQueue
 
-OFTEN = 0x3FF
-"""A turn where a sequence has these bits all zero: every 1,024 messages. With half as many a tenth is lost to waking."""
-_SOON, _BUSY = 0.1, 0.7
-"""So many messages are much when they took no more seconds, and the process, with all its threads, had this share of a
-processor meanwhile."""
-_REST, _LOOK = 0.02, 0.005
-"""Seconds that the poll thread waits for a turn, while there is more to report at each look; latencies contain them."""
-_LONGEST = 0.05
-"""Seconds that a sender waits for the poll thread's work: a callback in it may be slow, or want a lock of this very sender."""
-_SKIPPED = 3
-"""Turns that nobody waits for after one that lasted longer."""
+YIELD_MASK = 0x3FF
+"""A sender yields at sequences with these bits zero: every 1,024 messages. Half that interval costs a tenth of the rate."""
+_BUSY_INTERVAL, _BUSY_SHARE = 0.1, 0.7
+"""Sending counts as busy if 1,024 messages took no more than this time in seconds, and the process with all its threads used
+at least this share of one processor during that time."""
+_MAX_PAUSE, _CHECK_INTERVAL = 0.02, 0.005
+"""Seconds that the poll thread waits for a sender to yield, as long as each check finds more messages sent. Latencies include
+the wait."""
+_MAX_YIELD = 0.05
+"""Seconds that a sender waits for the poll thread: a callback there may be slow, or wait for a lock of this sender."""
+_SKIPPED_YIELDS = 3
+"""Yields that are skipped after one that reached `_MAX_YIELD`."""
 
 
 class GilHandoff:
-    """Between the poll thread and all that send.
+    """Coordinates the poll thread with the threads that send.
 
-    `reports` is what the poll thread collects while it polls, `outstanding` how many messages have no report yet. A sender
-    may be interrupted anywhere: it holds nothing that the poll thread wants (an Event's lock would stay locked).
+    `reports` collects delivery reports during a poll; `outstanding` returns the number of unreported messages. A sender may
+    be interrupted at any point, so it never holds a lock that the poll thread needs. (An interrupted Event would stay locked.)
     """
 
     def __init__(
@@ -44,83 +45,83 @@ class GilHandoff:
     ) -> None:
         self._reports, self._outstanding = reports, outstanding
         self._clock, self._cpu = clock, cpu
-        self._before = (float("-inf"), 0.0)  # both clocks, a thousand messages ago
-        self._much = False  # somebody sends much
+        self._last = (float("-inf"), 0.0)  # both clocks at the previous yield
+        self._busy = False  # a thread sends at full speed
         self._skip = 0
-        self._asked: SimpleQueue[threading.Lock | None] = SimpleQueue()  # who waits; None is in a hurry only
-        # the poll thread's
-        self._poller = 0
-        self._waits = True  # in the client, and works only where there are reports
+        # A lock for each sender that waits; None asks for a poll without waiting for it.
+        self._requests: SimpleQueue[threading.Lock | None] = SimpleQueue()
+        # used on the poll thread
+        self._poll_thread = 0
+        self._in_client = True  # the poll thread waits in the client and works only when reports arrive
         self._served: list[threading.Lock | None] = []
 
     # threads that send
 
     def yield_to_poller(self) -> None:
-        """Another thousand was sent. Where that is much, let the poll thread work, and wait until it has, or for `_LONGEST`."""
-        if not self._is_much():
+        """Wait until the poll thread has worked, but for `_MAX_YIELD` at most. Does not wait if sending is not busy."""
+        if not self._is_busy():
             return
-        self._much = True
+        self._busy = True
         if self._skip > 0:
             self._skip -= 1
-        elif (self._reports or not self._waits) and threading.get_ident() != self._poller:
-            own = threading.Lock()
-            own.acquire()
-            self._asked.put(own)
-            if not own.acquire(timeout=_LONGEST):
-                self._skip = _SKIPPED
+        elif (self._reports or not self._in_client) and threading.get_ident() != self._poll_thread:
+            served = threading.Lock()
+            served.acquire()
+            self._requests.put(served)
+            if not served.acquire(timeout=_MAX_YIELD):
+                self._skip = _SKIPPED_YIELDS
 
-    def _is_much(self) -> bool:
-        """Who pauses between messages is not in the poll thread's way: reports are heard as they come."""
-        (before, spent), self._before = self._before, (self._clock(), self._cpu())
-        took = self._before[0] - before
-        return took <= _SOON and self._before[1] - spent >= _BUSY * took
+    def _is_busy(self) -> bool:
+        """Return whether sending is busy. A thread that pauses between messages does not delay the poll thread."""
+        (before, cpu_before), self._last = self._last, (self._clock(), self._cpu())
+        elapsed = self._last[0] - before
+        return elapsed <= _BUSY_INTERVAL and self._last[1] - cpu_before >= _BUSY_SHARE * elapsed
 
     def flush_soon(self) -> None:
-        """Somebody waits for reports: there is no room, or nothing more is sent. The rest ends, and the next ones are heard as
-        they come."""
-        if self._much and self._asked.empty():
-            self._asked.put(None)
+        """End the pause of the poll thread: a thread waits for reports, because there is no room or it sends no more."""
+        if self._busy and self._requests.empty():
+            self._requests.put(None)
 
     # the poll thread
 
-    def turn(self, longest: float) -> float:
-        """Seconds to wait in the client. Where somebody sends much it rests here, until its turn."""
-        self._poller = threading.get_ident()
-        self._let_go()
-        if not self._much and self._asked.empty():
-            self._waits = True
+    def poll_timeout(self, longest: float) -> float:
+        """Return the timeout of the next poll in seconds. While sending is busy, wait here for a sender to yield first."""
+        self._poll_thread = threading.get_ident()
+        self._release_served()
+        if not self._busy and self._requests.empty():
+            self._in_client = True
             return longest
-        self._waits = False
-        self._much = self._rest()
+        self._in_client = False
+        self._busy = self._wait_for_request()
         return 0
 
     def end(self) -> None:
-        """It has polled for the last time."""
-        self._waits, self._much = True, False
-        self._take_all()
-        self._let_go()
+        """Release all waiting senders: the poll thread polls no more."""
+        self._in_client, self._busy = True, False
+        self._take_requests()
+        self._release_served()
 
-    def _rest(self) -> bool:
-        """Whether somebody asked; nobody will where nothing more was sent."""
-        until, waiting = self._clock() + _REST, self._outstanding()
+    def _wait_for_request(self) -> bool:
+        """Return whether a sender yielded. Stop waiting as soon as no more messages are sent."""
+        deadline, outstanding = self._clock() + _MAX_PAUSE, self._outstanding()
         while True:
             try:
-                self._served.append(self._asked.get(timeout=_LOOK))
+                self._served.append(self._requests.get(timeout=_CHECK_INTERVAL))
             except Empty:
-                before, waiting = waiting, self._outstanding()
-                if waiting == before or self._clock() >= until:
+                before, outstanding = outstanding, self._outstanding()
+                if outstanding == before or self._clock() >= deadline:
                     return False
             else:
-                self._take_all()
-                return any(one is not None for one in self._served)
+                self._take_requests()
+                return any(request is not None for request in self._served)
 
-    def _take_all(self) -> None:
-        while not self._asked.empty():
-            self._served.append(self._asked.get())
+    def _take_requests(self) -> None:
+        while not self._requests.empty():
+            self._served.append(self._requests.get())
 
-    def _let_go(self) -> None:
-        """Whoever waited for the work that is done now."""
+    def _release_served(self) -> None:
+        """Release the senders that waited for the work that is now done."""
         served, self._served = self._served, []
-        for one in served:
-            if one is not None:
-                one.release()
+        for request in served:
+            if request is not None:
+                request.release()

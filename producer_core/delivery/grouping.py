@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 TOGETHER = 500
-"""Messages that are claimed in one round trip, and written into the journal, or read back from it, in one step."""
+"""The most messages of a group: claimed in one round trip, and written to the journal or read from it in one step."""
 
-_LARGE = 4 << 20
-"""Bytes of a group from which on nothing more is put to it."""
+_MAX_BYTES = 4 << 20
+"""The size at which a group is complete."""
 
-_MOMENT = 0.05
-"""Seconds that the first of a group waits for others, where making them is slow."""
+_MAX_WAIT = 0.05
+"""Seconds that the first message of a group waits for others, for an input that is slow."""
 
 
 class HasValue(Protocol):
@@ -27,21 +27,21 @@ T = TypeVar("T", bound=HasValue)
 
 
 def groups(messages: Iterable[T], *, clock: Callable[[], float] = time.monotonic) -> Iterator[list[T]]:
-    """Of so many, of so many bytes, or of what came in a moment; also what came before the input failed.
+    """Yield groups that are limited by count, size and time; if the input fails, also the messages before the failure.
 
-    The input is at hand: one that has to be waited for would keep back what came before.
+    The time limit is checked only when a message arrives, so an input that blocks delays the messages before it.
     """
     group: list[T] = []
-    size, until = 0, 0.0
+    size, deadline = 0, 0.0
     try:
         for message in messages:
             if not group:
-                size, until = 0, clock() + _MOMENT
+                size, deadline = 0, clock() + _MAX_WAIT
             group.append(message)
             size += len(message.value or b"")
-            if len(group) == TOGETHER or size >= _LARGE or clock() >= until:
-                whole, group = group, []
-                yield whole
+            if len(group) == TOGETHER or size >= _MAX_BYTES or clock() >= deadline:
+                complete, group = group, []
+                yield complete
     except Exception:
         if group:
             yield group

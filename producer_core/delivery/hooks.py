@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class HookDispatcher:
-    """Calls every hook. An exception in a hook is logged; it stops neither the other hooks nor our thread."""
+    """Calls every hook. An exception in a hook is logged; the other hooks are still called, and the thread continues."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._acknowledged = [hook.acknowledged for hook in hooks]
@@ -34,14 +34,14 @@ class HookDispatcher:
 
     @property
     def calling(self) -> bool:
-        """Whether this thread runs a delivery callback of the user's."""
+        """Whether this thread is inside a delivery callback of the user."""
         return getattr(self._local, "calling", False)
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         _call_each(self._acknowledged, batch)
 
     def attempt_failed(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> None:
-        """Report the latest attempt of a delivery; `retry_in` is seconds until the next one, None when there is none."""
+        """Report the latest attempt of a message; `retry_in` is seconds until the next one, None without a next one."""
         attempt, verdict = delivery.attempts[-1]
         event = AttemptFailed(
             id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),
@@ -68,7 +68,7 @@ class HookDispatcher:
         _call_each(self._notice, notice)
 
     def call_back(self, delivery: Delivery, message: Any, dead_letter: DeadLetter | None) -> None:
-        """Call the callbacks of a settled message, once."""
+        """Call the callbacks of a settled message. Called once for each message."""
         callbacks = delivery.callbacks
         if callbacks is None:
             return
@@ -82,20 +82,14 @@ class HookDispatcher:
         if callbacks.on_delivery is not None:
             self._call(delivery.topic, callbacks.on_delivery, report)
         if callbacks.callback is not None:
-            told = as_message(delivery, _status(report), report.error)
-            error = (
-                None
-                if dead_letter is None
-                else DeliveryFailed(
-                    dead_letter.error_text, code=dead_letter.code, verdict=dead_letter.verdict
-                )
-            )
-            self._call(delivery.topic, callbacks.callback, error is None, told, error or report)
+            settled = as_message(delivery, _status(report), report.error)
+            error = None if dead_letter is None else _delivery_failed(dead_letter)
+            self._call(delivery.topic, callbacks.callback, error is None, settled, error or report)
 
-    def _call(self, topic: str, callback: Callable[..., None], *about: Any) -> None:
+    def _call(self, topic: str, callback: Callable[..., None], *arguments: Any) -> None:
         self._local.calling = True
         try:
-            callback(*about)
+            callback(*arguments)
         except BaseException as error:
             if not is_containable(error):
                 raise
@@ -111,11 +105,12 @@ def _call_each(listeners: Sequence[Callable[..., None]], *event: Any) -> None:
         except BaseException as error:
             if not is_containable(error):
                 raise
-            about = {
-                "hook": type(getattr(listener, "__self__", listener)).__name__,
-                "event": listener.__name__,
-            }
-            logger.exception("hook failed", extra=about)
+            hook = type(getattr(listener, "__self__", listener)).__name__
+            logger.exception("hook failed", extra={"hook": hook, "event": listener.__name__})
+
+
+def _delivery_failed(dead_letter: DeadLetter) -> DeliveryFailed:
+    return DeliveryFailed(dead_letter.error_text, code=dead_letter.code, verdict=dead_letter.verdict)
 
 
 def _status(report: DeliveryReport) -> MessageStatus:

@@ -1,4 +1,4 @@
-"""What stands in a delivery report's place, where the client has none of a message."""
+"""Replace the delivery report of a message that the client never reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from producer_core.events import Verdict
 
 @dataclass(frozen=True, slots=True)
 class MissingReport:
-    """Stands for the report that never came; `verdict` is what is proved all the same, None leaves it in doubt."""
+    """Takes the place of a report that never arrived. `verdict` is what is proved without it; None is ambiguous."""
 
     verdict: Verdict | None
     at_partition: int | None
@@ -22,6 +22,6 @@ class MissingReport:
 
 
 NOT_SENT = MissingReport("not_sent", None)
-"""It provably never left us."""
-SILENT = MissingReport(None, 0)
-"""Nothing is known: it may have been assigned to a partition, and sent."""
+"""The message provably never left the client."""
+OUTCOME_UNKNOWN = MissingReport(None, 0)
+"""Nothing is proved: the message may have been assigned to a partition and sent."""

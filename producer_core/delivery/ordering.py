@@ -1,7 +1,8 @@
-"""The lanes: which messages wait for which, so that a retry does not put a later message before an earlier one.
+"""Order messages in lanes, so that a later message does not overtake an earlier one that is retried.
 
-A lane is a key of a topic (without a key: the partition asked for). Kafka promises order within a partition, and
-librdkafka keeps it within its delivery timeout; what it gave up and we send again is ours to keep in order.
+A lane is a key of a topic, or without a key a partition that the caller chose. Kafka guarantees order within a partition,
+and librdkafka keeps it within the delivery timeout. A message that librdkafka gave up is sent again by the producer, and the
+lanes keep its order.
 """
 
 from __future__ import annotations
@@ -14,34 +15,33 @@ from typing import Literal
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery, DeliveryState
 
 Ordering = Literal["key", "strict", "none"]
-"""`key`: a failed message holds back the later ones of its key. `strict`: one message of a key is in flight at
-a time. `none`: a retry is sent when it is due, whatever went before it."""
+"""`key`: a failed message holds back later messages of its key. `strict`: one message of a key is in flight at a time.
+`none`: a retry is sent when it is due, even after later messages."""
 
 Lane = tuple[str, bytes | int | None]
 
 
 @dataclass(slots=True)
 class _LaneQueue:
-    """What waits in one lane. `head` is sent or waits for its own retry; the others wait for it, by sequence."""
+    """The messages of one lane. `head` is in flight or waits for its retry; the others wait for it, ordered by sequence."""
 
     head: Delivery | None
     waiting: list[Delivery] = field(default_factory=list)
 
 
 class Lanes:
-    """Decides whose turn it is; sends nothing itself. Safe from any thread."""
+    """Decides which message of a lane is sent next; sends nothing itself. Thread-safe."""
 
     def __init__(self, ordering: Ordering = "key") -> None:
         self.strict = ordering == "strict"
         self._off = ordering == "none"
         self._lock = threading.Lock()  # guards the fields below
-        self.queues: dict[
-            Lane, _LaneQueue
-        ] = {}  # looked at without the lock, so that an idle path pays one test
+        # Callers test whether it is empty without the lock: without failures, order then costs one test.
+        self.queues: dict[Lane, _LaneQueue] = {}
         self.held = 0
 
     def admit(self, delivery: Delivery) -> bool:
-        """Whether a new message may go now; otherwise it waits in its lane until `following` hands it out."""
+        """Return whether a new message can be sent now; otherwise it waits in its lane until `following` returns it."""
         lane = self._lane(delivery)
         if lane is None or not (self.strict or self.queues):
             return True
@@ -51,57 +51,58 @@ class Lanes:
                 if self.strict:
                     self.queues[lane] = _LaneQueue(delivery)
                 return True
-            self._wait(queue, delivery)
+            self._insert(queue, delivery)
             return False
 
     def failed(self, delivery: Delivery) -> None:
-        """A message will be sent again: whatever follows in its lane waits from now on."""
+        """Hold back the later messages of a lane: this message failed and will be sent again."""
         lane = self._lane(delivery)
         if lane is None:
             return
         with self._lock:
             queue = self.queues.setdefault(lane, _LaneQueue(delivery))
             if queue.head is not delivery and delivery not in queue.waiting:
-                self._wait(queue, delivery)
+                self._insert(queue, delivery)
 
-    def turn(self, delivery: Delivery) -> bool:
-        """Whether a message that is due may go; if not it waits in its lane, behind an earlier one that waits too."""
+    def take_turn(self, delivery: Delivery) -> bool:
+        """Return whether a message that is due can be sent; otherwise it waits in its lane behind an earlier one."""
         lane = self._lane(delivery)
         if lane is None:
             return True
         with self._lock:
-            if delivery.place is not QUEUED:
-                return False  # handed out meanwhile
+            if delivery.state is not QUEUED:
+                return False  # another thread sends it
             queue = self.queues.get(lane)
             if queue is None:
                 if self.strict or delivery.attempts:
                     self.queues[lane] = _LaneQueue(delivery)
-                delivery.place = IN_CLIENT
+                delivery.state = IN_CLIENT
                 return True
             if queue.head is delivery:
                 queue.head = None
-                self._wait(queue, delivery)
+                self._insert(queue, delivery)
             elif delivery not in queue.waiting:
-                self._wait(queue, delivery)
+                self._insert(queue, delivery)
             if queue.head is None and queue.waiting[0] is delivery:
-                queue.head = self._take(queue)
+                queue.head = self._pop_first(queue)
             if queue.head is not delivery:
                 return False
-            delivery.place = IN_CLIENT
+            delivery.state = IN_CLIENT
             return True
 
-    def waits(self, delivery: Delivery, place: DeliveryState) -> bool:
-        """Note where a message waits; False when it was handed out meanwhile."""
+    def set_waiting(self, delivery: Delivery, state: DeliveryState) -> bool:
+        """Set the state of a waiting message; return False when another thread sends the message."""
         with self._lock:
-            if delivery.place not in (QUEUED, AWAITING_DUPLICATE):
+            if delivery.state not in (QUEUED, AWAITING_DUPLICATE):
                 return False
-            delivery.place = place
+            delivery.state = state
             return True
 
-    def gives_way(self, delivery: Delivery) -> bool:
-        """Whether an earlier one stands behind a head that waits for its twin: it is next, and may be that twin.
+    def yield_turn(self, delivery: Delivery) -> bool:
+        """Let an earlier message of the lane go before a head that waits for its original; return False if there is none.
 
-        Two threads may write messages down in another order than they were numbered.
+        The earlier message may be that original: two threads can journal messages in another order than that of their
+        sequences.
         """
         lane = self._lane(delivery)
         with self._lock:
@@ -111,22 +112,22 @@ class Lanes:
             if queue.waiting[0].seq > delivery.seq:
                 return False
             queue.head = None
-            self._wait(queue, delivery)
+            self._insert(queue, delivery)
             return True
 
-    def steps_back(self, delivery: Delivery) -> bool:
-        """Whether a message waited in its lane: it is behind its twin from now on, and out of the lane."""
+    def withdraw(self, delivery: Delivery) -> bool:
+        """Take a waiting message out of its lane, to wait for its original; return False when it does not wait there."""
         lane = self._lane(delivery)
         with self._lock:
             queue = None if lane is None else self.queues.get(lane)
-            if queue is None or delivery not in queue.waiting or delivery.place is not QUEUED:
+            if queue is None or delivery not in queue.waiting or delivery.state is not QUEUED:
                 return False
             self._remove(queue, delivery)
-            delivery.place = AWAITING_DUPLICATE
+            delivery.state = AWAITING_DUPLICATE
             return True
 
     def sent(self, delivery: Delivery) -> bool:
-        """A message that had its turn is in flight; True when others of its lane can follow at once."""
+        """Note that a message is in flight; return whether others of its lane can follow at once."""
         lane = self._lane(delivery)
         if lane is None or self.strict or delivery.attempts:
             return False
@@ -137,10 +138,10 @@ class Lanes:
             queue.head = None
             return True
 
-    def settled(self, delivery: Delivery, *, acknowledged: bool) -> Literal["free", "break", ""]:
-        """A message is out of the way; `free` when others of its lane can follow now.
+    def settled(self, delivery: Delivery, *, acknowledged: bool) -> Literal["free", "overtook", ""]:
+        """Take a settled message out of its lane; return `free` when others of the lane can follow now.
 
-        `break` when it was acknowledged while an earlier one of its lane still waits: their order is broken.
+        `overtook`: it was acknowledged while an earlier message of its lane still waits, so their order is broken.
         """
         if not self.queues or (lane := self._lane(delivery)) is None:
             return ""
@@ -152,13 +153,13 @@ class Lanes:
                 queue.head = None
                 return "free"
             self._remove(queue, delivery)
-            return "break" if acknowledged and self._earlier_waits(queue, delivery) else ""
+            return "overtook" if acknowledged and self._earlier_waits(queue, delivery) else ""
 
     def following(self, delivery: Delivery) -> Delivery | None:
-        """The next message of a settled one's lane, or None when the lane is empty or held again.
+        """Return the next message of a settled message's lane, or None when the lane is empty or held again.
 
-        Call it until it says None: with `key` all that waited may go, one after the other; with `strict`, and
-        before a message that failed itself, the lane is held again by the one handed out.
+        Call it until it returns None. With `key` it returns all waiting messages, one after the other. With `strict`, and
+        for a message that failed before, the returned message holds the lane again.
         """
         lane = self._lane(delivery)
         if lane is None:
@@ -170,15 +171,15 @@ class Lanes:
             if not queue.waiting:
                 del self.queues[lane]
                 return None
-            following = self._take(queue)
+            following = self._pop_first(queue)
             if self.strict or following.attempts:
                 queue.head = following
-            if following.place is QUEUED:
-                following.place = IN_CLIENT
+            if following.state is QUEUED:
+                following.state = IN_CLIENT
             return following
 
     def put_back(self, delivery: Delivery) -> None:
-        """There was no room for a message that had its turn: it keeps the turn."""
+        """Give a message the head of its lane again: the client had no room for it."""
         lane = self._lane(delivery)
         if lane is None:
             return
@@ -192,16 +193,16 @@ class Lanes:
             return None
         if delivery.key is not None:
             return (delivery.topic, delivery.key)
-        partition = -1 if delivery.placement.ours else delivery.partition
+        partition = -1 if delivery.placement.computed else delivery.partition
         if partition >= 0 or self.strict:
             return (delivery.topic, partition)
         return None
 
-    def _wait(self, queue: _LaneQueue, delivery: Delivery) -> None:
+    def _insert(self, queue: _LaneQueue, delivery: Delivery) -> None:
         bisect.insort(queue.waiting, delivery, key=_sequence)
         self.held += 1
 
-    def _take(self, queue: _LaneQueue) -> Delivery:
+    def _pop_first(self, queue: _LaneQueue) -> Delivery:
         self.held -= 1
         return queue.waiting.pop(0)
 

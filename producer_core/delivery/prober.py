@@ -1,4 +1,4 @@
-"""Probe topics for messages whose outcome is ambiguous: the client gave them up and the broker may have them."""
+"""Probe topics for messages with an ambiguous outcome: the client gave them up, and the broker may have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from producer_core.delivery.late_requests import FailedAttempt, LateRequests
 from producer_core.events import Acknowledged
 from producer_core.kafka.classify import Failure
 from producer_core.kafka.compaction import NONE_NEWER, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 from producer_core.metrics.ack_batch import Acknowledgements
@@ -25,22 +25,23 @@ from producer_core.metrics.ack_batch import Acknowledgements
 logger = logging.getLogger(__name__)
 
 OnAmbiguous = Literal["retry", "dead_letter"]
-"""What follows when a probe does not find the message: `retry` sends it again, which may write it twice; `dead_letter`
-keeps every message that is not proved absent for an operator."""
+"""The step after a probe that does not find the message: `retry` sends the message again, which may write it twice;
+`dead_letter` leaves every message that is not proved absent to an operator."""
 
 QUIET_PERIOD_S = 40.0
-"""Seconds within which a late request of a failed attempt usually arrives: the request time-out (30 s) or a paused
-broker's session (9 s), and a margin. It proves nothing: see `late_requests.py`."""
+"""Seconds within which a late request of a failed attempt usually arrives: the request time-out (30 s) or the session
+time-out of a paused broker (9 s), and a margin. The period proves nothing: see `late_requests.py`."""
 
-_GATHER = 0.02
-"""Seconds for which requests are collected: one probe answers for all messages that failed together."""
-_TOGETHER = 1_000
-_PATIENCE = 10.0
+_COLLECT_S = 0.02
+"""Seconds for which requests are collected, so that one probe serves all messages that failed together."""
+_MAX_MESSAGES = 1_000
+"""Messages of one probe."""
+_TIMEOUT = 10.0
 """Seconds that one probe may take; without a broker it is inconclusive."""
 
 
 class Probe(Protocol):
-    """`Transport.find_records`."""
+    """The signature of `Transport.find_records`."""
 
     def __call__(
         self,
@@ -54,55 +55,56 @@ class Probe(Protocol):
 
 
 class SearchNewer(Protocol):
-    """`Transport.newer_records`."""
+    """The signature of `Transport.newer_records`."""
 
     def __call__(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords: ...
 
 
 class AckCheckpoints:
-    """The highest acknowledged offset of each partition, recorded once a second.
+    """Records the highest acknowledged offset of each partition, once a second.
 
-    A message accepted after a checkpoint is above the checkpoint's offsets, because those were appended before. The
-    highest offset of now is no lower bound: it may be a later message's. Checkpoints are ordered by the producer's
-    sequence, not by a clock.
+    A message that is accepted after a checkpoint has a higher offset than the checkpoint, whose records were appended
+    before. The current highest offset is no lower bound, because it may belong to a later message. Checkpoints are ordered
+    by the producer's sequence, not by a clock.
     """
 
     def __init__(self, next_sequence: Callable[[], int], *, every: float = 1.0, most: int = 600) -> None:
         self.late = LateRequests(next_sequence)
         self._next_sequence = next_sequence
-        self._every = every
+        self._interval = every
         self._due = 0.0
         self._offsets: dict[tuple[str, int], int] = {}
         self._checkpoints: deque[tuple[int, dict[tuple[str, int], int]]] = deque(maxlen=most)
 
     def note(self, batch: Sequence[Acknowledged]) -> None:
         """Record a batch of acknowledgements. Called on the poll thread."""
-        told = Acknowledgements.of(batch)
-        self.late.note(told)
-        for _, last in told.runs():  # offsets rise within a run
-            offset = told.offsets[last]
+        columns = Acknowledgements.of(batch)
+        self.late.note(columns)
+        for _, last in columns.runs():  # offsets rise within a run
+            offset = columns.offsets[last]
             if offset is not None and offset >= 0:
-                self._offsets[told.topics[last], told.partitions[last]] = offset
+                self._offsets[columns.topics[last], columns.partitions[last]] = offset
         if (now := time.monotonic()) >= self._due:
-            self._due = now + self._every
+            self._due = now + self._interval
             self._checkpoints.append((self._next_sequence(), dict(self._offsets)))
 
     def floors(self, topic: str, sequence: int) -> dict[int, int]:
-        """Return the lower bounds, by partition, for the offsets of messages from this sequence on."""
+        """Return lower bounds, by partition, for the offsets of messages from this sequence on."""
         for first, offsets in reversed(list(self._checkpoints)):
             if first <= sequence:
-                return {number: offset for (name, number), offset in offsets.items() if name == topic}
+                return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
         return {}
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """A message with an ambiguous outcome since `since` (monotonic). It may be sent again after `retry_in` seconds, or not.
+    """A message with an ambiguous outcome since `since` (monotonic time).
 
-    `attempt` is where its only ambiguous attempt was sent; None when nothing can prove that it does not arrive.
-    `recovered`: it is a message of an earlier process.
+    The message may be sent again after `retry_in` seconds; None allows no retry. `attempt` tells where its only ambiguous
+    attempt was sent; None means that nothing can prove the attempt absent. `recovered` marks a message of an earlier
+    process.
     """
 
     delivery: Delivery
@@ -114,10 +116,10 @@ class ProbeRequest:
 
 
 class OutcomeProber:
-    """Owns one thread, started with the first request, which calls `answered(request, result, newer, absent)`.
+    """Probes on a thread that starts with the first request, and calls `answered(request, result, newer, absent)` there.
 
-    `newer` lists the messages whose key has a newer record. `absent`: the message was not found and no late request of it
-    can be appended. `number` returns the sequence of one of our ids.
+    `newer` lists the messages whose key has a newer record. `absent` is true when the message was not found and no late
+    request of the message can be appended. `number` returns the sequence of an id of this producer.
     """
 
     def __init__(
@@ -127,7 +129,7 @@ class OutcomeProber:
         answered: Callable[[ProbeRequest, ProbeResult, NewerRecords, bool], None],
         *,
         checkpoints: AckCheckpoints,
-        number: Number,
+        number: SequenceLookup,
     ) -> None:
         self._find_records = find_records
         self._search_newer = search_newer
@@ -140,8 +142,8 @@ class OutcomeProber:
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def ask(self, request: ProbeRequest, *, after: float = _GATHER) -> bool:
-        """Probe for the message in `after` seconds; return False when the prober has stopped."""
+    def request(self, request: ProbeRequest, *, after: float = _COLLECT_S) -> bool:
+        """Probe for a message in `after` seconds; return False when the prober has stopped."""
         with self._changed:
             if self._stopping:
                 return False
@@ -153,7 +155,7 @@ class OutcomeProber:
             return True
 
     def stop(self, timeout: float) -> None:
-        """Stop probing; requests without an answer are dropped."""
+        """Stop probing; requests without a result are dropped."""
         with self._changed:
             self._stopping = True
             self._requests.clear()
@@ -162,14 +164,14 @@ class OutcomeProber:
             self._thread.join(timeout)
 
     def _run(self) -> None:
-        while together := self._next():
-            # Before the probe: a record appended after it must not count as absent.
-            impossible = [self._checkpoints.late.impossible(request.attempt) for request in together]
-            deliveries = [request.delivery for request in together]
-            answers = self._answers(deliveries)
-            newer = self._newer([one for one in deliveries if _is_missing(one, answers)])
-            for request, proved in zip(together, impossible, strict=True):
-                result = answers.get(id_text(request.delivery.id)) or _NOT_ASKED
+        while requests := self._next_requests():
+            # Checked before the probe, because a record that is appended after the probe must not count as absent.
+            impossible = [self._checkpoints.late.impossible(request.attempt) for request in requests]
+            deliveries = [request.delivery for request in requests]
+            results = self._probe(deliveries)
+            newer = self._search([one for one in deliveries if _is_missing(one, results)])
+            for request, proved in zip(requests, impossible, strict=True):
+                result = results.get(id_text(request.delivery.id)) or _NOT_READ
                 absent = proved and _was_read(request.attempt, result)
                 try:
                     self._answered(request, result, newer, absent)
@@ -177,7 +179,7 @@ class OutcomeProber:
                     topic = request.delivery.topic
                     logger.exception("ambiguous message not settled", extra={"topic": topic})
 
-    def _answers(self, deliveries: Sequence[Delivery]) -> Mapping[str, ProbeResult]:
+    def _probe(self, deliveries: Sequence[Delivery]) -> Mapping[str, ProbeResult]:
         topic, first = deliveries[0].topic, min(delivery.seq for delivery in deliveries)
         try:
             return self._find_records(
@@ -185,16 +187,16 @@ class OutcomeProber:
                 [id_text(delivery.id) for delivery in deliveries],
                 since_ms=min(map(_oldest_timestamp, deliveries)),
                 floors=self._checkpoints.floors(topic, first),
-                timeout=_PATIENCE,
+                timeout=_TIMEOUT,
             )
-        except Exception:  # a probe never costs a message: without an answer its outcome stays ambiguous
+        except Exception:  # an error in a probe must not lose a message: its outcome stays ambiguous
             logger.exception("probe failed", extra={"topic": topic})
             return {}
 
-    def _newer(self, deliveries: Sequence[Delivery]) -> NewerRecords:
-        """Search newer records of these messages' keys; a message without a key is never compacted away."""
+    def _search(self, deliveries: Sequence[Delivery]) -> NewerRecords:
+        """Search for newer records of these messages' keys. A message without a key is never compacted away."""
         missing = [
-            MissingRecord(id_text(one.id), one.key, _oldest_timestamp(one) / 1000, _asked_for(one))
+            MissingRecord(id_text(one.id), one.key, _oldest_timestamp(one) / 1000, _chosen_partition(one))
             for one in deliveries
             if one.key is not None
         ]
@@ -202,13 +204,13 @@ class OutcomeProber:
             return NONE_NEWER
         topic = deliveries[0].topic
         try:
-            return self._search_newer(topic, missing, number=self._number, timeout=_PATIENCE)
-        except Exception:  # as with a probe: it never costs a message
+            return self._search_newer(topic, missing, number=self._number, timeout=_TIMEOUT)
+        except Exception:  # as with a probe, an error must not lose a message
             logger.exception("search for newer records failed", extra={"topic": topic})
             return NewerRecords(unknown=frozenset(one.message_id for one in missing))
 
-    def _next(self) -> list[ProbeRequest]:
-        """Return all due requests for one topic; empty when stopped."""
+    def _next_requests(self) -> list[ProbeRequest]:
+        """Wait for due requests and return those for one topic; an empty list when the prober is stopped."""
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
@@ -223,29 +225,30 @@ class OutcomeProber:
     def _take(self, now: float) -> list[ProbeRequest]:
         topic = self._requests[0][2].delivery.topic
         due = [entry for entry in self._requests if entry[0] <= now and entry[2].delivery.topic == topic]
-        taken = sorted(due, key=lambda entry: entry[:2])[:_TOGETHER]
-        gone = {entry[1] for entry in taken}
-        self._requests = [entry for entry in self._requests if entry[1] not in gone]
+        taken = sorted(due, key=lambda entry: entry[:2])[:_MAX_MESSAGES]
+        numbers = {entry[1] for entry in taken}
+        self._requests = [entry for entry in self._requests if entry[1] not in numbers]
         heapq.heapify(self._requests)
         return [entry[2] for entry in taken]
 
 
-def _is_missing(delivery: Delivery, answers: Mapping[str, ProbeResult]) -> bool:
-    result = answers.get(id_text(delivery.id))
+def _is_missing(delivery: Delivery, results: Mapping[str, ProbeResult]) -> bool:
+    result = results.get(id_text(delivery.id))
     return (result is None or result.outcome != "found") and delivery.on_replayed is None
 
 
-_NOT_ASKED = ProbeResult("inconclusive", None, None, 0, "The topic could not be read.")
+_NOT_READ = ProbeResult("inconclusive", None, None, 0, "The topic could not be read.")
 
 
 def _oldest_timestamp(delivery: Delivery) -> int:
-    """Return the earliest timestamp (ms) that the record can have on the topic, for either timestamp type."""
-    accepted, asked = int(delivery.accepted_at * 1000), delivery.placement.timestamp_ms
-    return min(accepted, asked) if asked else accepted
+    """Return the earliest timestamp (ms) that the record can have on the topic, with either message.timestamp.type."""
+    accepted, given = int(delivery.accepted_at * 1000), delivery.placement.timestamp_ms
+    return min(accepted, given) if given else accepted
 
 
-def _asked_for(delivery: Delivery) -> int | None:
-    return None if delivery.partition < 0 or delivery.placement.ours else delivery.partition
+def _chosen_partition(delivery: Delivery) -> int | None:
+    """Return the partition that the caller chose, if any."""
+    return None if delivery.partition < 0 or delivery.placement.computed else delivery.partition
 
 
 def _was_read(attempt: FailedAttempt | None, result: ProbeResult) -> bool:
@@ -254,7 +257,7 @@ def _was_read(attempt: FailedAttempt | None, result: ProbeResult) -> bool:
 
 
 class FoundReport:
-    """Take the place of the delivery report of a message that a probe found on its topic."""
+    """Takes the place of the delivery report of a message that a probe found on its topic."""
 
     __slots__ = ("_result",)
 
@@ -276,10 +279,10 @@ class FoundReport:
 
 def resolve(
     result: ProbeResult, on_ambiguous: OnAmbiguous, *, absent: bool, waited: bool
-) -> Literal["landed", "resend", "wait", "give_up"]:
-    """Return what follows a probe. `absent`: proved; `waited`: the quiet period has passed."""
+) -> Literal["acknowledge", "resend", "wait", "give_up"]:
+    """Return the step after a probe. `absent` is proved absence; `waited` means that the quiet period has passed."""
     if result.outcome == "found":
-        return "landed"
+        return "acknowledge"
     if on_ambiguous == "retry" or absent:
         return "resend"
     return "give_up" if waited else "wait"

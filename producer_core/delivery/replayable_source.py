@@ -1,4 +1,4 @@
-"""A stand-in for the journal: an input that can be read again from any row on, such as a file."""
+"""Define the inputs that replace a journal: they can be read again from any row, for example a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from producer_core.messages import MessageIds
 
 
 class SequenceSource(Protocol):
-    """Where the sequences of messages come from: `take` gives one, `peek` is higher than all that were taken."""
+    """Assigns sequences to messages: `take` returns the next one, `peek` a bound above all that were taken."""
 
     take: Callable[[], int]
 
@@ -21,7 +21,7 @@ class SequenceSource(Protocol):
 
 
 class FeederTarget(Protocol):
-    """What a keeper needs of the lifecycle."""
+    """The part of the delivery that a pending log needs."""
 
     pending: dict[bytes, Delivery]
 
@@ -30,60 +30,66 @@ class FeederTarget(Protocol):
     def offer(self, delivery: Delivery) -> bool: ...
     def recover(self, delivery: Delivery) -> None: ...
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
-        """Claim again for messages that waited somewhere else, before they are offered; whose id `waits` yields to them."""
+        """Claim again for messages that waited outside `pending`, before they are offered.
 
-    def hand_over(self, later: Delivery, earlier: Delivery) -> None:
-        """The claim of one that is not offered yet is an earlier one's, which waits for it."""
+        A message with a later sequence for which `waits` returns true gives up its claim.
+        """
+
+    def transfer_claim(self, later: Delivery, earlier: Delivery) -> None:
+        """Give the claim of a message that is not offered yet to an earlier message that waits for it."""
 
 
 class PendingLog(Protocol):
-    """What the lifecycle tells whoever keeps messages until they are settled; `JournalFeeder` over a journal is one."""
+    """Keeps messages until they are settled, as `JournalFeeder` does in a journal."""
 
     @property
     def waiting(self) -> int:
-        """Messages that are kept and not with the client."""
+        """The number of messages that are kept and not in the client."""
 
     @property
-    def unkept(self) -> int:
-        """Dead letters that no disk has taken."""
+    def unstored_dead_letters(self) -> int:
+        """The number of dead letters that are not on disk."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def take(self, delivery: Delivery) -> None:
-        """Keep a message and send it on its way. JournalFull when there is no room."""
+        """Keep a message and offer it to the client. Raises JournalFull when there is no room."""
 
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
-        """As `take` for each; what was taken is put to `taken`. JournalFull when there is no room for all: none was."""
+        """Do the same as `take` for each message, and append the kept ones to `taken`.
+
+        Raises JournalFull when there is no room for all messages; then none is kept.
+        """
 
     def holds(self, seq: int) -> bool: ...
-    def leave(self, delivery: Delivery) -> bool:
-        """Take a message out of `pending`, in one step with remembering it; False when somebody else did."""
+    def remove(self, delivery: Delivery) -> bool:
+        """Remove a message from `pending` and record that in one step; return False when another thread settled it first."""
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        """As `leave` for each, none of which is a replay."""
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        """Do the same as `remove` for each message. None of them is a replay."""
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None: ...
     def mark_redundant(self, delivery: Delivery) -> None: ...
-    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
-        """An earlier message waits for the claim of this one, which may be kept here; called on the retry thread."""
+    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
+        """Note that an earlier message waits for the claim of this one, which may be kept here. Called on the retry thread."""
 
     def flush(self) -> None: ...
     def dead_letters_stored(self, message_ids: Iterable[str]) -> None: ...
 
 
 class ReplayableSource(SettlementState, Protocol):
-    """Numbers the messages itself, keeps their progress, and gives the lifecycle its keeper.
+    """Assigns the sequences of its messages, keeps their progress, and provides the pending log.
 
-    What is not settled when the producer closes is not a dead letter: it is still in the input.
+    A message that is not settled when the producer closes does not become a dead letter: it is still in the input.
     """
 
     ids: MessageIds
     lasting_id: uuid.UUID
-    """The same at every start."""
+    """The id of the input, the same at every start."""
     numbers: SequenceSource
 
     def pending_log(self, sender: FeederTarget) -> PendingLog: ...
     def unsettled(self) -> int:
-        """Messages that were accepted and are not settled."""
+        """Return the number of messages that are accepted and not settled."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What the owner of a message is told of it: a report, the message itself, or how its replay ended."""
+"""Define the results that a caller receives for a message: its report, the message itself, or the result of a replay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from producer_core.messages import Message, MessageStatus, decode_value, id_text
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How the replay of one dead letter ended. `dead letter` is its new death when it failed again."""
+    """The result of the replay of one dead letter. `dead_letter` is the new dead letter if it failed again."""
 
     message_id: str
     outcome: Literal["acknowledged", "failed"]
@@ -25,7 +25,7 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class DeliveryReport:
-    """What became of a message; `error` is None when the broker acknowledged it. Latency in seconds."""
+    """The outcome of a message; `error` is None when the broker acknowledged it. The latency is in seconds."""
 
     message_id: str
     record_id: Any
@@ -42,7 +42,7 @@ class DeliveryReport:
 
 @dataclass(frozen=True)
 class CloseReport:
-    """Where everything that this producer accepted is after close()."""
+    """Counts what this producer accepted by its place after close()."""
 
     acknowledged: int
     dead: int
@@ -53,11 +53,11 @@ class CloseReport:
         from producer_core._internal import html
 
         facts = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return html.page("Where everything is", facts=facts)
+        return html.page("Messages after close", facts=facts)
 
 
 def delivery_report(delivery: Delivery, message: Any, dead_letter: DeadLetter | None) -> DeliveryReport:
-    """How it ended: dead with a dead letter, acknowledged with a broker's message, else a copy of one that was."""
+    """Return the report: dead with a dead letter, acknowledged with the client's message, else a duplicate."""
     partition = offset = timestamp = latency = None
     if message is not None:
         partition, offset, latency = message.partition(), message.offset(), message.latency()
@@ -78,7 +78,7 @@ def delivery_report(delivery: Delivery, message: Any, dead_letter: DeadLetter | 
 
 
 def as_message(delivery: Delivery, status: MessageStatus, error: str | None = None) -> Message:
-    """The message as its owner sees it, where it stands; JSON values are decoded, other bytes stay bytes."""
+    """Return the message for its sender. A JSON value is decoded; other bytes stay bytes."""
     return Message(
         id=id_text(delivery.id),
         topic=delivery.topic,

@@ -1,4 +1,4 @@
-"""A retry: whether a failed message is sent again, when, and the queue in which it waits."""
+"""Decide whether and when a failed message is sent again, and queue it until then."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:
-    """Send it again in so many seconds."""
+    """Send the message again after `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Do not send it again by itself."""
+    """Do not send the message again automatically."""
 
     reason: str
 
@@ -41,42 +41,43 @@ class GiveUp:
 def decide(
     failure: Failure, attempt: int, config: RetryConfig, *, jitter: Callable[[], float] = random.random
 ) -> RetryAfter | GiveUp:
-    """What follows failed try number `attempt` (from 1). Only what may pass by itself is tried again.
+    """Return the decision after failed attempt number `attempt` (from 1). Only transient failures are retried.
 
-    The default `retriable_errors` stand for everything the failures table calls temporary or timed out;
-    a list of the user's own names the only codes that are retried.
+    The default `retriable_errors` cover every code that the error table calls temporary or timed out. A list of the user
+    names the only codes that are retried.
     """
-    if failure.kind not in ("temporary", "timed_out") and failure.code not in _CLIENT_BROKE:
-        return GiveUp(f"{failure.code} does not pass by itself")
-    if not _allowed(failure, config):
-        return GiveUp(f"{failure.code} is not among retriable_errors")
+    if failure.kind not in ("temporary", "timed_out") and failure.code not in _CLIENT_FAILED:
+        return GiveUp(f"{failure.code} is not transient")
+    if not _is_retriable(failure, config):
+        return GiveUp(f"{failure.code} is not in retriable_errors")
     if attempt > config.max_retries:
-        return GiveUp(f"{config.max_retries} retries are used up")
+        return GiveUp(f"all {config.max_retries} retries failed")
     return RetryAfter(delay(attempt, config, jitter=jitter))
 
 
 def delay(attempt: int, config: RetryConfig, *, jitter: Callable[[], float] = random.random) -> float:
-    """Seconds before the resend that follows failed try `attempt` (from 1): doubling, capped, jittered.
+    """Return the seconds between failed attempt number `attempt` (from 1) and the next one.
 
-    Jitter shortens it by up to half, which spreads a burst of failures out again.
+    The delay grows by `backoff_multiplier` up to `max_delay_ms`. Jitter shortens it by up to half, so that messages that
+    failed together are not retried together.
     """
-    exponent = min(attempt - 1, 1000)  # beyond, the power overflows; the cap was reached long before
+    exponent = min(attempt - 1, 1000)  # a larger one overflows, and the cap is reached long before
     try:
-        grown = config.initial_delay_ms * config.backoff_multiplier**exponent
+        uncapped = config.initial_delay_ms * config.backoff_multiplier**exponent
     except OverflowError:
-        grown = float("inf")
-    seconds = min(grown, config.max_delay_ms) / 1000
+        uncapped = float("inf")
+    seconds = min(uncapped, config.max_delay_ms) / 1000
     return seconds * (0.5 + 0.5 * jitter()) if config.jitter else seconds
 
 
-def _allowed(failure: Failure, config: RetryConfig) -> bool:
+def _is_retriable(failure: Failure, config: RetryConfig) -> bool:
     names = frozenset(config.retriable_errors)
-    return names == _EVERYTHING or failure.code in _codes(names)
+    return names == _DEFAULT_NAMES or failure.code in _codes(names)
 
 
-_EVERYTHING = frozenset(DEFAULT_RETRIABLE)
-_CLIENT_BROKE = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_FATAL", "_INCONSISTENT"})
-"""Nothing is wrong with the message: the client lost step with the broker, and a new one takes its place."""
+_DEFAULT_NAMES = frozenset(DEFAULT_RETRIABLE)
+_CLIENT_FAILED = frozenset({"OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "_FATAL", "_INCONSISTENT"})
+"""Codes of a client that is out of step with the broker and is re-created. The message itself is valid."""
 
 
 @cache
@@ -84,15 +85,14 @@ def _codes(names: frozenset[str]) -> frozenset[str]:
     return retriable_codes(tuple(names))
 
 
-_REMEMBERED = 10_000
-"""Messages whose retries `schedule_retry` counts by their id; the oldest is forgotten first."""
+_MAX_COUNTED = 10_000
+"""Messages whose retries `schedule_retry` counts by id; the oldest is dropped first."""
 
 
 class RetryManager:
-    """Items that wait for their time, on one heap, handed to `send` by one thread.
+    """Queues items until they are due, and passes them to `send` on one thread.
 
-    An item is anything with a `topic`. `send` is called on the manager's thread; what it raises is logged
-    and the next item follows.
+    An item is any object with a `topic`. An exception in `send` is logged, and the next item follows.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class RetryManager:
         self.config = config or RetryConfig()
         retriable_codes(
             self.config.retriable_errors
-        )  # an unknown name is an error now, not at the first failure
+        )  # raises for an unknown name now, not at the first failure
         self._send = send
         self._clock = clock
-        # Guards the fields below; taken by its own name, for an interrupt inside Condition would leave it taken.
+        # Guards the fields below. Code acquires the lock itself: an interrupt inside Condition would leave it locked.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._heap: list[tuple[float, int, Any]] = []
@@ -116,10 +116,10 @@ class RetryManager:
         self._running = False
         self._thread: threading.Thread | None = None
         self._counts: Counter[str] = Counter()
-        self._tries: dict[str, int] = {}  # retries by message id, of `schedule_retry`; the latest ones
+        self._retries: dict[str, int] = {}  # by message id: retries counted by `schedule_retry`
 
     def start(self) -> None:
-        """Start handing out; a second call changes nothing."""
+        """Start the thread; a second call has no effect."""
         with self._lock:
             if self._running:
                 return
@@ -128,7 +128,7 @@ class RetryManager:
             self._thread.start()
 
     def stop(self) -> list[Any]:
-        """Stop handing out, at once; returns what still waits, in the order of its time."""
+        """Stop at once, and return the waiting items in the order of their due times."""
         with self._lock:
             self._running = False
             self._changed.notify_all()
@@ -138,56 +138,56 @@ class RetryManager:
         return waiting
 
     def schedule(self, item: Any, seconds: float, *, counted: bool = True) -> None:
-        """Hand `item` out in so many seconds. `counted=False` for what waits without having failed."""
+        """Pass `item` to `send` after `seconds`. Use `counted=False` for an item that waits without a failure."""
         with self._lock:
             heapq.heappush(self._heap, (self._clock() + seconds, next(self._order), item))
             self._counts["total"] += counted
             self._changed.notify()
 
     def settled(self, item: Any, ok: bool) -> None:
-        """How an item that had been retried ended."""
+        """Count the outcome of an item that was retried."""
         with self._lock:
-            self._tries.pop(getattr(item, "id", ""), None)
+            self._retries.pop(getattr(item, "id", ""), None)
             self._counts["successful" if ok else "failed"] += 1
 
-    # the contract
+    # the public interface
 
     def should_retry(self, error: Exception | str, retry_count: int) -> bool:
-        """Whether `error` (an exception or a code) would be retried after so many retries."""
+        """Return whether `error` (an exception or a code) would be retried after `retry_count` retries."""
         return isinstance(decide(_failure(error), retry_count + 1, self.config), RetryAfter)
 
     def calculate_delay(self, retry_count: int) -> float:
-        """Seconds before retry number `retry_count` (from 0)."""
+        """Return the seconds before retry number `retry_count` (from 0)."""
         return delay(retry_count + 1, self.config)
 
     def schedule_retry(self, message: Any, error: Exception | str) -> bool:
-        """Queue `message` for its next try; False, with an error in the log, when it is not retriable.
+        """Queue `message` for its next attempt; if `error` is not retriable, log an error and return False.
 
-        What is handed out has the risen `retry_count`, and `max_retries` holds for a message's id, whichever of its
-        values is scheduled again; `settled` ends the count.
+        `send` receives the message with a higher `retry_count`. `max_retries` limits the retries of a message id, even if an
+        older copy of the message is scheduled again; `settled` ends the count.
         """
         with self._lock:
             message_id: str | None = getattr(message, "id", None)
-            done = max(getattr(message, "retry_count", 0), self._tries.pop(message_id or "", 0))
-            decision = decide(_failure(error), done + 1, self.config)
+            retries = max(getattr(message, "retry_count", 0), self._retries.pop(message_id or "", 0))
+            decision = decide(_failure(error), retries + 1, self.config)
             if message_id is not None:
-                self._remember(message_id, done + isinstance(decision, RetryAfter))
+                self._remember(message_id, retries + isinstance(decision, RetryAfter))
         if isinstance(decision, RetryAfter):
-            self.schedule(_counted(message, done + 1, error), decision.seconds)
+            self.schedule(_as_retry(message, retries + 1, error), decision.seconds)
             return True
         logger.error("message not retriable", extra={"topic": message.topic, "reason": decision.reason})
         with self._lock:
             self._counts["failed"] += 1
         return False
 
-    def _remember(self, message_id: Any, tries: int) -> None:
-        self._tries[message_id] = tries
-        if len(self._tries) > _REMEMBERED:
-            del self._tries[next(iter(self._tries))]
+    def _remember(self, message_id: Any, retries: int) -> None:
+        self._retries[message_id] = retries
+        if len(self._retries) > _MAX_COUNTED:
+            del self._retries[next(iter(self._retries))]
 
     @property
     def retry_queues(self) -> dict[str, list[tuple[float, Any]]]:
-        """What waits, by topic: pairs of its time (on the manager's clock) and the item."""
+        """The waiting items by topic, as pairs of due time (on the manager's clock) and item."""
         queues: dict[str, list[tuple[float, Any]]] = {}
         with self._lock:
             for due, _, item in sorted(self._heap, key=lambda entry: entry[:2]):
@@ -196,7 +196,7 @@ class RetryManager:
 
     @property
     def pending(self) -> int:
-        """How many wait."""
+        """The number of waiting items."""
         return len(self._heap)
 
     @property
@@ -223,7 +223,7 @@ class RetryManager:
                 logger.exception("retry failed", extra={"topic": item.topic})
 
     def _next(self) -> Any:
-        """The next item whose time has come; None when stopped."""
+        """Wait until an item is due and return it; None when stopped."""
         with self._lock:
             while self._running:
                 if not self._heap:
@@ -235,17 +235,17 @@ class RetryManager:
         return None
 
 
-def _counted(message: Any, tries: int, error: Exception | str) -> Any:
-    """The message as it waits for this retry; what is no Message waits as it is."""
+def _as_retry(message: Any, retry_count: int, error: Exception | str) -> Any:
+    """Return the message with its retry count and error; an object that is not a Message is returned unchanged."""
     if not isinstance(message, Message):
         return message
-    return replace(message, retry_count=tries, status=MessageStatus.RETRYING, last_error=str(error))
+    return replace(message, retry_count=retry_count, status=MessageStatus.RETRYING, last_error=str(error))
 
 
 def _failure(error: Exception | str) -> Failure:
-    """The failure behind an exception: the library's own, or its class's, or the nearest base class's in the table.
+    """Return the failure of an exception: of its KafkaError, of its class, or of the nearest base class in the table.
 
-    An exception that has nothing to do with Kafka is permanent: sending again would not mend it.
+    An exception unrelated to Kafka is permanent, because sending the message again does not help.
     """
     if isinstance(error, str):
         return failure_of(error)

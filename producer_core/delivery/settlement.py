@@ -1,7 +1,7 @@
-"""Settle messages: take them out of `pending` and report the outcome.
+"""Settle messages: remove them from `pending` and report the outcome.
 
-Taking a message out of `pending` is one atomic step, so each message is settled once, also when two outcomes arrive for
-it (a late report, a probe that found it, a close).
+Removing a message from `pending` is one atomic step. Each message is therefore settled once, even if two outcomes arrive: a
+delivery report, the result of a probe, or a close.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from producer_core.metrics.ack_batch import Acknowledgements
 if TYPE_CHECKING:
     from producer_core.delivery.replayable_source import PendingLog
 
-_REMEMBERED = 10_000
-"""Duplicates whose ids `get_message_status` knows; the oldest is forgotten first."""
+_MAX_DUPLICATES = 10_000
+"""Ids of duplicates kept for `get_message_status`; the oldest is dropped first."""
 
-_new = tuple.__new__
+_new_tuple = tuple.__new__
 _topic_of, _seq_of, _id_of, _callbacks_of = map(attrgetter, ("topic", "seq", "id", "callbacks"))
 
 
@@ -65,18 +65,16 @@ class Settlement:
         self._producer = producer
         self._failed = failed
         self._settled = context.settled
-        self.highest = -1  # the highest sequence that was acknowledged; written on the poll thread
-        self.duplicates: dict[
-            bytes, None
-        ] = {}  # the latest ids of held messages that proved to be duplicates
-        self.reporting: set[int] = (
-            set()
-        )  # the threads that settled a message and have not called all hooks yet
+        self.highest = -1  # the highest acknowledged sequence; written on the poll thread
+        # The latest ids of held messages that turned out to be duplicates.
+        self.duplicates: dict[bytes, None] = {}
+        # The ids of threads that have settled a message and have not called all hooks yet.
+        self.reporting: set[int] = set()
 
     # reports
 
     def reports(self, batch: Sequence[Report]) -> None:
-        """Delivery reports, on the poll thread."""
+        """Settle reported messages. Called on the poll thread."""
         reports = ReportBatch.of(batch)
         with self._until_reported():
             acknowledged = (
@@ -93,24 +91,24 @@ class Settlement:
         acknowledged: list[Acknowledged] = []
         for delivery, error, message in reports:
             if error is not None:
-                delivery.place = QUEUED
+                delivery.state = QUEUED
                 if delivery.id in self._pending:  # else an interrupt removed it
                     self._failed(delivery, error, message)
             elif item := self._acked(delivery, message):
                 acknowledged.append(item)
         return acknowledged
 
-    # The next two functions are not split, for speed: every acknowledged message passes one of them.
+    # The next two methods are long for speed: every acknowledged message passes through one of them.
 
     def _all_acked(self, reports: ReportBatch) -> Acknowledgements:
-        """Settle acknowledged messages without callbacks or earlier failures, column by column; the usual case."""
+        """Settle acknowledged messages without callbacks or earlier failures, column by column. This is the usual case."""
         deliveries = reports.deliveries()
-        self._duplicates.confirm(deliveries)  # first: a claim may expire once its message is settled
+        self._duplicates.confirm(deliveries)  # first, because the claim of a settled message can expire
         if self._pending_log is None:
-            settle = self._pending.pop
-            removed = [settle(delivery.id, None) is not None for delivery in deliveries]
+            pop = self._pending.pop
+            removed = [pop(delivery.id, None) is not None for delivery in deliveries]
         else:
-            removed = self._pending_log.leave_many(deliveries)
+            removed = self._pending_log.remove_many(deliveries)
         if not all(removed):  # a probe or close() settled one of them
             reports = reports.only(removed)
             deliveries = reports.deliveries()
@@ -138,10 +136,10 @@ class Settlement:
     def _acked(self, delivery: Delivery, message: Any) -> Acknowledged | None:
         if delivery.checksum is not None:
             self._duplicates.confirm((delivery,))
-        if self._pending_log is None:  # _leave, inlined for speed
+        if self._pending_log is None:  # _remove, inlined for speed
             if self._pending.pop(delivery.id, None) is None:
                 return None
-        elif not self._pending_log.leave(delivery):
+        elif not self._pending_log.remove(delivery):
             return None
         if delivery.seq > self.highest:
             self.highest = delivery.seq
@@ -161,7 +159,7 @@ class Settlement:
         value = delivery.value
         size = 0 if value is None else len(value)
         row = (delivery.topic, partition, offset, latency or 0.0, size, tries, delivery.seq, delivery.id)
-        return _new(Acknowledged, row)  # Acknowledged(…) without a Python call for each message
+        return _new_tuple(Acknowledged, row)  # for speed: Acknowledged(…) without a Python call
 
     # other outcomes
 
@@ -181,11 +179,11 @@ class Settlement:
         """Turn the message into a dead letter. `proof` as in `make_dead_letter`."""
         with self._until_reported():
             self._duplicates.prolong(delivery)
-            if self._leave(delivery):
+            if self._remove(delivery):
                 self._give_up(delivery, failure, proof)
 
     def hold_back(self, delivery: Delivery, reason: str, now: float) -> None:
-        """Turn a message into a dead letter that only an operator sends again: its topic may already have it."""
+        """Turn the message into a dead letter that only an operator replays: the topic may have it and a newer record."""
         failure = failure_of("newer_record")
         delivery.attempts = (*delivery.attempts, (Attempt(now, failure.code, reason), "inconclusive"))
         self.give_up(delivery, failure, proof=("inconclusive", reason))
@@ -199,16 +197,15 @@ class Settlement:
         if delivery.on_replayed is None:
             self._hooks.dead_letter(dead_letter)
         else:
+            text = dead_letter.error_text
             delivery.on_replayed(
-                ReplayResult(
-                    dead_letter.message_id, "failed", dead_letter=dead_letter, text=dead_letter.error_text
-                )
+                ReplayResult(dead_letter.message_id, "failed", dead_letter=dead_letter, text=text)
             )
         self._hooks.call_back(delivery, None, dead_letter)
         self._dispatcher.settled(delivery, acknowledged=False)
 
     def leave_to_journal(self, delivery: Delivery, failure: Failure) -> None:
-        """Leave a message that failed while closing to the journal; without a journal it becomes a dead letter."""
+        """Leave a message that fails during close in the journal; without a journal it becomes a dead letter."""
         if self._pending_log is not None and delivery.on_replayed is None:
             self._pending.pop(delivery.id, None)
         else:
@@ -217,7 +214,7 @@ class Settlement:
     def duplicate(self, delivery: Delivery) -> None:
         """Settle a held message whose original was acknowledged."""
         with self._until_reported():
-            if self._leave(delivery):
+            if self._remove(delivery):
                 if self._pending_log is not None:
                     self._pending_log.mark_redundant(delivery)
                     self._pending_log.flush()
@@ -228,25 +225,25 @@ class Settlement:
 
     def _remember_duplicate(self, message_id: bytes) -> None:
         self.duplicates[message_id] = None
-        if len(self.duplicates) > _REMEMBERED:
+        if len(self.duplicates) > _MAX_DUPLICATES:
             self.duplicates.pop(next(iter(self.duplicates)), None)
 
     @contextlib.contextmanager
     def _until_reported(self) -> Iterator[None]:
-        """Mark this thread as reporting: a flush waits for the hooks too, although the message has left `pending`."""
-        me = threading.get_ident()
-        if me in self.reporting:  # nested: the outer call is not done yet
+        """Mark this thread as reporting: a flush also waits for the hooks, which run after the removal from `pending`."""
+        thread = threading.get_ident()
+        if thread in self.reporting:  # nested: the outer call ends the report
             yield
             return
-        self.reporting.add(me)
+        self.reporting.add(thread)
         try:
             yield
         finally:
-            self.reporting.discard(me)
+            self.reporting.discard(thread)
             self._settled.notify_all()
 
-    def _leave(self, delivery: Delivery) -> bool:
-        """Take a message out of `pending`; return False when it was settled before."""
+    def _remove(self, delivery: Delivery) -> bool:
+        """Remove a message from `pending`; return False when another thread settled it first."""
         if self._pending_log is not None:
-            return self._pending_log.leave(delivery)
+            return self._pending_log.remove(delivery)
         return self._pending.pop(delivery.id, None) is not None

@@ -1,8 +1,8 @@
-"""The transport: the only module that produces with confluent_kafka.
+"""Produce with confluent_kafka; no other module of the send path does.
 
-One thread polls. Each delivery report lands in a list (`Delivery.__call__`, which does nothing else), and after
-each poll the list is handed to the listener in one call, so that a message costs no lock and no hand-over.
-`flush()` of the client is never called: it can lose a report when the client turns fatal (kafka-notes, 0.3).
+One thread polls. `Delivery.__call__` appends each delivery report to a list, and after each poll the listener receives the
+whole list in one call, so that a message needs no lock and no call of its own. The client's `flush()` is never called: it can
+lose a report when the client has a fatal error (kafka-notes, 0.3).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core._internal import forks
 from producer_core._internal.librdkafka import client_log
-from producer_core._internal.masking import mask_told
-from producer_core._internal.user_callbacks import both
+from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.user_callbacks import call_both
 from producer_core.config import ClientConfig
 from producer_core.delivery.connection_state import produced
 from producer_core.delivery.delivery import Delivery, DeliveryState, Report
@@ -31,28 +31,28 @@ from producer_core.errors import ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import ID_HEADER
 
 logger = logging.getLogger(__name__)
 
-_POLL = 0.1
-"""Seconds a poll waits for something to report; it returns as soon as there is."""
-_FEW = 100
-"""Reports up to which a poll is repeated at once: more of them are worth a hand-over of their own."""
+_POLL_TIMEOUT = 0.1
+"""Seconds that a poll waits for reports; it returns as soon as one arrives."""
+_SMALL_BATCH = 100
+"""Reports up to which a poll is repeated before the reports are settled."""
 _NO_PRODUCER_ID = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError._UNSUPPORTED_FEATURE,
 )
-"""What InitProducerId is refused with for good (rdkafka_idempotence.c)."""
-_LONGEST_PAUSE = 30.0
-"""Seconds between two clients when one after the other breaks."""
+"""Permanent errors of InitProducerId (rdkafka_idempotence.c)."""
+_MAX_PAUSE = 30.0
+"""The longest pause in seconds between two clients that fail one after the other."""
 
 
 class ClientRefused(Exception):
-    """The client refused a message on the spot; nothing was sent."""
+    """The client refused a message at once; nothing was sent."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.str())
@@ -64,45 +64,45 @@ class ClientQueueFull(Exception):
 
 
 class TransportListener(Protocol):
-    """Who hears of the transport; every call comes from its poll thread."""
+    """Receives the events of a transport. Every method is called on the poll thread."""
 
     def reports(self, batch: Sequence[Report]) -> None: ...
     def statistics(self, statistics: Mapping[str, Any]) -> None: ...
     def connection_error(self, error: KafkaError) -> None: ...
     def fatal(self, error: KafkaError, generation: int, *, sent: bool = True) -> None:
-        """The client broke and a new one is there; without `sent` nothing of the broken one ever left us."""
+        """Handle the failure of a client that a new one has replaced. Without `sent` the failed one sent nothing."""
 
     def notice(self, notice: Notice) -> None: ...
 
 
 class Transport(Protocol):
-    """What the producer needs of a client; the real one and `producer_core.testing`'s pass the same tests."""
+    """Sends messages and reports their outcomes. The real transport and that of `producer_core.testing` pass the same tests."""
 
     @property
     def settles_journal(self) -> bool:
-        """It settles in the journal what it reports as acknowledged, and finds by itself what earlier processes left."""
+        """Whether the transport settles acknowledged messages in the journal, and recovers messages of earlier processes."""
 
     @property
     def ended(self) -> bool:
-        """Nothing that waits can be settled here any more."""
+        """Whether the transport can settle no more messages."""
 
     def start(self) -> None:
         """Start polling."""
 
     def yield_to_poller(self) -> None:
-        """A thread that sends is about to send another thousand: a moment for reports. No message is on its way to us."""
+        """Let the poll thread work before the calling thread sends more. Called every 1,024 messages, between two of them."""
 
     def flush_soon(self) -> None:
-        """Somebody waits for reports and sends nothing meanwhile."""
+        """Deliver reports soon: a thread waits for them and sends nothing."""
 
     def produce(self, delivery: Delivery) -> None:
-        """Take the message, or raise Full or Refused; its report comes later, exactly once."""
+        """Send the message; its report follows exactly once. Raises ClientQueueFull or ClientRefused."""
 
     def outstanding(self) -> int:
-        """Messages taken whose reports have not come."""
+        """Return the number of messages that are not reported yet."""
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
-        """The cluster's id, asked with one known topic if there is one; None when nobody answers in time."""
+        """Return the cluster's id, or None when no broker answers in time. A known topic limits the metadata request."""
 
     def find_records(
         self,
@@ -113,28 +113,28 @@ class Transport(Protocol):
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
     ) -> Mapping[str, ProbeResult]:
-        """Which of these messages are on the topic; blocks up to the timeout, so never on the poll thread."""
+        """Find messages on the topic by id. Blocks for up to `timeout` seconds, so do not call it on the poll thread."""
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
-        """Return which messages that were not found have a newer record of their key, where the topic may be compacted.
+        """Return which of the missing messages have a newer record of their key, if the topic may be compacted.
 
-        `number` knows the sequences of the producer's own ids. Blocks as `find_records` does.
+        `number` returns the sequence of an id of this producer. Blocks like `find_records`.
         """
 
     def purge(self) -> None:
-        """Give up everything outstanding; each still gets its report."""
+        """Give up all unreported messages; each is still reported."""
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop polling and drop the client, without waiting for what is outstanding; within the timeout in seconds."""
+        """Stop polling and drop the client within `timeout` seconds, without waiting for unreported messages."""
 
 
 TransportFactory = Callable[[ClientConfig, TransportListener], Transport]
 
 
 class KafkaTransport:
-    """confluent_kafka's Producer, polled by one thread and re-created when it turns fatal."""
+    """Sends with confluent_kafka's Producer, polls it on one thread, and re-creates it after a fatal error."""
 
     settles_journal = False
     ended = False
@@ -146,44 +146,44 @@ class KafkaTransport:
         self._reports = ReportBatch([])
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer-core-poll", daemon=True)
-        self._handover = GilHandoff(self._reports, self.outstanding)
-        self._here = forks.mark()
-        # The client, and the place of what it has: replaced together.
-        self._live = (self._first(), DeliveryState(0, self._reports.rows.extend))
-        self._refusal: KafkaError | None = None  # why nothing can be sent until the next client
-        # touched on the poll thread only
-        self._fatals = 0  # clients that broke since something was acknowledged
-        self._latest: list[Mapping[str, Any]] = []  # the last statistics, once there are any
+        self._handoff = GilHandoff(self._reports, self.outstanding)
+        self._not_forked = forks.mark()
+        # The client, and the state of the messages that it has. Both are replaced together.
+        self._live = (self._first_client(), DeliveryState(0, self._reports.rows.extend))
+        self._refusal: KafkaError | None = None  # why this client cannot send anything
+        # used on the poll thread only
+        self._failures = 0  # clients that failed since the last acknowledgement
+        self._latest: list[Mapping[str, Any]] = []  # the latest statistics, if any
 
     def start(self) -> None:
         self._thread.start()
 
     def yield_to_poller(self) -> None:
-        if self._here[0]:
-            self._handover.yield_to_poller()
+        if self._not_forked[0]:
+            self._handoff.yield_to_poller()
 
     def flush_soon(self) -> None:
-        self._handover.flush_soon()
+        self._handoff.flush_soon()
 
     def produce(self, delivery: Delivery) -> None:
-        if not self._here[0]:
+        if not self._not_forked[0]:
             raise ForkedProducer
         if self._refusal is not None:
             raise ClientRefused(self._refusal)
         placement = delivery.placement
         headers = delivery.record_headers if delivery.headers else [(ID_HEADER, delivery.id)]
-        client, delivery.place = self._live
+        client, delivery.state = self._live
         try:
-            # Positional: keywords cost 0.1 µs each. The fifth is `callback`; its alias on_delivery is the sixth.
+            # Positional, because a keyword costs 0.1 µs. The fifth argument is `callback`, the sixth its alias on_delivery.
             client.produce(
                 delivery.topic, delivery.value, delivery.key, placement.partition, delivery, None,
                 placement.timestamp_ms, headers,
             )  # fmt: skip
         except BufferError as error:
-            self._handover.flush_soon()
+            self._handoff.flush_soon()
             raise ClientQueueFull from error
         except KafkaException as error:
-            if error.args[0].code() == KafkaError._FATAL:  # until the poll thread has re-created the client
+            if error.args[0].code() == KafkaError._FATAL:  # the poll thread will re-create the client
                 raise ClientQueueFull from error
             raise ClientRefused(error.args[0]) from error
 
@@ -209,12 +209,12 @@ class KafkaTransport:
         timeout: float = 10.0,
     ) -> Mapping[str, ProbeResult]:
         settings = self._config.settings
-        return record_lookup.look(
+        return record_lookup.find_records(
             settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout
         )
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
         return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 
@@ -227,24 +227,26 @@ class KafkaTransport:
             self._thread.join(timeout)
         self._discard(self._live[0])
 
-    def _first(self) -> Producer:
+    def _first_client(self) -> Producer:
         try:
-            return self._connect()
-        except KafkaException as error:  # oauth_cb gave no token, or the process has no thread left
-            raise ProducerError(f"No Kafka client can be made: {mask_told(str(error.args[0]))}.") from error
+            return self._new_client()
+        except KafkaException as error:  # oauth_cb returned no token, or the process cannot start a thread
+            raise ProducerError(
+                f"No Kafka client can be made: {mask_or_hide(str(error.args[0]))}."
+            ) from error
 
-    def _connect(self) -> Producer:
+    def _new_client(self) -> Producer:
         return Producer(self._settings())
 
     def _settings(self) -> dict[str, Any]:
         settings = dict(self._config.settings)
-        settings["stats_cb"] = both(self._statistics, settings.get("stats_cb"))
-        settings["error_cb"] = both(self._listener.connection_error, settings.get("error_cb"))
+        settings["stats_cb"] = call_both(self._statistics, settings.get("stats_cb"))
+        settings["error_cb"] = call_both(self._listener.connection_error, settings.get("error_cb"))
         settings.setdefault("logger", client_log())
         return settings
 
     def _statistics(self, text: str) -> None:
-        statistics = orjson.loads(text)  # megabytes each second, with a thousand partitions
+        statistics = orjson.loads(text)  # for speed: megabytes each second with a thousand partitions
         self._latest[:] = [statistics]
         self._listener.statistics(statistics)
 
@@ -252,23 +254,25 @@ class KafkaTransport:
         try:
             while not self._stopping.is_set():
                 try:
-                    self._gather(self._handover.turn(_POLL))
-                    self._hand_over()
-                except BaseException:  # else nobody would hear of a message again
+                    self._collect(self._handoff.poll_timeout(_POLL_TIMEOUT))
+                    self._settle_reports()
+                except BaseException:  # the thread must continue, or no message would be settled again
                     logger.exception("reports were not settled")
-                    self._stopping.wait(_POLL)
+                    self._stopping.wait(_POLL_TIMEOUT)
             self._poll(0)
-            self._hand_over()
+            self._settle_reports()
         finally:
-            self._handover.end()
+            self._handoff.end()
 
-    def _gather(self, timeout: float) -> None:
-        """Poll, and again while that brings a few more: an answer's partitions come one after the other, and a hand-over
-        takes longer than the next one's coming."""
-        count = len(self._reports)
+    def _collect(self, timeout: float) -> None:
+        """Poll, and repeat while each poll adds a few reports.
+
+        The partitions of one response are reported one after the other, faster than the listener settles a batch.
+        """
+        before = len(self._reports)
         self._poll(timeout)
-        while count < (now := len(self._reports)) <= _FEW:
-            count = now
+        while before < (count := len(self._reports)) <= _SMALL_BATCH:
+            before = count
             self._poll(0)
 
     def _poll(self, timeout: float) -> None:
@@ -279,75 +283,77 @@ class KafkaTransport:
         except BaseException:
             logger.exception("poll failed")
 
-    def _hand_over(self) -> None:
+    def _settle_reports(self) -> None:
         batch = self._reports.take()
         if batch:
-            if self._fatals and any(error is None for _, error, _ in batch):
-                self._fatals = 0
-            self._listener.reports(batch.truly_placed())
+            if self._failures and any(error is None for _, error, _ in batch):
+                self._failures = 0
+            self._listener.reports(batch.with_real_offsets())
 
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():
             logger.warning(
-                "poll reported an error", extra={"code": error.name(), "error": mask_told(error.str())}
+                "poll reported an error", extra={"code": error.name(), "error": mask_or_hide(error.str())}
             )
             return
         self._drain(5.0)
         sent = not self._never_sent(1.5)
         if sent:
-            self._hand_over()
+            self._settle_reports()
         else:
-            self._refuse(error)
-        self._renew(error, sent)
+            self._report_not_sent(error)
+        self._replace_client(error, sent)
 
-    def _renew(self, error: KafkaError, sent: bool) -> None:
-        """A new client in the broken one's place, after a pause that grows while none of them gets anywhere."""
-        dead, place = self._live
-        self._fatals += 1
-        if self._fatals > 1:
-            self._stopping.wait(min(0.25 * 2**self._fatals, _LONGEST_PAUSE))
-        client = self._connected()
-        self._live = (client, DeliveryState(place.generation + 1, place.report))
+    def _replace_client(self, error: KafkaError, sent: bool) -> None:
+        """Replace the failed client, after a pause that grows until a client gets an acknowledgement."""
+        failed, state = self._live
+        self._failures += 1
+        if self._failures > 1:
+            self._stopping.wait(min(0.25 * 2**self._failures, _MAX_PAUSE))
+        client = self._wait_for_client()
+        self._live = (client, DeliveryState(state.generation + 1, state.report))
         self._refusal = None
-        self._discard(dead)
+        self._discard(failed)
         try:
-            self._hand_over()
+            self._settle_reports()
         finally:
-            self._listener.fatal(error, place.generation, sent=sent)
+            self._listener.fatal(error, state.generation, sent=sent)
 
-    def _connected(self) -> Producer:
-        """A client, as soon as there is a thread and a socket for it."""
+    def _wait_for_client(self) -> Producer:
+        """Create a client as soon as the process has a thread and a socket for it."""
         while True:
             try:
-                return self._connect()
+                return self._new_client()
             except KafkaException as error:
-                logger.warning("no client", extra={"error": mask_told(str(error))})
+                logger.warning("kafka client not created", extra={"error": mask_or_hide(str(error))})
                 if self._stopping.wait(1.0):
                     raise
 
-    def _drain(self, bound: float) -> None:
-        """Collect what a broken client still reports: in-flight requests finish with their own result."""
-        deadline = time.monotonic() + bound
+    def _drain(self, timeout: float) -> None:
+        """Collect the last reports of a failed client: requests in flight finish with a result of their own."""
+        deadline = time.monotonic() + timeout
         client = self._live[0]
         while len(client) and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException):
-                client.poll(_POLL)
+                client.poll(_POLL_TIMEOUT)
 
-    def _never_sent(self, bound: float) -> bool:
-        """Whether statistics that were taken now prove it: a client without a producer id cannot have produced."""
+    def _never_sent(self, timeout: float) -> bool:
+        """Return whether new statistics prove that this client sent nothing: without a producer id it cannot produce."""
         if not self._config.idempotent:
             return False
         self._latest.clear()
-        deadline = time.monotonic() + bound
+        deadline = time.monotonic() + timeout
         while not self._latest and time.monotonic() < deadline:
             with contextlib.suppress(KafkaException):
-                self._live[0].poll(_POLL)
+                self._live[0].poll(_POLL_TIMEOUT)
         return any(
-            taken.get("eos", {}).get("producer_id") == -1 and not produced(taken) for taken in self._latest
+            statistics.get("eos", {}).get("producer_id") == -1 and not produced(statistics)
+            for statistics in self._latest
         )
 
-    def _refuse(self, error: KafkaError) -> None:
-        """Nothing left us; where the broker gives this user no producer id, nothing can until the next client."""
+    def _report_not_sent(self, error: KafkaError) -> None:
+        """Report all collected messages as not sent. If the broker refuses a producer id, refuse messages until the
+        client is replaced."""
         reason = KafkaError(error.code(), error.str())
         if error.code() in _NO_PRODUCER_ID:
             self._refusal = reason
@@ -355,7 +361,7 @@ class KafkaTransport:
 
     @staticmethod
     def _discard(client: Producer) -> None:
-        """Purge and drop: closing a client that cannot reach its broker would block (kafka-notes 1.3)."""
+        """Purge and drop a client. Closing one that cannot reach its broker would block (kafka-notes 1.3)."""
         with contextlib.suppress(KafkaException):
             client.purge()
             client.poll(0)

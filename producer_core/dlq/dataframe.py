@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from producer_core._internal.masking import mask_text, shown, shown_key
+from producer_core._internal.masking import display_key, display_value, mask_text
 
 if TYPE_CHECKING:
     from producer_core._internal.dataframe import Kind
@@ -30,7 +30,7 @@ def frame(
     """One row a dead letter, in the order given."""
     import pyarrow
 
-    from producer_core._internal.dataframe import made
+    from producer_core._internal.dataframe import make_frame
 
     text, moment = pyarrow.string(), pyarrow.timestamp("us", "UTC")
     columns: dict[str, Any] = {
@@ -38,7 +38,7 @@ def frame(
         **{name: pyarrow.array([getattr(one, name) for one in dead_letters], text) for name in _TEXTS},
         "error_text": pyarrow.array([_text(one.error_text, masked) for one in dead_letters], text),
         "group": pyarrow.array([one.fingerprint for one in dead_letters], text),
-        "key": pyarrow.array([shown_key(one.key, reveal=not masked) for one in dead_letters], text),
+        "key": pyarrow.array([display_key(one.key, reveal=not masked) for one in dead_letters], text),
         "value_size": pyarrow.array(sizes, pyarrow.int64()),
         **{
             name: pyarrow.array([_utc(getattr(one, name)) for one in dead_letters], moment) for name in _TIMES
@@ -52,7 +52,7 @@ def frame(
     }
     if bodies:
         columns["value"] = pyarrow.array([_value(one.value, masked) for one in dead_letters], text)
-    return made(pyarrow.table(columns), kind)
+    return make_frame(pyarrow.table(columns), kind)
 
 
 def _text(text: str, masked: bool) -> str:
@@ -60,7 +60,7 @@ def _text(text: str, masked: bool) -> str:
 
 
 def _value(data: bytes | None, masked: bool) -> str | None:
-    found = shown(data, reveal=not masked)
+    found = display_value(data, reveal=not masked)
     return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq.count import HOUR, HOUR_OF, answered, counted
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.errors import ConfigError
@@ -88,7 +88,7 @@ class Groups(list[Group]):
 
 def _said(group: Group) -> str:
     text = f"{group.count:,} x {group.code} on {', '.join(group.topics)}, sent again: {_safety(group)}"
-    return mask_told(f"{text}\n  {group.meaning} {group.advice}".rstrip())
+    return mask_or_hide(f"{text}\n  {group.meaning} {group.advice}".rstrip())
 
 
 def _safety(group: Group) -> str:

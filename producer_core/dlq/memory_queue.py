@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq.dataframe import LIMIT, frame
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
@@ -79,7 +79,7 @@ class DeadLetterQueue:
         self._hold(dead_letter_of(dead, text, now), dead)
         logger.warning(
             "message dead",
-            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(text)},
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(text)},
         )
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:

@@ -1,4 +1,4 @@
-"""The permissions that each feature needs on a cluster with access control, and which of them are missing."""
+"""The permissions that each feature needs on a cluster with access control, and how to find missing ones."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """An operation on a resource of this name, `*` for every one; `prefixed`: on all that begin with it.
+    """An operation on a resource with this name (`*`: any name). `prefixed` means all names with this prefix.
 
-    `reason` says what a lack of it breaks, and does not count in comparisons.
+    `reason` states what the permission is for. Comparisons ignore it.
     """
 
     resource: Resource
@@ -37,7 +37,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class PermissionNeed:
-    """A row of the table: what a feature must be allowed on each of its topics, or on its transactional ids."""
+    """A row of the table: what a feature needs on each of its topics, or on its transactional ids."""
 
     resource: Resource
     operation: str
@@ -45,51 +45,55 @@ class PermissionNeed:
 
 
 _WRITE = PermissionNeed("topic", "WRITE", "to send")
-_SEE = PermissionNeed("topic", "DESCRIBE", "to see the topic and its watermarks")
-_LOOK = PermissionNeed("topic", "READ", "to look whether a doubtful message is there")
-_CONFIGS = PermissionNeed("topic", "DESCRIBE_CONFIGS", "to see min.insync.replicas and max.message.bytes")
+_DESCRIBE = PermissionNeed("topic", "DESCRIBE", "to read the topic's metadata and watermarks")
+_READ = PermissionNeed("topic", "READ", "to check whether an ambiguous message is on the topic")
+_CONFIGS = PermissionNeed("topic", "DESCRIBE_CONFIGS", "to read min.insync.replicas and max.message.bytes")
 _TRANSACT = PermissionNeed("transactional_id", "WRITE", "to commit, and to fence an earlier process")
 _REPLAY = PermissionNeed("transactional_id", "WRITE", "to replay exactly once; without it, at least once")
-_READ_BACK = PermissionNeed("topic", "READ", "to read back what the last transaction left")
+_READ_BACK = PermissionNeed("topic", "READ", "to read back the records of the last transaction")
 
 TABLE: Mapping[Feature, tuple[PermissionNeed, ...]] = MappingProxyType(
     {
-        "send": (_WRITE, _SEE),
-        "probe": (_LOOK, _SEE),
+        "send": (_WRITE, _DESCRIBE),
+        "probe": (_READ, _DESCRIBE),
         "standing": (
-            PermissionNeed("topic", "READ", "to see whether the log still holds what it acknowledged"),
-            _SEE,
+            PermissionNeed("topic", "READ", "to check that the log still has its acknowledged records"),
+            _DESCRIBE,
         ),
-        "replication": (_SEE, _CONFIGS),
-        "exactly_once": (_WRITE, _SEE, _READ_BACK, _TRANSACT),
-        "replay": (_WRITE, _SEE, _LOOK, _REPLAY),
-        "telemetry": (PermissionNeed("topic", "WRITE", "to publish statistics"), _SEE),
+        "replication": (_DESCRIBE, _CONFIGS),
+        "exactly_once": (_WRITE, _DESCRIBE, _READ_BACK, _TRANSACT),
+        "replay": (_WRITE, _DESCRIBE, _READ, _REPLAY),
+        "telemetry": (PermissionNeed("topic", "WRITE", "to publish statistics"), _DESCRIBE),
     }
 )
-"""WRITE and READ bring DESCRIBE. Idempotence needs no permission of its own since Kafka 2.8; before, IDEMPOTENT_WRITE on the cluster."""
+"""WRITE and READ include DESCRIBE. Since Kafka 2.8 idempotence needs no permission; before, IDEMPOTENT_WRITE on the cluster."""
 
 
-MERELY_LOOK: frozenset[Feature] = frozenset({"probe", "standing", "replication"})
-"""Features without which messages are still delivered, only with less known of them."""
+OPTIONAL_FEATURES: frozenset[Feature] = frozenset({"probe", "standing", "replication"})
+"""Features that only collect information. Messages are delivered without them."""
 
 
-def needed(
+def required_permissions(
     feature: Feature, topics: Sequence[str], *, transactional_id: str | None = None
 ) -> list[Permission]:
-    """What to grant for a feature on these topics. Transactional ids by prefix: each shard has its own."""
-    found: list[Permission] = []
+    """Return the permissions to grant for a feature. Transactional ids are prefixed, because each shard has its own."""
+    permissions: list[Permission] = []
     for need in TABLE[feature]:
         if need.resource == "topic":
-            found += [Permission("topic", topic, need.operation, reason=need.reason) for topic in topics]
+            permissions += [
+                Permission("topic", topic, need.operation, reason=need.reason) for topic in topics
+            ]
         elif transactional_id is not None:
-            found.append(
+            permissions.append(
                 Permission(need.resource, transactional_id, need.operation, prefixed=True, reason=need.reason)
             )
-    return found
+    return permissions
 
 
-def lacking(needs: Sequence[Permission], operations: Mapping[str, frozenset[str] | None]) -> list[Permission]:
-    """Which of the needs on topics the allowed operations leave open; None: the cluster does not tell."""
+def missing_permissions(
+    needs: Sequence[Permission], operations: Mapping[str, frozenset[str] | None]
+) -> list[Permission]:
+    """Return the needs on topics that the allowed operations do not cover. None: the cluster does not report them."""
     return [
         need
         for need in needs
@@ -107,14 +111,14 @@ def check(
     transactional_id: str | None = None,
     timeout: float = 10.0,
 ) -> list[Permission]:
-    """What the feature lacks on these topics, as the brokers themselves say; BrokerError when none answers.
+    """Return the permissions that the feature lacks on these topics, according to the brokers.
 
-    A topic that does not exist lacks nothing yet. The transactional id is tried with a name of our own that
-    begins with it, so that no running producer is fenced: it takes a grant by prefix.
+    Raise BrokerError when no broker responds. A topic that does not exist lacks no permission. The transactional id is
+    tested with another id that has it as prefix, so that no running producer is fenced. This requires a prefixed grant.
     """
-    needs = needed(feature, topics, transactional_id=transactional_id)
+    needs = required_permissions(feature, topics, transactional_id=transactional_id)
     cluster = Cluster(config)
-    missing = lacking(needs, cluster.operations(topics, timeout=timeout))
+    missing = missing_permissions(needs, cluster.operations(topics, timeout=timeout))
     return missing + [
         need
         for need in needs
@@ -131,11 +135,11 @@ def require(
     transactional_id: str | None = None,
     timeout: float = 10.0,
 ) -> None:
-    """BrokerError with the whole list when something is missing; as `check` otherwise."""
+    """Raise BrokerError with all permissions that `check` finds missing."""
     missing = check(config, topics, feature=feature, transactional_id=transactional_id, timeout=timeout)
     if missing:
         raise BrokerError(
             f"{feature} lacks permissions: {'; '.join(f'{each} ({each.reason})' for each in missing)}.",
-            fix=f"Grant {', '.join(str(each) for each in missing)}; producer-core doctor --feature {feature} shows "
-            "what is still missing.",
+            fix=f"Grant {', '.join(str(each) for each in missing)}. producer-core doctor --feature {feature} shows "
+            "the permissions that are still missing.",
         )

@@ -1,4 +1,4 @@
-"""A failure: what an error code means, whether trying again may help, and whether a resend is safe."""
+"""Classify errors: what an error code means, whether a retry may help, and whether a resend is safe."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from confluent_kafka import KafkaError
 from producer_core.errors import ConfigError
 from producer_core.events import Kind, Verdict
 from producer_core.kafka.error_aliases import ALIASES, NO_ERROR, PARENTS
-from producer_core.kafka.error_codes import BEYOND, ELSEWHERE, TABLE
+from producer_core.kafka.error_codes import NON_PRODUCER_CODES, TABLE, UNNAMED_CODES
 
-_NOT_OURS = "An answer to a consumer, an administrator or another broker; a producer should never see it."
-_UNKNOWN = "producer_core does not know this code."
-_LOOK = "Look whether the message landed before you send it again, and report the code."
-_ROOM_FOR_ONE = 0.8
-"""librdkafka waits at least this share of retry.backoff.ms before a second transmission (its jitter is 20 %)."""
+_NOT_FOR_PRODUCERS = (
+    "For consumers, administrators or other brokers. A producer should not receive this code."
+)
+_UNKNOWN = "producer_core has no description of this code."
+_UNKNOWN_ADVICE = "Check whether the message is on the topic before sending it again, and report the code."
+_BACKOFF_SHARE = 0.8
+"""librdkafka waits at least this share of retry.backoff.ms before a second transmission (its jitter is 20%)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One row of the table. `number` is librdkafka's, 0 for our own codes; `error_type` is OpenTelemetry's."""
+    """One row of the table. `number` is librdkafka's, 0 for own codes. `error_type` follows OpenTelemetry."""
 
     code: str
     number: int
@@ -36,119 +38,123 @@ class Failure:
     error_type: str
 
 
-_DIGITS = 6
+_MAX_DIGITS = 6
 
 
 def failure_of(error: KafkaError | int | str) -> Failure:
-    """The failure behind an error, its number or its librdkafka name. An unknown one is possibly persisted."""
+    """Return the failure of an error, its number or its librdkafka name. Unknown ones are possibly persisted."""
     if isinstance(error, int):
         error = KafkaError(error)
-    code = error if isinstance(error, str) else _beyond().get(error.code(), error.name())
+    code = error if isinstance(error, str) else _unnamed_codes().get(error.code(), error.name())
     return _table().get(code) or Failure(
-        code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _LOOK, "_OTHER"
+        code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _UNKNOWN_ADVICE, "_OTHER"
     )
 
 
 def lookup(name: str) -> Failure:
-    """A failure by librdkafka's name, the protocol's, a kafka-python or Java class name, or its number."""
+    """Return a failure by librdkafka's name, the protocol's, a kafka-python or Java class name, or its number."""
     text = name.strip()
     if re.fullmatch(r"-?[0-9]+", text):
-        if len(text) > _DIGITS:  # beyond a C int, and beyond any code
+        if len(text) > _MAX_DIGITS:  # larger than any code
             raise ConfigError(f"There is no error code {text:.20}.", fix="See producer-core explain --all.")
         return failure_of(int(text))
-    code = _codes().get(_plain(text))
+    code = _codes().get(_normalise_name(text))
     if code is None:
-        _refuse_parents(text)
-        close = difflib.get_close_matches(_plain(text), _codes(), n=1, cutoff=0.5)
-        nearest = f"Did you mean {_codes()[close[0]]}?" if close else "See producer-core explain --all."
-        raise ConfigError(f"There is no error code {name!r}.", fix=nearest)
+        _reject_non_errors(text)
+        matches = difflib.get_close_matches(_normalise_name(text), _codes(), n=1, cutoff=0.5)
+        suggestion = (
+            f"Did you mean {_codes()[matches[0]]}?" if matches else "See producer-core explain --all."
+        )
+        raise ConfigError(f"There is no error code {name!r}.", fix=suggestion)
     return _table()[code]
 
 
-def _refuse_parents(name: str) -> None:
-    """Names that people meet, but that stand for no error of their own."""
-    if _plain(name) in map(_plain, NO_ERROR):
-        raise ConfigError(f"{name} is no error.", fix="There is nothing to do.")
-    if _plain(name) in map(_plain, PARENTS):
+def _reject_non_errors(name: str) -> None:
+    """Raise ConfigError for names that do not identify an error."""
+    if _normalise_name(name) in map(_normalise_name, NO_ERROR):
+        raise ConfigError(f"{name} is not an error.", fix="No action needed.")
+    if _normalise_name(name) in map(_normalise_name, PARENTS):
         raise ConfigError(
-            f"{name} is the parent of many errors.",
-            fix="Ask for the class of the error itself, for its number, or for the code in its text.",
+            f"{name} is the base class of many errors.",
+            fix="Use the class of the specific error, its number, or the code in its text.",
         )
 
 
 def other_names(code: str) -> list[str]:
-    """What Kafka's protocol, kafka-python and Java call this code, where the spelling alone does not tell."""
-    return [name for name, meant in ALIASES.items() if meant == code]
+    """Return the names in Kafka's protocol, kafka-python and Java whose spelling differs from the code."""
+    return [name for name, named_code in ALIASES.items() if named_code == code]
 
 
 def known_failures() -> list[Failure]:
-    """Every row of the table."""
+    """Return every row of the table."""
     return list(_table().values())
 
 
 def retriable_codes(names: Sequence[str]) -> frozenset[str]:
-    """The codes behind `RetryConfig.retriable_errors`; an unknown name is a ConfigError."""
+    """Return the codes of `RetryConfig.retriable_errors`. Raise ConfigError for an unknown name."""
     return frozenset(lookup(name).code for name in names)
 
 
 def judge(
     failure: Failure, *, latency: float | None, retry_backoff: float, assigned: bool = True
 ) -> tuple[Verdict, str]:
-    """Whether a message whose delivery report has this failure may be on the broker, and why we say so.
+    """Return the verdict on a message whose delivery report has this failure, and the reason.
 
-    `assigned`: the report names a partition (`message.partition()` is not None). A message without one was
-    never put into a broker's queue, and librdkafka never takes a partition away again (rd_kafka_msg_partitioner).
+    `assigned` is true when the report names a partition (`message.partition()` is not None). A message without one was
+    never in a broker's queue, and librdkafka never removes an assigned partition (rd_kafka_msg_partitioner).
 
-    A refusal counts only when the message came back (`latency`, seconds from produce to report) before
-    librdkafka could have sent it a second time: a code alone proves nothing, because the library retries
-    inside, and an earlier transmission may have been written. All of its retries go through
-    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. The same holds for the library's own
-    words: a message that waits for its retry while its topic vanishes from the metadata comes back as
-    _UNKNOWN_PARTITION although it was written (measured), and a connection's credentials may expire.
+    The verdict is `rejected` only when the message came back before librdkafka could have sent it a second time.
+    `latency` is in seconds from produce to report. A code alone proves nothing, because the library retries internally,
+    and an earlier transmission may have been written. All its retries go through rd_kafka_retry_msgq, which waits at
+    least 0.8 x retry.backoff.ms. The same applies to the library's local codes: a message that waits for its retry while
+    its topic disappears from the metadata comes back as _UNKNOWN_PARTITION although it was written (measured), and the
+    credentials of a connection may expire.
     """
-    if not assigned or _is_ours(failure):
-        return refused_here(failure)
+    if not assigned or _is_own_code(failure):
+        return not_sent_verdict(failure)
     if failure.kind == "local":
         return (
             "possibly_persisted",
-            f"The client gave it up ({failure.code}), but an earlier transmission may have landed.",
+            f"The client gave up the message ({failure.code}), but an earlier transmission may have been written.",
         )
     if failure.verdict != "rejected":
         return (
             "possibly_persisted",
-            f"{failure.meaning.rstrip('.')} ({failure.code}); the broker may have it.",
+            f"{failure.meaning.rstrip('.')} ({failure.code}). The broker may have the message.",
         )
-    if latency is not None and latency < _ROOM_FOR_ONE * retry_backoff:
-        return "rejected", f"The broker refused its only transmission ({failure.code})."
+    if latency is not None and latency < _BACKOFF_SHARE * retry_backoff:
+        return "rejected", f"The broker rejected its only transmission ({failure.code})."
     return (
         "possibly_persisted",
-        f"The broker refused it ({failure.code}), but an earlier transmission may have landed.",
+        f"The broker rejected it ({failure.code}), but an earlier transmission may have been written.",
     )
 
 
-def refused_here(failure: Failure) -> tuple[Verdict, str]:
-    """The verdict on what never reached a broker's queue: produce() raised, or it was no message at all."""
-    return "not_sent", f"It never left the client ({failure.code})."
+def not_sent_verdict(failure: Failure) -> tuple[Verdict, str]:
+    """Return the verdict on a message that never reached a broker's queue, or on invalid input."""
+    return "not_sent", f"The message never left the client ({failure.code})."
 
 
-def _is_ours(failure: Failure) -> bool:
-    """A code that no library gives: `malformed`, `held`."""
+def _is_own_code(failure: Failure) -> bool:
+    """Return whether this is a code of producer_core that no library returns: `malformed`, `held`."""
     return failure.kind == "local" and failure.number == 0
 
 
-_LONGEST_TEXT = 4000
-"""Characters of an error text that a fingerprint reads: an error that quotes ten megabytes has its cause in front."""
+_MAX_TEXT = 4000
+"""Characters of an error text that a fingerprint covers. A very long error text has its cause at the beginning."""
 
 _NODE = r"(?:/(?:\d+|bootstrap)\b)?"
 _PORT = r"(?::\d+)?" + _NODE
 _HOST = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_ENDINGS = "com|net|org|io|cloud|dev|eu|de|uk|us|local|internal|svc|lan|corp|intra|home|example|test"
-_NO_HOST = (
+_TOP_LEVEL_DOMAINS = (
+    "com|net|org|io|cloud|dev|eu|de|uk|us|local|internal|svc|lan|corp|intra|home|example|test"
+)
+_NOT_A_HOST = (
     r"(?!(?:line|column|col|char|row|code|error|errno|status|offset|partition|id|at|pos|size|epoch|version):)"
 )
-_VARIABLE = tuple(
-    (re.compile(pattern, re.IGNORECASE), word)
-    for pattern, word in (
+_REPLACEMENTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), replacement)
+    for pattern, replacement in (
         (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-\d+)?\b", "<id>"),
         (r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?", "<time>"),
         (r"\b[a-z][a-z0-9+_-]*://[^\s,;'\")\]]*[^\s,;:.'\")\]]", "<address>"),
@@ -159,8 +165,8 @@ _VARIABLE = tuple(
         (r"(?<![\w:.])(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6}::(?:[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6}(?:%\w+)?)?"
          r"|::[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){0,6})(?!\w|:\w|::)", "<address>"),
         (rf"(?<![\w.-]){_HOST}(?:\.{_HOST})+:\d+\b{_NODE}", "<address>"),
-        (rf"(?<![\w.-]){_HOST}(?:\.{_HOST}){{0,8}}\.(?:{_ENDINGS})(?![\w-]|\.\w){_NODE}", "<address>"),
-        (rf"(?<![\w.-])(?:localhost{_PORT}|{_NO_HOST}{_HOST}:\d{{4,5}}(?!\d| ?ms\b|\.\d){_NODE})", "<address>"),
+        (rf"(?<![\w.-]){_HOST}(?:\.{_HOST}){{0,8}}\.(?:{_TOP_LEVEL_DOMAINS})(?![\w-]|\.\w){_NODE}", "<address>"),
+        (rf"(?<![\w.-])(?:localhost{_PORT}|{_NOT_A_HOST}{_HOST}:\d{{4,5}}(?!\d| ?ms\b|\.\d){_NODE})", "<address>"),
         (r"\b0x[0-9a-f]+\b", "<number>"),
         (r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b|\b(?=\d*[a-f])[0-9a-f]{12,}\b", "<id>"),
         (r"\b(?=[a-z]*\d)(?=\d*[a-z])[0-9a-z]{20,}\b", "<id>"),
@@ -175,8 +181,8 @@ _TYPE = re.compile(r"(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception|Timeout|Refused|Fai
 
 
 def fingerprint(code: str, text: str) -> str:
-    """What groups errors of one cause: 12 hex digits of the code and the normalised text."""
-    return _fingerprint(code, text[:_LONGEST_TEXT])
+    """Return the id of a group of errors with one cause: 12 hex digits of the code and the normalised text."""
+    return _fingerprint(code, text[:_MAX_TEXT])
 
 
 @lru_cache(maxsize=512)
@@ -185,21 +191,21 @@ def _fingerprint(code: str, text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """An error text without what differs from case to case: ids, numbers, hosts, addresses and quoted names.
+    """Remove the variable parts of an error text: ids, numbers, hosts, addresses and quoted names.
 
-    Exception types and error codes stay, quoted or not. A name without quotes stays: nothing tells it from a word.
+    Exception types and error codes stay, quoted or not. Names without quotes stay, because they look like other words.
     """
-    text = _QUOTED.sub(_without_name, text[:_LONGEST_TEXT])
-    for pattern, word in _VARIABLE:
-        text = pattern.sub(word, text)
+    text = _QUOTED.sub(_replace_name, text[:_MAX_TEXT])
+    for pattern, replacement in _REPLACEMENTS:
+        text = pattern.sub(replacement, text)
     return text.strip().lower()
 
 
-def _without_name(found: re.Match[str]) -> str:
-    """`<name>` for a quoted name; a quoted sign, exception type or error code says what went wrong and stays."""
+def _replace_name(found: re.Match[str]) -> str:
+    """Return `<name>` for a quoted name. Quoted symbols, exception types and error codes describe the error and stay."""
     name = next(filter(None, found.groups()))
-    keeps = not any(map(str.isalnum, name)) or _TYPE.fullmatch(name) or name in _table()
-    return found[0] if keeps else "<name>"
+    keep = not any(map(str.isalnum, name)) or _TYPE.fullmatch(name) or name in _table()
+    return found[0] if keep else "<name>"
 
 
 @cache
@@ -209,20 +215,24 @@ def _table() -> dict[str, Failure]:
         for code, kind, verdict, meaning, advice in TABLE
     ]
     others = [
-        Failure(code, _number(code), "permanent", "possibly_persisted", _NOT_OURS, _LOOK, code)
-        for code in (*ELSEWHERE, *BEYOND)
+        Failure(
+            code, _number(code), "permanent", "possibly_persisted", _NOT_FOR_PRODUCERS, _UNKNOWN_ADVICE, code
+        )
+        for code in (*NON_PRODUCER_CODES, *UNNAMED_CODES)
     ]
     return {failure.code: failure for failure in (*rows, *others)}
 
 
 @cache
 def _codes() -> dict[str, str]:
-    """Every way to write a code, in plain letters, to the code."""
-    return {_plain(name): code for name, code in (*ALIASES.items(), *((code, code) for code in _table()))}
+    """Map every spelling of a code, normalised, to the code."""
+    return {
+        _normalise_name(name): code for name, code in (*ALIASES.items(), *((code, code) for code in _table()))
+    }
 
 
-def _plain(name: str) -> str:
-    """`NotLeaderForPartitionError`, `ERR__MSG_TIMED_OUT` and `NOT_LEADER_FOR_PARTITION` in one spelling."""
+def _normalise_name(name: str) -> str:
+    """Return one spelling for `NotLeaderForPartitionError`, `ERR__MSG_TIMED_OUT` and `NOT_LEADER_FOR_PARTITION`."""
     for prefix in ("RD_KAFKA_RESP_ERR_", "ERR_"):
         name = name.removeprefix(prefix)
     if name.upper() != name:
@@ -232,10 +242,11 @@ def _plain(name: str) -> str:
 
 
 def _number(code: str) -> int:
-    return int(getattr(KafkaError, code, BEYOND.get(code, 0)))
+    return int(getattr(KafkaError, code, UNNAMED_CODES.get(code, 0)))
 
 
 @cache
-def _beyond() -> dict[int, str]:
-    """The codes by number that the library has no name for."""
-    return {number: code for code, number in BEYOND.items()}
+def _unnamed_codes() -> dict[int, str]:
+    """Map the numbers of codes without a librdkafka name to their codes."""
+
+    return {number: code for code, number in UNNAMED_CODES.items()}

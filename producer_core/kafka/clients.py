@@ -1,4 +1,4 @@
-"""Clients that only ask: they write nothing, join no group, and need no producer id, which not every user may have."""
+"""Clients that only query: they write nothing, join no group, and need no producer id, which requires a permission."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from producer_core._internal.librdkafka import client_log
 from producer_core.config import connection_settings
 from producer_core.kafka.classify import failure_of
 
-_READER: Mapping[str, Any] = MappingProxyType(
+_READER_SETTINGS: Mapping[str, Any] = MappingProxyType(
     {
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": "earliest",  # retention may take the start away while we look
+        "auto.offset.reset": "earliest",  # retention may remove the start during the read
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 20,
         "queued.max.messages.kbytes": 16_384,
     }
 )
-_numbers = itertools.count(1)
+_client_numbers = itertools.count(1)
 
 NO_SUCH = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
-_ANSWER = 30.0
-"""Seconds for which a question is asked again while its error is transient, as right after a topic is created."""
-_AGAIN = 0.2
-_Answer = TypeVar("_Answer")
+_RETRY_LIMIT_S = 30.0
+"""Seconds for which a request is retried while its error is transient, as right after a topic is created."""
+_RETRY_PAUSE_S = 0.2
+_Result = TypeVar("_Result")
 
 
-def answered(ask: Callable[[], _Answer]) -> _Answer:
-    """Return the answer to a question; ask again while its error is transient, within a bound."""
-    deadline = time.monotonic() + _ANSWER
+def retry_transient(request: Callable[[], _Result]) -> _Result:
+    """Return the result of a request. Retry it while its error is transient, up to a time limit."""
+    deadline = time.monotonic() + _RETRY_LIMIT_S
     while True:
         try:
-            return ask()
+            return request()
         except KafkaException as error:
-            passing = failure_of(error.args[0]).kind in ("temporary", "timed_out")
-            if not passing or error.args[0].code() in NO_SUCH or time.monotonic() > deadline:
+            transient = failure_of(error.args[0]).kind in ("temporary", "timed_out")
+            if not transient or error.args[0].code() in NO_SUCH or time.monotonic() > deadline:
                 raise
-            threading.Event().wait(_AGAIN)
+            threading.Event().wait(_RETRY_PAUSE_S)
 
 
 @contextmanager
@@ -58,16 +58,16 @@ def reader(
     changes: Mapping[str, Any] = MappingProxyType({}),
     *,
     name: str = "look",
-    heard: Callable[[KafkaError], None] = lambda error: None,
+    on_error: Callable[[KafkaError], None] = lambda error: None,
 ) -> Iterator[Consumer]:
-    """A reader of committed records on the cluster of these client settings, to be assigned; closed at the end.
+    """Open a `read_committed` consumer on the cluster of these settings, for manual assignment, and close it at the end.
 
-    `changes` are settings of its own; `heard` gets what its connection complains of.
+    `changes` override its settings. `on_error` receives its connection errors.
     """
-    chosen = {**connection_settings(settings), **_READER, **changes}
+    chosen = {**connection_settings(settings), **_READER_SETTINGS, **changes}
     chosen["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
-    chosen["client.id"] = f"{name}-{next(_numbers)}"
-    chosen["error_cb"] = heard
+    chosen["client.id"] = f"{name}-{next(_client_numbers)}"
+    chosen["error_cb"] = on_error
     consumer = Consumer(chosen, logger=client_log())
     try:
         yield consumer
@@ -76,26 +76,26 @@ def reader(
 
 
 def admin(settings: Mapping[str, Any], changes: Mapping[str, Any] = MappingProxyType({})) -> AdminClient:
-    """Asks the cluster of these client settings for metadata and descriptions. Keep it: what it was asked ends with it."""
+    """Return an admin client for these settings. Keep a reference to it: its futures end with it."""
     return AdminClient({**connection_settings(settings), **changes}, logger=client_log())
 
 
-def topic_id(told: Uuid) -> str:
-    """The id that a topic has since Kafka 2.8; "" where the broker gave it none."""
-    return "" if told.get_most_significant_bits() == told.get_least_significant_bits() == 0 else str(told)
+def topic_id(value: Uuid) -> str:
+    """Return a topic's id (Kafka 2.8 and later), or "" when the broker gave it none."""
+    return "" if value.get_most_significant_bits() == value.get_least_significant_bits() == 0 else str(value)
 
 
 def cluster_id(settings: Mapping[str, Any], topic: str | None, timeout: float) -> str | None:
-    """The cluster's id, asked with one known topic if there is one: every topic's metadata would be heavy.
+    """Return the cluster's id, or None if no broker responds in time.
 
-    None when nobody answers in time.
+    The request names one known topic if there is one, because the metadata of all topics can be large.
     """
-    asking = admin(settings)
+    client = admin(settings)
     try:
         if topic is not None:
-            found: str | None = asking.list_topics(topic, timeout=timeout).cluster_id
+            id_found: str | None = client.list_topics(topic, timeout=timeout).cluster_id
         else:
-            found = asking.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
+            id_found = client.describe_cluster(request_timeout=timeout).result(timeout + 1).cluster_id
     except (KafkaException, TimeoutError):
         return None
-    return found
+    return id_found

@@ -1,4 +1,4 @@
-"""A Kafka cluster as it answers questions: its brokers, a topic's replicas, what we may do there."""
+"""Query a Kafka cluster: its brokers, the replicas of a topic, and the permissions of the client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError, In
 from producer_core.kafka.classify import failure_of
 from producer_core.kafka.clients import admin, topic_id
 
-_TRANSACTING = {
+_TRANSACTION_SETTINGS = {
     "enable.idempotence": True,
     "acks": "all",
     "message.timeout.ms": 30_000,
@@ -29,12 +29,12 @@ _TRANSACTING = {
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _ADDRESS = re.compile(r"^\S+:\d+/(?:bootstrap|\d+): ")
 _STATE = re.compile(r" \(after \d+ms in state [^)]*\)")
-_HOPELESS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+_PERMANENT_ERRORS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What the first answer says: the cluster's id and its brokers by id, as `host:port`."""
+    """The first response of a cluster: its id, its brokers by id as `host:port`, and its topics."""
 
     cluster_id: str
     brokers: Mapping[int, str]
@@ -43,7 +43,7 @@ class ClusterView:
 
 @dataclass(frozen=True)
 class TopicView:
-    """A topic's partitions and the number of its replicas; None where the cluster does not tell."""
+    """A topic's partitions, replicas and limits. None means that the cluster does not report the value."""
 
     name: str
     partitions: int
@@ -57,7 +57,7 @@ class TopicView:
 
 
 class Cluster:
-    """Asks within a bound of seconds. `last_error` is what the connection complained of last."""
+    """Query a cluster with time limits in seconds. `last_error` is the last relevant connection error."""
 
     def __init__(self, config: ClientConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection_settings(config.settings)
@@ -68,27 +68,27 @@ class Cluster:
 
     @property
     def last_error(self) -> str:
-        """The most telling complaint: credentials before refused connections before «all brokers are down»."""
-        for wanted in (_HOPELESS, None):
+        """Return the most specific error: credentials before rejected connections before "all brokers down"."""
+        for wanted in (_PERMANENT_ERRORS, None):
             for error in reversed(self._errors):
                 if (wanted and error.code() in wanted) or (
                     not wanted and error.code() != KafkaError._ALL_BROKERS_DOWN
                 ):
-                    return _plain(error.str())
+                    return _strip_context(error.str())
         return "no connection"
 
     def view(self, *, timeout: float = 10.0) -> ClusterView:
-        """The cluster's first answer; BrokerUnreachable with the last connection error when none came."""
+        """Return the cluster's first response. Raise BrokerUnreachable, with the last connection error, if there is none."""
         metadata = self._metadata(timeout)
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
         return ClusterView(metadata.cluster_id or "", brokers, frozenset(metadata.topics))
 
     def require_topic(self, topic: str, *, timeout: float = 5.0) -> None:
-        """BrokerError when the topic is not there and does not come by being asked for, or may not be seen."""
+        """Raise BrokerError when the topic does not exist, is not created automatically, or is not authorised."""
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise InvalidMessage(
                 f"{topic!r} is not a topic name.",
-                fix="Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
+                fix="A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
             )
         deadline = self._clock() + timeout
         while True:
@@ -97,23 +97,23 @@ class Cluster:
                 return
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise BrokerError(
-                    f"Topic {topic!r} may not be used with these credentials.", fix="Grant WRITE on it."
+                    f"These credentials do not permit access to topic {topic!r}.", fix="Grant WRITE on it."
                 )
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise BrokerError(f"Topic {topic!r} cannot be used: {_plain(error.str())}.")
+                raise BrokerError(f"Topic {topic!r} cannot be used: {_strip_context(error.str())}.")
             if self._clock() > deadline:
                 raise BrokerError(
-                    f"There is no topic {topic!r}.",
-                    fix="Create it first; this cluster does not create topics by itself.",
+                    f"Topic {topic!r} does not exist.",
+                    fix="Create it first. This cluster does not create topics automatically.",
                 )
             self._admin.poll(0.2)
 
     def require_partition(self, topic: str, partition: int, *, timeout: float = 5.0) -> None:
-        """Raise ConfigError when the topic has no such partition; a topic that was just made is asked again."""
+        """Raise ConfigError when the topic has no such partition. A topic that was just created is queried again."""
         deadline = self._clock() + timeout
         while not (found := len(self._metadata(timeout, topic).topics[topic].partitions)):
             if self._clock() > deadline:
-                return  # the messages themselves will tell
+                return  # sending the messages reports the error
             self._admin.poll(0.2)
         if partition >= found:
             raise ConfigError(
@@ -122,12 +122,12 @@ class Cluster:
             )
 
     def topic(self, name: str, *, timeout: float = 10.0) -> TopicView:
-        """A topic's replicas, limits and our permissions; BrokerError when it cannot be described."""
-        asked = self._admin.describe_topics(
+        """Return a topic's replicas, limits and the client's permissions. Raise BrokerError if it cannot be described."""
+        future = self._admin.describe_topics(
             TopicCollection([name]), include_authorized_operations=True, request_timeout=timeout
         )[name]
         try:
-            found = asked.result(timeout + 1)
+            found = future.result(timeout + 1)
         except (KafkaException, FutureTimeout) as error:
             raise BrokerError(f"Topic {name!r} cannot be described: {_text(error)}.") from error
         replicas = [len(partition.replicas) for partition in found.partitions]
@@ -146,24 +146,27 @@ class Cluster:
         )
 
     def operations(self, topics: Sequence[str], *, timeout: float = 10.0) -> dict[str, frozenset[str] | None]:
-        """What we may do on each topic: nothing where it may not even be seen; None where the cluster does not
-        tell, or has no such topic. BrokerUnreachable without an answer in time."""
+        """Return the operations allowed on each topic.
+
+        The set is empty for a topic that may not be described. None means that the cluster does not report operations
+        or has no such topic. Raise BrokerUnreachable if no broker responds in time.
+        """
         if not topics:
             return {}
         self._metadata(timeout)
-        asked = self._admin.describe_topics(
+        futures = self._admin.describe_topics(
             TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout
         )
-        return {topic: _operations(topic, future, timeout) for topic, future in asked.items()}
+        return {topic: _operations(topic, future, timeout) for topic, future in futures.items()}
 
     def may_transact(self, transactional_id: str, *, timeout: float = 10.0) -> bool:
-        """Whether transactions may be begun under this id. It fences whoever uses the very same one.
+        """Return whether transactions are allowed with this id. The call fences a producer with the same id.
 
-        BrokerUnreachable when the transaction coordinator does not answer in time.
+        Raise BrokerUnreachable when the transaction coordinator does not respond in time.
         """
         self._metadata(timeout)
         producer = Producer(
-            {**self._connection, **_TRANSACTING, "transactional.id": transactional_id},
+            {**self._connection, **_TRANSACTION_SETTINGS, "transactional.id": transactional_id},
             logger=client_log(),
         )
         try:
@@ -171,14 +174,14 @@ class Cluster:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 return False
-            raise _not_told("Whether transactions are allowed cannot be tried", error) from error
+            raise _query_error("The permission for transactions cannot be checked", error) from error
         return True
 
     def _settings(self, kind: Any, name: str, timeout: float) -> Mapping[str, str]:
-        """A resource's settings; empty where we may not read them."""
-        asked = self._admin.describe_configs([ConfigResource(kind, name)], request_timeout=timeout)
+        """Return a resource's settings; empty without permission to read them."""
+        futures = self._admin.describe_configs([ConfigResource(kind, name)], request_timeout=timeout)
         try:
-            (answer,) = [future.result(timeout + 1) for future in asked.values()]
+            (answer,) = [future.result(timeout + 1) for future in futures.values()]
         except (KafkaException, FutureTimeout):
             return {}
         return {entry.name: entry.value for entry in answer.values()}
@@ -187,33 +190,35 @@ class Cluster:
         deadline = self._clock() + timeout
         while True:
             self._admin.poll(0)
-            left = deadline - self._clock()
-            hopeless = any(error.code() in _HOPELESS for error in self._errors) and left < timeout - 1
-            if left <= 0 or hopeless:
-                raise self._unreachable(timeout, hopeless=hopeless)
+            remaining = deadline - self._clock()
+            permanent = (
+                any(error.code() in _PERMANENT_ERRORS for error in self._errors) and remaining < timeout - 1
+            )
+            if remaining <= 0 or permanent:
+                raise self._unreachable(timeout, permanent=permanent)
             try:
-                return self._admin.list_topics(topic, timeout=min(0.5, left))
+                return self._admin.list_topics(topic, timeout=min(0.5, remaining))
             except KafkaException as error:
                 if error.args[0].code() not in (
                     KafkaError._TRANSPORT,
                     KafkaError._TIMED_OUT,
                     KafkaError._ALL_BROKERS_DOWN,
                 ):
-                    raise BrokerError(f"{self._address} answered with an error: {_text(error)}.") from error
-                self._admin.poll(min(0.2, max(left, 0)))
+                    raise BrokerError(f"{self._address} returned an error: {_text(error)}.") from error
+                self._admin.poll(min(0.2, max(remaining, 0)))
 
-    def _unreachable(self, timeout: float, *, hopeless: bool) -> BrokerUnreachable:
-        if hopeless:
+    def _unreachable(self, timeout: float, *, permanent: bool) -> BrokerUnreachable:
+        if permanent:
             return BrokerUnreachable(
-                f"The brokers at {self._address} refuse the connection: {self.last_error}.",
+                f"The brokers at {self._address} rejected the connection: {self.last_error}.",
                 fix="Check the credentials and certificates (--config, --config-file).",
             )
         return BrokerUnreachable(
             f"No broker answers at {self._address} within {timeout:g} s: {self.last_error}.",
             fix="Check security.protocol and the certificates (--config, --config-file)."
             if "SSL" in self.last_error
-            else "Check the address and that the broker runs: producer-core doctor looks closer, "
-            "producer-core broker start runs one here.",
+            else "Check the address and that the broker is running. producer-core doctor shows details. "
+            "producer-core broker start starts a local broker.",
         )
 
 
@@ -226,14 +231,17 @@ def _operations(topic: str, future: Future[Any], timeout: float) -> frozenset[st
                 return frozenset()
             case KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-        raise _not_told(f"What we may do on topic {topic!r} is not told", error) from error
+        raise _query_error(f"The permissions on topic {topic!r} cannot be read", error) from error
     return None if allowed is None else frozenset(operation.name for operation in allowed)
 
 
-def _not_told(text: str, error: KafkaException | FutureTimeout) -> BrokerError:
-    """The error to raise for a question without an answer: BrokerUnreachable where a later try can succeed."""
-    passing = isinstance(error, FutureTimeout) or failure_of(error.args[0]).kind in ("temporary", "timed_out")
-    return (BrokerUnreachable if passing else BrokerError)(f"{text}: {_text(error)}.")
+def _query_error(text: str, error: KafkaException | FutureTimeout) -> BrokerError:
+    """Return the error of a failed query: BrokerUnreachable when a later attempt can succeed."""
+    transient = isinstance(error, FutureTimeout) or failure_of(error.args[0]).kind in (
+        "temporary",
+        "timed_out",
+    )
+    return (BrokerUnreachable if transient else BrokerError)(f"{text}: {_text(error)}.")
 
 
 def _number(text: str | None) -> int | None:
@@ -242,11 +250,11 @@ def _number(text: str | None) -> int | None:
 
 def _text(error: Exception) -> str:
     if isinstance(error, KafkaException):
-        return _plain(error.args[0].str())
-    return "no answer in time"
+        return _strip_context(error.args[0].str())
+    return "no response in time"
 
 
-def _plain(text: str) -> str:
-    """A library's text without the addresses and states it begins and ends with; our sentence has them."""
+def _strip_context(text: str) -> str:
+    """Remove the addresses and states at the start and end of librdkafka's text; the caller's text has them."""
     text = _STATE.sub("", text.split("]: ", 1)[-1])
     return _ADDRESS.sub("", text).rstrip(". :")

@@ -1,11 +1,11 @@
-"""A reader's memory of message ids: the second copy of a record is dropped, a first copy never.
+"""Drop duplicate records in a consumer: the second copy of a record is dropped, a first copy never.
 
     seen = Seen()
     for message in unique(consumed, seen):
         handle(message)
 
-A copy comes about when a producer could not know whether its message had landed and sent it again. Both carry one
-id in the header `pc-id`, which is all that counts here.
+Duplicates arise when a producer cannot determine whether its message was written and sends it again. Both copies have
+the same id in the header `pc-id`. Only this id is compared.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from producer_core.messages import ID_HEADER
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M")
-_Place = tuple[int, int]  # partition and offset; offset -1 where a message does not tell
-_Lane = tuple[str, int | None]
+_Position = tuple[int, int]  # partition and offset; offset -1 for a message without one
+_Scope = tuple[str, int | None]
 
-_SESSIONS = 10_000
-"""Producers whose unbroken rows a partition remembers; the least recently seen goes."""
+_MAX_SESSIONS = 10_000
+"""The most producers per partition whose contiguous sequences are remembered. The least recently seen is removed."""
 _MAGIC = b"pcs1"
-_COUNT, _HIGH, _RUN, _SEEN = (struct.Struct(form) for form in (">I", ">iq", ">16sqqq", ">24siq"))
+_COUNT_FORMAT, _OFFSET_FORMAT, _SESSION_FORMAT, _ID_FORMAT = (
+    struct.Struct(form) for form in (">I", ">iq", ">16sqqq", ">24siq")
+)
 
 
 def unique(messages: Iterable[M], seen: Seen | None = None) -> Iterator[M]:
-    """The messages without second copies: confluent_kafka's, kafka-python's, or anything with `headers`.
+    """Return the messages without duplicates: those of confluent_kafka, kafka-python, or any objects with `headers`.
 
-    What has no id passes through, errors and None included. Pass your own `seen` to save and restore what it knows.
+    Messages without an id pass through, including errors and None. Pass your own `seen` to save and restore its state.
     """
     memory = Seen() if seen is None else seen
     return (message for message in messages if memory.first(message))
@@ -43,7 +45,7 @@ def unique(messages: Iterable[M], seen: Seen | None = None) -> Iterator[M]:
 
 @dataclass(slots=True)
 class _Session:
-    """One producer in one partition: an unbroken row of sequences seen, and the highest that was forgotten."""
+    """One producer in one partition: a contiguous range of sequences seen, and the highest sequence forgotten."""
 
     low: int
     high: int
@@ -51,28 +53,28 @@ class _Session:
 
 
 @dataclass(slots=True)
-class _Memory:
-    """One partition: the ids seen last with their places, oldest first, and rows that reach further back."""
+class _PartitionMemory:
+    """One partition: the latest ids with their positions, oldest first, and older contiguous ranges."""
 
-    window: OrderedDict[bytes, _Place] = field(default_factory=OrderedDict)
+    window: OrderedDict[bytes, _Position] = field(default_factory=OrderedDict)
     sessions: OrderedDict[bytes, _Session] = field(default_factory=OrderedDict)
     highs: dict[int, int] = field(default_factory=dict)  # partition to the highest offset read
-    told: bool = False
+    reported: bool = False
 
 
 class Seen:
-    """Which ids were read. For one thread.
+    """Remember the ids of records that were read. For use by one thread.
 
-    A second copy is certainly dropped while fewer than `window` other records came between the two, and beyond
-    that as long as a producer's sequences come without a gap (a topic with one partition). Further apart, nobody
-    can tell: such a record is yielded, counted in `undecided`, and `on_undecided(text)` hears of the first in each
-    partition (default: a warning in the log). A record that is read again at its own offset, after a restart or a
-    seek, is the same copy and is yielded again.
+    A duplicate is always dropped if fewer than `window` other records came between the copies. Beyond that it is dropped
+    as long as the producer's sequences have no gap, as on a topic with one partition. Otherwise the filter cannot decide:
+    it yields the record, counts it in `undecided`, and calls `on_undecided(text)` for the first one in each partition
+    (default: a warning in the log). A record that is read again at its own offset, after a restart or a seek, is the same
+    copy and is yielded again.
 
-    `by="partition"` (default) remembers each partition by itself, so that its memory can follow the partition to
-    another reader. A message without a key may be sent again to another partition: `by="topic"` finds that copy too,
-    for a reader that has all partitions. `header` may name another header of 24 bytes (16 of a source, 8 of a
-    big-endian number), such as one that a copying program gives its records.
+    `by="partition"` (default) remembers each partition separately, so that its state can move to another consumer with
+    the partition. A message without a key may be sent again to another partition: `by="topic"` finds that duplicate too,
+    in a consumer of all partitions. `header` can name another header of 24 bytes (16 for the source, 8 for a big-endian
+    number), such as one that a replication tool adds.
     """
 
     def __init__(
@@ -84,55 +86,61 @@ class Seen:
         on_undecided: Callable[[str], None] | None = None,
     ) -> None:
         if window < 1:
-            raise ValueError("A window below 1 would remember nothing.")
+            raise ValueError("The window must be at least 1.")
         self.dropped = self.undecided = self.without_id = 0
         self._size = window
         self._by_topic = by == "topic"
         self._header = header
-        self._tell = on_undecided or (lambda text: logger.warning("a copy cannot be told: %s", text))
-        self._lanes: dict[_Lane, _Memory] = {}
+        self._report = on_undecided or (lambda text: logger.warning("duplicate check undecided: %s", text))
+        self._memories: dict[_Scope, _PartitionMemory] = {}
 
     def first(self, message: Any) -> bool:
-        """Whether to use this message; False for the second copy of one that was read."""
-        raw = self._id(message)
-        if raw is None:
+        """Return whether to use this message: False for a duplicate of a record that was read."""
+        id_bytes = self._id(message)
+        if id_bytes is None:
             self.without_id += 1
             return True
-        topic, partition, offset = _where(message)
-        lane = self._lane(topic, partition)
-        memory = self._lanes.setdefault(lane, _Memory())
-        again = 0 <= offset <= memory.highs.get(partition, -1)  # we were at this offset before
+        topic, partition, offset = _position_of(message)
+        scope = self._scope(topic, partition)
+        memory = self._memories.setdefault(scope, _PartitionMemory())
+        reread = 0 <= offset <= memory.highs.get(partition, -1)  # this offset was read before
         if offset > memory.highs.get(partition, -1):
             memory.highs[partition] = offset
-        new = self._is_new(lane, memory, raw, (partition, offset), again)
+        new = self._is_new(scope, memory, id_bytes, (partition, offset), reread)
         self.dropped += not new
         return new
 
     def save(self, topic: str, partition: int | None = None) -> bytes:
-        """What is known of a partition, to keep beside the consumer's offsets, in one transaction if you can.
+        """Return the state of a partition. Store it with the consumer's offsets, in one transaction if possible.
 
-        `by="topic"` takes no partition. Up to some 20 bytes for each record of the window.
+        With `by="topic"` there is no partition. The state takes up to about 20 bytes per record of the window.
         """
-        memory = self._lanes.get((topic, partition), _Memory())
+        memory = self._memories.get((topic, partition), _PartitionMemory())
         parts = [_MAGIC]
-        parts += [_COUNT.pack(len(memory.highs)), *(_HIGH.pack(*item) for item in memory.highs.items())]
-        parts.append(_COUNT.pack(len(memory.sessions)))
-        parts += [_RUN.pack(name, row.low, row.high, row.forgotten) for name, row in memory.sessions.items()]
-        parts += [_SEEN.pack(raw, *place) for raw, place in memory.window.items()]
+        parts += [
+            _COUNT_FORMAT.pack(len(memory.highs)),
+            *(_OFFSET_FORMAT.pack(*item) for item in memory.highs.items()),
+        ]
+        parts.append(_COUNT_FORMAT.pack(len(memory.sessions)))
+        parts += [
+            _SESSION_FORMAT.pack(name, session.low, session.high, session.forgotten)
+            for name, session in memory.sessions.items()
+        ]
+        parts += [_ID_FORMAT.pack(id_bytes, *position) for id_bytes, position in memory.window.items()]
         return zlib.compress(b"".join(parts), 1)
 
     def restore(self, data: bytes, topic: str, partition: int | None = None) -> None:
-        """Take up what `save` returned. ValueError when it is something else or damaged."""
+        """Restore the state that `save` returned. Raise ValueError for other or damaged data."""
         try:
-            self._lanes[topic, partition] = _unpacked(zlib.decompress(data))
+            self._memories[topic, partition] = _decode(zlib.decompress(data))
         except (zlib.error, struct.error) as error:
-            raise ValueError(f"This is nothing that Seen.save returned: {error}.") from error
+            raise ValueError(f"The data was not returned by Seen.save: {error}.") from error
 
     def forget(self, topic: str, partition: int | None = None) -> None:
-        """The partition was revoked: another reader goes on with it."""
-        self._lanes.pop((topic, partition), None)
+        """Remove the state of a partition that was revoked and moves to another consumer."""
+        self._memories.pop((topic, partition), None)
 
-    def _lane(self, topic: str, partition: int) -> _Lane:
+    def _scope(self, topic: str, partition: int) -> _Scope:
         return (topic, None if self._by_topic else partition)
 
     def _id(self, message: Any) -> bytes | None:
@@ -141,54 +149,58 @@ class Seen:
                 return value
         return None
 
-    def _is_new(self, lane: _Lane, memory: _Memory, raw: bytes, place: _Place, again: bool) -> bool:
-        before = memory.window.get(raw)
-        if before is not None:  # read again at its own offset, or at one where it may have been the first
-            return place[1] >= 0 and (before == place or (again and not _later(place, before)))
-        session, number = memory.sessions.get(raw[:16]), int.from_bytes(raw[16:])
+    def _is_new(
+        self, scope: _Scope, memory: _PartitionMemory, id_bytes: bytes, position: _Position, reread: bool
+    ) -> bool:
+        earlier = memory.window.get(id_bytes)
+        if (
+            earlier is not None
+        ):  # read again at its own offset, or at one where it may have been the first copy
+            return position[1] >= 0 and (earlier == position or (reread and not _is_later(position, earlier)))
+        session, number = memory.sessions.get(id_bytes[:16]), int.from_bytes(id_bytes[16:])
         if session is not None and session.low <= number <= session.high:
-            if not again:
+            if not reread:
                 return False
-            self._undecided(lane, memory, raw)
+            self._undecided(scope, memory, id_bytes)
         elif session is not None and number <= session.forgotten:
-            self._undecided(lane, memory, raw)
-        self._remember(memory, raw, place)
+            self._undecided(scope, memory, id_bytes)
+        self._remember(memory, id_bytes, position)
         return True
 
-    def _undecided(self, lane: _Lane, memory: _Memory, raw: bytes) -> None:
+    def _undecided(self, scope: _Scope, memory: _PartitionMemory, id_bytes: bytes) -> None:
         self.undecided += 1
-        if not memory.told:
-            memory.told = True
-            where = lane[0] if lane[1] is None else f"{lane[0]}, partition {lane[1]}"
-            self._tell(
-                f"a record of {where} is older than what is remembered ({self._size:,} records), so it is "
-                "passed on whether it is a copy or not. A larger window would tell."
+        if not memory.reported:
+            memory.reported = True
+            label = scope[0] if scope[1] is None else f"{scope[0]}, partition {scope[1]}"
+            self._report(
+                f"a record of {label} is older than the {self._size:,} records remembered, so it is passed on although "
+                "it may be a duplicate. Use a larger window to detect it."
             )
 
-    def _remember(self, memory: _Memory, raw: bytes, place: _Place) -> None:
-        name, number = raw[:16], int.from_bytes(raw[16:])
-        memory.window[raw] = place
+    def _remember(self, memory: _PartitionMemory, id_bytes: bytes, position: _Position) -> None:
+        name, number = id_bytes[:16], int.from_bytes(id_bytes[16:])
+        memory.window[id_bytes] = position
         session = memory.sessions.get(name)
         if session is None:
             session = memory.sessions[name] = _Session(number, number)
-            if len(memory.sessions) > _SESSIONS:
+            if len(memory.sessions) > _MAX_SESSIONS:
                 memory.sessions.popitem(last=False)
         else:
             memory.sessions.move_to_end(name)
         _extend(memory, name, session)
         if len(memory.window) > self._size:
-            _forget(memory, memory.window.popitem(last=False)[0])
+            _on_evicted(memory, memory.window.popitem(last=False)[0])
 
 
-def _extend(memory: _Memory, name: bytes, session: _Session) -> None:
-    """The row goes on for as long as the next sequence has been seen."""
+def _extend(memory: _PartitionMemory, name: bytes, session: _Session) -> None:
+    """Extend the contiguous range while the next sequence has been seen."""
     while name + (session.high + 1).to_bytes(8, "big") in memory.window:
         session.high += 1
 
 
-def _forget(memory: _Memory, raw: bytes) -> None:
-    """An id left the window. A row that it is no part of begins anew with it when it is the younger one."""
-    name, number = raw[:16], int.from_bytes(raw[16:])
+def _on_evicted(memory: _PartitionMemory, id_bytes: bytes) -> None:
+    """Update the session of an id that left the window. If the id is above the range, the range restarts there."""
+    name, number = id_bytes[:16], int.from_bytes(id_bytes[16:])
     session = memory.sessions.get(name)
     if session is None or session.low <= number <= session.high:
         return
@@ -200,36 +212,38 @@ def _forget(memory: _Memory, raw: bytes) -> None:
         _extend(memory, name, session)
 
 
-def _later(place: _Place, before: _Place) -> bool:
-    """Whether a copy lies behind another on the log; of two partitions nobody can say."""
-    return place[0] == before[0] and place[1] > before[1]
+def _is_later(position: _Position, earlier: _Position) -> bool:
+    """Return whether a copy follows another one on the log. Positions on two partitions cannot be compared."""
+    return position[0] == earlier[0] and position[1] > earlier[1]
 
 
-def _where(message: Any) -> tuple[str, int, int]:
-    """Topic, partition and offset; a message without an offset is no reading that could be repeated."""
+def _position_of(message: Any) -> tuple[str, int, int]:
+    """Return topic, partition and offset; -1 for a message without an offset, which cannot be read again."""
     topic, partition, offset = (_attribute(message, name) for name in ("topic", "partition", "offset"))
     return topic or "", partition or 0, -1 if offset is None else offset
 
 
 def _attribute(message: Any, name: str) -> Any:
-    """confluent_kafka has methods, kafka-python attributes."""
+    """Return a value that confluent_kafka has as a method and kafka-python as an attribute."""
     found = getattr(message, name, None)
     return found() if callable(found) else found
 
 
-def _unpacked(data: bytes) -> _Memory:
+def _decode(data: bytes) -> _PartitionMemory:
     if not data.startswith(_MAGIC):
-        raise struct.error("it begins otherwise")
-    memory, at = _Memory(), len(_MAGIC)
-    (count,) = _COUNT.unpack_from(data, at)
-    at += _COUNT.size
-    memory.highs.update(_HIGH.iter_unpack(data[at : at + count * _HIGH.size]))
-    at += count * _HIGH.size
-    (count,) = _COUNT.unpack_from(data, at)
-    at += _COUNT.size
-    for name, low, high, forgotten in _RUN.iter_unpack(data[at : at + count * _RUN.size]):
+        raise struct.error("unknown format")
+    memory, cursor = _PartitionMemory(), len(_MAGIC)
+    (count,) = _COUNT_FORMAT.unpack_from(data, cursor)
+    cursor += _COUNT_FORMAT.size
+    memory.highs.update(_OFFSET_FORMAT.iter_unpack(data[cursor : cursor + count * _OFFSET_FORMAT.size]))
+    cursor += count * _OFFSET_FORMAT.size
+    (count,) = _COUNT_FORMAT.unpack_from(data, cursor)
+    cursor += _COUNT_FORMAT.size
+    for name, low, high, forgotten in _SESSION_FORMAT.iter_unpack(
+        data[cursor : cursor + count * _SESSION_FORMAT.size]
+    ):
         memory.sessions[name] = _Session(low, high, forgotten)
-    at += count * _RUN.size
-    for raw, partition, offset in _SEEN.iter_unpack(data[at:]):
-        memory.window[raw] = (partition, offset)
+    cursor += count * _SESSION_FORMAT.size
+    for id_bytes, partition, offset in _ID_FORMAT.iter_unpack(data[cursor:]):
+        memory.window[id_bytes] = (partition, offset)
     return memory

@@ -1,13 +1,13 @@
-"""The names of a failure: how Apache Kafka's protocol, kafka-python and Java call what librdkafka calls by its code.
+"""Other names of error codes: what Apache Kafka's protocol, kafka-python and Java call librdkafka's codes.
 
-Read by `explain` and by `RetryConfig.retriable_errors`. Only names that the spelling alone does not lead to a code
-stand here (see `failures.lookup`): `NotEnoughReplicasError` finds NOT_ENOUGH_REPLICAS without an entry.
+Used by `explain` and by `RetryConfig.retriable_errors`. Only names whose spelling does not lead to the code need an
+entry (see `classify.lookup`): `NotEnoughReplicasError` finds NOT_ENOUGH_REPLICAS without one.
 """
 
 from __future__ import annotations
 
 ALIASES = {
-    "UnknownProducerException": "UNKNOWN_PRODUCER_ID",  # as the design documents call it
+    "UnknownProducerException": "UNKNOWN_PRODUCER_ID",  # the name in the design documents
     # Apache Kafka's protocol names that differ from librdkafka's
     "CORRUPT_MESSAGE": "INVALID_MSG",
     "MESSAGE_TOO_LARGE": "MSG_SIZE_TOO_LARGE",
@@ -42,7 +42,7 @@ ALIASES = {
     "BufferExhausted": "_QUEUE_FULL",
     "UnknownServer": "UNKNOWN",
     "Serialization": "_VALUE_SERIALIZATION",
-    # what kafka-python and Java call differently, or know without a code of the protocol
+    # other class names of kafka-python and Java, also of errors without a code in the protocol
     "AsyncProducerQueueFull": "_QUEUE_FULL",
     "Authentication": "SASL_AUTHENTICATION_FAILED",
     "AuthenticationMethodNotSupported": "UNSUPPORTED_SASL_MECHANISM",
@@ -83,7 +83,7 @@ ALIASES = {
     "RecordDeserialization": "_VALUE_DESERIALIZATION",
     "SslAuthentication": "_SSL",
     "STALE_CONTROLLER_EPOCH": "STALE_CTRL_EPOCH",
-    "StaleLeaderEpochCode": "NETWORK_EXCEPTION",  # the name of number 13 before the protocol renamed it
+    "StaleLeaderEpochCode": "NETWORK_EXCEPTION",  # the former name of error 13 in the protocol
     "StaleMetadata": "_OUTDATED",
     "TooManyInFlightRequests": "_PREV_IN_PROGRESS",
     "TopicExists": "TOPIC_ALREADY_EXISTS",
@@ -108,6 +108,6 @@ PARENTS = (
     "RefreshRetriableException",
     "ApplicationRecoverableException",
 )
-"""Classes that are only the parents of others: the class of the error at hand, its number or its text says more."""
+"""Base classes only. The specific error class, its number or its text identifies the error."""
 
 NO_ERROR = ("NONE", "NO_ERROR", "NoError")

@@ -1,12 +1,12 @@
-"""The failures table: every code a producer can be given, with what it means and what to do.
+"""The error codes that a producer can receive, each with its meaning and what to do.
 
-Each row: code, kind, verdict, meaning, advice. The verdict is the default, before evidence: `rejected` stands
-only when the message had no time for a second transmission (see `failures.judge`). Sources: librdkafka's
+Each row has a code, its kind, a verdict, a meaning and an advice. The verdict is the default, before evidence:
+`rejected` applies only when there was no time for a second transmission (see `classify.judge`). Sources: librdkafka's
 rdkafka_request.c (rd_kafka_handle_Produce_error), Apache Kafka's Errors.java, and measurements on 2.16.0.
 
-What a broker says while it waits for the replicas of a message that it has written is no refusal: its
-DelayedProduce.scala replaces the success by NOT_LEADER_OR_FOLLOWER when leadership moves, by
-UNKNOWN_TOPIC_OR_PARTITION (REPLICA_NOT_AVAILABLE before 2.6) or KAFKA_STORAGE_ERROR when the partition goes.
+Some codes do not prove a rejection, because the broker returns them after it has written the message and while it waits
+for the replicas. DelayedProduce.scala replaces the success by NOT_LEADER_OR_FOLLOWER when the leader moves, and by
+UNKNOWN_TOPIC_OR_PARTITION (REPLICA_NOT_AVAILABLE before 2.6) or KAFKA_STORAGE_ERROR when the partition is removed.
 """
 
 from __future__ import annotations
@@ -15,135 +15,139 @@ from producer_core.events import Kind, Verdict
 
 Row = tuple[str, Kind, Verdict, str, str]
 
+_TRANSIENT = "Transient; retried automatically."
+_CHECK_TOPIC = "Check whether the message is on the topic before sending it again."
+_READ_BACK = "The transaction is aborted and its records are read back."
+
 TABLE: tuple[Row, ...] = (
-    # what librdkafka refuses before sending
-    ("_QUEUE_FULL", "local", "not_sent", "The client's queue is full.", "Send slower, or raise buffer_memory."),
+    # librdkafka rejects the message before sending
+    ("_QUEUE_FULL", "local", "not_sent", "The client's queue is full.", "Send more slowly or raise buffer_memory."),
     ("_UNKNOWN_TOPIC", "local", "not_sent", "The topic does not exist.", "Create the topic, then replay."),
     ("_UNKNOWN_PARTITION", "local", "not_sent", "The topic has no such partition.", "Send without partition=, or add partitions to the topic."),
-    ("_INVALID_ARG", "local", "not_sent", "The client does not accept an argument of the message.", "Look at the message's timestamp, partition and headers."),
-    ("_STATE", "local", "not_sent", "The client was used out of order.", "Report this with the log; it is a mistake in producer_core."),
-    ("_CONFLICT", "local", "not_sent", "The client was used in two ways that exclude each other.", "Report this with the log; it is a mistake in producer_core."),
-    ("_KEY_SERIALIZATION", "local", "not_sent", "The key could not be serialised.", "Mend the key serializer, then send again."),
-    ("_VALUE_SERIALIZATION", "local", "not_sent", "The value could not be serialised.", "Mend the value serializer, then send again."),
-    ("_NOT_IMPLEMENTED", "local", "not_sent", "The installed librdkafka cannot do this.", "Upgrade confluent-kafka."),
-    ("_NOT_CONFIGURED", "local", "not_sent", "A feature was used that is not configured.", "Set what the message names."),
-    ("_READ_ONLY", "local", "not_sent", "Something read-only was to be changed.", "Report this with the log; it is a mistake in producer_core."),
-    ("malformed", "local", "not_sent", "A piece of input is not a message.", "Mend the line at its source and send it again."),
-    ("held", "local", "not_sent", "A copy of a message whose own delivery was still open when the producer closed.", "Replay it only if its twin did not arrive."),
-    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and a newer record of its key is on the topic.", "Replay it only if its old value may come last (--newer send); else archive it."),
-    # the broker refuses this message
-    ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message, or the batch that the client made of it and others, is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size. Where small messages died with a large one, set batch_size below the topic's limit: the broker refuses a batch as a whole. Then replay."),
-    ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment.", "Lower batch_size, then replay."),
-    ("INVALID_RECORD", "permanent", "rejected", "The broker does not accept the record: it breaks a rule of the topic.", "Look at the broker's own words and at the topic's settings; a compacted topic (cleanup.policy) takes no record without a key. Replay what was mended."),
-    ("INVALID_TIMESTAMP", "permanent", "rejected", "The timestamp is outside what the topic allows.", "Check the clock, timestamp_ms and the topic's message.timestamp settings; then replay."),
-    ("INVALID_MSG_SIZE", "permanent", "rejected", "The broker found an impossible message size.", "Look for a proxy that damages traffic, then replay."),
-    ("POLICY_VIOLATION", "permanent", "rejected", "A policy of the broker forbids this.", "Ask the cluster's owner which policy it is; replay when it is settled."),
-    # the broker refuses this producer
-    ("TOPIC_AUTHORIZATION_FAILED", "permanent", "rejected", "This user may not write to the topic.", "Grant WRITE on the topic, then replay."),
-    ("CLUSTER_AUTHORIZATION_FAILED", "permanent", "rejected", "This user may not do this on the cluster.", "Grant IDEMPOTENT_WRITE on the cluster (brokers before 2.8), then replay."),
-    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "fatal", "rejected", "This user may not use the transactional id.", "Grant WRITE and DESCRIBE on the transactional id."),
-    ("SASL_AUTHENTICATION_FAILED", "permanent", "not_sent", "The broker does not accept the credentials.", "Check user, password and mechanism; messages wait until their time-out."),
-    ("_AUTHENTICATION", "permanent", "not_sent", "The broker does not accept the credentials.", "Check user, password and mechanism; messages wait until their time-out."),
-    ("UNSUPPORTED_SASL_MECHANISM", "permanent", "not_sent", "The broker does not offer this SASL mechanism.", "Set sasl_mechanism to one that the broker lists."),
-    ("ILLEGAL_SASL_STATE", "permanent", "not_sent", "The broker did not expect authentication here.", "Check security_protocol against the broker's listener."),
+    ("_INVALID_ARG", "local", "not_sent", "The client rejected an argument of the message.", "Check the message's timestamp, partition and headers."),
+    ("_STATE", "local", "not_sent", "The client was called in an invalid state.", "Report this with the log. It is a bug in producer_core."),
+    ("_CONFLICT", "local", "not_sent", "The client was used in two conflicting ways.", "Report this with the log. It is a bug in producer_core."),
+    ("_KEY_SERIALIZATION", "local", "not_sent", "The key could not be serialised.", "Fix the key serializer, then send again."),
+    ("_VALUE_SERIALIZATION", "local", "not_sent", "The value could not be serialised.", "Fix the value serializer, then send again."),
+    ("_NOT_IMPLEMENTED", "local", "not_sent", "The installed librdkafka does not support this operation.", "Upgrade confluent-kafka."),
+    ("_NOT_CONFIGURED", "local", "not_sent", "A feature was used that is not configured.", "Set the option that the error text names."),
+    ("_READ_ONLY", "local", "not_sent", "A read-only value cannot be changed.", "Report this with the log. It is a bug in producer_core."),
+    ("malformed", "local", "not_sent", "The input is not a valid message.", "Fix the line at its source and send it again."),
+    ("held", "local", "not_sent", "A duplicate of a message that was still pending when the producer closed.", "Replay it only if the original did not arrive."),
+    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and the topic has a newer record of its key.", "Replay it only if its old value may come last (--newer send). Otherwise archive it."),
+    # the broker rejects the message
+    ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message, or the batch that contains it, is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size. If small messages failed together with a large one, set batch_size below the topic's limit, because the broker rejects whole batches. Then replay."),
+    ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment size.", "Lower batch_size, then replay."),
+    ("INVALID_RECORD", "permanent", "rejected", "The broker rejected the record because it violates a rule of the topic.", "Check the broker's error text and the topic's settings. A compacted topic (cleanup.policy) rejects records without a key. Replay the corrected records."),
+    ("INVALID_TIMESTAMP", "permanent", "rejected", "The timestamp is outside the range that the topic allows.", "Check the clock, timestamp_ms and the topic's message.timestamp settings, then replay."),
+    ("INVALID_MSG_SIZE", "permanent", "rejected", "The broker received a message with an invalid size.", "Look for a proxy that damages traffic, then replay."),
+    ("POLICY_VIOLATION", "permanent", "rejected", "A broker policy forbids the request.", "Ask the cluster's operator which policy applies. Replay once it is resolved."),
+    # the broker rejects the producer
+    ("TOPIC_AUTHORIZATION_FAILED", "permanent", "rejected", "The user is not authorised to write to the topic.", "Grant WRITE on the topic, then replay."),
+    ("CLUSTER_AUTHORIZATION_FAILED", "permanent", "rejected", "The user is not authorised for this operation on the cluster.", "Grant IDEMPOTENT_WRITE on the cluster (brokers before 2.8), then replay."),
+    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "fatal", "rejected", "The user is not authorised to use the transactional id.", "Grant WRITE and DESCRIBE on the transactional id."),
+    ("SASL_AUTHENTICATION_FAILED", "permanent", "not_sent", "The broker rejected the credentials.", "Check the user, the password and the SASL mechanism. Messages stay queued until their timeout."),
+    ("_AUTHENTICATION", "permanent", "not_sent", "The broker rejected the credentials.", "Check the user, the password and the SASL mechanism. Messages stay queued until their timeout."),
+    ("UNSUPPORTED_SASL_MECHANISM", "permanent", "not_sent", "The broker does not support this SASL mechanism.", "Set sasl_mechanism to one that the broker supports."),
+    ("ILLEGAL_SASL_STATE", "permanent", "not_sent", "The broker did not expect SASL authentication at this point.", "Check security_protocol against the broker's listener."),
     ("SECURITY_DISABLED", "permanent", "not_sent", "The broker has no security configured.", "Use the broker's plain listener, or configure its security."),
-    # the settings do not fit
-    ("TOPIC_EXCEPTION", "permanent", "rejected", "The topic's name is not valid, or the topic is internal.", "Use another topic."),
-    ("INVALID_REQUIRED_ACKS", "permanent", "rejected", "The broker does not know this acks setting.", "Use acks='all'."),
-    ("UNSUPPORTED_COMPRESSION_TYPE", "permanent", "rejected", "The broker does not know this compression.", "Use lz4, gzip or snappy; then replay."),
-    ("UNSUPPORTED_FOR_MESSAGE_FORMAT", "permanent", "rejected", "The topic's message format is too old for this.", "Upgrade the topic's message format, then replay."),
-    ("UNSUPPORTED_VERSION", "permanent", "rejected", "The broker is too old, or too new, for this client.", "Upgrade the older of the two, then replay."),
-    ("INVALID_REQUEST", "permanent", "rejected", "The broker does not understand the request.", "Look at the broker's log; a proxy in between may be at fault."),
-    ("INVALID_CONFIG", "permanent", "rejected", "The broker says that a configuration is invalid.", "Look at the topic's settings, then replay."),
-    ("_UNSUPPORTED_FEATURE", "fatal", "not_sent", "The broker cannot do what idempotence needs.", "Use brokers from 0.11 on, or switch idempotence off."),
-    # passes by itself: librdkafka retries these inside
-    ("LEADER_NOT_AVAILABLE", "temporary", "rejected", "The partition has no leader at the moment.", "It passes when a leader is elected; look at the brokers if it does not."),
-    ("NOT_LEADER_FOR_PARTITION", "temporary", "possibly_persisted", "The partition's leader moved, perhaps after it had written the message.", "It passes by itself; look whether the message landed before you send it again."),
-    ("UNKNOWN_TOPIC_OR_PART", "temporary", "possibly_persisted", "The broker does not know the topic or partition.", "Create the topic; just after creation it passes by itself."),
-    ("BROKER_NOT_AVAILABLE", "temporary", "rejected", "The broker is not available.", "Look at the broker; replay when it is back."),
-    ("REPLICA_NOT_AVAILABLE", "temporary", "possibly_persisted", "A replica is not available.", "It passes by itself; look at the brokers if it does not."),
-    ("NOT_ENOUGH_REPLICAS", "temporary", "rejected", "Fewer replicas are in sync than min.insync.replicas asks for.", "Bring the missing brokers back; replay then."),
-    ("KAFKA_STORAGE_ERROR", "temporary", "possibly_persisted", "The broker cannot use its disk.", "Look at the broker's disk; replay when it is mended."),
-    ("COORDINATOR_LOAD_IN_PROGRESS", "temporary", "rejected", "The coordinator is starting.", "It passes by itself."),
-    ("COORDINATOR_NOT_AVAILABLE", "temporary", "rejected", "The coordinator is not available.", "It passes by itself; look at the internal topics if it does not."),
-    ("NOT_COORDINATOR", "temporary", "rejected", "The coordinator moved.", "It passes by itself."),
-    ("INVALID_MSG", "temporary", "rejected", "The message arrived damaged.", "The next transmission usually succeeds; look at the network if it does not."),
-    ("FENCED_LEADER_EPOCH", "temporary", "rejected", "The client knew an older leader.", "It passes by itself."),
-    ("UNKNOWN_LEADER_EPOCH", "temporary", "rejected", "The client knew a newer leader than the broker.", "It passes by itself."),
-    ("UNKNOWN_TOPIC_ID", "temporary", "possibly_persisted", "The topic was deleted and made again.", "It passes when the client has fresh metadata."),
-    ("INCONSISTENT_TOPIC_ID", "temporary", "possibly_persisted", "The topic was deleted and made again.", "It passes when the client has fresh metadata."),
-    ("THROTTLING_QUOTA_EXCEEDED", "temporary", "rejected", "The client is over its quota.", "Send slower, or ask for a larger quota."),
-    ("PREFERRED_LEADER_NOT_AVAILABLE", "temporary", "rejected", "The preferred leader is not available.", "It passes by itself."),
-    ("_INVALID_DIFFERENT_RECORD", "temporary", "rejected", "Another record of the same batch was invalid.", "It is sent again without that record."),
-    ("REBOOTSTRAP_REQUIRED", "temporary", "rejected", "The client must ask the bootstrap servers again.", "It passes by itself."),
-    ("STALE_CTRL_EPOCH", "temporary", "rejected", "The controller changed.", "It passes by itself."),
-    ("NOT_CONTROLLER", "temporary", "rejected", "The controller moved.", "It passes by itself."),
-    ("_WAIT_COORD", "temporary", "not_sent", "The client waits for its coordinator.", "It passes by itself."),
-    ("_WAIT_CACHE", "temporary", "not_sent", "The client waits for its metadata.", "It passes by itself."),
-    ("_RETRY", "temporary", "possibly_persisted", "The client asks for another try.", "It is sent again."),
-    ("_IN_PROGRESS", "temporary", "not_sent", "The same operation is running already.", "It passes by itself."),
-    ("_PREV_IN_PROGRESS", "temporary", "not_sent", "An earlier operation is still running.", "It passes by itself."),
-    ("_RESOLVE", "temporary", "not_sent", "A broker's name has no address.", "Check the host name and DNS."),
+    # incompatible settings
+    ("TOPIC_EXCEPTION", "permanent", "rejected", "The topic name is invalid, or the topic is internal.", "Use another topic."),
+    ("INVALID_REQUIRED_ACKS", "permanent", "rejected", "The broker does not support this acks setting.", "Use acks='all'."),
+    ("UNSUPPORTED_COMPRESSION_TYPE", "permanent", "rejected", "The broker does not support this compression type.", "Use lz4, gzip or snappy, then replay."),
+    ("UNSUPPORTED_FOR_MESSAGE_FORMAT", "permanent", "rejected", "The topic's message format is too old for the request.", "Upgrade the topic's message format, then replay."),
+    ("UNSUPPORTED_VERSION", "permanent", "rejected", "The broker is too old or too new for this client.", "Upgrade the older of the two, then replay."),
+    ("INVALID_REQUEST", "permanent", "rejected", "The broker received an invalid request.", "Check the broker's log. A proxy in between may be the cause."),
+    ("INVALID_CONFIG", "permanent", "rejected", "The broker reports an invalid configuration.", "Check the topic's settings, then replay."),
+    ("_UNSUPPORTED_FEATURE", "fatal", "not_sent", "The broker does not support a feature that idempotence requires.", "Use brokers of version 0.11 or later, or disable idempotence."),
+    # transient errors, which librdkafka retries itself
+    ("LEADER_NOT_AVAILABLE", "temporary", "rejected", "The partition currently has no leader.", "Transient; resolved when a leader is elected. If it persists, check the brokers."),
+    ("NOT_LEADER_FOR_PARTITION", "temporary", "possibly_persisted", "The partition's leader moved, possibly after it had written the message.", "Transient; retried automatically. Check whether the message is on the topic before sending it again."),
+    ("UNKNOWN_TOPIC_OR_PART", "temporary", "possibly_persisted", "The broker does not have this topic or partition.", "Create the topic. Right after its creation this error is transient."),
+    ("BROKER_NOT_AVAILABLE", "temporary", "rejected", "The broker is not available.", "Check the broker. Replay when it is available again."),
+    ("REPLICA_NOT_AVAILABLE", "temporary", "possibly_persisted", "A replica is not available.", "Transient; retried automatically. If it persists, check the brokers."),
+    ("NOT_ENOUGH_REPLICAS", "temporary", "rejected", "Fewer replicas are in sync than min.insync.replicas requires.", "Restore the missing brokers, then replay."),
+    ("KAFKA_STORAGE_ERROR", "temporary", "possibly_persisted", "The broker cannot access its disk.", "Check the broker's disk. Replay when it is repaired."),
+    ("COORDINATOR_LOAD_IN_PROGRESS", "temporary", "rejected", "The coordinator is still loading.", _TRANSIENT),
+    ("COORDINATOR_NOT_AVAILABLE", "temporary", "rejected", "The coordinator is not available.", "Transient; retried automatically. If it persists, check the internal topics."),
+    ("NOT_COORDINATOR", "temporary", "rejected", "The coordinator moved to another broker.", _TRANSIENT),
+    ("INVALID_MSG", "temporary", "rejected", "The message was corrupted in transit.", "The next transmission usually succeeds. If it does not, check the network."),
+    ("FENCED_LEADER_EPOCH", "temporary", "rejected", "The client's metadata has an older leader than the broker's.", _TRANSIENT),
+    ("UNKNOWN_LEADER_EPOCH", "temporary", "rejected", "The client's metadata has a newer leader than the broker's.", _TRANSIENT),
+    ("UNKNOWN_TOPIC_ID", "temporary", "possibly_persisted", "The topic was deleted and recreated.", "Transient; resolved when the client refreshes its metadata."),
+    ("INCONSISTENT_TOPIC_ID", "temporary", "possibly_persisted", "The topic was deleted and recreated.", "Transient; resolved when the client refreshes its metadata."),
+    ("THROTTLING_QUOTA_EXCEEDED", "temporary", "rejected", "The client exceeded its quota.", "Send more slowly, or request a larger quota."),
+    ("PREFERRED_LEADER_NOT_AVAILABLE", "temporary", "rejected", "The preferred leader is not available.", _TRANSIENT),
+    ("_INVALID_DIFFERENT_RECORD", "temporary", "rejected", "Another record of the same batch was invalid.", "The message is sent again without that record."),
+    ("REBOOTSTRAP_REQUIRED", "temporary", "rejected", "The client must contact the bootstrap servers again.", _TRANSIENT),
+    ("STALE_CTRL_EPOCH", "temporary", "rejected", "The controller changed.", _TRANSIENT),
+    ("NOT_CONTROLLER", "temporary", "rejected", "The controller moved to another broker.", _TRANSIENT),
+    ("_WAIT_COORD", "temporary", "not_sent", "The client is waiting for its coordinator.", _TRANSIENT),
+    ("_WAIT_CACHE", "temporary", "not_sent", "The client is waiting for metadata.", _TRANSIENT),
+    ("_RETRY", "temporary", "possibly_persisted", "The client requests a retry.", "The message is sent again."),
+    ("_IN_PROGRESS", "temporary", "not_sent", "The same operation is already in progress.", _TRANSIENT),
+    ("_PREV_IN_PROGRESS", "temporary", "not_sent", "A previous operation is still in progress.", _TRANSIENT),
+    ("_RESOLVE", "temporary", "not_sent", "The host name of a broker could not be resolved.", "Check the host name and DNS."),
     ("_ALL_BROKERS_DOWN", "temporary", "possibly_persisted", "No broker is connected.", "Check the brokers and the network."),
-    # nobody knows whether the broker has it
-    ("_MSG_TIMED_OUT", "timed_out", "possibly_persisted", "The delivery timeout passed without an acknowledgement.", "Look whether it landed before you send it again; raise delivery_timeout_ms if brokers were only slow."),
-    ("_TIMED_OUT", "timed_out", "possibly_persisted", "A request got no answer in time.", "Look whether it landed before you send it again."),
-    ("_TIMED_OUT_QUEUE", "timed_out", "possibly_persisted", "The message waited too long in the client's queue.", "Look whether it landed before you send it again; send slower."),
-    ("REQUEST_TIMED_OUT", "timed_out", "possibly_persisted", "The broker did not get its replicas' answer in time.", "Look whether it landed before you send it again."),
-    ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", "timed_out", "possibly_persisted", "The leader wrote the message, but too few replicas did.", "It is on the leader: look whether it landed before you send it again."),
-    ("NETWORK_EXCEPTION", "timed_out", "possibly_persisted", "The broker disconnected before it answered.", "Look whether it landed before you send it again."),
-    ("_TRANSPORT", "timed_out", "possibly_persisted", "The connection to the broker broke.", "Look whether it landed before you send it again."),
-    ("_SSL", "timed_out", "possibly_persisted", "The encrypted connection failed.", "Check the certificates and the broker's name in them."),
-    ("_FAIL", "timed_out", "possibly_persisted", "Communication with the broker failed.", "Look whether it landed before you send it again."),
-    ("_BAD_MSG", "timed_out", "possibly_persisted", "The broker's answer could not be read.", "Look whether it landed; look for a proxy that damages traffic."),
-    ("_PARTIAL", "timed_out", "possibly_persisted", "The broker's answer was cut short.", "Look whether it landed before you send it again."),
-    ("_PURGE_QUEUE", "timed_out", "possibly_persisted", "The client was closed or broken while the message waited; it may have been sent before.", "Look whether it landed before you send it again."),
-    ("_PURGE_INFLIGHT", "timed_out", "possibly_persisted", "The client was closed or broken while the message was on its way.", "Look whether it landed before you send it again."),
-    ("_DESTROY", "timed_out", "possibly_persisted", "The client was closed while the message was on its way.", "Look whether it landed before you send it again."),
-    ("_DESTROY_BROKER", "timed_out", "possibly_persisted", "The broker left the cluster while the message was on its way.", "Look whether it landed before you send it again."),
-    ("_INTR", "timed_out", "possibly_persisted", "The operation was interrupted.", "Look whether it landed before you send it again."),
-    ("UNKNOWN", "timed_out", "possibly_persisted", "The broker met an error that it does not name.", "Look at the broker's log and whether the message landed."),
-    ("_ISR_INSUFF", "timed_out", "possibly_persisted", "Too few replicas are in sync.", "Look whether it landed; bring the missing brokers back."),
-    # the producer's state on the broker
-    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "fatal", "possibly_persisted", "The broker misses earlier messages of this producer: they may be lost.", "Treat it as data loss until proved otherwise: check the acknowledged offsets."),
-    ("UNKNOWN_PRODUCER_ID", "fatal", "possibly_persisted", "The broker has forgotten this producer.", "Harmless if retention removed its records; check the low watermark against the last acknowledged offset."),
-    ("DUPLICATE_SEQUENCE_NUMBER", "permanent", "possibly_persisted", "The broker has this message already.", "Nothing: it is on the topic."),
-    ("INVALID_PRODUCER_EPOCH", "timed_out", "possibly_persisted", "The producer's epoch is out of date.", "Look whether it landed before you send it again."),
-    ("PRODUCER_FENCED", "fatal", "possibly_persisted", "A newer producer with this transactional id took over.", "Stop this one; one process owns a transactional id."),
-    ("_FENCED", "fatal", "possibly_persisted", "A newer producer with this transactional id took over.", "Stop this one; one process owns a transactional id."),
-    ("_FATAL", "fatal", "possibly_persisted", "The client is broken and must be made anew.", "This is done for you; the first error says why."),
-    ("_GAPLESS_GUARANTEE", "fatal", "possibly_persisted", "A gap could not be avoided.", "Leave enable.gapless.guarantee off."),
-    ("_INCONSISTENT", "fatal", "possibly_persisted", "The broker's answers contradict each other.", "Look whether it landed; report this with the log."),
+    # the outcome is unknown: the broker may have the message
+    ("_MSG_TIMED_OUT", "timed_out", "possibly_persisted", "The delivery timeout expired without an acknowledgement.", "Check whether the message is on the topic before sending it again. Raise delivery_timeout_ms if the brokers were only slow."),
+    ("_TIMED_OUT", "timed_out", "possibly_persisted", "A request received no response in time.", _CHECK_TOPIC),
+    ("_TIMED_OUT_QUEUE", "timed_out", "possibly_persisted", "The message waited too long in the client's queue.", "Check whether the message is on the topic before sending it again. Send more slowly."),
+    ("REQUEST_TIMED_OUT", "timed_out", "possibly_persisted", "The broker did not receive its replicas' acknowledgements in time.", _CHECK_TOPIC),
+    ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", "timed_out", "possibly_persisted", "The leader wrote the message, but too few replicas did.", "The message is on the leader. Check whether it is on the topic before sending it again."),
+    ("NETWORK_EXCEPTION", "timed_out", "possibly_persisted", "The broker disconnected before it responded.", _CHECK_TOPIC),
+    ("_TRANSPORT", "timed_out", "possibly_persisted", "The connection to the broker failed.", _CHECK_TOPIC),
+    ("_SSL", "timed_out", "possibly_persisted", "The TLS connection failed.", "Check the certificates and the broker name in them."),
+    ("_FAIL", "timed_out", "possibly_persisted", "Communication with the broker failed.", _CHECK_TOPIC),
+    ("_BAD_MSG", "timed_out", "possibly_persisted", "The broker's response could not be parsed.", "Check whether the message is on the topic. Look for a proxy that damages traffic."),
+    ("_PARTIAL", "timed_out", "possibly_persisted", "The broker's response was truncated.", _CHECK_TOPIC),
+    ("_PURGE_QUEUE", "timed_out", "possibly_persisted", "The client was closed or failed while the message was queued. The message may have been sent before.", _CHECK_TOPIC),
+    ("_PURGE_INFLIGHT", "timed_out", "possibly_persisted", "The client was closed or failed while the message was in flight.", _CHECK_TOPIC),
+    ("_DESTROY", "timed_out", "possibly_persisted", "The client was closed while the message was in flight.", _CHECK_TOPIC),
+    ("_DESTROY_BROKER", "timed_out", "possibly_persisted", "The broker left the cluster while the message was in flight.", _CHECK_TOPIC),
+    ("_INTR", "timed_out", "possibly_persisted", "The operation was interrupted.", _CHECK_TOPIC),
+    ("UNKNOWN", "timed_out", "possibly_persisted", "The broker reported an unspecified error.", "Check the broker's log and whether the message is on the topic."),
+    ("_ISR_INSUFF", "timed_out", "possibly_persisted", "Too few replicas are in sync.", "Check whether the message is on the topic, and restore the missing brokers."),
+    # the broker's state of this producer
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "fatal", "possibly_persisted", "Earlier messages of this producer are missing on the broker and may be lost.", "Treat this as data loss until proven otherwise: check the acknowledged offsets."),
+    ("UNKNOWN_PRODUCER_ID", "fatal", "possibly_persisted", "The broker no longer has the state of this producer.", "Harmless if retention removed its records: compare the low watermark with the last acknowledged offset."),
+    ("DUPLICATE_SEQUENCE_NUMBER", "permanent", "possibly_persisted", "The broker already has this message.", "No action needed. The message is on the topic."),
+    ("INVALID_PRODUCER_EPOCH", "timed_out", "possibly_persisted", "The producer's epoch is outdated.", _CHECK_TOPIC),
+    ("PRODUCER_FENCED", "fatal", "possibly_persisted", "A newer producer with this transactional id took over.", "Stop this producer. Only one process may use a transactional id."),
+    ("_FENCED", "fatal", "possibly_persisted", "A newer producer with this transactional id took over.", "Stop this producer. Only one process may use a transactional id."),
+    ("_FATAL", "fatal", "possibly_persisted", "The client failed and must be recreated.", "The producer recreates it automatically. The first error shows the cause."),
+    ("_GAPLESS_GUARANTEE", "fatal", "possibly_persisted", "A gap in the sequence of messages could not be avoided.", "Leave enable.gapless.guarantee disabled."),
+    ("_INCONSISTENT", "fatal", "possibly_persisted", "The broker's responses contradict each other.", "Check whether the message is on the topic, and report this with the log."),
     ("_CRIT_SYS_RESOURCE", "fatal", "possibly_persisted", "The process ran out of memory, threads or files.", "Free memory or raise the limits."),
     # transactions
     ("INVALID_TRANSACTION_TIMEOUT", "fatal", "rejected", "The transaction timeout is longer than the broker allows.", "Lower transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms."),
-    ("INVALID_TXN_STATE", "timed_out", "possibly_persisted", "The transaction is not in the state the client believes.", "The transaction is aborted and its records are read back."),
-    ("INVALID_PRODUCER_ID_MAPPING", "timed_out", "possibly_persisted", "The broker does not know this transactional producer any more.", "The transaction is aborted and its records are read back."),
-    ("CONCURRENT_TRANSACTIONS", "temporary", "possibly_persisted", "The previous transaction is still being finished.", "It passes by itself."),
-    ("TRANSACTION_ABORTABLE", "timed_out", "possibly_persisted", "The transaction must be aborted.", "It is aborted and its records are read back."),
-    ("TRANSACTION_COORDINATOR_FENCED", "temporary", "possibly_persisted", "The transaction coordinator moved.", "It passes by itself."),
-    # transactions that commit a consumer's offsets too
-    ("ILLEGAL_GENERATION", "timed_out", "possibly_persisted", "The consumer group was rebalanced: these offsets belong to another member now.", "Abort the transaction, and go on from the offsets that are committed."),
-    ("UNKNOWN_MEMBER_ID", "timed_out", "possibly_persisted", "The consumer group has put this member out.", "Abort the transaction, join again, and go on from the offsets that are committed."),
-    ("FENCED_INSTANCE_ID", "timed_out", "possibly_persisted", "Another process took this consumer's group.instance.id.", "Stop this one; one process owns an instance id."),
-    ("REBALANCE_IN_PROGRESS", "temporary", "possibly_persisted", "The consumer group is being rebalanced.", "It passes by itself; offsets of a partition that was taken away must not be committed."),
-    ("UNSTABLE_OFFSET_COMMIT", "temporary", "possibly_persisted", "A transaction on these offsets is still being finished.", "It passes by itself."),
-    ("GROUP_AUTHORIZATION_FAILED", "permanent", "possibly_persisted", "This user may not use the consumer group.", "Grant READ on the group, then begin the transaction again."),
-    ("OFFSET_METADATA_TOO_LARGE", "permanent", "possibly_persisted", "The text beside an offset is longer than the broker allows.", "Keep it below offset.metadata.max.bytes (4096)."),
-    ("INVALID_COMMIT_OFFSET_SIZE", "permanent", "possibly_persisted", "The offsets of one commit are too large together.", "Commit fewer partitions at once, with less text beside them."),
-    ("OPERATION_NOT_ATTEMPTED", "timed_out", "possibly_persisted", "The broker left this partition out because another one of the request was refused.", "See the other partition's error; the transaction is aborted and its records are read back."),
-    ("_NO_OFFSET", "local", "not_sent", "There is no offset to commit.", "Nothing: no message was read yet."),
-    # local trouble while an answer was read
-    ("_BAD_COMPRESSION", "timed_out", "possibly_persisted", "Compressed data could not be read.", "Look whether it landed; check the client's codecs."),
-    ("_FS", "permanent", "possibly_persisted", "The client cannot use a file.", "Check the disk and the permissions."),
-    ("_OUTDATED", "temporary", "possibly_persisted", "The client's knowledge was out of date.", "It passes by itself."),
-    ("_APPLICATION", "permanent", "possibly_persisted", "The application raised an error.", "See the error's text."),
-    ("_NODE_UPDATE", "temporary", "possibly_persisted", "A broker's address changed.", "It passes by itself."),
-    ("_UNKNOWN_BROKER", "temporary", "possibly_persisted", "The client does not know this broker yet.", "It passes by itself."),
-    ("_UNKNOWN_PROTOCOL", "permanent", "possibly_persisted", "The protocol is not known.", "Check security_protocol against the broker's listener."),
+    ("INVALID_TXN_STATE", "timed_out", "possibly_persisted", "The transaction is not in the state that the client expects.", _READ_BACK),
+    ("INVALID_PRODUCER_ID_MAPPING", "timed_out", "possibly_persisted", "The broker no longer has the state of this transactional producer.", _READ_BACK),
+    ("CONCURRENT_TRANSACTIONS", "temporary", "possibly_persisted", "The previous transaction has not completed yet.", _TRANSIENT),
+    ("TRANSACTION_ABORTABLE", "timed_out", "possibly_persisted", "The transaction must be aborted.", _READ_BACK),
+    ("TRANSACTION_COORDINATOR_FENCED", "temporary", "possibly_persisted", "The transaction coordinator moved to another broker.", _TRANSIENT),
+    # transactions that also commit a consumer's offsets
+    ("ILLEGAL_GENERATION", "timed_out", "possibly_persisted", "The consumer group was rebalanced, and another member owns these offsets now.", "Abort the transaction and continue from the committed offsets."),
+    ("UNKNOWN_MEMBER_ID", "timed_out", "possibly_persisted", "The consumer group removed this member.", "Abort the transaction, rejoin the group, and continue from the committed offsets."),
+    ("FENCED_INSTANCE_ID", "timed_out", "possibly_persisted", "Another process took over this consumer's group.instance.id.", "Stop this process. Only one process may use an instance id."),
+    ("REBALANCE_IN_PROGRESS", "temporary", "possibly_persisted", "The consumer group is rebalancing.", "Transient; retried automatically. Do not commit offsets of revoked partitions."),
+    ("UNSTABLE_OFFSET_COMMIT", "temporary", "possibly_persisted", "A transaction on these offsets has not completed yet.", _TRANSIENT),
+    ("GROUP_AUTHORIZATION_FAILED", "permanent", "possibly_persisted", "The user is not authorised to use the consumer group.", "Grant READ on the group, then start the transaction again."),
+    ("OFFSET_METADATA_TOO_LARGE", "permanent", "possibly_persisted", "The metadata of an offset is longer than the broker allows.", "Keep it below offset.metadata.max.bytes (4096)."),
+    ("INVALID_COMMIT_OFFSET_SIZE", "permanent", "possibly_persisted", "The offsets of one commit are too large in total.", "Commit fewer partitions at once, with less metadata."),
+    ("OPERATION_NOT_ATTEMPTED", "timed_out", "possibly_persisted", "The broker skipped this partition because it rejected another one of the same request.", "Check the other partition's error. The transaction is aborted and its records are read back."),
+    ("_NO_OFFSET", "local", "not_sent", "There is no offset to commit.", "No action needed. No message has been read yet."),
+    # local errors while a response was processed
+    ("_BAD_COMPRESSION", "timed_out", "possibly_persisted", "Compressed data could not be decompressed.", "Check whether the message is on the topic, and check the client's codecs."),
+    ("_FS", "permanent", "possibly_persisted", "The client cannot access a file.", "Check the disk and the permissions."),
+    ("_OUTDATED", "temporary", "possibly_persisted", "The client's metadata was outdated.", _TRANSIENT),
+    ("_APPLICATION", "permanent", "possibly_persisted", "The application raised an error.", "Check the error text."),
+    ("_NODE_UPDATE", "temporary", "possibly_persisted", "A broker's address changed.", _TRANSIENT),
+    ("_UNKNOWN_BROKER", "temporary", "possibly_persisted", "The client's metadata does not have this broker yet.", _TRANSIENT),
+    ("_UNKNOWN_PROTOCOL", "permanent", "possibly_persisted", "The protocol is unknown.", "Check security_protocol against the broker's listener."),
 )  # fmt: skip
 
-ELSEWHERE = [
+NON_PRODUCER_CODES = [
     "_PARTITION_EOF",
     "_UNKNOWN_GROUP",
     "_EXISTING_SUBSCRIPTION",
@@ -220,9 +224,9 @@ ELSEWHERE = [
     "STREAMS_TOPOLOGY_FENCED",
     "SHARE_SESSION_LIMIT_REACHED",
 ]
-"""Answers to consumers, administrators and other brokers: a producer should never see one."""
+"""Codes for consumers, administrators and other brokers. A producer should not receive them."""
 
-BEYOND = {
+UNNAMED_CODES = {
     "SNAPSHOT_NOT_FOUND": 98,
     "POSITION_OUT_OF_RANGE": 99,
     "DUPLICATE_BROKER_REGISTRATION": 101,
@@ -234,4 +238,4 @@ BEYOND = {
     "NEW_LEADER_ELECTED": 108,
     "OFFSET_MOVED_TO_TIERED_STORAGE": 109,
 }
-"""Codes of the protocol (Apache Kafka 4.3) that librdkafka has no name for, with their numbers; elsewhere as well."""
+"""Codes of the protocol (Apache Kafka 4.3) without a librdkafka name, by number. Producers do not receive them either."""

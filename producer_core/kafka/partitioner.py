@@ -1,7 +1,7 @@
-"""The partition of a message, chosen by us: once, before it is written down, and the same at every retry.
+"""Choose the partition of a message once, before it is stored, so that every retry uses the same one.
 
-Keys land where librdkafka's partitioner of the same name puts them; `murmur2_random`, the default, is where
-Java's and kafka-python's clients put them too. A message without a key goes by a hash of its id.
+Keys go to the same partition as with librdkafka's partitioner of that name. The default `murmur2_random` also matches
+Java's and kafka-python's clients. A message without a key is partitioned by a hash of its id.
 """
 
 from __future__ import annotations
@@ -17,92 +17,93 @@ from confluent_kafka import KafkaError, KafkaException
 from producer_core._internal.librdkafka import library
 from producer_core.kafka.clients import admin
 
-Count = Callable[[str, float], "int | None"]
-"""Asks how many partitions a topic has, within so many seconds; 0 when it does not exist, None when nobody knows."""
+PartitionCount = Callable[[str, float], "int | None"]
+"""A function (topic, timeout in seconds) that returns a topic's partition count: 0 if it does not exist, None if unknown."""
 
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-_RETRY = 0.5
-"""Seconds until a topic whose count nobody knew is asked for again."""
+_RETRY_S = 0.5
+"""Seconds until a topic with an unknown count is queried again."""
 
 
 class Partitioner:
-    """Chooses partitions; every method may be called from any thread.
+    """Choose partitions. Any thread may call any method.
 
-    The first message of a topic waits up to `patience` seconds for the topic's partition count, those after it
-    never wait: while the count is unknown they get -1, and a count older than `refresh` seconds is asked for
-    anew by a thread of its own while the old one still serves.
+    The first message of a topic waits up to `first_timeout` seconds for the topic's partition count. Later messages
+    never wait: while the count is unknown they get -1. A count older than `refresh_interval` seconds is queried again
+    on another thread and used until then.
     """
 
     def __init__(
         self,
-        count: Count,
+        count: PartitionCount,
         *,
         partitioner: str = "murmur2_random",
-        patience: float = 1.0,
-        refresh: float = 60.0,
+        first_timeout: float = 1.0,
+        refresh_interval: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ask = count
+        self._query_count = count
         self._hash = _hash(partitioner)
-        self._patience = patience
-        self._refresh = refresh
+        self._first_timeout = first_timeout
+        self._refresh_interval = refresh_interval
         self._clock = clock
-        self._lock = threading.Lock()  # guards which topics are being asked for, and the two below
+        self._lock = threading.Lock()  # guards the two fields below, and which topics are being queried
         self._counts: dict[str, int] = {}
-        self._next_look: dict[str, float] = {}
+        self._next_query: dict[str, float] = {}
 
     def choose(self, topic: str, key: bytes | None, id: bytes) -> int:
-        """The partition of this message, -1 while the topic's partition count is not known."""
+        """Return the partition of this message, or -1 while the topic's partition count is unknown."""
         count = self.count(topic)
         if not count:
             return -1
         return self._hash(key, count) if key is not None else murmur2(id, count)
 
     def count(self, topic: str) -> int | None:
-        """How many partitions the topic has, as far as we know; 0 while the brokers say that there is no such topic."""
-        if self._clock() >= self._next_look.get(topic, 0.0):
-            self._look(topic)
+        """Return the topic's partition count, None if unknown, or 0 while the brokers report that it does not exist."""
+        if self._clock() >= self._next_query.get(topic, 0.0):
+            self._update(topic)
         return self._counts.get(topic)
 
-    def ask_again(self, topic: str) -> None:
-        """Ask for a topic's partition count now, and forget the one before: the topic was made anew or deleted."""
-        count = self._ask(topic, self._patience)
+    def refresh_now(self, topic: str) -> None:
+        """Query a topic's partition count now and drop the old one, because the topic was recreated or deleted."""
+        count = self._query_count(topic, self._first_timeout)
         with self._lock:
             if count is None:
                 self._counts.pop(topic, None)
             else:
                 self._counts[topic] = count
-            self._next_look[topic] = self._clock() + (self._refresh if count else _RETRY)
+            self._next_query[topic] = self._clock() + (self._refresh_interval if count else _RETRY_S)
 
-    def _look(self, topic: str) -> None:
+    def _update(self, topic: str) -> None:
         with self._lock:
-            if self._clock() < self._next_look.get(topic, 0.0):
+            if self._clock() < self._next_query.get(topic, 0.0):
                 return
-            first = topic not in self._next_look
-            self._next_look[topic] = self._clock() + self._refresh  # nobody else asks meanwhile
+            first = topic not in self._next_query
+            # keeps other threads from querying
+            self._next_query[topic] = self._clock() + self._refresh_interval
         if first:
-            self._learn(topic, self._patience)
+            self._query(topic, self._first_timeout)
         else:
             threading.Thread(
-                target=self._learn, args=(topic, 10.0), name="producer-core-partitions", daemon=True
+                target=self._query, args=(topic, 10.0), name="producer-core-partitions", daemon=True
             ).start()
 
-    def _learn(self, topic: str, timeout: float) -> None:
-        count = self._ask(topic, timeout)
+    def _query(self, topic: str, timeout: float) -> None:
+        count = self._query_count(topic, timeout)
         with self._lock:
             if count or (count == 0 and not self._counts.get(topic)):
                 self._counts[topic] = count
             known = self._counts.get(topic)
-            self._next_look[topic] = self._clock() + (self._refresh if known else _RETRY)
+            self._next_query[topic] = self._clock() + (self._refresh_interval if known else _RETRY_S)
 
 
 def murmur2(key: bytes, count: int) -> int:
-    """Java's `toPositive(murmur2(key)) % count`."""
+    """Return Java's `toPositive(murmur2(key)) % count`."""
     return _hash("murmur2")(key, count)
 
 
 def _hash(partitioner: str) -> Callable[[bytes, int], int]:
-    """librdkafka's own function; it looks at the key and the count only (rdkafka_msg.c)."""
+    """Return librdkafka's own function. It uses only the key and the count (rdkafka_msg.c)."""
     name = partitioner.removesuffix("_random")
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -124,8 +125,8 @@ _NAMES: Mapping[str, str] = {"consistent": "consistent", "fnv1a": "fnv1a"}  # al
 _FUNCTIONS: dict[str, Any] = {}
 
 
-def metadata_count(settings: Mapping[str, Any]) -> Count:
-    """Asks the brokers that these client settings name, over one connection that is made when first needed."""
+def metadata_count(settings: Mapping[str, Any]) -> PartitionCount:
+    """Return a count function that queries the brokers of these settings over one connection, opened on first use."""
     lock = threading.Lock()
     clients: list[Any] = []
 

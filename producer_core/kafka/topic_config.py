@@ -1,4 +1,4 @@
-"""A topic as its brokers describe it: what a record that is sent there now would meet."""
+"""The partitions and settings of a topic as its brokers describe them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from producer_core.kafka.clients import admin
 
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-_NOBODY = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+_UNAVAILABLE = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """`partitions` None: there is no such topic; 0: nobody could say, and `trouble` says why.
+    """A topic's configuration. `partitions` is None if it does not exist, and 0 if unknown (`trouble` has the reason).
 
-    The settings are None where they may not be read (`unread` says why).
+    Settings that cannot be read are None (`unread` has the reason).
     """
 
     partitions: int | None
@@ -41,12 +41,12 @@ class TopicConfig:
 
 
 def may_compact(cleanup_policy: str | None) -> bool:
-    """Return whether a topic with this policy may be compacted; None: it is not known."""
+    """Return whether a topic with this policy may be compacted. None means that the policy is unknown."""
     return cleanup_policy is None or "compact" in cleanup_policy
 
 
 class TimeLimit:
-    """So many seconds, or until `stopping` says so."""
+    """A limit of some seconds, or until `stopping` returns true."""
 
     def __init__(self, seconds: float, stopping: Callable[[], bool] = lambda: False) -> None:
         self._until = time.monotonic() + seconds
@@ -56,15 +56,15 @@ class TimeLimit:
         return 0.0 if self._stopping() else max(0.0, self._until - time.monotonic())
 
     def question(self, most: float = 10.0) -> float:
-        """Seconds for one question; never 0, which librdkafka takes for «as long as it lasts»."""
+        """Return the timeout of one request, never 0, because librdkafka treats 0 as unlimited."""
         return max(0.05, min(most, self.left()))
 
 
 class TopicConfigQuery:
-    """Asks about topics through `handle`; once nobody answered, nobody is asked again.
+    """Query topics through `handle`. Once no broker has responded, no further request is sent.
 
-    `seconds` are for all questions together, counted only while somebody is asked. `complaints` are what the handle's
-    connection complains of.
+    `seconds` limits all requests together; only the time of the requests counts. `complaints` are the connection errors
+    of the handle.
     """
 
     def __init__(
@@ -85,60 +85,62 @@ class TopicConfigQuery:
         self.silent = ""
 
     def facts(self, topic: str) -> TopicConfig:
-        began = time.monotonic()
+        started = time.monotonic()
         self._bound = TimeLimit(self._seconds - self.spent, self._stopping)
         if not self.silent and not self._bound.left():
-            self.silent = "there was no time to ask"
+            self.silent = "no time was left for the query"
         if self.silent:
             return TopicConfig(0, trouble=self.silent)
-        found = self._described(topic)
-        self.spent += time.monotonic() - began
-        return found
+        config = self._described(topic)
+        self.spent += time.monotonic() - started
+        return config
 
     def _described(self, topic: str) -> TopicConfig:
         try:
             described = self._handle.list_topics(topic, timeout=self._bound.question()).topics[topic]
         except KafkaException as error:
-            return TopicConfig(0, trouble=self._failed(error.args[0], topic))
+            return TopicConfig(0, trouble=self._request_failed(error.args[0], topic))
         if described.error is not None:
-            gone = described.error.code() in _NO_SUCH
-            return TopicConfig(None if gone else 0, trouble=words(described.error, topic))
+            missing = described.error.code() in _NO_SUCH
+            return TopicConfig(None if missing else 0, trouble=describe_error(described.error, topic))
         return self._settings(topic, len(described.partitions))
 
-    def _failed(self, error: KafkaError, topic: str) -> str:
-        if error.code() in _NOBODY:
-            told = [one for one in self._complaints if one.code() != KafkaError._ALL_BROKERS_DOWN]
-            self.silent = f"no broker answers ({_plain(told[-1] if told else error)})"
+    def _request_failed(self, error: KafkaError, topic: str) -> str:
+        if error.code() in _UNAVAILABLE:
+            specific = [one for one in self._complaints if one.code() != KafkaError._ALL_BROKERS_DOWN]
+            self.silent = f"no broker responds ({_strip_context(specific[-1] if specific else error)})"
             return self.silent
-        return words(error, topic)
+        return describe_error(error, topic)
 
     def _settings(self, topic: str, partitions: int) -> TopicConfig:
-        asked = self._admin.describe_configs(
+        futures = self._admin.describe_configs(
             [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=self._bound.question()
         )
         try:
-            (answer,) = [future.result(self._bound.question() + 1) for future in asked.values()]
+            (answer,) = [future.result(self._bound.question() + 1) for future in futures.values()]
         except KafkaException as error:
-            return TopicConfig(partitions, unread=_unread(error.args[0], topic))
+            return TopicConfig(partitions, unread=_unread_reason(error.args[0], topic))
         except FutureTimeout:
-            return TopicConfig(partitions, unread="no answer in time")
-        found = {entry.name: entry.value for entry in answer.values()}
-        limit = str(found.get("max.message.bytes") or "")
-        return TopicConfig(partitions, int(limit) if limit.isdigit() else None, found.get("cleanup.policy"))
+            return TopicConfig(partitions, unread="no response in time")
+        config = {entry.name: entry.value for entry in answer.values()}
+        limit = str(config.get("max.message.bytes") or "")
+        return TopicConfig(partitions, int(limit) if limit.isdigit() else None, config.get("cleanup.policy"))
 
 
 def cleanup_policies(
     settings: Mapping[str, Any], topics: Collection[str], seconds: float
 ) -> dict[str, str | None]:
-    """Return the cleanup.policy of each topic, from one request; None where it cannot be read.
+    """Return the cleanup.policy of each topic, with one request; None if it cannot be read.
 
-    "" where the broker has no settings at all: only librdkafka's mock broker, which never compacts.
+    "" means that the broker has no settings at all, as librdkafka's mock broker, which never compacts.
     """
     client = admin(settings)
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    asked = client.describe_configs(resources, request_timeout=seconds)
-    until = time.monotonic() + seconds + 1
-    return {resource.name: _policy(future, until - time.monotonic()) for resource, future in asked.items()}
+    futures = client.describe_configs(resources, request_timeout=seconds)
+    deadline = time.monotonic() + seconds + 1
+    return {
+        resource.name: _policy(future, deadline - time.monotonic()) for resource, future in futures.items()
+    }
 
 
 def _policy(future: Future[Any], seconds: float) -> str | None:
@@ -151,28 +153,29 @@ def _policy(future: Future[Any], seconds: float) -> str | None:
     return None if entry is None else str(entry.value)
 
 
-def words(error: KafkaError, topic: str) -> str:
-    """Why a question about a topic was not answered."""
+def describe_error(error: KafkaError, topic: str) -> str:
+    """Return the reason why a query about a topic failed."""
     match error.code():
         case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return f"no permission to see {topic} (grant DESCRIBE and READ on the topic)"
+            return f"no permission to describe {topic} (grant DESCRIBE and READ on the topic)"
         case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_TOPIC:
             return f"the topic {topic} does not exist"
         case KafkaError._UNKNOWN_PARTITION | KafkaError.LEADER_NOT_AVAILABLE:
-            return f"a partition of {topic} has no leader that answers; look again in a few seconds"
+            return f"a partition of {topic} has no leader; try again in a few seconds"
         case KafkaError._TIMED_OUT:
-            return "the brokers did not answer in time; look again in a few seconds"
+            return "the brokers did not respond in time; try again in a few seconds"
     return f"{error.name()}: {error.str()}"
 
 
-def _plain(error: KafkaError) -> str:
-    """Without the client's and the broker's name, and without the state that the library was in."""
+def _strip_context(error: KafkaError) -> str:
+    """Remove the names of the client and the broker, and librdkafka's state, from the text of an error."""
     return str(error.str()).rpartition("]: ")[2].partition(" (after ")[0]
 
 
-def _unread(error: KafkaError, topic: str) -> str:
+def _unread_reason(error: KafkaError, topic: str) -> str:
     if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
         return f"grant DESCRIBE_CONFIGS on {topic}"
     if error.code() == KafkaError._UNSUPPORTED_FEATURE:
-        return "this broker does not tell its settings"
+        return "this broker does not report its settings"
+
     return f"{error.name()}: {error.str()}"

@@ -1,4 +1,4 @@
-"""A batch of acknowledgements as columns, of which hooks that count read whole ones."""
+"""Store a batch of acknowledgements as columns, so that hooks can count whole columns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any, overload
 
 from producer_core.events import Acknowledged
 
-_made: Any = partial(tuple.__new__, Acknowledged)  # as Acknowledged(*row), without a Python call
+_from_row: Any = partial(tuple.__new__, Acknowledged)  # for speed: Acknowledged(*row) without a Python call
 _STEP = 256
+"""Acknowledgements that `runs` skips at once inside a run."""
 
 
 class Acknowledgements(Sequence[Acknowledged]):
-    """What a hook gets: a sequence whose items are made when somebody asks for one; nobody may change the columns.
+    """Holds acknowledgements as columns, and creates an item when it is accessed. Hooks must not change the columns.
 
-    A message costs an entry in eight lists, instead of a tuple that the garbage collector visits until it is counted.
+    A message costs one entry in each of eight lists, instead of a tuple that the garbage collector visits until it is
+    counted.
     """
 
     __slots__ = ("_runs", "attempts", "ids", "latencies", "offsets", "partitions", "seqs", "sizes", "topics")
@@ -43,46 +45,47 @@ class Acknowledgements(Sequence[Acknowledged]):
 
     @classmethod
     def of(cls, batch: Sequence[Acknowledged]) -> Acknowledgements:
-        """The columns of a batch, whatever it is kept in."""
+        """Return a batch as columns."""
         if isinstance(batch, cls):
             return batch
         return cls(*zip(*batch, strict=True)) if batch else cls(*((),) * 8)
 
     def by_topic(self) -> list[tuple[str, Acknowledgements]]:
-        """The same, one for each topic."""
+        """Split the batch by topic."""
         if self.topics.count(self.topics[0]) == len(self.topics):
             return [(self.topics[0], self)]
         rows: dict[str, list[Any]] = {}
         for row in self._rows():
             rows.setdefault(row[0], []).append(row)
-        return [(topic, Acknowledgements(*zip(*found, strict=True))) for topic, found in rows.items()]
+        return [(topic, Acknowledgements(*zip(*columns, strict=True))) for topic, columns in rows.items()]
 
     def runs(self) -> list[tuple[int, int]]:
-        """Where each stretch of one partition begins and ends; a report without an offset stands alone.
+        """Return the first and last index of each run of consecutive offsets in one partition.
 
-        A produce request's reports follow each other, so that where the offset grew by as much as the place in the
-        list, what lies between need not be looked at: a thousand messages cost a dozen comparisons. Should
-        somebody else's records fill such a gap by chance, an older mark is kept, which is true as well.
+        An acknowledgement without an offset is a run of its own. The reports of a produce request follow each other.
+        Therefore, if the offset rose by as much as the index, the entries in between are not compared: a thousand messages
+        cost a dozen comparisons. If a record of another producer fits such a gap by chance, the reader keeps an older
+        offset, which is correct as well.
         """
         if self._runs is None:
-            self._runs = list(self._found_runs())
+            self._runs = list(self._find_runs())
         return self._runs
 
-    def _found_runs(self) -> Iterator[tuple[int, int]]:
+    def _find_runs(self) -> Iterator[tuple[int, int]]:
         topics, partitions, offsets = self.topics, self.partitions, self.offsets
         start, count = 0, len(self)
         while start < count:
             topic, partition, offset = topics[start], partitions[start], offsets[start]
             end, step = start, 1
             while step and offset is not None:
-                there = end + step
+                index = end + step
                 if (
-                    there < count
-                    and offsets[there] == offset + there - start
-                    and partitions[there] == partition
-                    and topics[there] == topic
+                    index < count
+                    and offsets[index] == offset + index - start
+                    and partitions[index] == partition
+                    and topics[index] == topic
                 ):
-                    end, step = there, _STEP if there == start + 1 else step
+                    end, step = index, _STEP if index == start + 1 else step
                 else:
                     step //= 4
             yield start, end
@@ -92,7 +95,7 @@ class Acknowledgements(Sequence[Acknowledged]):
         return len(self.seqs)
 
     def __iter__(self) -> Iterator[Acknowledged]:
-        return map(_made, self._rows())
+        return map(_from_row, self._rows())
 
     @overload
     def __getitem__(self, index: int) -> Acknowledged: ...

@@ -1,7 +1,7 @@
-"""The ledger: what brokers acknowledged, by message id and offset, and what was given up, as rows that add up.
+"""Keep a ledger of acknowledged message ids and offsets, and of messages that were given up, as additive rows.
 
-A row is about one session, topic, partition and window of 4,096 sequences. Rows are additive: a window may come in
-several, and counts and sums of the whole are the sums of theirs. docs/telemetry.md has the formulas for readers.
+A row covers one session, topic, partition and window of 4,096 sequences. A window may be split over several rows; its counts
+and sums are the sums of theirs. docs/telemetry.md has the formulas for readers.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from typing import NamedTuple
 from producer_core.events import Acknowledged, DeadLetter, Hook
 
 WINDOW = 4096
-"""Sequences of one window: window w holds the sequences from w * WINDOW on."""
+"""Sequences of one window: window w starts at the sequence w * WINDOW."""
 MODULUS = 16_777_213
-"""Offsets count modulo this prime in a fingerprint, so that a window's sum stays below 2^53."""
+"""A fingerprint uses offsets modulo this prime, so that the sum of a window stays below 2^53."""
 
-_MOST_PLACES = 100_000
-_FOLDED = 65_536
-_BIG = 1 << 62
+_MAX_PLACES = 100_000
+"""Places whose highest sequence and offset are kept."""
+_FOLD_SIZE = 65_536
+"""Acknowledgements of a place from which on they are stored as arrays."""
+_UNBOUNDED = 1 << 62
 
-_WHERE = itemgetter(0, 1)  # of Acknowledged: topic and partition
+_TOPIC_AND_PARTITION = itemgetter(0, 1)  # of Acknowledged
 _OFFSET, _SEQ = itemgetter(2), itemgetter(6)
 
 Place = tuple[bytes, str, int]
@@ -36,17 +38,17 @@ Place = tuple[bytes, str, int]
 class LedgerRow(NamedTuple):
     """Acknowledgements of one session, topic, partition and window of sequences.
 
-    `seqs` and `offs` are in the order of offsets, the first absolute, then differences. `fp` is the sum of
-    (sequence % WINDOW + 1) * (offset % MODULUS), `sum_seq` that of sequence % WINDOW. `late` counts those whose order
-    cannot be shown from here: after a higher sequence, or after a higher offset was told. Where the broker had a
-    message and nobody knows its place, `fp` is None, `off_min` and `off_max` are -1 and `offs` is empty.
+    `seqs` and `offs` are in the order of offsets: the first value, then differences. `fp` is the sum of
+    (sequence % WINDOW + 1) * (offset % MODULUS), `sum_seq` the sum of sequence % WINDOW. `late` counts acknowledgements whose
+    order this row cannot prove, because they followed a higher sequence or came after a row with a higher offset. For
+    acknowledgements with unknown offsets `fp` is None, `off_min` and `off_max` are -1, and `offs` is empty.
     """
 
     session: str
     topic: str
     partition: int
     first_window: int
-    count: int  # type: ignore[assignment]  # the column's name; nobody needs tuple.count here
+    count: int  # type: ignore[assignment]  # the column's name, which replaces tuple.count
     sum_seq: int
     fp: int | None
     late: int
@@ -57,7 +59,7 @@ class LedgerRow(NamedTuple):
 
 
 class GivenUpRow(NamedTuple):
-    """A message that became a dead letter, and what was known of it then."""
+    """A message that became a dead letter, with the code and the verdict of that moment."""
 
     session: str
     seq: int
@@ -68,23 +70,23 @@ class GivenUpRow(NamedTuple):
 
 
 class PriorCounts(NamedTuple):
-    """The highest sequence and offset that a place told before; what lies below either is late."""
+    """The highest sequence and offset in earlier rows of a place; an acknowledgement below either is late."""
 
     seq: int
     offset: int
 
 
 NOTHING = PriorCounts(-1, -1)
-"""Nobody has used this session before."""
-UNKNOWN = PriorCounts(_BIG, _BIG)
-"""An earlier process may have."""
+"""The session was not used before."""
+UNKNOWN = PriorCounts(_UNBOUNDED, _UNBOUNDED)
+"""An earlier process may have used the session."""
 
 
 class AckLedger(Hook):
-    """A hook that keeps what was acknowledged until it is taken, once a second.
+    """Keeps acknowledgements until `take` collects them, once a second.
 
-    It hears on the poll thread and on the look's. `session` is the producer's own, whose sequences begin at `first`;
-    `fresh` says that no earlier process used it.
+    Its hooks are called on the poll thread and on the prober's. `session` is the producer's own, with sequences from `first`
+    on; `fresh` means that no earlier process used it.
     """
 
     def __init__(self, session: bytes, *, fresh: bool = True, first: int = 0) -> None:
@@ -92,15 +94,15 @@ class AckLedger(Hook):
         self._fresh = fresh
         self._first = first
         self._lock = threading.Lock()  # guards the three fields below
-        self._placed: dict[Place, _Told] = {}
+        self._placed: dict[Place, _Columns] = {}
         self._unplaced: dict[Place, list[int]] = {}
         self._given_up: list[GivenUpRow] = []
-        # touched by `take` only
-        self._before: dict[Place, PriorCounts] = {}
+        # used by `take` only
+        self._prior: dict[Place, PriorCounts] = {}
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         with self._lock:
-            for (topic, partition), items in groupby(batch, _WHERE):
+            for (topic, partition), items in groupby(batch, _TOPIC_AND_PARTITION):
                 self._add(topic, partition, list(items))
 
     def died(self, dead_letter: DeadLetter) -> None:
@@ -112,35 +114,35 @@ class AckLedger(Hook):
             self._given_up.append(row)
 
     def take(self) -> tuple[tuple[LedgerRow, ...], tuple[GivenUpRow, ...]]:
-        """The rows of what was heard since the last time. Called by one thread."""
+        """Return the rows since the last call. Called by one thread."""
         with self._lock:
             placed, self._placed = self._placed, {}
             unplaced, self._unplaced = self._unplaced, {}
             given_up, self._given_up = self._given_up, []
         rows: list[LedgerRow] = []
-        for place, told in placed.items():
-            seqs, offsets = told.columns()
-            rows += rows_of(place, seqs, offsets, before=self._known(place))
-            self._remember(place, PriorCounts(max(seqs), max(offsets)))
-        for place, unknown in unplaced.items():
-            rows += unplaced_rows(place, unknown)
+        for place, columns in placed.items():
+            seqs, offsets = columns.lists()
+            rows += rows_of(place, seqs, offsets, before=self._prior_counts(place))
+            self._update_prior(place, PriorCounts(max(seqs), max(offsets)))
+        for place, seqs in unplaced.items():
+            rows += unplaced_rows(place, seqs)
         return tuple(rows), tuple(given_up)
 
-    # under the lock
+    # The caller of these holds the lock.
 
     def _add(self, topic: str, partition: int, items: list[Acknowledged]) -> None:
-        """A stretch of one partition: the quick way is for what has its offset and is of our own session."""
+        """Add acknowledgements of one partition: all at once if each has an offset and belongs to the own session."""
         seqs, offsets = list(map(_SEQ, items)), list(map(_OFFSET, items))
         if None in offsets or min(seqs) < self._first:
             for item in items:
                 self._add_one(item)
         else:
-            self._keep((self._own, topic, partition), seqs, offsets)  # None was looked for
+            self._append((self._own, topic, partition), seqs, offsets)
 
     def _add_one(self, item: Acknowledged) -> None:
         if item.seq >= self._first:
             session, seq = self._own, item.seq
-        elif len(item.id) == 24:  # replayed, or of an earlier session or another producer's
+        elif len(item.id) == 24:  # a replay, or a message of an earlier session or another producer
             session, seq = item.id[:16], int.from_bytes(item.id[16:])
         else:
             return
@@ -148,33 +150,33 @@ class AckLedger(Hook):
         if item.offset is None or item.offset < 0:
             self._unplaced.setdefault(place, []).append(seq)
         else:
-            self._keep(place, [seq], [item.offset])
+            self._append(place, [seq], [item.offset])
 
-    def _keep(self, place: Place, seqs: Sequence[int], offsets: Sequence[int]) -> None:
-        found = self._placed.get(place)
-        if found is None:
-            found = self._placed[place] = _Told()
-        found.seqs += seqs
-        found.offsets += offsets
-        if len(found.seqs) > _FOLDED:
-            found.fold()
+    def _append(self, place: Place, seqs: Sequence[int], offsets: Sequence[int]) -> None:
+        columns = self._placed.get(place)
+        if columns is None:
+            columns = self._placed[place] = _Columns()
+        columns.seqs += seqs
+        columns.offsets += offsets
+        if len(columns.seqs) > _FOLD_SIZE:
+            columns.fold()
 
-    # of take
+    # helpers of take
 
-    def _known(self, place: Place) -> PriorCounts:
-        nobody = NOTHING if self._fresh and place[0] == self._own else UNKNOWN
-        return self._before.get(place, nobody)
+    def _prior_counts(self, place: Place) -> PriorCounts:
+        default = NOTHING if self._fresh and place[0] == self._own else UNKNOWN
+        return self._prior.get(place, default)
 
-    def _remember(self, place: Place, told: PriorCounts) -> None:
-        known = self._before.pop(place, NOTHING)
-        self._before[place] = PriorCounts(max(known.seq, told.seq), max(known.offset, told.offset))
-        if len(self._before) > _MOST_PLACES:  # the one unheard of for longest
-            del self._before[next(iter(self._before))]
+    def _update_prior(self, place: Place, counts: PriorCounts) -> None:
+        prior = self._prior.pop(place, NOTHING)
+        self._prior[place] = PriorCounts(max(prior.seq, counts.seq), max(prior.offset, counts.offset))
+        if len(self._prior) > _MAX_PLACES:  # drop the place without acknowledgements for the longest time
+            del self._prior[next(iter(self._prior))]
             self._fresh = False
 
 
-class _Told:
-    """What one place acknowledged since the last time; 16 bytes a message where nobody takes it for long."""
+class _Columns:
+    """The acknowledgements of one place since the last `take`; folded ones use 16 bytes each."""
 
     __slots__ = ("_folded", "offsets", "seqs")
 
@@ -187,7 +189,7 @@ class _Told:
         self._folded.append((array("q", self.seqs), array("q", self.offsets)))
         self.seqs, self.offsets = [], []
 
-    def columns(self) -> tuple[list[int], list[int]]:
+    def lists(self) -> tuple[list[int], list[int]]:
         if self._folded:
             self.fold()
             self.seqs = list(chain.from_iterable(seqs for seqs, _ in self._folded))
@@ -198,7 +200,7 @@ class _Told:
 def rows_of(
     place: Place, seqs: Sequence[int], offsets: Sequence[int], *, before: PriorCounts = NOTHING
 ) -> list[LedgerRow]:
-    """The rows of one place: sequences and the offsets at which they were acknowledged, in any order."""
+    """Return the rows of one place from its sequences and their acknowledged offsets, which may be in any order."""
     steps = _steps(offsets)
     if min(steps, default=1) <= 0:
         offsets, seqs = map(list, zip(*sorted(zip(offsets, seqs, strict=True)), strict=True))
@@ -214,19 +216,19 @@ def rows_of(
         seq < top or offset <= before.offset for seq, offset, top in zip(seqs, offsets, highest, strict=False)
     ]
     windows: dict[int, tuple[list[int], list[int], list[bool]]] = {}
-    for seq, offset, doubtful in zip(seqs, offsets, late, strict=True):
+    for seq, offset, is_late in zip(seqs, offsets, late, strict=True):
         columns = windows.setdefault(seq // WINDOW, ([], [], []))
         columns[0].append(seq)
         columns[1].append(offset)
-        columns[2].append(doubtful)
+        columns[2].append(is_late)
     return [
-        _row(place, one, two, sum(three), [one[0], *_steps(one)], [two[0], *_steps(two)])
-        for one, two, three in windows.values()
+        _row(place, part, offs, sum(flags), [part[0], *_steps(part)], [offs[0], *_steps(offs)])
+        for part, offs, flags in windows.values()
     ]
 
 
 def unplaced_rows(place: Place, seqs: Sequence[int]) -> list[LedgerRow]:
-    """The rows of messages that the broker has, nobody knows where."""
+    """Return the rows of acknowledged messages with unknown offsets."""
     ordered = sorted(seqs)
     session, topic, partition = str(uuid.UUID(bytes=place[0])), place[1], place[2]
     rows = []
@@ -241,12 +243,12 @@ def unplaced_rows(place: Place, seqs: Sequence[int]) -> list[LedgerRow]:
 
 
 def fingerprint(pairs: Sequence[tuple[int, int]]) -> int:
-    """Of (sequence, offset) pairs, as `LedgerRow.fp` has it."""
+    """Return the fingerprint of (sequence, offset) pairs, as in `LedgerRow.fp`."""
     return sum((seq % WINDOW + 1) * (offset % MODULUS) for seq, offset in pairs)
 
 
 def entries(row: LedgerRow) -> Iterator[tuple[int, int | None]]:
-    """What a row acknowledges: sequences with their offsets, None where nobody knows."""
+    """Iterate over the sequences of a row with their offsets, which are None if unknown."""
     seqs = accumulate(row.seqs)
     if not row.offs:
         return zip(seqs, [None] * len(row.seqs), strict=True)
@@ -254,7 +256,7 @@ def entries(row: LedgerRow) -> Iterator[tuple[int, int | None]]:
 
 
 def _cuts(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Rising sequences, as stretches of one window each."""
+    """Split ascending sequences by window; yield start and end of each part."""
     start = 0
     while start < len(seqs):
         end = bisect_left(seqs, (seqs[start] // WINDOW + 1) * WINDOW, start)
@@ -270,7 +272,7 @@ def _row(
     seq_deltas: list[int],
     offset_deltas: list[int],
 ) -> LedgerRow:
-    """Of one window, in the order of offsets."""
+    """Return the row of one window. All columns are in the order of offsets."""
     window, total = seqs[0] // WINDOW, sum(seqs)
     return LedgerRow(
         str(uuid.UUID(bytes=place[0])), place[1], place[2], window, len(seqs), total - len(seqs) * window * WINDOW,
@@ -279,8 +281,10 @@ def _row(
 
 
 def _fingerprint(seqs: Sequence[int], offsets: Sequence[int], window: int) -> int:
-    """As `fingerprint`, for one window in the order of offsets: three sums instead of a loop, which is three times
-    quicker. Sum of (s - w + 1) * (o - k) is sum of s * (o - k), less (w - 1) * sum of (o - k)."""
+    """Return the fingerprint of one window in the order of offsets, with sums instead of a loop: three times faster.
+
+    The sum of (s - w + 1) * (o - k) is the sum of s * (o - k), less (w - 1) * the sum of (o - k).
+    """
     if offsets[0] // MODULUS != offsets[-1] // MODULUS:
         return fingerprint(list(zip(seqs, offsets, strict=True)))
     below = offsets[0] // MODULUS * MODULUS

@@ -1,4 +1,4 @@
-"""A batch: what a recorder flushes at once, and a pipeline merges, as frozen values."""
+"""Define the batches of statistics that a recorder writes and a pipeline merges."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class StatisticsRow(NamedTuple):
 
 
 class LatencyRow(NamedTuple):
-    """How many acknowledgements of a window fell into one histogram bucket."""
+    """The number of acknowledgements of a window in one histogram bucket."""
 
     window_start: int
     cluster_id: str
     producer_id: str
     topic: str
     bucket: int
-    count: int  # type: ignore[assignment]  # the column's name; nobody needs tuple.count here
+    count: int  # type: ignore[assignment]  # the column's name, which replaces tuple.count
 
 
 class ErrorRow(NamedTuple):
-    """How often one error code came back in a window."""
+    """The number of failed attempts with one error code in a window."""
 
     window_start: int
     cluster_id: str
@@ -51,7 +51,7 @@ class ErrorRow(NamedTuple):
     topic: str
     code: str
     kind: str
-    count: int  # type: ignore[assignment]  # the column's name; nobody needs tuple.count here
+    count: int  # type: ignore[assignment]  # the column's name, which replaces tuple.count
 
 
 class ClientRow(NamedTuple):
@@ -74,7 +74,7 @@ class ClientRow(NamedTuple):
 
 
 class BrokerRow(NamedTuple):
-    """One window of one broker as one producer's client sees it; the columns of table `broker_statistics`."""
+    """One window of one broker in one client's statistics; the columns of table `broker_statistics`."""
 
     window_start: int
     cluster_id: str
@@ -107,8 +107,10 @@ class BrokerRow(NamedTuple):
 
 
 class RowKind(NamedTuple):
-    """A kind of rows: what a row is, how many of its first columns say what it is about, how many of its last are
-    maxima; those between are sums."""
+    """Describes a kind of rows: its class, the number of key columns at the start and of maxima at the end.
+
+    The columns in between are sums.
+    """
 
     row: type[Any]
     keys: int
@@ -120,7 +122,7 @@ class RowKind(NamedTuple):
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """What a row is about, without the start of its window."""
+        """The columns that identify a row, without the start of its window."""
         return self.columns[1 : self.keys]
 
     @property
@@ -141,7 +143,7 @@ KINDS: Mapping[str, RowKind] = MappingProxyType(
         "broker_statistics": RowKind(BrokerRow, 5, maxima=8),
     }
 )
-"""The kinds of rows of a batch, by the name of its field, which is the table's as well."""
+"""The kinds of rows of a batch by the name of the batch's field, which is also the table's name."""
 
 
 class ProducerRow(NamedTuple):
@@ -171,11 +173,11 @@ class ProducerRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """What happened since the last batch of this producer. `sequence` is dense, over its restarts as well.
+    """The statistics since the previous batch of this producer. `sequence` has no gaps, even across restarts.
 
-    The pair (producer_id, sequence) makes a merge idempotent: a batch that is there already adds nothing. A batch with
-    `first` stands for all from there to `sequence`. `ledger_lost`: acknowledgements whose ledger rows had no
-    room where they waited.
+    The pair (producer_id, sequence) makes a merge idempotent: a second copy of a batch adds nothing. A batch with `first`
+    replaces all batches from `first` to `sequence`. `ledger_lost` counts acknowledgements whose ledger rows were dropped
+    because there was no room for them.
     """
 
     producer_id: str
@@ -195,29 +197,31 @@ class Batch:
 
     @property
     def begins(self) -> int:
-        """The first of the batches that this one stands for."""
+        """The sequence of the first batch that this one replaces."""
         return self.sequence if self.first is None else self.first
 
     @property
     def acknowledgements(self) -> int:
-        """How many its ledger rows tell."""
+        """The number of acknowledgements in the ledger rows."""
         return sum(row.count for row in self.ledger)
 
     def without_ledger(self) -> Batch:
-        """The same without its ledger, which somebody else keeps."""
+        """Return the batch without its ledger, for a destination that does not keep one."""
         return replace(self, ledger=(), given_up=()) if self.ledger or self.given_up else self
 
-    def robbed(self, acknowledgements: int | None = None) -> Batch:
-        """The same without ledger rows, which are lost: it says how many they told. Of all rows, or of the oldest, until
-        so many `acknowledgements` are gone."""
-        told = accumulate((row.count for row in self.ledger), initial=0)
-        gone = sum(1 for so_far in told if acknowledgements is None or so_far < acknowledgements)
-        kept = self.ledger[gone:]
+    def drop_ledger_rows(self, acknowledgements: int | None = None) -> Batch:
+        """Return the batch without ledger rows, and count their acknowledgements as lost.
+
+        With `acknowledgements` only the oldest rows are dropped, until they contain at least that many.
+        """
+        totals = accumulate((row.count for row in self.ledger), initial=0)
+        dropped = sum(1 for total in totals if acknowledgements is None or total < acknowledgements)
+        kept = self.ledger[dropped:]
         lost = self.acknowledgements - sum(row.count for row in kept)
         return replace(self, ledger=kept, ledger_lost=self.ledger_lost + lost)
 
     @property
     def cluster_id(self) -> str:
-        """The cluster this batch speaks of; empty when it says nothing of one."""
+        """The cluster of the rows; empty when the batch has no rows of a cluster."""
         rows = (self.producer, *self.statistics[:1], *self.latencies[:1], *self.errors[:1])
         return next((row.cluster_id for row in rows if row is not None), "")

@@ -1,4 +1,4 @@
-"""Number the batches of a producer: dense, and no number twice, also where its session outlives the process."""
+"""Number the batches of a producer without gaps and repetitions, even if its session outlives the process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class BatchSequence:
-    """Numbers of a `fresh` session begin at 0; those of a session that is derived from an input go on.
+    """Assigns batch numbers. Used by one thread.
 
-    They go on from what the store knows of this producer. Where the store cannot be asked numbers begin far above all
-    others, which a reader of the ledger takes for a hole. Used by one thread.
+    A `fresh` session starts at 0. A session derived from an input continues with `known`, the next number according to the
+    store. If the store is not available, the numbers start far above all others, which a reader of the ledger sees as a gap.
     """
 
     def __init__(self, *, fresh: bool, known: Callable[[], int | None] = lambda: None) -> None:

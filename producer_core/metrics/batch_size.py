@@ -1,4 +1,4 @@
-"""The size of batches: two added up where too many wait, several made of one that is too large for a record."""
+"""Limit the size of batches: sum two batches when too many wait, and split a batch that is too large for a record."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import orjson
 from producer_core.metrics.batch import KINDS, Batch, RowKind
 
 LIMIT = 480_000
-"""Bytes of rows, as JSON, that one batch has at most: with its head about 512 kB at the very most."""
+"""The most bytes of rows in one batch, as JSON; with the other fields a record has at most about 512 kB."""
 
-_ROW, _ENTRY = 600, 16
-"""No row takes more, nor an acknowledgement within one: what is surely small is not measured."""
+_MAX_ROW_BYTES, _MAX_ENTRY_BYTES = 600, 16
+"""Upper bounds for a row, and for an acknowledgement in a row, so that a small batch need not be measured."""
 
-_LISTS = (*KINDS, "ledger", "given_up")
+_ROW_FIELDS = (*KINDS, "ledger", "given_up")
 
 
-def joined(first: Batch, second: Batch) -> Batch:
-    """Two batches as one, under the second's sequence, with all rows of both: nothing is coarser, only heads are saved."""
-    rows: dict[str, Any] = {name: getattr(first, name) + getattr(second, name) for name in _LISTS}
+def concatenate(first: Batch, second: Batch) -> Batch:
+    """Return one batch with all rows of both under the second's sequence. No detail is lost."""
+    rows: dict[str, Any] = {name: getattr(first, name) + getattr(second, name) for name in _ROW_FIELDS}
     return replace(
         second,
         notices=(first.notices + second.notices)[-100:],
@@ -32,31 +32,33 @@ def joined(first: Batch, second: Batch) -> Batch:
     )
 
 
-def added_up(first: Batch, second: Batch) -> Batch:
-    """Two batches as one, under the second's sequence: rows of one minute and topic are summed."""
-    both = joined(first, second)
+def sum_by_minute(first: Batch, second: Batch) -> Batch:
+    """Return one batch under the second's sequence, in which rows of the same minute and key are summed."""
+    both = concatenate(first, second)
     rows: dict[str, Any] = {name: _sum_rows(getattr(both, name), kind) for name, kind in KINDS.items()}
     return replace(both, resolution=60, **rows)
 
 
 def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: RowKind) -> tuple[Any, ...]:
-    """Rows by minute, summed, or of maxima the higher: one body for all kinds of rows."""
-    ways = [operator.add] * len(kind.sums) + [max] * len(kind.highest)
+    """Merge rows of any kind by minute and key: sums are added, of maxima the higher one is kept."""
+    merges = [operator.add] * len(kind.sums) + [max] * len(kind.highest)
     minutes: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
         key = (row[0] // 60 * 60, *row[1 : kind.keys])
-        found = minutes.get(key)
+        values = minutes.get(key)
         new = row[kind.keys :]
         minutes[key] = (
-            list(new) if found is None else [way(a, b) for way, a, b in zip(ways, found, new, strict=True)]
+            list(new)
+            if values is None
+            else [merge(a, b) for merge, a, b in zip(merges, values, new, strict=True)]
         )
     return tuple(kind.row(*key, *values) for key, values in minutes.items())
 
 
 def split(batch: Batch, limit: int = LIMIT) -> list[Batch]:
-    """The batch, or as many as its rows need, numbered on from its sequence. A row is never cut."""
-    rows = sum(len(getattr(batch, name)) for name in _LISTS)
-    if rows * _ROW + batch.acknowledgements * _ENTRY <= limit:
+    """Return the batch, or several with consecutive sequences if its rows exceed `limit` bytes. A row is never split."""
+    rows = sum(len(getattr(batch, name)) for name in _ROW_FIELDS)
+    if rows * _MAX_ROW_BYTES + batch.acknowledgements * _MAX_ENTRY_BYTES <= limit:
         return [batch]
     parts: list[dict[str, list[Any]]] = [{}]
     room = limit
@@ -70,13 +72,13 @@ def split(batch: Batch, limit: int = LIMIT) -> list[Batch]:
 
 
 def _sizes(batch: Batch) -> Iterator[tuple[str, Any, int]]:
-    for name in _LISTS:
+    for name in _ROW_FIELDS:
         for row in getattr(batch, name):
             yield name, row, len(orjson.dumps(tuple(row))) + 1
 
 
 def _part(batch: Batch, number: int, part: dict[str, list[Any]]) -> Batch:
-    """What is told once is in the first."""
-    once: dict[str, Any] = {} if number == 0 else {"notices": (), "ledger_lost": 0}
-    rows: dict[str, Any] = {name: tuple(part.get(name, ())) for name in _LISTS}
-    return replace(batch, sequence=batch.sequence + number, **once, **rows)
+    """Return one part of a batch. Only the first part has the fields that must not be repeated."""
+    cleared: dict[str, Any] = {} if number == 0 else {"notices": (), "ledger_lost": 0}
+    rows: dict[str, Any] = {name: tuple(part.get(name, ())) for name in _ROW_FIELDS}
+    return replace(batch, sequence=batch.sequence + number, **cleared, **rows)

@@ -1,8 +1,8 @@
-"""The client's view: what librdkafka's statistics say of a window, as sums that can be merged.
+"""Reduce librdkafka's statistics to rows of sums and maxima that can be merged.
 
-librdkafka gives percentiles of one second of one broker. They cannot be merged, so what is kept of them is count, sum
-and maximum, and the highest p99 of any second. Counters of librdkafka only rise while a client lives; a lower number
-is a new client, which began at zero.
+librdkafka gives percentiles for one second and one broker. They cannot be merged; therefore count, sum and maximum are kept,
+and the highest p99 of any second. librdkafka's counters only rise during the life of a client; a lower number means a new
+client, whose counters started at zero.
 """
 
 from __future__ import annotations
@@ -17,43 +17,45 @@ _MICRO, _MILLI = 1e-6, 1e-3
 _UP = ("UP", "UPDATE")
 _IDLE = "INIT"
 _COUNTERS = ("tx", "txretries", "req_timeouts", "disconnects")
-_CUT_OFF = 1  # place in a row of the client
-_UP_LOOKS, _DISCONNECTS = 1, 6  # places in a row of a broker
+_CUT_OFF = 1  # index in the values of a ClientRow
+_UP_SAMPLES, _DISCONNECTS = 1, 6  # indexes in the values of a BrokerRow
 
 Key = tuple[int, str]
 """A broker: its id and its address."""
 
 
 class ClientStats:
-    """Statistics come on the poll thread, once a second; rows are taken by another."""
+    """Collects statistics into rows. `add` is called on the poll thread once a second, `take` on another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the two fields below
         self._client: list[Any] = []
         self._brokers: dict[Key, list[Any]] = {}
-        # touched on the poll thread only
-        self._counted: dict[tuple[Key, str], int] = {}
+        # used on the poll thread only
+        self._counters: dict[tuple[Key, str], int] = {}
         self._epochs: int | None = None
-        self._known: dict[Key, bool] = {}  # brokers of the cluster, and whether each was up at the last look
+        self._known: dict[
+            Key, bool
+        ] = {}  # brokers of the cluster, and whether each was up in the last statistics
 
     def add(self, statistics: Mapping[str, Any], now: float) -> None:
-        """Add one second of statistics, as librdkafka gave them; of an empty mapping nothing is known."""
+        """Add one second of librdkafka's statistics; an empty mapping is ignored."""
         if "msg_cnt" not in statistics:
             return
-        client = self._of_client(statistics, now)
-        brokers = {key: self._of_broker(key, broker) for key, broker in _brokers(statistics)}
-        # In an outage librdkafka drops its brokers and goes back to the bootstrap addresses (measured): when they come
-        # again they count from zero.
-        self._counted = {at: count for at, count in self._counted.items() if at[0] in brokers}
+        client = self._client_values(statistics, now)
+        brokers = {key: self._broker_values(key, broker) for key, broker in _brokers(statistics)}
+        # During an outage librdkafka drops its brokers and returns to the bootstrap addresses (measured). The counters of
+        # a broker that returns start at zero.
+        self._counters = {name: count for name, count in self._counters.items() if name[0] in brokers}
         brokers |= self._dropped(brokers, cut_off=bool(client[_CUT_OFF]))
         with self._lock:
-            self._client = _joined(self._client, client, KINDS["client_statistics"])
+            self._client = _merge(self._client, client, KINDS["client_statistics"])
             for key, values in brokers.items():
                 earlier = self._brokers.get(key, [])
-                self._brokers[key] = _joined(earlier, values, KINDS["broker_statistics"])
+                self._brokers[key] = _merge(earlier, values, KINDS["broker_statistics"])
 
     def take(self, where: tuple[int, str, str]) -> tuple[tuple[ClientRow, ...], tuple[BrokerRow, ...]]:
-        """The rows of what was added since the last time; none where nothing was."""
+        """Return the rows of the statistics since the last call; empty without new statistics."""
         with self._lock:
             client, self._client = self._client, []
             brokers, self._brokers = self._brokers, {}
@@ -63,26 +65,26 @@ class ClientStats:
         )
 
     def _dropped(self, brokers: Mapping[Key, list[Any]], *, cut_off: bool) -> dict[Key, list[Any]]:
-        """Return rows of brokers that librdkafka dropped in an outage: down, and disconnected where they were up.
+        """Return rows for brokers that librdkafka dropped during an outage: down, with a disconnect if they were up.
 
         A broker that is missing while others are up has left the cluster.
         """
         missing = {key: up for key, up in self._known.items() if key not in brokers} if cut_off else {}
-        here = {key: bool(values[_UP_LOOKS]) for key, values in brokers.items() if key[0] >= 0}
-        self._known = here | dict.fromkeys(missing, False)
-        rows = {key: self._of_broker(key, {"state": "DOWN"}) for key in missing}
+        present = {key: bool(values[_UP_SAMPLES]) for key, values in brokers.items() if key[0] >= 0}
+        self._known = present | dict.fromkeys(missing, False)
+        rows = {key: self._broker_values(key, {"state": "DOWN"}) for key in missing}
         for key, was_up in missing.items():
             rows[key][_DISCONNECTS] += was_up
         return rows
 
-    def _of_client(self, statistics: Mapping[str, Any], now: float) -> list[Any]:
+    def _client_values(self, statistics: Mapping[str, Any], now: float) -> list[Any]:
         batches = [_window(topic, "batchcnt") for topic in statistics.get("topics", {}).values()]
         sizes = [_window(topic, "batchsize") for topic in statistics.get("topics", {}).values()]
         states = [broker.get("state") for _, broker in _brokers(statistics)]
-        wanted = statistics["msg_cnt"] > 0 or any(state not in (*_UP, _IDLE) for state in states)
+        needed = statistics["msg_cnt"] > 0 or any(state not in (*_UP, _IDLE) for state in states)
         return [
             1,
-            int(wanted and not any(state in _UP for state in states)),
+            int(needed and not any(state in _UP for state in states)),
             int(statistics["msg_cnt"]),
             int(statistics.get("msg_max", 0)),
             sum(int(window.get("cnt", 0)) for window in batches),
@@ -91,11 +93,11 @@ class ClientStats:
             self._epoch_rises(statistics),
             max(_fill(statistics, "msg_cnt", "msg_max"), _fill(statistics, "msg_size", "msg_size_max")),
             int(statistics.get("replyq", 0)),
-            # Of librdkafka's whole seconds the first may have been a whole one already.
+            # librdkafka's time is in whole seconds, so up to one second of the difference is rounding.
             max(0.0, now - statistics["time"] - 1.0) if statistics.get("time") else 0.0,
         ]
 
-    def _of_broker(self, key: Key, broker: Mapping[str, Any]) -> list[Any]:
+    def _broker_values(self, key: Key, broker: Mapping[str, Any]) -> list[Any]:
         state = broker.get("state")
         up = state in _UP
         queue, outbuf = _window(broker, "int_latency"), _window(broker, "outbuf_latency")
@@ -105,7 +107,7 @@ class ClientStats:
             1,
             int(up),
             int(not up and state != _IDLE),
-            *(self._risen(key, name, int(broker.get(name, 0))) for name in _COUNTERS),
+            *(self._increase(key, name, int(broker.get(name, 0))) for name in _COUNTERS),
             *_count_and_sum(queue, _MICRO),
             *_count_and_sum(outbuf, _MICRO),
             *_count_and_sum(rtt, _MICRO),
@@ -117,13 +119,13 @@ class ClientStats:
             throttle.get("max", 0) * _MILLI,
         ]
 
-    def _risen(self, key: Key, name: str, count: int) -> int:
-        before = self._counted.get((key, name), 0)
-        self._counted[key, name] = count
+    def _increase(self, key: Key, name: str, count: int) -> int:
+        before = self._counters.get((key, name), 0)
+        self._counters[key, name] = count
         return count - before if count >= before else count
 
     def _epoch_rises(self, statistics: Mapping[str, Any]) -> int:
-        """How often the idempotent producer got a new epoch; its first one, when it connects, is none."""
+        """Return how often the idempotent producer received a new epoch, without the first one at its connection."""
         epochs = statistics.get("eos", {}).get("epoch_cnt")
         if epochs is None:
             return 0
@@ -132,15 +134,14 @@ class ClientStats:
 
 
 def _brokers(statistics: Mapping[str, Any]) -> Iterator[tuple[Key, Mapping[str, Any]]]:
-    """Brokers that the client ever had to do with; not the coordinator's second name, nor what only stands in the
-    metadata."""
+    """Yield the brokers that the client has used, without the logical coordinator and brokers that only metadata names."""
     for broker in statistics.get("brokers", {}).values():
-        touched = broker.get("connects") or broker.get("state") != _IDLE
-        if broker.get("source") != "logical" and "nodeid" in broker and touched:
+        used = broker.get("connects") or broker.get("state") != _IDLE
+        if broker.get("source") != "logical" and "nodeid" in broker and used:
             yield (int(broker["nodeid"]), str(broker.get("nodename", ""))), broker
 
 
-def _joined(left: list[Any], right: list[Any], kind: RowKind) -> list[Any]:
+def _merge(left: list[Any], right: list[Any], kind: RowKind) -> list[Any]:
     if not left:
         return right
     sums = len(kind.sums)
@@ -148,9 +149,9 @@ def _joined(left: list[Any], right: list[Any], kind: RowKind) -> list[Any]:
     return added + [max(a, b) for a, b in zip(left[sums:], right[sums:], strict=True)]
 
 
-def _window(of: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = of.get(name, {})
-    return found
+def _window(statistics: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    window: Mapping[str, Any] = statistics.get(name, {})
+    return window
 
 
 def _count_and_sum(window: Mapping[str, Any], unit: float) -> tuple[int, float]:
@@ -161,5 +162,5 @@ def _highest(window: Mapping[str, Any]) -> tuple[float, float]:
     return window.get("max", 0) * _MICRO, window.get("p99", 0) * _MICRO
 
 
-def _fill(statistics: Mapping[str, Any], used: str, room: str) -> float:
-    return float(statistics.get(used, 0) / statistics[room]) if statistics.get(room) else 0.0
+def _fill(statistics: Mapping[str, Any], used: str, limit: str) -> float:
+    return float(statistics.get(used, 0) / statistics[limit]) if statistics.get(limit) else 0.0

@@ -1,4 +1,4 @@
-"""The metrics: what happened so far, counted by topic, with one snapshot for everybody who asks."""
+"""Count the events of a producer by topic, and provide consistent snapshots of the counters."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from producer_core.metrics.ack_batch import Acknowledgements
 from producer_core.metrics.histogram import Histogram
 
 _HISTORY = 1000
-"""Latencies kept one by one, for the contract's `latency_history`."""
+"""The latest latencies that are kept individually, for the statistics key `latency_history`."""
 
 
 @dataclass(slots=True)
 class TopicCounters:
-    """Counts of one topic since the producer started; bytes are of acknowledged values, latency in seconds."""
+    """The counters of one topic since the producer started. `bytes` counts acknowledged values; latency is in seconds."""
 
     acknowledged: int = 0
     dead: int = 0
@@ -40,9 +40,9 @@ class TopicCounters:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All counters at one moment; nobody changes them, and two snapshots share those of a topic that rested.
+    """All counters at one moment. `errors` counts failed attempts by (topic, code, kind).
 
-    `errors` counts failed attempts by (topic, code, kind).
+    A snapshot never changes. Two snapshots share the counters of a topic without events in between.
     """
 
     topics: Mapping[str, TopicCounters]
@@ -69,23 +69,23 @@ class Snapshot:
 
 
 class Metrics(Hook):
-    """Counts what the hooks hear. Batches come from the poll thread, single events from any thread."""
+    """Counts hook events. Batches arrive on the poll thread, single events on any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the four fields below
         self._topics: dict[str, TopicCounters] = {}
-        self._copies: dict[str, TopicCounters] = {}  # of topics that nothing happened to since
+        self._copies: dict[str, TopicCounters] = {}  # of topics without events since the last snapshot
         self._errors: Counter[tuple[str, str, str]] = Counter()
         self._latencies: deque[float] = deque(maxlen=_HISTORY)
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         with self._lock:
             for topic, items in Acknowledgements.of(batch).by_topic() if batch else ():
-                self._count(self._of(topic), items)
+                self._count(self._counters_of(topic), items)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         with self._lock:
-            counters = self._of(event.topic)
+            counters = self._counters_of(event.topic)
             counters.failed_attempts += 1
             self._errors[event.topic, event.code, event.kind] += 1
             if event.retry_in is not None:
@@ -93,16 +93,16 @@ class Metrics(Hook):
 
     def counted(self, topic: str, what: Remark) -> None:
         with self._lock:
-            counters = self._of(topic)
+            counters = self._counters_of(topic)
             setattr(counters, what, getattr(counters, what) + 1)
 
     def died(self, dead_letter: DeadLetter) -> None:
         with self._lock:
-            self._of(dead_letter.topic).dead += 1
+            self._counters_of(dead_letter.topic).dead += 1
 
     def duplicate(self, topic: str) -> None:
         with self._lock:
-            self._of(topic).duplicates += 1
+            self._counters_of(topic).duplicates += 1
 
     def snapshot(self) -> Snapshot:
         with self._lock:
@@ -115,8 +115,8 @@ class Metrics(Hook):
                 tuple(self._latencies),
             )
 
-    def _of(self, topic: str) -> TopicCounters:
-        """Those of a topic that something happens to."""
+    def _counters_of(self, topic: str) -> TopicCounters:
+        """Return a topic's counters for an update."""
         self._copies.pop(topic, None)
         return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
 
@@ -126,7 +126,7 @@ class Metrics(Hook):
         counters.bytes += sum(items.sizes)
         counters.latency_sum += sum(latencies)
         counters.retry_successes += len(items) - items.attempts.count(1)
-        # What a look found on its topic has no latency: nobody knows when it was appended.
+        # A message that a probe found has no latency, because the time of its append is unknown.
         known = latencies if min(latencies) > 0 else [latency for latency in latencies if latency > 0]
         counters.histogram.add(known)
         self._latencies.extend(known[-_HISTORY:])

@@ -1,9 +1,9 @@
-"""A latency histogram that can be merged: counts in logarithmic buckets.
+"""Count latencies in logarithmic buckets, as a histogram that can be merged.
 
-Bucket `i` holds latencies in (BASE ** (i - 1), BASE ** i] microseconds, with BASE = 2 ** (1/16).
-A quantile is answered with its bucket's geometric middle, so it is at most a factor
-2 ** (1/32) away from the true one: RELATIVE_ERROR is 2.2 %. Merging adds counts, which keeps the
-bound; averaging percentiles does not (see OpenTelemetry's exponential histogram, scale 4).
+Bucket `i` holds latencies in (BASE ** (i - 1), BASE ** i] microseconds, with BASE = 2 ** (1/16). The value of a quantile is
+the geometric middle of its bucket, which differs from the true quantile by a factor of 2 ** (1/32) at most: RELATIVE_ERROR is
+2.2 %. A merge adds counts and keeps this bound, unlike an average of percentiles (see OpenTelemetry's exponential histogram,
+scale 4).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _PER_LOG2 = 2**SCALE
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket of a latency in seconds; at or below one microsecond everything is bucket 0."""
+    """Return the bucket of a latency in seconds; bucket 0 holds latencies of up to one microsecond."""
     micros = seconds * 1e6
     return math.ceil(math.log2(micros) * _PER_LOG2) if micros > 1 else 0
 
 
 def upper_bound(bucket: int) -> float:
-    """The highest latency, in seconds, that falls into the bucket."""
+    """Return the highest latency of a bucket in seconds."""
     return float(BASE**bucket) / 1e6
 
 
 def middle(bucket: int) -> float:
-    """The latency, in seconds, that stands for the bucket in a quantile."""
+    """Return the latency in seconds that represents a bucket in a quantile."""
     return float(BASE ** (bucket - 0.5)) / 1e6 if bucket > 0 else 1e-6
 
 
 class Histogram:
-    """Counts by bucket. Not thread-safe: its owner guards it."""
+    """Counts latencies by bucket. Not thread-safe."""
 
     __slots__ = ("counts",)
 
@@ -48,7 +48,7 @@ class Histogram:
         """Count latencies given in seconds."""
         ordered = sorted(latencies)
         done = 0
-        while done < len(ordered):  # a bucket's end is sought: fewer steps than one for each latency
+        while done < len(ordered):  # one step for each bucket, not for each latency
             bucket = bucket_of(ordered[done])
             end = bisect_right(ordered, bucket, done, key=bucket_of)
             self.counts[bucket] += end - done
@@ -62,7 +62,7 @@ class Histogram:
         return self.counts.total()
 
     def quantile(self, q: float) -> float | None:
-        """The latency in seconds below which the share `q` lies; None when empty."""
+        """Return the quantile `q` in seconds; None when the histogram is empty."""
         return quantiles(self.counts, (q,))[0]
 
     def copy(self) -> Histogram:
@@ -70,12 +70,12 @@ class Histogram:
 
 
 def quantiles(counts: Mapping[int, int], qs: Iterable[float]) -> list[float | None]:
-    """Several quantiles of one histogram, in seconds, each within RELATIVE_ERROR; None when it is empty."""
-    wanted = list(qs)
+    """Return several quantiles of one histogram in seconds, each within RELATIVE_ERROR; None for an empty histogram."""
+    requested = list(qs)
     total = sum(counts.values())
     if not total:
-        return [None] * len(wanted)
+        return [None] * len(requested)
     buckets = sorted(counts)
-    seen = list(accumulate(counts[bucket] for bucket in buckets))
-    ranks = (min(total, max(1, math.ceil(q * total))) for q in wanted)
-    return [middle(buckets[bisect_left(seen, rank)]) for rank in ranks]
+    cumulative = list(accumulate(counts[bucket] for bucket in buckets))
+    ranks = (min(total, max(1, math.ceil(q * total))) for q in requested)
+    return [middle(buckets[bisect_left(cumulative, rank)]) for rank in ranks]

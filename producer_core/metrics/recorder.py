@@ -1,9 +1,9 @@
-"""The recorder: a hook that writes statistics, dead letters, alerts and the ledger to the store, off the poll thread.
+"""Write statistics, dead letters, alerts and the ledger to the store on a background thread.
 
-Statistics are taken once a second as the difference of two snapshots, so nothing is counted twice and nothing is
-lost when a flush fails: batches wait, and when too many wait the oldest two are added up. They are written each second
-while somebody looks or something is to be told, else four at once. Dead letters go out within 100 ms; when the
-store cannot be had they are spilled to a file beside it, which the next flush takes in.
+Statistics are taken once a second as the difference of two snapshots, so that nothing is counted twice, and nothing is lost
+when a flush fails: the batches wait, and beyond a limit the two oldest are summed. They are written each second while a
+dashboard or a command reads the store or when a batch contains news, and otherwise four at a time. Dead letters are written
+within 100 ms. If the store is not available, they are spilled to a file beside it, which the next flush reads.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ from producer_core._internal.read_activity import mark_background_thread
 from producer_core.errors import StoreError
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.metrics.batch import Batch
-from producer_core.metrics.batch_size import added_up
+from producer_core.metrics.batch_size import sum_by_minute
 from producer_core.metrics.stats_window import StatsWindow
 
 logger = logging.getLogger(__name__)
 
 _TICK = 1.0
-_UNSEEN = 4
-"""Batches that are written together when nobody looks: borrowing the store costs 15 ms, whatever is written."""
-_AT_ONCE = 60
+_UNREAD_BATCHES = 4
+"""Batches that are written together while the store is not read: opening it costs 15 ms, however much is written."""
+_TRANSACTION_BATCHES = 60
 """Batches that are merged in one transaction."""
-_GATHER = 0.05
-"""Seconds a dead letter waits for company before it is written."""
-_WAITING_BATCHES = 300
-_WAITING_LEDGER = 4_000_000
-"""Acknowledgements whose ledger rows may wait for the store: 64 MB or so."""
-_MAINTENANCE = 60.0
-_FOR_A_DISK = 15.0
-"""Seconds beyond its bound for which a close waits until dead letters are on a disk: another process may have the
-spill file."""
+_COLLECT_S = 0.05
+"""Seconds that a dead letter waits for others before it is written."""
+_MAX_BATCHES = 300
+"""Batches that may wait for the store."""
+_MAX_LEDGER = 4_000_000
+"""Acknowledgements whose ledger rows may wait for the store: about 64 MB."""
+_MAINTENANCE_INTERVAL = 60.0
+_SPILL_TIMEOUT = 15.0
+"""Seconds that stop() waits beyond its timeout for dead letters to be on disk: another process may hold the spill file."""
 
 
 class DeadLetterSink(Protocol):
-    """Where dead letters are kept for good."""
+    """Stores dead letters permanently."""
 
     def add(self, dead_letters: Sequence[DeadLetter]) -> None: ...
 
 
 class SpillFile(Protocol):
-    """Where dead letters wait while the store cannot be had."""
+    """Keeps dead letters while the store is not available."""
 
     def append(self, dead_letters: Sequence[DeadLetter]) -> None: ...
     def taking(self) -> AbstractContextManager[Sequence[DeadLetter]]: ...
 
 
 class BatchStore(Protocol):
-    """Where batches go: the store."""
+    """Stores batches."""
 
     def append(self, *batches: Batch) -> int: ...
-    def looked_at(self) -> bool: ...
+    def recently_read(self) -> bool: ...
     def rollup(self, now: float) -> int: ...
     def prune(self, now: float) -> int: ...
 
 
 class BatchPublisher(Protocol):
-    """Where batches also go: a telemetry topic."""
+    """Publishes batches to a telemetry topic."""
 
     def publish(self, batch: Batch) -> None: ...
     def close(self) -> None: ...
@@ -75,14 +75,14 @@ class BatchPublisher(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class RecorderDestination:
-    """An opened store, as the recorder needs it."""
+    """The parts of an open store that the recorder writes to."""
 
     batches: BatchStore
     dead_letters: DeadLetterSink
 
 
 class Recorder(Hook):
-    """Owns one thread. `died` and `notice` may be called from any thread and never block."""
+    """Writes on one thread of its own. `died` and `notice` may be called on any thread and never block."""
 
     def __init__(
         self,
@@ -111,18 +111,18 @@ class Recorder(Hook):
         self._dead_letters: list[DeadLetter] = []
         self._notices: list[Notice] = []
         self._writing = 0
-        self._hurries: list[threading.Event] = []  # each is set when what was there at its time is written
+        self._flushes: list[threading.Event] = []  # each is set after the next complete write
         self._written = threading.Event()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._destination: RecorderDestination | None = None
-        self._spilled = True  # what an earlier process left is taken in as well
+        self._spilled = True  # an earlier process may have left a spill file
         self._batches: deque[Batch] = deque()
-        self._maintained = 0.0
-        self._said: tuple[object, ...] = ()
-        self._patience = time_budget.TimeBudget()
-        self.trouble: str | None = None
-        self.ledger_lost = 0  # acknowledgements whose rows had no room while the store could not be had
+        self._maintained_at = 0.0
+        self._last_state: tuple[object, ...] = ()
+        self._time_budget = time_budget.TimeBudget()
+        self.trouble: str | None = None  # the error of the store while it is not available
+        self.ledger_lost = 0  # acknowledgements whose rows had no room while the store was not available
         self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
 
     # the hook
@@ -147,18 +147,18 @@ class Recorder(Hook):
 
     @property
     def full(self) -> bool:
-        """No place is left for another dead letter: neither store nor spill takes them, and the buffer is full."""
+        """Whether there is no room for another dead letter: store and spill file take none, and the buffer is full."""
         return self.trouble is not None and len(self._dead_letters) >= self._limit
 
     @property
     def waiting(self) -> int:
-        """Dead letters that are in memory only."""
+        """The number of dead letters that are in memory only."""
         return len(self._dead_letters) + self._writing
 
     unwritten = waiting
 
     def wait_written(self, timeout: float) -> bool:
-        """Until what died so far is in the store or the spill file; False when the timeout ran out."""
+        """Wait until all dead letters are in the store or the spill file; return False on a timeout or without a store."""
         deadline = time.monotonic() + timeout
         while self.waiting and self.trouble is None and time.monotonic() < deadline:
             self._written.clear()
@@ -167,7 +167,7 @@ class Recorder(Hook):
         return not self.waiting
 
     def wait_stored(self, timeout: float) -> bool:
-        """Wait until every dead letter so far is in the store itself, also through trouble with it; False at the timeout."""
+        """Wait until all dead letters are in the store, even while it is not available; return False on a timeout."""
         deadline = time.monotonic() + timeout
         while (self.waiting or self._spilled) and (left := deadline - time.monotonic()) > 0:
             self._written.clear()
@@ -176,12 +176,12 @@ class Recorder(Hook):
         return not (self.waiting or self._spilled)
 
     def flush_soon(self, timeout: float) -> None:
-        """Write down now what would be written within the next second; wait for it at most `timeout` seconds."""
-        told = threading.Event()
+        """Write now what would be written within the next second, and wait for that for at most `timeout` seconds."""
+        flushed = threading.Event()
         with self._lock:
-            self._hurries.append(told)
+            self._flushes.append(flushed)
         self._wake.set()
-        told.wait(timeout)
+        flushed.wait(timeout)
 
     # the thread
 
@@ -189,60 +189,60 @@ class Recorder(Hook):
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Write what is there and end; what cannot be written is spilled, what cannot be spilled is logged.
+        """Write everything and stop. Dead letters that cannot be written are spilled; if that fails too, this is logged.
 
-        The store is waited for until the timeout. A dead letter is on a disk before that, whatever it takes.
+        Waits for the store until the timeout, and for dead letters on disk for another `_SPILL_TIMEOUT` seconds.
         """
-        self._patience.end_in(timeout)
+        self._time_budget.end_in(timeout)
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout)
         if self.waiting:
-            self._thread.join(_FOR_A_DISK)
+            self._thread.join(_SPILL_TIMEOUT)
         if self.waiting:
-            logger.critical("dead letters could not be kept anywhere", extra={"count": self.waiting})
+            logger.critical("dead letters could not be stored", extra={"count": self.waiting})
         if self._telemetry is not None:
             self._telemetry.close()
 
     def _run(self) -> None:
         mark_background_thread()
-        time_budget.share(self._patience)
+        time_budget.share(self._time_budget)
         next_tick = time.monotonic() + _TICK
         while not self._stopping.is_set():
             self._wake.wait(max(0.0, next_tick - time.monotonic()))
-            if self._wake.is_set() and not self._stopping.wait(_GATHER):
+            if self._wake.is_set() and not self._stopping.wait(_COLLECT_S):
                 self._wake.clear()
             if self._dead_letters and not self._stopping.is_set():
                 self._flush_dead_letters()
             with self._lock:
-                hurries, self._hurries = self._hurries, []
-            if time.monotonic() >= next_tick or hurries:
+                flushes, self._flushes = self._flushes, []
+            if time.monotonic() >= next_tick or flushes:
                 next_tick = max(next_tick + _TICK, time.monotonic())
-                self._tick(write=bool(hurries))
-                for told in hurries:
-                    told.set()
+                self._tick(write=bool(flushes))
+                for flushed in flushes:
+                    flushed.set()
         self._end()
 
     def _end(self) -> None:
-        """Dead letters go to the spill first: it waits for nobody. The store takes them in if it can be had."""
+        """Spill dead letters first, because the spill file never waits for the store. Then write everything to the store."""
         with self._lock:
             dead_letters, self._dead_letters = self._dead_letters, []
             self._writing = len(dead_letters)
-        self._put_aside(dead_letters)
+        self._spill_dead_letters(dead_letters)
         self._writing = 0
         self._flush_dead_letters()
         self._tick(write=True)
 
     def _tick(self, *, write: bool) -> None:
-        write = write or self.trouble is not None or len(self._batches) >= _UNSEEN - 1
+        write = write or self.trouble is not None or len(self._batches) >= _UNREAD_BATCHES - 1
         with self._lock:
             notices, self._notices = tuple(self._notices), []
         for batch in self._window.take(notices):
             self._batches.append(batch if self._keep_ledger else batch.without_ledger())
-            write |= self._tells(self._batches[-1])
+            write |= self._has_news(self._batches[-1])
             if self._telemetry is not None:
                 self._telemetry.publish(batch)
-        self._shorten()
+        self._limit_batches()
         if self._spilled:
             self._flush_dead_letters()
         self._with_store(lambda destination: self._flush_batches(destination, write))
@@ -256,7 +256,7 @@ class Recorder(Hook):
             dead_letters, self._dead_letters = self._dead_letters, []
             self._writing = len(dead_letters)
         if not self._with_store(lambda destination: self._write(destination, dead_letters)):
-            self._put_aside(dead_letters)
+            self._spill_dead_letters(dead_letters)
         self._writing = 0
         self._written.set()
 
@@ -266,11 +266,11 @@ class Recorder(Hook):
             self._dead_letters_stored([dead_letter.message_id for dead_letter in dead_letters])
             dead_letters.clear()
         if self._spilled:
-            with self._spill.taking() as earlier:
-                destination.dead_letters.add(earlier)
+            with self._spill.taking() as spilled:
+                destination.dead_letters.add(spilled)
             self._spilled = False
 
-    def _put_aside(self, dead_letters: list[DeadLetter]) -> None:
+    def _spill_dead_letters(self, dead_letters: list[DeadLetter]) -> None:
         if not dead_letters:
             return
         try:
@@ -286,43 +286,43 @@ class Recorder(Hook):
 
     # statistics
 
-    def _tells(self, batch: Batch) -> bool:
-        """Whether it holds what nobody should hear of later, or what a kill must not take along."""
+    def _has_news(self, batch: Batch) -> bool:
+        """Return whether a batch must be written now: it shows a change or an error, or a kill must not lose it."""
         row = batch.producer
-        said = () if row is None else (row.cluster_id, row.connected, row.closed_at)
-        news, self._said = said != self._said, said
-        return bool(news or batch.errors or batch.notices or batch.ledger or batch.given_up)
+        state = () if row is None else (row.cluster_id, row.connected, row.closed_at)
+        changed, self._last_state = state != self._last_state, state
+        return bool(changed or batch.errors or batch.notices or batch.ledger or batch.given_up)
 
     def _flush_batches(self, destination: RecorderDestination, write: bool) -> None:
-        if not write and not destination.batches.looked_at():
+        if not write and not destination.batches.recently_read():
             return
-        while some := tuple(itertools.islice(self._batches, _AT_ONCE)):
-            destination.batches.append(*some)
-            for _ in some:
+        while batches := tuple(itertools.islice(self._batches, _TRANSACTION_BATCHES)):
+            destination.batches.append(*batches)
+            for _ in batches:
                 self._batches.popleft()
-        if time.monotonic() - self._maintained > _MAINTENANCE:
-            self._maintained = time.monotonic()
+        if time.monotonic() - self._maintained_at > _MAINTENANCE_INTERVAL:
+            self._maintained_at = time.monotonic()
             destination.batches.rollup(self._clock())
             destination.batches.prune(self._clock())
 
-    def _shorten(self) -> None:
-        """Beyond the bound the two oldest batches become one: their windows are kept, only memory is saved."""
-        if len(self._batches) > _WAITING_BATCHES:
+    def _limit_batches(self) -> None:
+        """Sum the two oldest batches beyond the limit. Their counts are kept; only their resolution is reduced."""
+        if len(self._batches) > _MAX_BATCHES:
             first, second = self._batches.popleft(), self._batches.popleft()
-            self._batches.appendleft(added_up(first, second))
+            self._batches.appendleft(sum_by_minute(first, second))
         if self._keep_ledger:
-            self._rob()
+            self._limit_ledger()
 
-    def _rob(self) -> None:
-        """Beyond the bound the oldest rows of the ledger go, an eighth at once so that it is seldom told, and are counted."""
-        over = sum(batch.acknowledgements for batch in self._batches) - _WAITING_LEDGER
-        if over <= 0:
+    def _limit_ledger(self) -> None:
+        """Drop and count the oldest ledger rows beyond the limit, an eighth of it at once to keep the notices few."""
+        excess = sum(batch.acknowledgements for batch in self._batches) - _MAX_LEDGER
+        if excess <= 0:
             return
-        least = self.ledger_lost + over + _WAITING_LEDGER // 8
-        for place, batch in enumerate(self._batches):
-            if batch.ledger and self.ledger_lost < least:
-                self._batches[place] = left = batch.robbed(least - self.ledger_lost)
-                self.ledger_lost += batch.acknowledgements - left.acknowledgements
+        target = self.ledger_lost + excess + _MAX_LEDGER // 8
+        for index, batch in enumerate(self._batches):
+            if batch.ledger and self.ledger_lost < target:
+                self._batches[index] = rest = batch.drop_ledger_rows(target - self.ledger_lost)
+                self.ledger_lost += batch.acknowledgements - rest.acknowledgements
 
     # the store
 
@@ -331,19 +331,19 @@ class Recorder(Hook):
             self._destination = self._destination or self._open()
             work(self._destination)
         except StoreError as error:
-            self._troubled(error)
+            self._store_failed(error)
             return False
-        self._recovered()
+        self._store_recovered()
         return True
 
-    def _troubled(self, error: StoreError) -> None:
+    def _store_failed(self, error: StoreError) -> None:
         if self.trouble is None:
             logger.warning("store unavailable", extra={"error": str(error)})
             self.notice(Notice("store_unavailable", "critical", str(error), self._clock()))
         self.trouble = str(error)
 
-    def _recovered(self) -> None:
+    def _store_recovered(self) -> None:
         if self.trouble is not None:
             self.trouble = None
             logger.warning("store available again")
-            self.notice(Notice("store_available", "info", "The store can be written again.", self._clock()))
+            self.notice(Notice("store_available", "info", "The store is available again.", self._clock()))

@@ -1,4 +1,4 @@
-"""Statistics since the last take, as batches for the store and the telemetry topic."""
+"""Take the statistics since the previous call as batches for the store and the telemetry topic."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class StatsWindow:
         self._last_pending: Counter[str] = Counter()
 
     def take(self, notices: tuple[Notice, ...]) -> list[Batch]:
-        """Return what happened since the last time, with these notices: one batch, or several if it would be too large."""
-        whole, *rest = split(self._batch(notices))
-        return [whole, *(replace(part, sequence=self._number()) for part in rest)]
+        """Return the statistics since the previous call and the notices, as one batch, or several if one is too large."""
+        first, *rest = split(self._batch(notices))
+        return [first, *(replace(part, sequence=self._number()) for part in rest)]
 
     def _batch(self, notices: tuple[Notice, ...]) -> Batch:
         now, snapshot, pending = int(self.clock()), self._metrics.snapshot(), self._pending()
         ledger, given_up = ((), ()) if self.ledger is None else self.ledger.take()
-        row = self._describe()  # last: a cluster that has acknowledged something can be named
+        row = self._describe()  # last, because the cluster id is known once a message is acknowledged
         where = (now, row.cluster_id, row.producer_id)
         clients, brokers = self.client.take(where)
         batch = Batch(
@@ -68,13 +68,17 @@ class StatsWindow:
 
 
 def _statistics(
-    where: tuple[int, str, str], before: Snapshot, after: Snapshot, had: Counter[str], have: Counter[str]
+    where: tuple[int, str, str],
+    before: Snapshot,
+    after: Snapshot,
+    pending_before: Counter[str],
+    pending: Counter[str],
 ) -> list[StatisticsRow]:
     rows = []
-    for topic in sorted({*after.topics, *have, *had}):
+    for topic in sorted({*after.topics, *pending, *pending_before}):
         old, new = before.topics.get(topic) or TopicCounters(), after.topics.get(topic) or TopicCounters()
         counts = [getattr(new, name) - getattr(old, name) for name in StatisticsRow._fields[5:]]
-        accepted = counts[0] + counts[1] + have[topic] - had[topic]
+        accepted = counts[0] + counts[1] + pending[topic] - pending_before[topic]
         if accepted or any(counts):
             rows.append(StatisticsRow(*where, topic, accepted, *counts))
     return rows

@@ -1,4 +1,4 @@
-"""Spark jobs over Kafka, for what one machine cannot do: each a chain of DataFrame to DataFrame functions."""
+"""Spark jobs over Kafka for work that exceeds one machine: each is a chain of DataFrame to DataFrame functions."""
 
 from producer_core.pipeline.integrity import AuditReport, audit
 

@@ -1,4 +1,4 @@
-"""The checkpoint: how far a stream has read, as Spark notes it; looked at before Spark stumbles over it."""
+"""Check a stream's checkpoint, Spark's record of the offsets it has read, before Spark opens it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _LOCK, _CLUSTER, _TOPICS = ".lock", "cluster", "topics"
-_ANOTHER = "Take a new --checkpoint: everything is read again and nothing counts twice."
-_LOOKED_AT = 3
-"""The last entries of a log; Spark reads no others."""
+_START_OVER = "Use a new --checkpoint: everything is read again and nothing is counted twice."
+_ENTRIES_CHECKED = 3
+"""Entries at the end of a log that are checked; Spark reads no others."""
 
 
-def examine(folder: Path) -> None:
-    """CheckpointDamaged when Spark's own notes below `spark/` cannot be read; an empty folder is a new checkpoint."""
+def check_files(folder: Path) -> None:
+    """Raise CheckpointDamaged when Spark's files below `spark/` cannot be read; an empty folder is a new
+    checkpoint."""
     spark = folder / "spark"
     if not spark.exists():
         return
@@ -34,64 +35,71 @@ def examine(folder: Path) -> None:
         for entry in _newest(spark / log):
             text = entry.read_bytes().removeprefix(
                 b"\0"
-            )  # Spark begins those of sources with one, for its 2.1
+            )  # Spark writes a zero byte before those of sources, for Spark 2.1
             version, *rest = text.splitlines() or [b""]
             if not version.startswith(b"v"):
                 raise _damaged(folder, entry, "is cut off" if not version else "is not Spark's")
             if not rest:
                 raise _damaged(folder, entry, "is cut off")
             for line in rest:
-                if line != b"-":  # a source that has not begun
+                if line != b"-":  # a source without an offset yet
                     _json(line, entry, folder)
     if (spark / "offsets").exists() and not metadata.exists():
         raise _damaged(folder, metadata, "is missing")
 
 
-def same_cluster(folder: Path, cluster_id: str, topics: Mapping[str, str]) -> None:
-    """ConfigError when the checkpoint's offsets are of another cluster, or of a topic that was deleted and made again:
-    they would pass over records of this one. `topics` are ids by name, of those that have one."""
-    noted = folder / _CLUSTER
-    before = noted.read_text().strip() if noted.exists() else cluster_id
+def check_cluster(folder: Path, cluster_id: str, topics: Mapping[str, str]) -> None:
+    """Raise ConfigError when the checkpoint's offsets belong to another cluster or to a topic that has been
+    re-created since.
+
+    Spark would skip records with such offsets. `topics` maps names to topic ids, for the topics that have an id.
+    """
+    saved = folder / _CLUSTER
+    before = saved.read_text().strip() if saved.exists() else cluster_id
     if before != cluster_id:
         raise ConfigError(
-            f"The checkpoint {folder} is of cluster {before}, and the brokers are of cluster {cluster_id}.",
-            fix=_ANOTHER,
+            f"The checkpoint {folder} belongs to cluster {before}; the brokers belong to cluster {cluster_id}.",
+            fix=_START_OVER,
         )
     known = _ids(folder)
-    for topic, its_id in topics.items():
-        if known.get(topic, its_id) != its_id:
+    for topic, topic_id in topics.items():
+        if known.get(topic, topic_id) != topic_id:
             raise ConfigError(
-                f"Topic {topic!r} was deleted and made again since {folder} was written.", fix=_ANOTHER
+                f"Topic {topic!r} has been deleted and re-created since {folder} was written.",
+                fix=_START_OVER,
             )
 
 
-def goes_with(folder: Path, place: Path, store: Store | None) -> None:
-    """ConfigError when less is in the store (None: there is none) than the checkpoint counts as read: what lies between
-    would never come in."""
+def check_store(folder: Path, place: Path, store: Store | None) -> None:
+    """Raise ConfigError when the store (None: it does not exist) holds fewer batches than the checkpoint counts as
+    read.
+
+    The batches in between would never be merged.
+    """
     commits = _newest(folder / "spark" / "commits")
     if not commits:
         return
     query = str(json.loads((folder / "spark" / "metadata").read_text())["id"])
     if store is None or merged_through(store, query) < int(commits[-1].name):
         raise ConfigError(
-            f"The checkpoint {folder} is further than the store {place}, which is new, or another, or an older copy.",
-            fix=_ANOTHER,
+            f"The checkpoint {folder} is ahead of the store {place}: the store is new, another one, or an older copy.",
+            fix=_START_OVER,
         )
 
 
-def free(folder: Path) -> None:
-    """PipelineError when another job has the checkpoint now; nothing is made."""
+def check_unlocked(folder: Path) -> None:
+    """Raise PipelineError when another job holds the checkpoint's lock; create nothing."""
     if (folder / _LOCK).exists():
-        _take(folder).release()
+        _lock(folder).release()
 
 
 @contextmanager
-def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None) -> Iterator[None]:
-    """The checkpoint's folder, made where it is missing, for this process alone, this cluster and these topics' ids."""
-    lock = _take(folder)
+def locked(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Hold the checkpoint's folder for this process, cluster and topic ids; create the folder when it is missing."""
+    lock = _lock(folder)
     try:
-        same_cluster(folder, cluster_id, topics or {})
-        examine(folder)
+        check_cluster(folder, cluster_id, topics or {})
+        check_files(folder)
         if cluster_id and not (folder / _CLUSTER).exists():
             _write(folder / _CLUSTER, cluster_id)
         if topics:
@@ -101,10 +109,10 @@ def held(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = None)
         lock.release()
 
 
-def _take(folder: Path) -> JobLock:
+def _lock(folder: Path) -> JobLock:
     try:
         private_files.make_folder(folder)
-        return JobLock.take(folder / _LOCK, f"the checkpoint {folder}")
+        return JobLock.acquire(folder / _LOCK, f"the checkpoint {folder}")
     except OSError as error:
         raise PipelineError(
             f"The checkpoint {folder} cannot be written: {error.strerror}.",
@@ -113,8 +121,8 @@ def _take(folder: Path) -> JobLock:
 
 
 def _ids(folder: Path) -> dict[str, object]:
-    noted = folder / _TOPICS
-    return _json(noted.read_bytes(), noted, folder) if noted.exists() else {}
+    saved = folder / _TOPICS
+    return _json(saved.read_bytes(), saved, folder) if saved.exists() else {}
 
 
 def _write(file: Path, text: str) -> None:
@@ -127,7 +135,7 @@ def _newest(log: Path) -> list[Path]:
     if not log.is_dir():
         return []
     return sorted((file for file in log.iterdir() if file.name.isdigit()), key=lambda file: int(file.name))[
-        -_LOOKED_AT:
+        -_ENTRIES_CHECKED:
     ]
 
 
@@ -142,6 +150,6 @@ def _json(text: bytes, file: Path, folder: Path) -> dict[str, object]:
 def _damaged(folder: Path, file: Path, why: str) -> CheckpointDamaged:
     return CheckpointDamaged(
         f"The checkpoint {folder} is damaged: {file.relative_to(folder)} {why}.",
-        fix="Move that folder away and start again: the topics are read from their beginning, and what is merged "
-        "already is not counted twice.",
+        fix="Move that folder away and start again: the topics are read from the beginning, and batches that are merged "
+        "already are not counted twice.",
     )

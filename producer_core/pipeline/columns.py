@@ -1,7 +1,8 @@
-"""Telemetry records as columns: JSON to one Arrow table of the store's types, and what does not fit it told apart.
+"""Convert telemetry records from JSON to one Arrow table of the store's types; separate those that do not fit.
 
-Whole columns are made at once, some 20 µs a record; Spark's SQL, cell by cell, took twenty times that. A value that
-stands where another type belongs is refused, never changed: one refused row would stop the store's merge.
+Whole columns are converted at once, in about 20 µs a record; Spark's SQL, which converts cell by cell, took twenty
+times as long. A value of another type is rejected, never converted: a single row that the store refuses would stop
+the merge.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_
 _SMALL = ("bucket", "broker_id")
 """INTEGER in the store."""
 _ALWAYS = ("statistics", "latencies", "errors")
-"""Kinds that each batch has; the others came later, and older producers do not send them."""
+"""Kinds that every batch has; the others were added later, and older producers do not send them."""
 _TIMES = ("window_start", "started_at", "seen_at", "closed_at")
 _LATEST = 253_402_300_800
-"""10000-01-01, the first second of which no calendar here can speak: one such row would end every page and report."""
+"""10000-01-01, beyond the calendars of Python and DuckDB: one such row would break every page and report."""
 _VERSIONS = range(-(2**31), 2**31)
-_AT_ONCE = 1 << 20
-"""Bytes of JSON that are Python objects at the same time: some ten times as many bytes."""
-_MISFITS = (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException)
+_CHUNK_BYTES = 1 << 20
+"""Bytes of JSON that exist as Python objects at the same time; the objects take about ten times as many bytes."""
+_CONVERSION_ERRORS = (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException)
 
 Record = Mapping[str, Any]
 Numbered = Sequence[tuple[int, Record]]
@@ -37,41 +38,44 @@ Numbered = Sequence[tuple[int, Record]]
 
 @dataclass(frozen=True)
 class TypedBatch:
-    """`batches`: one row a record that fits, its kinds as lists of structs with the store's columns. `strange`: the
-    places of the others, each with its schema version (None: no telemetry at all)."""
+    """Hold the converted records and the positions of the rejected ones.
+
+    `batches` has one row per record; its kinds are lists of structs with the store's columns. `rejected` maps the
+    position of each other record to its schema version; None marks a value that is not telemetry at all.
+    """
 
     batches: pa.Table
-    strange: Mapping[int, int | None]
+    rejected: Mapping[int, int | None]
 
 
-def typed(values: Iterable[bytes | None]) -> TypedBatch:
-    """Records' values as a table of `SCHEMA`. What `producer_core.metrics.telemetry.encode` makes always fits."""
+def to_table(values: Iterable[bytes | None]) -> TypedBatch:
+    """Convert values to a table of `SCHEMA`; output of `producer_core.metrics.telemetry.encode` always fits."""
     tables: list[pa.Table] = []
-    strange: dict[int, int | None] = {}
-    for some in _portions(values):
-        _add(list(_ours(some, strange)), tables, strange)
+    rejected: dict[int, int | None] = {}
+    for chunk in _chunks(values):
+        _add(list(_readable(chunk, rejected)), tables, rejected)
     return TypedBatch(
-        pa.concat_tables(tables) if tables else SCHEMA.empty_table(), dict(sorted(strange.items()))
+        pa.concat_tables(tables) if tables else SCHEMA.empty_table(), dict(sorted(rejected.items()))
     )
 
 
-def _portions(values: Iterable[bytes | None]) -> Iterator[list[tuple[int, bytes | None]]]:
-    some: list[tuple[int, bytes | None]] = []
+def _chunks(values: Iterable[bytes | None]) -> Iterator[list[tuple[int, bytes | None]]]:
+    chunk: list[tuple[int, bytes | None]] = []
     size = 0
     for numbered in enumerate(values):
-        some.append(numbered)
+        chunk.append(numbered)
         size += len(numbered[1] or b"")
-        if size >= _AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
-def _ours(
-    values: Sequence[tuple[int, bytes | None]], strange: dict[int, int | None]
+def _readable(
+    values: Sequence[tuple[int, bytes | None]], rejected: dict[int, int | None]
 ) -> Iterator[tuple[int, Record]]:
-    """Those of our version that say which batch they are; the others are noted in `strange`."""
+    """Yield the batches of this schema version; add the other values to `rejected`."""
     for place, value in values:
         try:
             record = orjson.loads(value or b"")
@@ -80,7 +84,7 @@ def _ours(
         if isinstance(record, dict) and record.get("v") == SCHEMA_VERSION and _is_batch(record):
             yield place, record
         else:
-            strange[place] = _version(record)
+            rejected[place] = _version(record)
 
 
 def _is_batch(record: Record) -> bool:
@@ -88,7 +92,7 @@ def _is_batch(record: Record) -> bool:
     return (
         type(record["v"]) is int
         and isinstance(record.get("producer_id"), str)
-        and type(sequence) is int  # bool is none
+        and type(sequence) is int  # excludes bool
         and 0 <= sequence <= HIGHEST
         and (first is None or (type(first) is int and 0 <= first <= sequence))
     )
@@ -99,79 +103,82 @@ def _version(record: Any) -> int | None:
     return version if type(version) is int and version in _VERSIONS else None
 
 
-def _add(records: Numbered, tables: list[pa.Table], strange: dict[int, int | None]) -> None:
-    """All at once; where one of them does not fit, in halves, until that one is alone."""
+def _add(records: Numbered, tables: list[pa.Table], rejected: dict[int, int | None]) -> None:
+    """Convert all records at once; on a failure, split in halves until the record that does not fit is alone."""
     if not records:
         return
     try:
         tables.append(_table([record for _, record in records]))
-    except _MISFITS:
+    except _CONVERSION_ERRORS:
         if len(records) == 1:
-            strange[records[0][0]] = SCHEMA_VERSION
+            rejected[records[0][0]] = SCHEMA_VERSION
             return
         half = len(records) // 2
-        _add(records[:half], tables, strange)
-        _add(records[half:], tables, strange)
+        _add(records[:half], tables, rejected)
+        _add(records[half:], tables, rejected)
 
 
 def _table(records: Sequence[Record]) -> pa.Table:
-    def told(name: str) -> list[Any]:
+    def column(name: str) -> list[Any]:
         return [record.get(name) for record in records]
 
-    sequences = told("sequence")
+    sequences = column("sequence")
     firsts = [
-        first if first is not None else own for first, own in zip(told("first"), sequences, strict=True)
+        first if first is not None else own for first, own in zip(column("first"), sequences, strict=True)
     ]
     arrays = [
-        pa.array(told("producer_id"), pa.string()),
+        pa.array(column("producer_id"), pa.string()),
         pa.array(firsts, pa.int64()),
         pa.array(sequences, pa.int64()),
-        *(_lists(told(name), kind.row, always=name in _ALWAYS) for name, kind in KINDS.items()),
-        _heartbeats(told("producer")),
+        *(_lists(column(name), kind.row, always=name in _ALWAYS) for name, kind in KINDS.items()),
+        _heartbeats(column("producer")),
     ]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 def _lists(kinds: Sequence[Any], row: type[Any], *, always: bool) -> pa.ListArray:
-    """The rows of one kind, a list of structs a record."""
+    """Return the rows of one kind: a list of structs per record."""
     lists = [rows if always or rows is not None else [] for rows in kinds]
     if not {list}.issuperset(map(type, lists)):
-        raise TypeError("rows that are no list")
+        raise TypeError("the rows are not a list")
     ends = accumulate(map(len, lists), initial=0)
     return pa.ListArray.from_arrays(
         pa.array(ends, pa.int32()), _structs(list(chain.from_iterable(lists)), row)
     )
 
 
-def _heartbeats(told: Sequence[Any]) -> pa.StructArray:
-    """One struct a record, null where it has no heartbeat."""
-    structs = _structs([row for row in told if row is not None], ProducerRow)
-    places = accumulate(row is not None for row in told)
+def _heartbeats(rows: Sequence[Any]) -> pa.StructArray:
+    """Return one struct per record, null for a record without a heartbeat."""
+    structs = _structs([row for row in rows if row is not None], ProducerRow)
+    places = accumulate(row is not None for row in rows)
     return structs.take(
         pa.array(
-            [at - 1 if row is not None else None for at, row in zip(places, told, strict=True)], pa.int64()
+            [at - 1 if row is not None else None for at, row in zip(places, rows, strict=True)], pa.int64()
         )
     )
 
 
 def _structs(rows: Sequence[Any], kind: type[Any]) -> pa.StructArray:
     if not {list}.issuperset(map(type, rows)):
-        raise TypeError("a row that is no list")
-    made = _COLUMNS[kind]
+        raise TypeError("a row is not a list")
+    columns_of_kind = _COLUMNS[kind]
     columns: Any = (
-        zip(*rows, strict=True) if rows else ((),) * len(made)
-    )  # rows of unequal length are refused
-    arrays = [make(column) for make, column in zip(made, columns, strict=True)]
+        zip(*rows, strict=True) if rows else ((),) * len(columns_of_kind)
+    )  # raises ValueError for rows of unequal length
+    arrays = [make(column) for make, column in zip(columns_of_kind, columns, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=list(_struct(kind)))
 
 
 def _column(name: str, hint: Any) -> Callable[[Sequence[Any]], pa.Array]:
-    """Makes an array of values that are all of the allowed types: pa.array alone would make 1 of 1.5, and 1.0 of True."""
+    """Return a function that makes an array and rejects values of other types.
+
+    `pa.array` alone would turn 1.5 into 1 and True into 1.0.
+    """
     wanted, allowed = _type(name, hint), _allowed(hint)
 
     def make(values: Sequence[Any]) -> pa.Array:
         if not allowed.issuperset(map(type, values)):
-            raise TypeError(f"not all are {wanted}")
+            raise TypeError(f"some values are not {wanted}")
         made = pa.array(values, wanted)
         if wanted == pa.int64():
             _check_size(made)
@@ -183,21 +190,22 @@ def _column(name: str, hint: Any) -> Callable[[Sequence[Any]], pa.Array]:
 
 
 def _check_size(made: pa.Array) -> None:
-    """ValueError for a number whose sums with others would leave 64 bits: one such would stop every rollup."""
+    """Raise ValueError for a number whose sum with others could exceed 64 bits, because that would stop every
+    rollup."""
     from pyarrow import compute
 
     ends = compute.min_max(made).as_py()
     if max(abs(ends["min"] or 0), abs(ends["max"] or 0)) > HIGHEST:
-        raise ValueError("a number beyond 2**53")
+        raise ValueError("a number is greater than 2**53")
 
 
 def _check_time(made: pa.Array) -> None:
-    """ValueError for a moment that no clock shows. A wrong clock is none of these: what it dates counts."""
+    """Raise ValueError for a time outside the calendar. Times of a wrong clock are accepted and counted."""
     from pyarrow import compute
 
     ends = compute.min_max(made).as_py()
     if (ends["min"] or 0) < 0 or (ends["max"] or 0) >= _LATEST:
-        raise ValueError("a time outside of the years 1970 to 9999")
+        raise ValueError("a time is outside the years 1970 to 9999")
 
 
 def _allowed(hint: Any) -> frozenset[type]:
@@ -227,4 +235,4 @@ SCHEMA = pa.schema(
     + [(name, pa.list_(_struct(kind.row))) for name, kind in KINDS.items()]
     + [("producer", _struct(ProducerRow))]
 )
-"""A row a batch."""
+"""One row per batch."""

@@ -1,4 +1,4 @@
-"""A lock on a folder that one job may use at a time; the kernel drops it with a killed process."""
+"""Let one job at a time use a folder. The kernel releases the lock when the process is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class JobLock:
     handle: int
 
     @classmethod
-    def take(cls, file: Path, what: str) -> JobLock:
-        """PipelineError when another job has `what`."""
+    def acquire(cls, file: Path, what: str) -> JobLock:
+        """Acquire the lock, or raise PipelineError when another job holds `what`."""
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -26,7 +26,7 @@ class JobLock:
             os.close(handle)
             raise PipelineError(
                 f"Another job uses {what}{f' (process {holder})' if holder else ''}.",
-                fix="Let it end, or name another folder.",
+                fix="Wait until it ends, or name another folder.",
             ) from error
         os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)

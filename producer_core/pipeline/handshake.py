@@ -1,4 +1,4 @@
-"""A greeting in Spark's own protocol: only a Spark process answers it, and at once."""
+"""Find out whether a process speaks Spark's own protocol, which every Spark process answers at once."""
 
 from __future__ import annotations
 
@@ -10,56 +10,59 @@ import time
 
 _STREAM_REQUEST = 6
 _TYPES = range(11)
-"""Of the messages of Spark's transport (org.apache.spark.network.protocol.Message)."""
-_LONGEST = 1 << 20
-_HEAD = struct.Struct(">qb")  # length of the whole frame, then its type
+"""Message types of Spark's transport (org.apache.spark.network.protocol.Message)."""
+_MAX_FRAME = 1 << 20
+_HEADER = struct.Struct(">qb")  # length of the whole frame, then its type
 _STREAM = b"/files/producer-core"
-_GREETING = (
-    _HEAD.pack(_HEAD.size + 4 + len(_STREAM), _STREAM_REQUEST) + struct.pack(">i", len(_STREAM)) + _STREAM
+_REQUEST = (
+    _HEADER.pack(_HEADER.size + 4 + len(_STREAM), _STREAM_REQUEST) + struct.pack(">i", len(_STREAM)) + _STREAM
 )
-"""Asks for a file that nobody offers: answered with «not found», before any authentication, and logged nowhere."""
+"""Requests a file that does not exist. Spark answers "was not found", before any authentication, and logs nothing."""
 
 
 def handshake_error(host: str, port: int, timeout: float) -> str | None:
-    """Why what listens there is no Spark; None when it answers as Spark does, or speaks TLS (as Spark may be told to).
+    """Return why the process at this address is not Spark, or None when it answers as Spark does or speaks TLS.
 
-    OSError where nobody listens.
+    Spark can be configured to speak TLS. Raises OSError when nothing listens at the address.
     """
     deadline = time.monotonic() + timeout
-    with contextlib.closing(socket.create_connection((host, port), timeout=timeout)) as line:
+    with contextlib.closing(socket.create_connection((host, port), timeout=timeout)) as connection:
         try:
-            line.sendall(_GREETING)
-            answer = _read(line, _HEAD.size, deadline)
+            connection.sendall(_REQUEST)
+            answer = _read(connection, _HEADER.size, deadline)
         except TimeoutError:
-            return f"what listens there said nothing within {timeout:g} s"
+            return f"the process there sent nothing within {timeout:g} s"
         except OSError:
-            answer = b""  # closed on us
-    if len(answer) == _HEAD.size:
-        length, kind = _HEAD.unpack(answer)
-        if _HEAD.size <= length <= _LONGEST and kind in _TYPES:
+            answer = b""  # it closed the connection
+    if len(answer) == _HEADER.size:
+        length, kind = _HEADER.unpack(answer)
+        if _HEADER.size <= length <= _MAX_FRAME and kind in _TYPES:
             return None
-    if _in_tls(host, port, max(0.5, deadline - time.monotonic())):
+    if _speaks_tls(host, port, max(0.5, deadline - time.monotonic())):
         return None
-    return "what listens there answers as no Spark does"
+    return "the process there does not speak Spark's protocol"
 
 
-def _read(line: socket.socket, size: int, deadline: float) -> bytes:
-    """So many bytes, or fewer where the other side ends."""
+def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
+    """Read `size` bytes, or fewer when the peer closes the connection."""
     found = b""
     while len(found) < size:
-        line.settimeout(max(0.01, deadline - time.monotonic()))
-        more = line.recv(size - len(found))
+        connection.settimeout(max(0.01, deadline - time.monotonic()))
+        more = connection.recv(size - len(found))
         if not more:
             break
         found += more
     return found
 
 
-def _in_tls(host: str, port: int, timeout: float) -> bool:
+def _speaks_tls(host: str, port: int, timeout: float) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it but hello
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # sends a ClientHello and no data
     try:
-        with socket.create_connection((host, port), timeout=timeout) as line, context.wrap_socket(line):
+        with (
+            socket.create_connection((host, port), timeout=timeout) as connection,
+            context.wrap_socket(connection),
+        ):
             return True
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""A job's line in the store, so that the Fleet page and others see what runs, how far it is, and when it last worked."""
+"""Record a job's progress in the store, where the Fleet page and other processes read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from producer_core._internal.periodic import repeating
+from producer_core._internal.periodic import run_periodically
 from producer_core.errors import StoreError
 from producer_core.pipeline.spark_errors import explained
 
@@ -23,124 +23,126 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Kind = Literal["telemetry", "integrity", "reprocess"]
-_EVERY = 2.0
+_INTERVAL = 2.0
 
 
 class JobStatus:
-    """What a running job says of itself, from any thread; it costs nothing, for another thread writes it down."""
+    """Collect what a running job reports, from any thread, without waiting: another thread writes it to the store."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _said and _beats
-        self.success, self.failed = True, False  # how it ends, where no error ends it
-        self._said: dict[str, Any] = dict.fromkeys(
+        self._lock = threading.Lock()  # guards _values and _heartbeats
+        self.success, self.failed = True, False  # the outcome when no exception ends the job
+        self._values: dict[str, Any] = dict.fromkeys(
             ("records_done", "records_total", "lag", "last_success_at", "message", "details")
         )
-        self._beats: list[tuple[str, dict[str, Any]]] = []
+        self._heartbeats: list[tuple[str, dict[str, Any]]] = []
 
-    def beats(self, statement: str, **values: Any) -> None:
-        """A statement of the store that is run beside each sign of life, with these values and `now`."""
+    def add_heartbeat(self, statement: str, **values: Any) -> None:
+        """Add a statement of the store that runs with each heartbeat, with these values and `now`."""
         with self._lock:
-            self._beats.append((statement, values))
+            self._heartbeats.append((statement, values))
 
-    def beaten(self) -> list[tuple[str, dict[str, Any]]]:
+    def heartbeats(self) -> list[tuple[str, dict[str, Any]]]:
         with self._lock:
-            return list(self._beats)
+            return list(self._heartbeats)
 
     def records(self, *, done: int | None = None, total: int | None = None, lag: int | None = None) -> None:
-        """How many records are done, how many there are in all, and how many wait; None leaves what was said."""
-        self._say(records_done=done, records_total=total, lag=lag)
+        """Set the records done, the records in all, and the records pending; None keeps the value."""
+        self._set(records_done=done, records_total=total, lag=lag)
 
-    def share(self, done: float) -> None:
-        """How much of `total` is done, 0 to 1, as `progress.shown` tells it."""
+    def fraction_done(self, done: float) -> None:
+        """Set the fraction of `total` that is done, 0 to 1, as `progress.shown` reports it."""
         with self._lock:
-            total = self._said["records_total"]
+            total = self._values["records_total"]
         if total:
-            self._say(records_done=round(total * done))
+            self._set(records_done=round(total * done))
 
     def message(self, text: str) -> None:
-        """The last thing worth saying, in a sentence."""
-        self._say(message=text)
+        """Set the latest message, one sentence."""
+        self._set(message=text)
 
     def succeeded(self, at: float) -> None:
-        """Something came to a good end, though the job goes on: a micro-batch, a wave."""
-        self._say(last_success_at=at)
+        """Set when a part of the job last succeeded: a micro-batch or a batch of slices. The job continues."""
+        self._set(last_success_at=at)
 
     def unfinished(self, *, failed: bool) -> None:
-        """It ends without what it was for: no success, and failed unless somebody wanted it to end."""
+        """Mark the job as ended before it was complete: without success, and as failed unless its end was
+        requested."""
         self.success, self.failed = False, failed
 
     def details(self, more: Mapping[str, Any]) -> None:
-        """What the page may show in small print; it must have a JSON form."""
+        """Add details for the page; they must have a JSON form."""
         with self._lock:
-            before = orjson.loads(self._said["details"] or "{}")
-        self._say(details=orjson.dumps({**before, **more}, default=str).decode())
+            before = orjson.loads(self._values["details"] or "{}")
+        self._set(details=orjson.dumps({**before, **more}, default=str).decode())
 
-    def said(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         with self._lock:
-            return dict(self._said)
+            return dict(self._values)
 
-    def _say(self, **values: Any) -> None:
+    def _set(self, **values: Any) -> None:
         with self._lock:
-            self._said.update({name: value for name, value in values.items() if value is not None})
+            self._values.update({name: value for name, value in values.items() if value is not None})
 
 
 @contextmanager
-def noted(
+def track_job(
     store: Store | None,
     *,
     name: str,
     kind: Kind,
     clock: Callable[[], float] = time.time,
-    every: float = _EVERY,
+    every: float = _INTERVAL,
 ) -> Iterator[JobStatus]:
-    """A row of `pipeline_jobs` while the block runs: begun, seen every 2 seconds, and how it ended.
+    """Keep a row of `pipeline_jobs` while the block runs: its start, a heartbeat every 2 seconds, and its end.
 
-    A store that cannot be had (or None) is logged when it begins and never fails the job. `name` says what the job
-    is about: the next one of that name takes the row over, and keeps when it last succeeded.
+    A store that cannot be written is logged once, and neither it nor None fails the job. `name` names the job's
+    subject: the next job of that name takes over the row and keeps the time of the last success.
     """
-    told = JobStatus()
+    status = JobStatus()
     if store is None:
-        yield told
+        yield status
         return
-    row = _Row(store, name, told, clock)
+    row = _Row(store, name, clock)
     row.write("begin_job", kind=kind, host=socket.gethostname())
 
-    def beat() -> None:
-        row.write("tell_job", **told.said())
-        for statement, values in told.beaten():
+    def heartbeat() -> None:
+        row.write("tell_job", **status.values())
+        for statement, values in status.heartbeats():
             row.run(statement, **values)
 
     state = "failed"
     try:
-        with repeating(beat, every, name="pipeline-job"):
-            yield told
-        state = "failed" if told.failed else "done"
+        with run_periodically(heartbeat, every, name="pipeline-job"):
+            yield status
+        state = "failed" if status.failed else "done"
     except BaseException as error:
-        told.message(ending(error))
+        status.message(failure_text(error))
         raise
     finally:
-        if state == "done" and told.success:
-            told.succeeded(clock())
-        row.write("end_job", state=state, **told.said())
+        if state == "done" and status.success:
+            status.succeeded(clock())
+        row.write("end_job", state=state, **status.values())
 
 
-def ending(error: BaseException) -> str:
-    """What ended a job, in one line."""
+def failure_text(error: BaseException) -> str:
+    """Return why a job ended, in one line."""
     if isinstance(error, KeyboardInterrupt):
-        return "It was interrupted."
+        return "Interrupted."
     return str(explained(error) or error).strip().partition("\n")[0] or type(error).__name__
 
 
 class _Row:
-    """One job's row, known by who began it and when: a later job of that name is not overwritten."""
+    """Write one job's row. Name, process and start time identify it, so a later job of the same name is not
+    overwritten."""
 
-    def __init__(self, store: Store, name: str, told: JobStatus, clock: Callable[[], float]) -> None:
-        self._store, self._told, self._clock = store, told, clock
-        self._mine = {"name": name, "pid": os.getpid(), "started": clock()}
+    def __init__(self, store: Store, name: str, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
+        self._identity = {"name": name, "pid": os.getpid(), "started": clock()}
         self._failing = False
 
     def write(self, statement: str, **values: Any) -> None:
-        self.run(statement, **self._mine, **values)
+        self.run(statement, **self._identity, **values)
 
     def run(self, statement: str, **values: Any) -> None:
         try:
@@ -148,5 +150,7 @@ class _Row:
             self._failing = False
         except StoreError as error:
             if not self._failing:
-                logger.warning("job not written down", extra={"job": self._mine["name"], "error": str(error)})
+                logger.warning(
+                    "pipeline job not recorded", extra={"job": self._identity["name"], "error": str(error)}
+                )
             self._failing = True

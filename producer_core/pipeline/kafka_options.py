@@ -1,4 +1,4 @@
-"""Kafka client settings as Spark's connector wants them: Java's names under `kafka.`, from librdkafka's."""
+"""Translate librdkafka's client settings into options of Spark's connector: Java's names with the prefix `kafka.`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from producer_core.config import ClientConfig, connection_settings
 from producer_core.errors import ConfigError
 
 _SAME = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "client.dns.lookup")
-_OURS = ("sasl.username", "sasl.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+_TRANSLATED = ("sasl.username", "sasl.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
          "ssl.key.password", "ssl.endpoint.identification.algorithm")  # fmt: skip
-_HARMLESS = ("socket.", "broker.address.", "reconnect.", "ssl.providers")
-"""librdkafka's own ways with sockets; Java's client has its own defaults."""
+_IGNORED = ("socket.", "broker.address.", "reconnect.", "ssl.providers")
+"""librdkafka's socket settings; Java's client has its own defaults."""
 _LOGIN = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -22,28 +22,30 @@ _LOGIN = {
 
 
 def kafka_options(config: ClientConfig) -> dict[str, str]:
-    """Options of a Spark reader or writer that reach the same cluster as `config`; ConfigError names what Java's
-    client cannot be told. They hold secrets: never show them."""
+    """Return options with which Spark reads from or writes to the same cluster as `config`.
+
+    Raises ConfigError for settings that Java's client does not have. The options contain secrets: never show them.
+    """
     given = connection_settings(config.settings)
     options = {name: str(given[name]) for name in _SAME if name in given}
-    options.update(_signing_in(given))
-    options.update(_certificates(given))
-    left = [name for name in given if name not in (*_SAME, *_OURS) and not name.startswith(_HARMLESS)]
-    if left:
+    options.update(_sasl(given))
+    options.update(_tls(given))
+    unknown = [name for name in given if name not in (*_SAME, *_TRANSLATED) and not name.startswith(_IGNORED)]
+    if unknown:
         raise ConfigError(
-            f"Spark's Kafka client cannot be told {', '.join(sorted(left))}.",
+            f"Spark's Kafka client does not support {', '.join(sorted(unknown))}.",
             fix="Use SASL (PLAIN, SCRAM) or TLS with PEM files: sasl.username, ssl.ca.location, ssl.key.location.",
         )
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
-def _signing_in(given: Mapping[str, Any]) -> dict[str, str]:
+def _sasl(given: Mapping[str, Any]) -> dict[str, str]:
     if "sasl.username" not in given:
         return {}
     mechanism = str(given.get("sasl.mechanism", "")).upper()
     if mechanism not in _LOGIN:
         raise ConfigError(
-            f"Spark's Kafka client cannot sign in with sasl.mechanism={mechanism or '(none)'} and a password.",
+            f"Spark's Kafka client cannot authenticate with sasl.mechanism={mechanism or '(none)'} and a password.",
             fix=f"Use one of {', '.join(_LOGIN)}.",
         )
     user, password = (_quoted(str(given.get(f"sasl.{part}", ""))) for part in ("username", "password"))
@@ -51,11 +53,11 @@ def _signing_in(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """As a JAAS file quotes."""
+    """Quote a value for a JAAS configuration."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _certificates(given: Mapping[str, Any]) -> dict[str, str]:
+def _tls(given: Mapping[str, Any]) -> dict[str, str]:
     options: dict[str, str] = {}
     if "ssl.ca.location" in given:
         options |= {

@@ -1,9 +1,9 @@
-"""The merge of a micro-batch into a store: one transaction, under two keys, so that nothing counts twice.
+"""Merge a micro-batch into a store in one transaction, under two keys, so that nothing is counted twice.
 
 (producer, sequence) decides what is added: it covers a recorder's repeats, a lost checkpoint, and every crash. A
-batch stands for all numbers from its `first` on.
-(query, micro-batch) notes what came through which query; alone it would not do, for a checkpoint that was restored
-from a copy uses its numbers again, for other records.
+batch covers all numbers from its `first` to its sequence. (query, micro-batch) records which query merged a
+micro-batch. It does not suffice alone: a checkpoint that was restored from a copy uses the same numbers again for
+other records.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _WAIT = 60.0
 _LIMIT = 30.0
-_REMEMBERED = 1_000
-"""Micro-batches of a query that are remembered; Spark repeats its last one at most."""
+_KEPT = 1_000
+"""Micro-batches of a query that are kept; Spark repeats at most the last one."""
 
 _SEEN = """SELECT 1 FROM merged_batches AS known WHERE known.producer_id = given.producer_id
 AND given.sequence BETWEEN known.first_batch AND known.last_batch"""
 
 _UNSEEN = f"SELECT min(place) FROM given WHERE NOT EXISTS ({_SEEN}) GROUP BY producer_id, sequence ORDER BY 1"
 
-_STILL = f"SELECT count(*) FROM given WHERE NOT EXISTS ({_SEEN})"
+_UNSEEN_COUNT = f"SELECT count(*) FROM given WHERE NOT EXISTS ({_SEEN})"
 
-# Islands of consecutive numbers become ranges, so that what is remembered does not grow with time.
+# Islands of consecutive numbers become ranges, so that the table does not grow with time.
 _RANGES = """
 CREATE OR REPLACE TEMP TABLE ranges AS
 WITH every AS (
@@ -50,11 +50,11 @@ numbered AS (
 SELECT producer_id, min(first_batch) AS first_batch, max(last_batch) AS last_batch
 FROM numbered GROUP BY producer_id, island"""
 
-# As store/merge.py: a batch that comes late says nothing new of its producer, and its clock may have been set back.
+# As in store/merge.py: a late batch has no newer heartbeat, and the producer's clock may have been set back.
 _HEARTBEAT = f"""
 INSERT INTO producers ({", ".join(ProducerRow._fields)})
-SELECT batch_producer, {", ".join(f"said.{name}" for name in ProducerRow._fields[1:])}
-FROM given_producer AS said
+SELECT batch_producer, {", ".join(f"heartbeat.{name}" for name in ProducerRow._fields[1:])}
+FROM given_producer AS heartbeat
 SEMI JOIN (SELECT batch_producer, max(batch_sequence) AS batch_sequence FROM given_producer GROUP BY ALL) AS newest
 USING (batch_producer, batch_sequence)
 WHERE NOT EXISTS (SELECT 1 FROM merged_batches AS known
@@ -70,11 +70,11 @@ _THROUGH = "SELECT coalesce(max(batch_id), -1) FROM pipeline_progress WHERE quer
 
 
 class SupersededBatch(Exception):
-    """Somebody else merged a part of it meanwhile; look again at what is unseen."""
+    """Another job merged a part of the batches in the meantime; call `unseen` again."""
 
 
 def unseen(store: Store, batches: Any) -> Any:
-    """Those of `batches` (an Arrow table of `columns.typed`) that the store has not merged yet, each once."""
+    """Return those of `batches` (an Arrow table of `columns.to_table`) that the store has not merged yet, each once."""
     import pyarrow as pa
 
     keys = batches.select(["producer_id", "sequence"])
@@ -93,21 +93,24 @@ def merge(
     now: float,
     reached: Callable[[str], None] = lambda point: None,
 ) -> int:
-    """Add all of `fresh`, which `unseen` gave; the number added. Overtaken, with nothing added, when the store has a
-    part of it meanwhile. `reached` is called inside the transaction, before its end. `batch_id` is None for a piece of a
-    micro-batch that has more to come."""
+    """Add all of `fresh`, the result of `unseen`, and return their number.
+
+    Raises SupersededBatch, and adds nothing, when the store has merged a part of it in the meantime. `reached` is
+    called inside the transaction, before its end. `batch_id` is None for a piece of a micro-batch that is not its
+    last.
+    """
     rows = _rows(fresh)
     with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, **rows):
         if fresh.num_rows:
             _merge(connection, rows, fresh.num_rows)
         if batch_id is not None:
-            _note(connection, query_id, batch_id, now)
+            _record(connection, query_id, batch_id, now)
         reached("in the transaction")
     return int(fresh.num_rows)
 
 
 def _merge(connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Any], count: int) -> None:
-    if _count(connection, _STILL) != count:
+    if _count(connection, _UNSEEN_COUNT) != count:
         raise SupersededBatch
     for table, kind in KINDS.items():
         if rows[f"given_{table}"].num_rows:
@@ -120,30 +123,32 @@ def _merge(connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Any], count
 
 
 def _rows(fresh: Any) -> dict[str, Any]:
-    """By name what the transaction reads: the batches' numbers, the rows of each kind, and the heartbeats. Without a
-    copy: an Arrow table's lists of structs are columns already."""
+    """Return the tables that the transaction reads, by name: the batches' numbers, the rows of each kind, the heartbeats.
+
+    Nothing is copied: an Arrow table's lists of structs are columns already.
+    """
     import pyarrow as pa
     from pyarrow import compute
 
     rows = {"given": fresh.select(["producer_id", "first", "sequence"])}
     for name in KINDS:
         rows[f"given_{name}"] = pa.Table.from_struct_array(compute.list_flatten(fresh[name]))
-    told = fresh.filter(compute.is_valid(fresh["producer"]))
-    said = pa.Table.from_struct_array(told["producer"])
+    with_heartbeat = fresh.filter(compute.is_valid(fresh["producer"]))
+    heartbeats = pa.Table.from_struct_array(with_heartbeat["producer"])
     for name, column in (("batch_producer", "producer_id"), ("batch_sequence", "sequence")):
-        said = said.append_column(name, told[column])
-    return {**rows, "given_producer": said}
+        heartbeats = heartbeats.append_column(name, with_heartbeat[column])
+    return {**rows, "given_producer": heartbeats}
 
 
 def merged_through(store: Store, query_id: str) -> int:
-    """The last micro-batch of a query that the store has; -1 for a query it does not know."""
+    """Return the last micro-batch of a query that the store has merged; -1 for an unknown query."""
     with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection:
         found = connection.execute(_THROUGH, [query_id]).fetchone() or (-1,)
         return int(found[0])
 
 
 def missing(store: Store) -> tuple[int, int]:
-    """How many producers have holes in the numbers of their batches, and how many batches never came (yet)."""
+    """Return how many producers have gaps in their batch numbers, and how many batches are missing so far."""
     with store.borrow(timeout=_WAIT, limit=_LIMIT) as connection:
         found = connection.execute(_MISSING).fetchone() or (0, 0)
         return int(found[0]), int(found[1])
@@ -154,22 +159,22 @@ def _add(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} (resolution, {names}) SELECT 1, {names} FROM given_{table}"
 
 
-def _note(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, now: float) -> None:
+def _record(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, now: float) -> None:
     connection.execute(
         "INSERT INTO pipeline_progress VALUES (?, ?, ?) "
         "ON CONFLICT (query_id, batch_id) DO UPDATE SET committed_at = excluded.committed_at",
         [query_id, batch_id, now],
     )
-    if batch_id % _REMEMBERED == 0:
+    if batch_id % _KEPT == 0:
         connection.execute(
             "DELETE FROM pipeline_progress WHERE query_id = ? AND batch_id < ?",
-            [query_id, batch_id - _REMEMBERED],
+            [query_id, batch_id - _KEPT],
         )
 
 
 @contextmanager
 def _given(connection: duckdb.DuckDBPyConnection, **tables: Any) -> Iterator[None]:
-    """Arrow tables under these names for a while."""
+    """Register Arrow tables under these names for the block."""
     for name, table in tables.items():
         connection.register(name, table)
     try:
@@ -178,10 +183,10 @@ def _given(connection: duckdb.DuckDBPyConnection, **tables: Any) -> Iterator[Non
         for name in tables:
             with suppress(
                 duckdb.Error
-            ):  # a failed transaction refuses this too, and would hide why it failed
+            ):  # a failed transaction refuses this too, which would hide its own error
                 connection.unregister(name)
 
 
-def _count(connection: duckdb.DuckDBPyConnection, asked: str) -> int:
-    found = connection.execute(asked).fetchone()
+def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    found = connection.execute(query).fetchone()
     return int(found[0]) if found else 0

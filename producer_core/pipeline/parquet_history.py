@@ -1,10 +1,10 @@
-"""The history: every merged row as Parquet, one file a kind and hour, in which no row is ever twice.
+"""Keep every merged row as Parquet: one file per kind and hour, with no row twice.
 
-A micro-batch is first a draft, hidden; it counts once the store's transaction that merged it is committed, and then
-waits with the others of its hour. A closed hour (or the end of a run) makes them one large file a kind, written
-beside its place and renamed over it: whoever reads `<history>/<kind>/*.parquet` sees the old file or the new one.
-Each file says in its metadata up to which micro-batch it holds, so a kill between any two steps adds nothing twice;
-and only the store that knows the newest of its rows goes on with it.
+A micro-batch is first a hidden draft. It counts once the store's transaction that merged it is committed, and then
+stays with the others of its hour. A closed hour (or the end of a run) turns them into one large file per kind, which
+is written beside its place and renamed over the old one: a reader of `<history>/<kind>/*.parquet` sees the old file
+or the new one. The metadata of each file records the last micro-batch in it, so a kill between any two steps adds
+nothing twice. Only the store that has merged the newest rows of a history may continue it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from producer_core.pipeline.merge_batch import unseen
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-_WAITING = "_waiting"
+_PENDING = "_waiting"
 _STORE = "store"
 _HOUR = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]"
 _NAME = re.compile(rf"({_HOUR})-(\d{{8}})\.(draft|batches)")
@@ -37,35 +37,36 @@ _MEMORY = "512MB"
 
 
 class ParquetHistory:
-    """A folder of one store, written by one job at a time; `open` takes it and repairs what a kill left."""
+    """Manage a folder that belongs to one store and is written by one job at a time; `open` locks it and recovers it."""
 
     def __init__(self, folder: Path, *, reached: Callable[[str], None] = lambda point: None) -> None:
         self.folder = folder
-        self._waiting = folder / _WAITING
+        self._pending = folder / _PENDING
         self._reached = reached
         self._lock: JobLock | None = None
         self._store: Store | None = None
         self._last = ("", -1)
 
     def check(self, store: Store | None, place: Path) -> None:
-        """ConfigError where its rows are of another store than the one at `place` (None: none is there yet)."""
-        if self._waiting.exists():
-            with self._taken():
+        """Raise ConfigError when the rows belong to another store than the one at `place` (None: it does not exist
+        yet)."""
+        if self._pending.exists():
+            with self._locked():
                 self._same_store(store, place)
             self.close()
 
     def open(self, store: Store) -> None:
-        """Take the folder for this store, and settle what a killed job left."""
-        with self._taken():
+        """Lock the folder for this store, and settle the drafts of a killed job."""
+        with self._locked():
             self._same_store(store, store.path)
-            self._note(store)
+            self._save_store(store)
             self._store = store
             self.settle()
 
     def settle(self) -> None:
-        """Decide on drafts whose merge came to no good end: whether the store has their batches says if they count.
+        """Keep or drop the drafts whose merge did not finish: they count when the store has merged their batches.
 
-        To be called before anything is drafted again.
+        Call it before the next draft is written.
         """
         assert self._store is not None, "open it first"
         for draft in self._files("draft"):
@@ -77,12 +78,12 @@ class ParquetHistory:
             self._lock = None
 
     @contextmanager
-    def _taken(self) -> Iterator[None]:
-        """For this job alone; released where the block fails."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the folder for this job; release it when the block fails."""
         try:
             private_files.make_folder(self.folder)
-            self._waiting.mkdir(mode=0o700, exist_ok=True)
-            self._lock = JobLock.take(self.folder / ".lock", f"the history {self.folder}")
+            self._pending.mkdir(mode=0o700, exist_ok=True)
+            self._lock = JobLock.acquire(self.folder / ".lock", f"the history {self.folder}")
             yield
         except OSError as error:
             self.close()
@@ -95,27 +96,27 @@ class ParquetHistory:
             raise
 
     def draft(self, fresh: Any, now: float) -> Path:
-        """Write what is about to be merged where nobody looks yet."""
+        """Write batches that are about to be merged as a hidden draft."""
         from pyarrow import parquet
 
         hour = _hour(now)
         self._last = (hour, self._last[1] + 1 if self._last[0] == hour else self._next(hour))
-        target = self._waiting / f"{hour}-{self._last[1]:08d}.draft"
+        target = self._pending / f"{hour}-{self._last[1]:08d}.draft"
         target.touch(mode=0o600)
         parquet.write_table(fresh, target, compression="zstd")
         _sync(target)
         return target
 
     def keep(self, draft: Path) -> None:
-        """It is merged: from now on it belongs to the history."""
+        """Make a draft a part of the history, after its merge."""
         draft.rename(draft.with_suffix(".batches"))
 
     def drop(self, draft: Path) -> None:
-        """It is not merged, and never was."""
+        """Delete a draft that was not merged."""
         draft.unlink(missing_ok=True)
 
     def publish(self, *, before: float | None = None) -> int:
-        """Make files of what waits: of hours closed at `before`, or of all; the number of micro-batches published."""
+        """Write the files of hours closed at `before`, or of all hours; return the number of micro-batches published."""
         limit = _hour(before) if before is not None else None
         hours: dict[str, list[Path]] = {}
         for file in self._files("batches"):
@@ -125,16 +126,16 @@ class ParquetHistory:
             self._publish_hour(hour, files)
         return sum(map(len, hours.values()))
 
-    def _publish_hour(self, hour: str, waiting: Sequence[Path]) -> None:
-        through = max(_parts(file)[1] for file in waiting)
+    def _publish_hour(self, hour: str, drafts: Sequence[Path]) -> None:
+        through = max(_parts(file)[1] for file in drafts)
         with _instance() as connection:
             for name, kind in KINDS.items():
                 target = self.folder / name / f"{hour}.parquet"
                 before = _through(connection, target)
-                new = [file for file in waiting if _parts(file)[1] > before]
-                if new:
-                    self._write(connection, target, name, kind, new, through)
-        for file in waiting:
+                added = [file for file in drafts if _parts(file)[1] > before]
+                if added:
+                    self._write(connection, target, name, kind, added, through)
+        for file in drafts:
             file.unlink()
         self._reached("published")
 
@@ -144,7 +145,7 @@ class ParquetHistory:
         target: Path,
         name: str,
         kind: RowKind,
-        new: Sequence[Path],
+        added: Sequence[Path],
         through: int,
     ) -> None:
         target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -154,9 +155,9 @@ class ParquetHistory:
         row = ", ".join(f"added.{column}" for column in kind.columns)
         connection.execute(
             f"COPY ({earlier} SELECT batch_producer, batch_sequence, {row} FROM (SELECT producer_id AS batch_producer, "
-            f"sequence AS batch_sequence, unnest({name}) AS added FROM read_parquet($new))) "
+            f"sequence AS batch_sequence, unnest({name}) AS added FROM read_parquet($added))) "
             f"TO {_text(draft)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{_THROUGH}: '{through}'}})",
-            {"new": [str(file) for file in new], **({"old": old} if old else {})},
+            {"added": [str(file) for file in added], **({"old": old} if old else {})},
         )
         draft.chmod(0o600)
         _sync(draft)
@@ -165,7 +166,7 @@ class ParquetHistory:
         self._reached("renamed a file")
 
     def _settle(self, draft: Path, store: Store) -> None:
-        """Merged, or not, or not even written whole."""
+        """Keep a merged draft; drop one that was not merged or is incomplete."""
         import pyarrow
         from pyarrow import parquet
 
@@ -180,51 +181,52 @@ class ParquetHistory:
             self.keep(draft)
 
     def _next(self, hour: str) -> int:
-        """One more than any micro-batch of this hour had, published ones too."""
-        waiting = [_parts(file)[1] for file in self._files() if _parts(file)[0] == hour]
-        if waiting:
-            return max(waiting) + 1
+        """Return one more than the number of any micro-batch of this hour, including published ones."""
+        numbers = [_parts(file)[1] for file in self._files() if _parts(file)[0] == hour]
+        if numbers:
+            return max(numbers) + 1
         with _instance() as connection:
             return 1 + max(_through(connection, self.folder / name / f"{hour}.parquet") for name in KINDS)
 
     def _files(self, suffix: str = "") -> list[Path]:
         return sorted(
             file
-            for file in self._waiting.iterdir()
+            for file in self._pending.iterdir()
             if (found := _NAME.fullmatch(file.name)) and (not suffix or found[3] == suffix)
         )
 
     def _same_store(self, store: Store | None, place: Path) -> None:
-        """Another store, or an older copy, would bring into this history a second time what it does not know."""
+        """Raise ConfigError for another store or an older copy: it would add rows a second time that it has not
+        merged."""
         newest = self._newest()
         if newest is None:
             return
-        noted = self.folder / _STORE
-        if store is None or (noted.exists() and noted.read_text() != _identity(store)):
+        saved = self.folder / _STORE
+        if store is None or (saved.exists() and saved.read_text() != _identity(store)):
             raise ConfigError(
                 f"The history {self.folder} belongs to another store than {place}.",
-                fix="Name a new folder with --history, or the store that goes with it.",
+                fix="Name a new folder with --history, or the store that this history belongs to.",
             )
         if unseen(store, newest).num_rows:
             raise ConfigError(
-                f"The history {self.folder} has rows that the store {place} never merged: it was restored from an older "
-                "copy, or is another.",
-                fix="Name a new folder with --history: this one would get rows a second time.",
+                f"The history {self.folder} has rows that the store {place} never merged: the store was restored from an "
+                "older copy, or is another one.",
+                fix="Name a new folder with --history; rows would be added to this one a second time.",
             )
 
-    def _note(self, store: Store) -> None:
-        """Whose rows these are, from now on."""
+    def _save_store(self, store: Store) -> None:
+        """Record which store the rows belong to."""
         draft = self.folder / f"{_STORE}.draft"
         private_files.write(draft, _identity(store))
         _sync(draft)
         draft.replace(self.folder / _STORE)
 
     def _newest(self) -> Any:
-        """The last batches that it holds, by producer and sequence; None where it has no rows."""
+        """Return the last batches in the history, by producer and sequence; None when it has no rows."""
         from pyarrow import parquet
 
-        if waiting := self._files("batches"):
-            return parquet.read_table(waiting[-1], columns=["producer_id", "sequence"])
+        if pending := self._files("batches"):
+            return parquet.read_table(pending[-1], columns=["producer_id", "sequence"])
         published = [file for name in KINDS for file in (self.folder / name).glob(f"{_HOUR}.parquet")]
         if not published:
             return None
@@ -238,19 +240,19 @@ class ParquetHistory:
 
 
 def _identity(store: Store) -> str:
-    """When the store was made, to the microsecond: a copy has the same, as it has the same rows."""
+    """Return when the store was created, to the microsecond; a copy has the same value, because it has the same rows."""
     with store.borrow(timeout=60) as connection:
         found = connection.execute("SELECT min(applied_at) FROM schema_migrations").fetchone()
     return repr(found[0] if found else None)
 
 
 def _instance() -> Any:
-    """A DuckDB of our own, bounded, so that an hour's file never takes the stream's memory."""
+    """Open a separate, bounded DuckDB instance, so that an hour's file never takes the stream's memory."""
     return duckdb.connect(config={"memory_limit": _MEMORY, "threads": 1})
 
 
 def _through(connection: duckdb.DuckDBPyConnection, file: Path) -> int:
-    """The last micro-batch of a published file; -1 where there is none."""
+    """Return the last micro-batch of a published file; -1 when the file does not exist."""
     if not file.exists():
         return -1
     found = connection.execute(
@@ -266,17 +268,17 @@ def _parts(file: Path) -> tuple[str, int]:
 
 
 def _hour(moment: float) -> str:
-    """The hour of arrival, in UTC; no `=` in a name, readers would take it for a column."""
+    """Return the hour of arrival in UTC. File names must not contain `=`, which readers take for a partition column."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H")
 
 
 def _text(path: Path) -> str:
-    """As a literal of SQL."""
+    """Quote a path as an SQL literal."""
     return "'" + str(path).replace("'", "''") + "'"
 
 
 def _sync(file: Path) -> None:
-    """On the disk, with its name, before anything relies on it."""
+    """Sync a file and its name to the disk before anything relies on it."""
     for place in (file, file.parent):
         handle = os.open(place, os.O_RDONLY)
         try:

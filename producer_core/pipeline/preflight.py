@@ -1,4 +1,4 @@
-"""Before Spark starts: brokers and topics asked by our own client, which answers in seconds; Spark takes a minute."""
+"""Check brokers and topics before Spark starts, with the Python client: it answers in seconds, Spark takes a minute."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError
 from producer_core.kafka.cluster import Cluster, ClusterView
 
-_ANSWER = 8.0
+_TIMEOUT = 8.0
 _NEW_TOPIC = 2.0
-"""Seconds that a topic made a moment ago may take to be known everywhere."""
-_never = threading.Event()  # waiting on it is a pause
+"""Seconds until all brokers know a topic that was created a moment ago."""
+_never = threading.Event()  # never set: its wait() is a pause
 
 
 def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = "READ") -> Cluster:
-    """The cluster, which answered and has these topics, each with a leader for every partition, and lets us do
-    `operation` there. Else an error that says what to do, within 15 seconds. Never makes a topic."""
+    """Return the cluster after checking that it answers and that the topics can be used.
+
+    Each topic must exist, have a leader for every partition, and allow `operation`. Otherwise raises an error with
+    its fix, within 15 seconds. Never creates a topic.
+    """
     cluster = Cluster(config)
-    view = cluster.view(timeout=_ANSWER)
+    view = cluster.view(timeout=_TIMEOUT)
     deadline = time.monotonic() + _NEW_TOPIC
     while not view.topics.issuperset(topics) and time.monotonic() < deadline:
         _never.wait(0.1)
@@ -30,37 +33,37 @@ def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = 
         if topic not in view.topics:
             raise _missing(topic, view)
     for topic in topics:
-        _usable(cluster, topic, operation)
+        _check_topic(cluster, topic, operation)
     return cluster
 
 
 def _missing(topic: str, view: ClusterView) -> BrokerError:
-    seen = [name for name in view.topics if not name.startswith("__")]
-    close = difflib.get_close_matches(topic, seen, n=1)
+    names = [name for name in view.topics if not name.startswith("__")]
+    close = difflib.get_close_matches(topic, names, n=1)
     return BrokerError(
-        f"There is no topic {topic!r}, or these credentials may not see it.",
+        f"Topic {topic!r} does not exist, or these credentials may not see it.",
         fix=f"Did you mean {close[0]!r}?"
         if close
-        else f"There are {_listed(seen)}."
-        if seen
+        else f"Existing topics: {_listed(names)}."
+        if names
         else "Create it first.",
     )
 
 
 def _listed(names: Sequence[str]) -> str:
-    some = sorted(names)[:5]
-    return ", ".join(some) + (f" and {len(names) - len(some)} more" if len(names) > len(some) else "")
+    first = sorted(names)[:5]
+    return ", ".join(first) + (f" and {len(names) - len(first)} more" if len(names) > len(first) else "")
 
 
-def _usable(cluster: Cluster, topic: str, operation: str) -> None:
-    seen = cluster.topic(topic, timeout=4.0)
-    if seen.leaderless:
+def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
+    found = cluster.topic(topic, timeout=4.0)
+    if found.leaderless:
         raise BrokerError(
-            f"{seen.leaderless} of the {seen.partitions} partitions of topic {topic!r} have no leader now.",
-            fix="Wait until their brokers are back: nobody can read them until then.",
+            f"{found.leaderless} of the {found.partitions} partitions of topic {topic!r} have no leader.",
+            fix="Wait until their brokers are back; the partitions cannot be read until then.",
         )
-    if seen.operations is not None and not seen.operations & {operation, "ALL"}:
+    if found.operations is not None and not found.operations & {operation, "ALL"}:
         raise BrokerError(
-            f"Topic {topic!r} may not be used with these credentials: {operation} is missing.",
+            f"These credentials may not use topic {topic!r}: {operation} is missing.",
             fix=f"Grant {operation} and DESCRIBE on it.",
         )

@@ -1,4 +1,4 @@
-"""The Spark session: made once, at the edge, quiet, with Kafka's connector from local files."""
+"""Open the Spark session: once per process, quiet, with Kafka's connector from local files."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_MEMORY = "1g"
-"""Of the JVM that drives a job; it takes what it is given. On one machine the workers live in it."""
+"""Heap of the driver's JVM, which takes all of it; on one machine the workers run in this JVM."""
 
-_SHUFFLE_ELSEWHERE = 32
-"""Partitions after a shuffle on a cluster; adaptive execution makes fewer where there is little."""
+_CLUSTER_SHUFFLE = 32
+"""Partitions after a shuffle on a cluster; adaptive execution merges small ones."""
 
 _LOG_BYTES = 1 << 20
-"""Of `spark.log`, beyond which the next job begins a new one; the one before is kept as `spark.log.1`."""
+"""Size of `spark.log` from which the next job starts a new file; the previous one is kept as `spark.log.1`."""
 
-_LITTLE_HELD = {
-    # A page is the least that every small hash table and every broadcast takes, 64 MB each with one core and 2 GB.
+_LOW_MEMORY = {
+    # Every hash table and every broadcast takes at least one page: 64 MB by default with one core and 2 GB.
     "spark.buffer.pageSize": "4m",
-    # Clients of Kafka are kept with what they fetched for five minutes, though a batch job never asks them again.
+    # Spark keeps consumers and the records they fetched for five minutes, although a batch job never reuses them.
     "spark.kafka.consumer.cache.timeout": "20s",
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
     "spark.kafka.consumer.fetchedData.cache.timeout": "20s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
 }
-"""What a job holds that it needs no more, made small: several jobs of one session must fit into its memory."""
+"""Lower Spark's caches, because several jobs of one session must fit into its memory."""
 
 _LOG4J = """\
 status = error
@@ -65,12 +65,13 @@ logger.pg.level = error
 """
 
 _LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""A JVM that makes many small steps compiles them for the long run, for minutes, on the cores that the job needs: with
-this a fleet's lag in the first minute was a fifth (measured on two busy cores)."""
+"""A JVM optimises code for long runs for minutes, on the cores that a job of many small steps needs. With these
+options a fleet's lag in the first minute was a fifth (measured on two busy cores)."""
 
-_NOTES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-"""Writes a checkpoint's files as the usual one does, each beside its place and renamed: 0.03 s a micro-batch where that
-took 0.12 (measured on two busy cores). On a file system of this machine, as ours always are, a rename is whole or not at all."""
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+"""Writes each checkpoint file beside its place and renames it, as Spark's default does, but takes 0.03 s a
+micro-batch instead of 0.12 s (measured on two busy cores). Our checkpoints are on local file systems, where a rename
+is atomic."""
 
 
 def open_session(
@@ -84,14 +85,14 @@ def open_session(
     light: bool = False,
     apart: bool = False,
 ) -> SparkSession:
-    """A session whose JVM logs to a file beside the connector's jars, or to the terminal with `verbose`.
+    """Open a session whose JVM logs to a file beside the connector's jars, or to the terminal with `verbose`.
 
-    `jars` replaces the fetched connector (for machines without a network), `options` are Spark's own settings and
-    win over ours. `light` is for a job of many small steps, whose work is not the JVM's. Under `spark-submit` the
-    session is the submitted one, as it was asked for there. With `apart` the JVM works in the connector's folder, not
-    in the current one: Spark 4.0 makes a folder «artifacts» where it works, and fails where it may not; relative paths
-    that Spark is given are then looked for there. Driver memory, `light` and `apart` count only for the first session of
-    a process.
+    `jars` replaces the fetched connector (for machines without a network); `options` are Spark's own settings and
+    override ours. `light` is for a job of many small steps that does little work in the JVM. Under `spark-submit` the
+    session is the submitted one, with its settings. With `apart` the JVM works in the connector's folder instead of
+    the current one, because Spark 4.0 creates a folder `artifacts` in its working directory and fails where it may
+    not; Spark then resolves relative paths against that folder. Driver memory, `light` and `apart` apply only to the
+    first session of a process.
     """
     import_spark()
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ def open_session(
         return builder.getOrCreate()
     chosen = master or default_master()
     check_tools(chosen)
-    _own_java()
+    _set_java_home()
     found = named_jars(jars) or fetch_connector()
     settings = {
         **_settings(chosen, driver_memory, found, verbose=verbose, light=light, apart=apart),
@@ -115,19 +116,19 @@ def open_session(
     try:
         with nullcontext() if verbose else _stderr_to(folder() / "spark.log", name):
             return builder.master(chosen).getOrCreate()
-    except Exception as error:  # py4j and PySpark raise what they like
+    except Exception as error:  # py4j and PySpark raise many types
         raise master_start_error(chosen, spark_error(error)) or error from error
 
 
 def submitted() -> bool:
-    """Whether `spark-submit` started this process, so that master, memory and jars are chosen already."""
+    """Return whether `spark-submit` started this process and thereby set master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check_tools(master: str | None = None, jars: Sequence[Path] = ()) -> None:
-    """A typed error, with the line that helps, when PySpark, Java, the master or the jars are not what is needed.
+    """Check PySpark, Java, the master and the jars; raise a typed error with its fix.
 
-    Seconds at most, and nothing is started.
+    This takes seconds at most and starts nothing.
     """
     import_spark()
     if submitted():
@@ -138,7 +139,7 @@ def check_tools(master: str | None = None, jars: Sequence[Path] = ()) -> None:
 
 
 def import_spark() -> None:
-    """MissingTool when PySpark is not installed. Workers get this Python unless somebody chose another."""
+    """Import PySpark, or raise MissingTool. Workers use this Python unless an environment variable names another."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
@@ -155,13 +156,13 @@ def _settings(
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(workers(master) or _SHUFFLE_ELSEWHERE),
+        "spark.sql.shuffle.partitions": str(workers(master) or _CLUSTER_SHUFFLE),
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": memory,
-        "spark.speculation": "false",  # two attempts at one slice would only fence each other
+        "spark.speculation": "false",  # two attempts at one slice would fence each other
         "spark.jars": ",".join(str(jar.absolute()) for jar in jars),
         "spark.python.worker.faulthandler.enabled": "true",
-        **_LITTLE_HELD,
+        **_LOW_MEMORY,
     }
     if _on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -170,17 +171,17 @@ def _settings(
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executorEnv.PYTHONPATH": str(
                 Path(producer_core.__file__).parents[1]
-            ),  # the very same code
+            ),  # the same code as the driver's
         }
-    if master.startswith("local-cluster"):  # each worker of it is a JVM of its own
+    if master.startswith("local-cluster"):  # each of its workers is a separate JVM
         settings |= {"spark.executor.memory": f"{_megabytes(master)}m", "spark.task.maxFailures": "4"}
     if is_local(master) and (first := overriding(jars)):
         settings["spark.driver.extraClassPath"] = os.pathsep.join(str(jar.absolute()) for jar in first)
     driver = [f"-Duser.dir={folder()}"] if apart else []
     if light:
         driver.append(_LIGHT)
-        if pyspark.__version__.startswith("4.0."):  # later ones fail at the name, for they have it elsewhere
-            settings["spark.sql.streaming.checkpointFileManagerClass"] = _NOTES
+        if pyspark.__version__.startswith("4.0."):  # later versions have the class under another name
+            settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
     if not verbose:
         properties = folder() / "log4j2.properties"
         if not properties.exists() or properties.read_text() != _LOG4J:  # another job may be reading it
@@ -199,12 +200,12 @@ def _on_this_machine(master: str) -> bool:
 
 
 def _megabytes(master: str) -> int:
-    """What a worker of `local-cluster[n,cores,memory]` has, and so its executor."""
+    """Return a worker's memory from `local-cluster[n,cores,memory]`; its executor gets all of it."""
     return int(master.rpartition(",")[2].rstrip("] "))
 
 
-def _own_java() -> None:
-    """Spark's launcher takes JAVA_HOME's java whatever its age; let it be the one that was found."""
+def _set_java_home() -> None:
+    """Set JAVA_HOME to the Java that was found: Spark's launcher would use JAVA_HOME's, even when it is too old."""
     found = Path(find_java("Apache Spark").program).resolve()
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").resolve() != found:
@@ -212,27 +213,28 @@ def _own_java() -> None:
 
 
 def _quiet_python(verbose: bool) -> None:
-    """PySpark 4 writes each analysis error to stderr as a line of JSON, and py4j a traceback, beside raising it."""
+    """Silence loggers of PySpark and py4j that repeat each exception on stderr, as a line of JSON or a traceback."""
     if not verbose:
         for name in ("SQLQueryContextLogger", "py4j"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        logging.getLogger().addFilter(_no_interrupt)
+        logging.getLogger().addFilter(_is_not_interrupt)
 
 
-def _no_interrupt(record: logging.LogRecord) -> bool:
-    """What py4j says to the root logger of a Ctrl-C, with its traceback."""
+def _is_not_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for the traceback that py4j logs to the root logger after a Ctrl-C."""
     return not record.getMessage().startswith("KeyboardInterrupt while sending command")
 
 
 @contextmanager
 def _stderr_to(path: Path, name: str) -> Iterator[None]:
-    """The JVM inherits file descriptor 2 when it is launched, so its stderr goes to the file for good.
+    """Redirect file descriptor 2 to a file while the JVM starts; the JVM inherits it and keeps it.
 
-    Appended to, under a line that says whose it is: the jobs before may be asked about, and others write there now.
+    The file is appended to, below a header line with the job's name: it also holds the logs of earlier and concurrent
+    jobs.
     """
-    with suppress(FileNotFoundError):  # or another job was quicker
+    with suppress(FileNotFoundError):  # absent, or another job was faster
         if path.stat().st_size > _LOG_BYTES:
-            path.replace(path.with_name(f"{path.name}.1"))  # who has it open goes on there
+            path.replace(path.with_name(f"{path.name}.1"))  # processes that have it open keep writing there
     keep, log = os.dup(2), os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(log, f"-- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, {name}, process {os.getpid()}\n".encode())
     os.dup2(log, 2)

@@ -1,4 +1,4 @@
-"""The sink of the telemetry stream: a micro-batch fetched by Spark, made columns, drafted for the history, merged, kept."""
+"""Process a micro-batch of the telemetry stream: fetch it, convert it to columns, draft it, merge it, keep the draft."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal import private_files
 from producer_core.errors import ConfigError, PipelineError
-from producer_core.pipeline.columns import typed
+from producer_core.pipeline.columns import to_table
 from producer_core.pipeline.merge_batch import SupersededBatch, merge, unseen
 from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.pipeline.slices import pieces
@@ -24,15 +24,18 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 Reached = Callable[[str], None]
-_ENDING = 60.0
-_FEW = 100
-"""Records that are no telemetry, at the very beginning of a topic and without any that is: so many may be an accident."""
+_END_TIMEOUT = 60.0
+_MIN_FOREIGN = 100
+"""Foreign records at the start of a topic, without any telemetry, from which on the topic counts as the wrong one."""
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What a run did: batches seen and merged, and records set aside because they are no telemetry we know, by their
-    schema version (None: no telemetry at all, or of a shape that no version has)."""
+    """Count the batches that a run received and merged, and the records that it set aside.
+
+    `versions` counts the records set aside by schema version; None marks records that are not telemetry, or have a
+    shape that no version has.
+    """
 
     batches: int = 0
     merged: int = 0
@@ -53,10 +56,11 @@ class MergeResult:
 
 
 class TelemetrySink:
-    """What `foreachBatch` calls, on a thread of py4j. It keeps its own error, which Spark would hand on as text.
+    """Handle the calls of `foreachBatch`, on a thread of py4j.
 
-    `reached` hears where it is: "received", "drafted", "in the transaction", "merged" (the store's transaction is
-    committed, Spark's checkpoint is not), "kept". Tests kill the process there.
+    The sink keeps its own error, because Spark would pass it on as text. `reached` is called at each step:
+    "received", "drafted", "in the transaction", "merged" (the store's transaction is committed, Spark's checkpoint is
+    not), "kept". Tests kill the process there.
     """
 
     def __init__(
@@ -64,14 +68,14 @@ class TelemetrySink:
         store: Store,
         aside: Path,
         history: ParquetHistory | None,
-        told: Callable[[MergeResult], None],
+        on_merged: Callable[[MergeResult], None],
         reached: Reached,
         *,
         options: Mapping[str, str],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._aside, self._history = store, aside, history
-        self._told, self._reached, self._options, self._clock = told, reached, options, clock
+        self._on_merged, self._reached, self._options, self._clock = on_merged, reached, options, clock
         self._busy = threading.Lock()  # held while a micro-batch is merged
         self._ending = False
         self.error: Exception | None = None
@@ -79,49 +83,52 @@ class TelemetrySink:
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         with self._busy:
             try:
-                self._go_on()
-                self._told(self._merge(records, batch_id))
+                self._check_running()
+                self._on_merged(self._merge(records, batch_id))
             except Exception as error:
                 self.error = error
                 raise
 
     def end(self) -> None:
-        """Take no more, and let the micro-batch, or the piece, under way come to its end."""
+        """Accept no further micro-batch, and wait until the current one, or its current piece, is done."""
         self._ending = True
-        if self._busy.acquire(timeout=_ENDING):
+        if self._busy.acquire(timeout=_END_TIMEOUT):
             self._busy.release()
 
     def _merge(self, records: DataFrame, batch_id: int) -> MergeResult:
         self._reached("received")
         query_id = str(records.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
         done = MergeResult()
-        for number, (records_here, last) in enumerate(pieces(records, self._options), 1):
-            self._go_on()
+        for number, (piece, last) in enumerate(pieces(records, self._options), 1):
+            self._check_running()
             aside = self._aside / f"{query_id}-{batch_id:08d}-{number:04d}.parquet"
             first = batch_id == 0 and number == 1
-            # the store knows the micro-batch as merged with its last piece: a copy made before lacks the others
-            done += self._piece(records_here, aside, query_id, batch_id if last else None, first=first)
+            # Only the last piece records the micro-batch as merged: a copy of the store made earlier lacks the
+            # others.
+            done += self._merge_piece(piece, aside, query_id, batch_id if last else None, first=first)
         return done
 
-    def _go_on(self) -> None:
+    def _check_running(self) -> None:
         if self._ending:
-            raise PipelineError("The job ends.")  # a return would tell Spark that this batch is done
+            raise PipelineError(
+                "The job is ending."
+            )  # returning would report the micro-batch as done to Spark
 
-    def _piece(
+    def _merge_piece(
         self, records: pa.Table, aside: Path, query_id: str, batch_id: int | None, *, first: bool
     ) -> MergeResult:
-        found = typed(value.as_py() for value in records["value"])
-        versions = Counter(found.strange.values())
+        found = to_table(value.as_py() for value in records["value"])
+        versions = Counter(found.rejected.values())
         if versions:
             if first and not found.batches.num_rows:
-                _is_telemetry(versions)
-            _set_aside(unknown(records, found.strange), aside)
+                _check_is_telemetry(versions)
+            _set_aside(raw_records(records, found.rejected), aside)
         merged = self._add(found.batches, query_id, batch_id)
-        return MergeResult(found.batches.num_rows, merged, len(found.strange), versions)
+        return MergeResult(found.batches.num_rows, merged, len(found.rejected), versions)
 
-    def _add(self, known: Any, query_id: str, batch_id: int | None) -> int:
+    def _add(self, batches: Any, query_id: str, batch_id: int | None) -> int:
         while True:
-            fresh = unseen(self._store, known)
+            fresh = unseen(self._store, batches)
             now = self._clock()
             draft = self._history.draft(fresh, now) if self._history and fresh.num_rows else None
             self._reached("drafted")
@@ -140,26 +147,28 @@ class TelemetrySink:
             return added
 
 
-def unknown(records: pa.Table, strange: Mapping[int, int | None]) -> pa.Table:
-    """What does not fit, as it stands on the topic: a newer schema, rows of another shape, or no telemetry at all."""
+def raw_records(records: pa.Table, rejected: Mapping[int, int | None]) -> pa.Table:
+    """Return rejected records unchanged: a newer schema, rows of another shape, or no telemetry at all."""
     import pyarrow as pa
 
-    raw = records.take(pa.array(strange, pa.int64()))
-    return raw.append_column("v", pa.array(strange.values(), pa.int32()))
+    raw = records.take(pa.array(rejected, pa.int64()))
+    return raw.append_column("v", pa.array(rejected.values(), pa.int32()))
 
 
-def _is_telemetry(strange: Mapping[int | None, int]) -> None:
-    """ConfigError where a topic of something else was named: set aside, all of it would be copied."""
-    if strange.get(None, 0) >= _FEW:
+def _check_is_telemetry(rejected: Mapping[int | None, int]) -> None:
+    """Raise ConfigError when the topic holds something else; otherwise all of it would be copied."""
+    if rejected.get(None, 0) >= _MIN_FOREIGN:
         raise ConfigError(
-            f"None of the first {sum(strange.values()):,} records is telemetry.",
-            fix="Name the topic that producers have as telemetry_topic with --topic; nothing was copied.",
+            f"None of the first {sum(rejected.values()):,} records is telemetry.",
+            fix="With --topic, name the topic that producers have as telemetry_topic; nothing was copied.",
         )
 
 
 def _set_aside(values: pa.Table, target: Path) -> None:
-    """As Parquet on the driver, by the micro-batch's number, so that a repeated one replaces it; the records may be of
-    any topic that was named by mistake, so they are for their owner's eyes."""
+    """Write records as Parquet on the driver, under the micro-batch's number, so that a repeated one replaces the file.
+
+    Only the owner may read the file: the records may come from any topic that was named by mistake.
+    """
     from pyarrow import parquet
 
     private_files.make_folder(target.parent)

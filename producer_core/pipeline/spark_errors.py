@@ -1,4 +1,5 @@
-"""An error out of Spark as a sentence: sixty lines of stack trace say it in one, the last «Caused by:»."""
+"""Turn an error out of Spark into one sentence; its stack trace has sixty lines, and the last "Caused by:" is the
+cause."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def _known(pattern: str, error: Callable[..., ProducerError], what: str, fix: st
 
 _TABLE = (
     _known(
-        r"Could not parse Master URL: '?([^'\n]*)", ConfigError, "{0!r} is no Spark master.",
+        r"Could not parse Master URL: '?([^'\n]*)", ConfigError, "{0!r} is not a Spark master.",
         "Write local[2,4], spark://host:7077, local-cluster[2,1,1024], yarn or k8s://….",
     ),
     _known(
@@ -45,13 +46,13 @@ _TABLE = (
     ),
     _known(
         r"Failed to find data source: kafka|ClassNotFoundException: org\.apache\.(?:spark\.sql\.)?kafka", MissingTool,
-        "Spark has no Kafka connector here.",
-        "Leave --jars out, or give it all jars; under spark-submit add --packages "
+        "Spark has no Kafka connector.",
+        "Omit --jars, or name all jars; under spark-submit add --packages "
         "org.apache.spark:spark-sql-kafka-0-10_2.13:<the version of PySpark>.",
     ),
     _known(
         r"(?:NoSuchMethodError|NoClassDefFoundError|AbstractMethodError|IncompatibleClassChangeError): ([^\n]*)",
-        MissingTool, "Spark's Kafka connector does not fit this Spark: {0}.",
+        MissingTool, "Spark's Kafka connector does not match this Spark: {0}.",
         "Its version must be PySpark's, and all its jars must be there (--jars).",
     ),
     _known(
@@ -71,14 +72,14 @@ _TABLE = (
         "Check that they run and that every worker can reach their advertised addresses.",
     ),
     _known(
-        r"UnknownTopicOrPartitionException", BrokerError, "A topic is not there any more.",
-        "Check whether it was deleted, or made again, while the job ran.",
+        r"UnknownTopicOrPartitionException", BrokerError, "A topic no longer exists.",
+        "Check whether it was deleted or re-created while the job ran.",
     ),
     _known(
         r"OffsetOutOfRangeException|Some data may have been lost|"
         r"Partition [^\n]* offset was changed from|fewer partitions|were deleted",
-        BrokerError, "Offsets that the job was to read are not on the topic any more.",
-        "Retention removed them, or the topic was made again: begin from what is there.",
+        BrokerError, "Offsets that the job was to read are no longer on the topic.",
+        "Retention removed them, or the topic was re-created: start from its current beginning.",
     ),
     _known(
         r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException: ([^\n]*)", BrokerError,
@@ -86,15 +87,15 @@ _TABLE = (
     ),
     _known(
         r"(?:Sasl|Ssl)AuthenticationException: ([^\n]*)|SSLHandshakeException: ([^\n]*)", BrokerError,
-        "The brokers refuse Spark's connection: {0}.", "Check the credentials and certificates (--config, --config-file).",
+        "The brokers reject Spark's connection: {0}.", "Check the credentials and certificates (--config, --config-file).",
     ),
     _known(
         r"MALFORMED_LOG_FILE|Malformed log file|Incomplete log file|UnsupportedLogVersion|LogVersion|"
         r"batch \d+ doesn't exist|Unexpected end-of-input|JsonParseException|"
         r"Error reading streaming (?:metadata|state)|Offsets committed out of order",
         CheckpointDamaged, "The checkpoint is damaged.",
-        "Move its folder away and start again: what is merged already is known by its producer and number, "
-        "and is not counted twice.",
+        "Move its folder away and start again: merged batches are identified by producer and number and are not "
+        "counted twice.",
     ),
     _known(
         r"OutOfMemoryError: ([^\n]*)|GC overhead limit", PipelineError, "Spark ran out of memory.",
@@ -111,20 +112,20 @@ _TABLE = (
     ),
     _known(
         r"SparkContext was shut down|stopped SparkContext|Connection refused.*py4j|Answer from Java side is empty",
-        PipelineError, "Spark's Java process is gone.", "See its log with --verbose; perhaps it was killed for memory.",
+        PipelineError, "Spark's Java process has ended.", "See its log with --verbose; it may have been killed for memory.",
     ),
 )  # fmt: skip
 
 
 def spark_error(error: BaseException) -> ProducerError | None:
-    """A typed error with its fix for what Spark, py4j or a worker raised; None for what nobody has met yet.
+    """Return a typed error with its fix for an error of Spark, py4j or a worker; None for an unknown one.
 
-    An error of ours that travelled through Spark (out of `foreachBatch`) is given back as it is.
+    A ProducerError that passed through Spark (out of `foreachBatch`) is returned as it is.
     """
     for link in _links(error):
         if isinstance(link, ProducerError):
             return link
-    text = "\n".join(_told(link) for link in _links(error))
+    text = "\n".join(_text(link) for link in _links(error))
     for cause in (_root(text), text):
         for known in _TABLE:
             if found := known.pattern.search(cause):
@@ -134,21 +135,21 @@ def spark_error(error: BaseException) -> ProducerError | None:
 
 
 def explained(error: BaseException) -> ProducerError | None:
-    """`spark_error`, and for what nobody has met yet its root in one line; None for what does not come from Spark."""
+    """Return `spark_error`, or the root of an unknown error in one line; None when it does not come from Spark."""
     if (known := spark_error(error)) is not None:
         return known
     if not type(error).__module__.startswith(("py4j", "pyspark")):
         return None
-    return PipelineError(f"Spark failed: {root_cause(error)}.", fix="See the whole of it with --verbose.")
+    return PipelineError(f"Spark failed: {root_cause(error)}.", fix="See the full error with --verbose.")
 
 
 def root_cause(error: BaseException) -> str:
-    """What an error that nobody has met yet says at its root, in one line."""
-    return _short(_root("\n".join(_told(link) for link in _links(error)))) or type(error).__name__
+    """Return the root of an unknown error in one line."""
+    return _short(_root("\n".join(_text(link) for link in _links(error)))) or type(error).__name__
 
 
 def _links(error: BaseException) -> list[BaseException]:
-    """The error and what caused it, however it is kept."""
+    """Return the error and its chain of causes, whichever attribute holds them."""
     found: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in found:
@@ -157,16 +158,16 @@ def _links(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _told(error: BaseException) -> str:
-    """All its text; an error of a JVM that is gone cannot always say it."""
+def _text(error: BaseException) -> str:
+    """Return all text of an error; only its type when the JVM that holds the text has ended."""
     try:
         return f"{error}\n{getattr(error, '_stackTrace', '') or ''}"
-    except Exception:  # noqa: BLE001  py4j asks the JVM for the text, and that may be gone
+    except Exception:  # noqa: BLE001  py4j asks the JVM for the text, which may have ended
         return type(error).__name__
 
 
 def _root(text: str) -> str:
-    """The last «Caused by:» line, else what py4j says was raised, after a colon on its second line, else the first line."""
+    """Return the last "Caused by:" line, else the error after the colon of py4j's second line, else the first line."""
     causes = re.findall(r"^Caused by: (.*)$", text, re.M) or re.findall(r"^: (.*)$", text, re.M)
     lines = [line for line in text.splitlines() if line.strip()]
     return str(causes[-1]) if causes else (lines[0] if lines else "")

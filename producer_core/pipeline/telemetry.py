@@ -1,8 +1,8 @@
-"""The telemetry job: batches of a whole fleet, from their Kafka topics into one store.
+"""Merge the telemetry batches of a whole fleet from their Kafka topics into one store.
 
-Stateless on purpose: a micro-batch is parsed and typed by Spark, and merged by one DuckDB transaction that also
-records which batches it holds. So a batch counts once whatever is killed when, and however late it comes; a
-watermark would drop late ones silently (measured), and needs state.
+The job keeps no state: Spark fetches a micro-batch, and one DuckDB transaction merges it and records which batches it
+contains. So a batch counts once, whichever process is killed at whichever time, and however late the batch comes. A
+Spark watermark would need state and drop late batches silently (measured).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.periodic import repeating
+from producer_core._internal.periodic import run_periodically
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.kafka.cluster import Cluster
 from producer_core.pipeline import checkpoint as notes
-from producer_core.pipeline.job_status import JobStatus, noted
+from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.pipeline.preflight import reach
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOOK = 0.5
-_UPKEEP = 60.0
-_AGAIN = (1.0, 30.0)
-"""Seconds until a stream that the brokers or the store failed is tried again: the first time, and at most."""
-_PASSING = (BrokerUnreachable, StoreLocked)
-"""What may be over in a while: a continuous job waits for it."""
+_POLL = 0.5
+_MAINTENANCE = 60.0
+_RETRY = (1.0, 30.0)
+"""Seconds until the stream restarts after a failure of the brokers or the store: the first time, and at most."""
+_TRANSIENT = (BrokerUnreachable, StoreLocked)
+"""Errors that a continuous job waits out."""
 
 
 @dataclass(frozen=True)
 class RunningStream:
-    """How a run stands: what it did, how many records wait on the topics (None: not known yet), and what is wrong."""
+    """Describe a run: what it did, how many records are left on the topics (None: unknown yet), and the current error."""
 
     done: MergeResult
     behind: int | None = None
@@ -56,7 +56,7 @@ class RunningStream:
 
 @dataclass(frozen=True)
 class TelemetrySource:
-    """Topics that answered, as Spark reaches them, and the ids of those that have one."""
+    """Hold topics that answered, the options with which Spark reads them, and the ids of topics that have one."""
 
     topics: tuple[str, ...]
     options: Mapping[str, str]
@@ -65,30 +65,30 @@ class TelemetrySource:
 
 
 def check(config: ClientConfig, topics: Sequence[str], checkpoint: Path) -> TelemetrySource:
-    """Everything that can be known before Spark starts: brokers, topics, and the checkpoint; within 15 seconds."""
-    notes.free(checkpoint)
-    notes.examine(checkpoint)
+    """Check brokers, topics and the checkpoint before Spark starts, within 15 seconds."""
+    notes.check_unlocked(checkpoint)
+    notes.check_files(checkpoint)
     options = kafka_options(config)
     cluster = reach(config, topics)
     cluster_id = cluster.view().cluster_id
     ids = _ids(cluster, topics)
-    notes.same_cluster(checkpoint, cluster_id, ids)
+    notes.check_cluster(checkpoint, cluster_id, ids)
     return TelemetrySource(tuple(topics), options, cluster_id, ids)
 
 
 def _ids(cluster: Cluster, topics: Sequence[str]) -> dict[str, str]:
-    return {topic: its_id for topic in topics if (its_id := cluster.topic(topic, timeout=4.0).topic_id)}
+    return {topic: topic_id for topic in topics if (topic_id := cluster.topic(topic, timeout=4.0).topic_id)}
 
 
-def go_together(store: Store | None, place: Path, checkpoint: Path, history: Path | None) -> None:
-    """ConfigError when a checkpoint or a history is further than the store at `place` (None: there is none)."""
-    notes.goes_with(checkpoint, place, store)
+def check_consistency(store: Store | None, place: Path, checkpoint: Path, history: Path | None) -> None:
+    """Raise ConfigError when a checkpoint or a history is ahead of the store at `place` (None: it does not exist)."""
+    notes.check_store(checkpoint, place, store)
     if history is not None:
         ParquetHistory(history).check(store, place)
 
 
 def default_checkpoint(store: Path) -> Path:
-    """A folder beside the store."""
+    """Return the folder beside the store."""
     return store.with_name(store.name + ".telemetry")
 
 
@@ -103,86 +103,86 @@ def run(
     history: Path | None = None,
     settings: Mapping[str, Any] | None = None,
     every: float = 1.0,
-    told: Callable[[RunningStream], None] = lambda going: None,
+    on_progress: Callable[[RunningStream], None] = lambda running: None,
     stopped: Callable[[], bool] = lambda: False,
     reached: Reached = lambda point: None,
     clock: Callable[[], float] = time.time,
 ) -> MergeResult:
-    """Merge until `stopped()`, or with `once` what is there now; the sum of what was done.
+    """Merge until `stopped()` is true, or with `once` the records that are there now; return the sum of the results.
 
-    The session is the caller's and stays open, so that a notebook on a cluster can call this; store, checkpoint and
-    history are folders of the driver's machine. `every` is the time between micro-batches in seconds. `told` hears
-    twice a second how it stands. Without `once` it waits for brokers and a store that are away for a while.
+    The session belongs to the caller and stays open, so that a notebook on a cluster can call this. Store, checkpoint
+    and history are paths on the driver's machine. `every` is the time between micro-batches in seconds. `on_progress`
+    is called twice a second. Without `once` the job waits while brokers or the store are unavailable.
     """
     folder = checkpoint or default_checkpoint(store.path)
     source = check(client_config(servers, settings), topics, folder)
     files = ParquetHistory(history, reached=reached) if history is not None else None
     with ExitStack() as stack:
-        stack.enter_context(notes.held(folder, source.cluster_id, source.topic_ids))
-        go_together(store, store.path, folder, None)  # the history looks for itself, once it is held
+        stack.enter_context(notes.locked(folder, source.cluster_id, source.topic_ids))
+        check_consistency(store, store.path, folder, None)  # the history checks itself once it is locked
         if files is not None:
             stack.callback(files.close)
             files.open(store)
-        job = stack.enter_context(noted(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
+        job = stack.enter_context(track_job(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
         cluster = Cluster(client_config(servers, settings))
         stream = _Stream(
             session, source, store, folder, files, once, every, reached, clock, lambda: _ids(cluster, topics)
         )
-        going = _Run(job, told, stopped)
-        with _upkeep(store, files, clock):
-            while not stream.played(going):
-                going.wait()
+        run = _Run(job, on_progress, stopped)
+        with _maintained(store, files, clock):
+            while not stream.run_once(run):
+                run.wait()
         _finish(store, files, clock())
-    return going.done
+    return run.done
 
 
 class _Run:
-    """What all streams of a run did, and who hears of it."""
+    """Accumulate the results of a run's streams and report them."""
 
     def __init__(
-        self, job: JobStatus, told: Callable[[RunningStream], None], stopped: Callable[[], bool]
+        self, job: JobStatus, on_progress: Callable[[RunningStream], None], stopped: Callable[[], bool]
     ) -> None:
         self.done = MergeResult()
         self.stopped = stopped
-        self._job, self._told = job, told
+        self._job, self._on_progress = job, on_progress
         self._pause = 0.0
         self._behind: int | None = None
 
     def merged(self, more: MergeResult) -> None:
-        """Called by the sink, after each micro-batch."""
+        """Add a micro-batch's result; the sink calls this."""
         self.done, self._pause = self.done + more, 0.0
         self._job.succeeded(time.time())
         self._job.records(done=self.done.batches + self.done.set_aside)
-        self._say()
+        self._report()
 
     def progress(self, query: Any) -> None:
         self._behind = behind(query.lastProgress)
-        self._say()
+        self._report()
 
     def failed(self, trouble: ProducerError) -> None:
-        """Something that may be over in a while: say it, and wait longer each time."""
-        first, most = _AGAIN
-        self._pause = min(most, self._pause * 2 or first)
+        """Report a transient error, and wait longer after each one."""
+        first, longest = _RETRY
+        self._pause = min(longest, self._pause * 2 or first)
         logger.warning("telemetry stream failed", extra={"error": str(trouble), "again_in": self._pause})
-        self._say(str(trouble))
+        self._report(str(trouble))
 
     def wait(self) -> None:
         until = time.monotonic() + self._pause
         while time.monotonic() < until and not self.stopped():
-            threading.Event().wait(_LOOK)
+            threading.Event().wait(_POLL)
 
-    def _say(self, trouble: str = "") -> None:
+    def _report(self, trouble: str = "") -> None:
         self._job.records(lag=self._behind)
-        self._job.message(trouble or words(self.done, self._behind))
+        self._job.message(trouble or summary(self.done, self._behind))
         if self.done.versions:
             counts = {str(version): count for version, count in self.done.versions.items()}
             self._job.details({"set_aside": counts})
-        self._told(RunningStream(self.done, self._behind, trouble))
+        self._on_progress(RunningStream(self.done, self._behind, trouble))
 
 
 @dataclass(frozen=True)
 class _Stream:
-    """Where a stream reads from and writes to; it can be played again after it failed."""
+    """Run a stream from its topics to the store; it can run again after a failure."""
 
     session: SparkSession
     source: TelemetrySource
@@ -195,8 +195,8 @@ class _Stream:
     clock: Callable[[], float]
     ids: Callable[[], Mapping[str, str]]
 
-    def played(self, run: _Run) -> bool:
-        """One stream, to its end; False when it failed by something that may be over in a while."""
+    def run_once(self, run: _Run) -> bool:
+        """Run one stream to its end; return False when it failed with a transient error."""
         sink = TelemetrySink(
             self.store, self.folder / "set_aside", self.files, run.merged, self.reached,
             options=self.source.options, clock=self.clock,
@@ -204,21 +204,23 @@ class _Stream:
         query = None
         try:
             if self.files is not None:
-                self.files.settle()  # what an earlier play drafted, and a busy store did not take
-            self._same_topics()
+                self.files.settle()  # drafts of an earlier run that the store did not merge
+            self._check_topics()
             query = self._start(sink)
-            asked = time.monotonic()
-            while not query.awaitTermination(_LOOK) and not run.stopped():
+            checked_at = time.monotonic()
+            while not query.awaitTermination(_POLL) and not run.stopped():
                 run.progress(query)
-                if time.monotonic() - asked >= _UPKEEP:
-                    self._same_topics()
-                    asked = time.monotonic()
+                if time.monotonic() - checked_at >= _MAINTENANCE:
+                    self._check_topics()
+                    checked_at = time.monotonic()
             return True
         except Exception as error:
             if run.stopped():
-                return True  # SIGTERM to a group ends Spark's JVM as well; what was merged is merged
+                return (
+                    True  # SIGTERM to the process group ends Spark's JVM as well; merged batches stay merged
+                )
             trouble = spark_error(sink.error or error)
-            if not self.once and isinstance(trouble, _PASSING):
+            if not self.once and isinstance(trouble, _TRANSIENT):
                 run.failed(trouble)
                 return False
             raise (trouble or sink.error or error) from error
@@ -226,14 +228,17 @@ class _Stream:
             sink.end()
             _stop(query)
 
-    def _same_topics(self) -> None:
-        """ConfigError when a topic was made again: Spark would go on at its old offset, or at the new end, and say
-        nothing. Brokers that do not answer now are asked the next time."""
+    def _check_topics(self) -> None:
+        """Raise ConfigError when a topic was re-created: Spark would silently continue at its old offset, or at the
+        new end.
+
+        Brokers that do not answer are asked again at the next check.
+        """
         try:
             ids = self.ids()
         except BrokerError:
             return
-        notes.same_cluster(self.folder, self.source.cluster_id, ids)
+        notes.check_cluster(self.folder, self.source.cluster_id, ids)
 
     def _start(self, sink: TelemetrySink) -> Any:
         stream = read(self.session, self.source.topics, self.source.options).writeStream.foreachBatch(sink)
@@ -250,11 +255,11 @@ def _stop(query: Any) -> None:
         if query is not None:
             query.stop()
     except (Py4JError, OSError):
-        logger.debug("Spark was gone before its stream was stopped")
+        logger.debug("Spark ended before its stream was stopped")
 
 
-def words(done: MergeResult, behind: int | None) -> str:
-    """How a run stands, in a line."""
+def summary(done: MergeResult, behind: int | None) -> str:
+    """Return the state of a run in one line."""
     text = f"merged {done.merged:,} of {done.batches:,} batches" if done.batches else "no batches yet"
     if done.set_aside:
         text += f", {done.set_aside:,} record{'s' * (done.set_aside != 1)} set aside"
@@ -262,38 +267,38 @@ def words(done: MergeResult, behind: int | None) -> str:
 
 
 def behind(progress: Any) -> int | None:
-    """Records on the topics that a stream has not read yet, by its own progress; None before its first word."""
+    """Return the records that a stream has not read yet, from its own progress; None before its first report."""
     if progress is None:
         return None
     total = 0
     for source in progress.sources:
         end, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
-        total += sum(max(0, offset - end.get(place, offset)) for place, offset in latest.items())
+        total += sum(max(0, offset - end.get(partition, offset)) for partition, offset in latest.items())
     return total
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
-    """Spark's JSON of offsets, by topic and partition."""
+    """Parse Spark's JSON of offsets by topic and partition."""
     try:
         found = json.loads(text or "null")
     except ValueError:
-        found = None  # PySpark makes the text "None" of nothing
+        found = None  # PySpark turns null into the text "None"
     if not isinstance(found, dict):
         return {}
     return {(topic, part): offset for topic, parts in found.items() for part, offset in parts.items()}
 
 
 @contextmanager
-def _upkeep(store: Store, files: ParquetHistory | None, clock: Callable[[], float]) -> Iterator[None]:
-    """Once a minute, beside the stream: old seconds become minutes, old rows go, closed hours become one file."""
+def _maintained(store: Store, files: ParquetHistory | None, clock: Callable[[], float]) -> Iterator[None]:
+    """Once a minute, beside the stream: roll up old seconds, prune old rows, and publish closed hours."""
 
-    def keep() -> None:
+    def run_maintenance() -> None:
         try:
             maintain(store, files, clock())
         except (ProducerError, OSError) as error:
-            logger.warning("upkeep failed", extra={"error": str(error)})
+            logger.warning("maintenance failed", extra={"error": str(error)})
 
-    with repeating(keep, _UPKEEP, name="pipeline-upkeep"):
+    with run_periodically(run_maintenance, _MAINTENANCE, name="pipeline-maintenance"):
         yield
 
 
@@ -307,7 +312,7 @@ def maintain(store: Store, files: ParquetHistory | None, now: float) -> None:
 
 
 def _finish(store: Store, files: ParquetHistory | None, now: float) -> None:
-    """At the end of a run everything merged is in the history's files."""
+    """Publish everything that was merged, at the end of a run."""
     store.maintain(now)
     if files is not None:
         files.publish()

@@ -1,4 +1,4 @@
-"""Telemetry topics as a stream of records."""
+"""Read telemetry topics as a stream of records."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OFFSETS_A_BATCH = 20_000
-"""Records of a micro-batch: its rows pass through the driver, about 3 kB a record."""
+OFFSETS_PER_BATCH = 20_000
+"""Records of a micro-batch; its rows pass through the driver, about 3 kB per record."""
 
 
 def read(session: SparkSession, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-    """The topics as a stream, from their beginning where the checkpoint does not say otherwise.
+    """Return the topics as a stream that starts at the checkpoint, or at the topics' beginning without one.
 
-    `options` are those of `kafka_options`. Records that retention took away before they were read are passed over:
-    the gap shows in the dense numbers of the batches.
+    `options` come from `kafka_options`. Records that retention removed before they were read are skipped; they show
+    as a gap in the dense numbers of the batches.
     """
     reader = session.readStream.format("kafka").options(**options)
     reader = reader.option("subscribe", ",".join(topics)).option("startingOffsets", "earliest")
-    return reader.option("maxOffsetsPerTrigger", OFFSETS_A_BATCH).option("failOnDataLoss", "false").load()
+    return reader.option("maxOffsetsPerTrigger", OFFSETS_PER_BATCH).option("failOnDataLoss", "false").load()

@@ -1,4 +1,4 @@
-"""The lookout: what a producer tells of itself as alerts and notices, once a second, beside its recorder."""
+"""Report a producer's own alerts and notices to the store, once a second, from its recorder's thread."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from producer_core.producer.dead_letter_backend import ProducerView
     from producer_core.store import Store
 
-_FIRST_LOOK = 5.0
-"""Seconds until a producer looks whether the store's alerts are judged; who lives shorter leaves that to others."""
+_FIRST_CHECK_S = 5.0
+"""Seconds until a producer checks whether the store's alerts are evaluated; a shorter-lived one never does."""
 
 
 class AlertReporter:
-    """`look` is called by the recorder's thread. It begins, and `stop` ends, the watch over the store's alerts."""
+    """Reports alerts with `report`, which the recorder's thread calls. Also runs an evaluator of the store's alerts
+    from the first report until `stop`."""
 
     def __init__(
         self,
@@ -37,21 +38,23 @@ class AlertReporter:
         self._firing: dict[Key, Alert] = {}
         self._ledger_lost = 0
 
-    def look(
-        self, store: Store, producer: ProducerView, recorder: Recorder, *, closed: bool, ends: bool
+    def report(
+        self, store: Store, producer: ProducerView, recorder: Recorder, *, closed: bool, stopping: bool
     ) -> None:
-        """What this producer tells of itself, into the store: each alert fires once and resolves once."""
-        if self._watcher is None and not ends:
-            # On threads of its own: neither judging alerts nor telling people may hold up what is recorded.
+        """Record this producer's alerts in the store. Each alert fires once and resolves once."""
+        if self._watcher is None and not stopping:
+            # On its own threads, so that neither evaluation nor delivery of alerts delays the recorder.
             self._watcher = AlertWatcher(
                 store, owner=producer.identity, routes=self._routes, clock=self._clock
             )
-            self._watcher.start(after=_FIRST_LOOK)
+            self._watcher.start(after=_FIRST_CHECK_S)
         now = self._clock()
         for notice in (*self._bounds.look(store, now), *self._losses(recorder, now)):
             recorder.notice(notice)
             producer.alerts.notice(notice)
-        found = producer.alerts.firing(producer.identity, now, closed=closed)  # a loss outlasts its producer
+        found = producer.alerts.firing(
+            producer.identity, now, closed=closed
+        )  # a loss alert outlasts its producer
         if not closed:
             found = self._found(producer, now) + found
         if self._watcher is not None:
@@ -91,12 +94,12 @@ class AlertReporter:
         return found
 
     def _losses(self, recorder: Recorder, now: float) -> list[Notice]:
-        """What telemetry or the ledger had no room for since the last look."""
+        """Return notices of telemetry and ledger rows dropped since the last report."""
         notices = []
         if self._telemetry is not None and (lost := self._telemetry.lost()):
             notices.append(Notice("telemetry_lost", "warning", str(lost), now, asdict(lost)))
         if missing := recorder.ledger_lost - self._ledger_lost:
             self._ledger_lost += missing
-            text = f"The ledger rows of {missing:,} acknowledged messages were left out: the store could not be had."
+            text = f"The ledger rows of {missing:,} acknowledged messages were dropped: the store was unavailable."
             notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
         return notices

@@ -1,4 +1,4 @@
-"""Check what a caller gives to the producer, so that a mistake is an error of ours that says what to write."""
+"""Validate the arguments of a producer, so that a mistake raises an error with its fix."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import RetryConfig
 from producer_core.errors import ConfigError, InvalidMessage
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-TOPIC_RULE = "Kafka takes 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+TOPIC_RULE = "A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
 
 
 def is_topic_name(topic: Any) -> bool:
@@ -24,26 +24,29 @@ def is_topic_name(topic: Any) -> bool:
 def check_callback(function: Any, name: str) -> None:
     if function is not None and not callable(function):
         raise InvalidMessage(
-            f"{name}={shown(function)} is not a function.", fix=f"Pass a function, or leave {name} out."
+            f"{name}={short_repr(function)} is not a function.", fix=f"Pass a function, or leave {name} out."
         )
 
 
 def check_batch(messages: Any, key_extractor: Any) -> None:
-    """Refuse what is no collection of messages: a dict would be sent as its keys, a text as its letters."""
+    """Raise InvalidMessage unless the argument is a collection of messages. A dict would be sent as its keys, a text as
+    its characters."""
     if not isinstance(messages, Iterable) or isinstance(messages, str | bytes | bytearray | Mapping):
         raise InvalidMessage(
-            f"send_batch takes a list of messages, not {shown(messages)}.",
+            f"send_batch takes a list of messages, not {short_repr(messages)}.",
             fix="Write [message] for a single one.",
         )
     check_callback(key_extractor, "key_extractor")
 
 
 def key_of(key_extractor: Callable[[Any], Any], value: Any) -> Any:
-    """Return the key of a message; what the caller's function raises refuses this message alone."""
+    """Return the key of a message. An exception in the caller's function rejects only this message."""
     try:
         return key_extractor(value)
     except Exception as error:
-        raise InvalidMessage(f"key_extractor failed: {type(error).__name__}: {shown(error.args)}.") from error
+        raise InvalidMessage(
+            f"key_extractor failed: {type(error).__name__}: {short_repr(error.args)}."
+        ) from error
 
 
 def check(
@@ -61,59 +64,65 @@ def check(
     hooks: Any,
     alert_routes: Any,
 ) -> None:
-    """ConfigError for an argument of the producer that has the wrong type or range."""
+    """Raise ConfigError for an argument of the producer with a wrong type or range."""
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
         raise ConfigError(
-            f"retry_config must be a RetryConfig, not {shown(retry_config)}.",
+            f"retry_config must be a RetryConfig, not {short_repr(retry_config)}.",
             fix="For example retry_config=RetryConfig(max_retries=3).",
         )
     if not isinstance(enable_deduplication, bool):
-        raise ConfigError(f"enable_deduplication={shown(enable_deduplication)} is not True or False.")
-    _number("dlq_max_size", dlq_max_size, "a whole number of messages from 1 on", whole=True, least=1)
-    _number("health_check_interval", health_check_interval, "a number of seconds above 0")
-    _number("dedup_ttl", dedup_ttl, "a number of seconds above 0")
+        raise ConfigError(f"enable_deduplication={short_repr(enable_deduplication)} is not True or False.")
+    _check_number("dlq_max_size", dlq_max_size, "a whole number of messages, 1 or more", whole=True, least=1)
+    _check_number("health_check_interval", health_check_interval, "a number of seconds above 0")
+    _check_number("dedup_ttl", dedup_ttl, "a number of seconds above 0")
     if thresholds is not None and not isinstance(thresholds, Mapping):
         raise ConfigError(
-            f"thresholds must be a dict, not {shown(thresholds)}.",
+            f"thresholds must be a dict, not {short_repr(thresholds)}.",
             fix="For example thresholds={'latency_threshold_ms': 500}.",
         )
     for name, value in (thresholds or {}).items():
-        if value is not None:  # None takes the check away
-            _number(f"thresholds[{name!r}]", value, "a number from 0 on", least=0)
-    _path("store", store, none="store=None switches it off")
-    _path("journal_dir", journal_dir, none="leave it out for none")
+        if value is not None:  # None disables the check
+            _check_number(f"thresholds[{name!r}]", value, "a number of 0 or more", least=0)
+    _check_path("store", store, hint="store=None disables the store")
+    _check_path("journal_dir", journal_dir, hint="leave it out for no journal")
     if telemetry_topic is not None and not is_topic_name(telemetry_topic):
-        raise ConfigError(f"telemetry_topic={shown(telemetry_topic)} is not a topic name.", fix=TOPIC_RULE)
+        raise ConfigError(
+            f"telemetry_topic={short_repr(telemetry_topic)} is not a topic name.", fix=TOPIC_RULE
+        )
     if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
         raise ConfigError(
-            f"transactional_id={shown(transactional_id)} is not a text.",
+            f"transactional_id={short_repr(transactional_id)} is not a text.",
             fix="Give a name, for example 'shop'.",
         )
     for name, value in (("hooks", hooks), ("alert_routes", alert_routes)):
         if not isinstance(value, Iterable) or isinstance(value, str):
-            raise ConfigError(f"{name} must be a list, not {shown(value)}.", fix=f"Write {name}=[…].")
+            raise ConfigError(f"{name} must be a list, not {short_repr(value)}.", fix=f"Write {name}=[…].")
 
 
-def _number(name: str, value: Any, what: str, *, whole: bool = False, least: float | None = None) -> None:
+def _check_number(
+    name: str, value: Any, what: str, *, whole: bool = False, least: float | None = None
+) -> None:
     good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     if not good or not (value > 0 if least is None else value >= least) or not value < math.inf:
-        raise ConfigError(f"{name}={shown(value)} is not {what}.", fix="Leave it out for the default.")
+        raise ConfigError(f"{name}={short_repr(value)} is not {what}.", fix="Leave it out for the default.")
 
 
 def check_timeout(value: Any, *, optional: bool = False) -> None:
-    """Refuse what is no bound in seconds; infinity is one, and None where it is `optional`."""
+    """Raise ConfigError unless the value is a number of seconds. Infinity is valid, and None if `optional`."""
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value < 0:
         raise ConfigError(
-            f"timeout={shown(value)} is not a number of seconds.", fix="For example timeout=30."
+            f"timeout={short_repr(value)} is not a number of seconds.", fix="For example timeout=30."
         )
 
 
-def _path(name: str, value: Any, *, none: str) -> None:
+def _check_path(name: str, value: Any, *, hint: str) -> None:
     if isinstance(value, str) and ("\0" in value or value == ":memory:"):
-        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give the path of a file; {none}.")
+        raise ConfigError(
+            f"{name}={short_repr(value)} is not a path.", fix=f"Give the path of a file; {hint}."
+        )
     if isinstance(value, str | os.PathLike) and not os.fspath(value):
-        raise ConfigError(f"{name} is empty.", fix=f"Give a path; {none}.")
+        raise ConfigError(f"{name} is empty.", fix=f"Give a path; {hint}.")
     if isinstance(value, bytes | int | float | list | tuple | set | Mapping):
-        raise ConfigError(f"{name}={shown(value)} is not a path.", fix=f"Give a path as text; {none}.")
+        raise ConfigError(f"{name}={short_repr(value)} is not a path.", fix=f"Give a path as text; {hint}.")

@@ -1,4 +1,4 @@
-"""The components of a producer: created from its options, started and stopped in order."""
+"""Create the components of a producer from its options, and start and stop them in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts
 from producer_core.alerts.health import HealthMonitor
 from producer_core.delivery.context import DeliverySettings
@@ -25,7 +25,7 @@ from producer_core.kafka.replication import ReplicationWatch
 from producer_core.metrics.counters import Metrics
 from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
 from producer_core.producer.event_log import EventLog
-from producer_core.producer.health_sampler import Sampler
+from producer_core.producer.health_sampler import HealthSampler
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import ProducerSession
 from producer_core.producer.shutdown import Shutdown
@@ -33,35 +33,37 @@ from producer_core.producer.shutdown import Shutdown
 if TYPE_CHECKING:
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
 
-_LEAST = 0.2
-"""Seconds that each step of a close gets after its time is up."""
+_MIN_STEP_S = 0.2
+"""Seconds that each step of a close gets after the timeout has passed."""
 _STORE_AT_LEAST, _STORE_AT_MOST = 1.0, 10.0
-"""Seconds for which a close waits for the store. Dead letters are on disk before; statistics are not."""
+"""Bounds of the wait for the store in a close, in seconds. Dead letters are on disk by then; statistics are not."""
 
 
 class Components:
     """Owns every object of a producer that has a thread or a file.
 
-    A producer that is never closed is closed at the interpreter's end: the threads refer to the engine, the engine to these
+    The interpreter's exit closes a producer that is still open: threads refer to the engine, the engine to these
     components, and these to the shutdown.
     """
 
     def __init__(self, options: ProducerOptions) -> None:
         self._options = options
         self._cluster_id = options.cluster_id
-        self._early: list[Notice] = []  # notices of the journal, before the engine exists
+        self._early: list[Notice] = []  # notices of the journal from before the engine exists
         self._report_notice = self._early.append
         self.started_at = options.clock()
         self.shutdown = Shutdown(self._finish, self._report)
-        self.topics: set[str] = set()  # names that passed the check
+        self.topics: set[str] = set()  # names that `check_topic` accepted
         self.session = ProducerSession(
-            options.guarantees, options.client, options.journal, says=self._journal_notice
+            options.guarantees, options.client, options.journal, on_notice=self._journal_notice
         )
         with self.session.or_release():
             self.metrics = Metrics()
             self.deduplicator = self._deduplicator()
             self.health_monitor = HealthMonitor(options.health_check_interval)
-            self.health_monitor.thresholds.update(_known(options.thresholds, self.health_monitor.thresholds))
+            self.health_monitor.thresholds.update(
+                _known_thresholds(options.thresholds, self.health_monitor.thresholds)
+            )
             self.dead_letter_backend = self._dead_letter_backend()
             self._replication = ReplicationWatch(options.client, self._notice)
             self.alerts = ReportedAlerts()
@@ -75,7 +77,7 @@ class Components:
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice
-            self._health_sampler = Sampler(
+            self._health_sampler = HealthSampler(
                 self.metrics, self.engine, self.dead_letter_backend.size, clock=options.clock
             )
             self._require(())
@@ -107,17 +109,17 @@ class Components:
         )
 
     def now(self) -> float:
-        """Return seconds since 1970."""
+        """Return the time in seconds since 1970."""
         return self._options.clock()
 
     def elapsed(self) -> float:
-        """Return seconds since the producer was created."""
+        """Return the seconds since the producer was created."""
         return self.now() - self.started_at
 
     # start and stop
 
     def start(self, producer: ProducerView, *, run_replays: bool) -> None:
-        """Start the threads, then report the notices that the journal gave before."""
+        """Start the threads, then report the journal's earlier notices."""
         with self.session.or_release():
             self.engine.start()
             self.loss_monitor.start()
@@ -131,18 +133,18 @@ class Components:
 
     def _finish(self, timeout: float) -> CloseReport:
         deadline = Deadline(timeout)
-        self.health_monitor.stop(deadline.left(at_least=_LEAST, at_most=5.0))
-        self.dead_letter_backend.stop_replays(deadline.left(at_least=_LEAST, at_most=15.0))
+        self.health_monitor.stop(deadline.left(at_least=_MIN_STEP_S, at_most=5.0))
+        self.dead_letter_backend.stop_replays(deadline.left(at_least=_MIN_STEP_S, at_most=15.0))
         if self._cluster_id is None and self.topics and self.engine.connection.error is None:
-            # while a client exists: the dead letters of a short-lived producer name their cluster too
-            self._ask_cluster(deadline.left(at_least=_LEAST, at_most=2.0))
+            # Ask while a client exists, so that the dead letters of a short-lived producer name their cluster too.
+            self._ask_cluster(deadline.left(at_least=_MIN_STEP_S, at_most=2.0))
         self.engine.close(deadline)
         if self.deduplicator is not None:
-            self.deduplicator.close(deadline.left(at_least=_LEAST, at_most=1.0))
+            self.deduplicator.close(deadline.left(at_least=_MIN_STEP_S, at_most=1.0))
         for check in self._duplicate_checks:
-            check.stop(max(_LEAST, deadline.left(at_most=5.0) / 2))
+            check.stop(max(_MIN_STEP_S, deadline.left(at_most=5.0) / 2))
         self._replication.stop()
-        self.loss_monitor.stop(max(_LEAST, deadline.left(at_most=5.0) / 2))
+        self.loss_monitor.stop(max(_MIN_STEP_S, deadline.left(at_most=5.0) / 2))
         self.dead_letter_backend.stop(deadline.left(at_least=_STORE_AT_LEAST, at_most=_STORE_AT_MOST))
         self._event_log.stop()
         report = self._report()
@@ -150,21 +152,23 @@ class Components:
         return report
 
     def _report(self) -> CloseReport:
-        """Count where every message is. A dead letter that no disk took is still in the journal, if there is one."""
+        """Count where every message is. A dead letter that reached no disk is still in the journal, if there is one."""
         snapshot, unwritten = self.metrics.snapshot(), self.dead_letter_backend.lost()
         journal, pending_log = self.session.journal, self.engine.pending_log
         if journal is None or pending_log is None:
             return CloseReport(snapshot.acknowledged, snapshot.dead, lost=unwritten)
         return CloseReport(
-            snapshot.acknowledged, snapshot.dead - pending_log.unkept, journaled=journal.unsettled()
+            snapshot.acknowledged,
+            snapshot.dead - pending_log.unstored_dead_letters,
+            journaled=journal.unsettled(),
         )
 
     # the brokers
 
     def check_topic(self, topic: str) -> None:
-        """Raise InvalidMessage for an invalid name and, once per topic, BrokerError when a permission is missing."""
+        """Raise InvalidMessage for an invalid name and, once per topic, BrokerError for a missing permission."""
         if not is_topic_name(topic):
-            raise InvalidMessage(f"{shown(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
+            raise InvalidMessage(f"{short_repr(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
         self._require((topic,))
         self.topics.add(topic)
 
@@ -173,17 +177,17 @@ class Components:
             self._options.guarantees.require(self._options.client, self.session.journal, topics)
 
     def known_cluster(self) -> str:
-        """Return the cluster's id, or an empty text while it is not known."""
+        """Return the cluster's id; an empty text while it is unknown."""
         return self._cluster_id or ""
 
     def cluster(self) -> str:
-        """Return the cluster's id; ask the brokers for it once connected, which may block for 2 s."""
+        """Return the cluster's id. The first call while connected may block for 2 s to ask the brokers."""
         if self._cluster_id is None and self.engine.connection.connected:
             self._ask_cluster(2.0)
         return self.known_cluster()
 
     def find_cluster(self, timeout: float) -> str:
-        """Return the cluster's id; ask for it for at most `timeout` seconds, unless no broker is reachable."""
+        """Return the cluster's id. Ask the brokers for at most `timeout` seconds, unless none is reachable."""
         reachable = not self.engine.connection.unreachable
         if self._cluster_id is None and timeout > 0 and not self.shutdown.begun and reachable:
             self._ask_cluster(timeout)
@@ -213,7 +217,7 @@ class Components:
         return KafkaBrokerQueries(self._options.client.settings)
 
     def _make_duplicate_checks(self) -> tuple[DuplicateCheck, ...]:
-        """Return the check for the idempotent client's second copies; transactions have none."""
+        """Return the check for second copies of an idempotent client; transactions cannot write any."""
         options = self._options
         transactional = options.guarantees.delivery == "exactly_once"
         if not options.has_broker or not options.acknowledges or transactional:
@@ -252,13 +256,14 @@ class Components:
                 )
             if options.telemetry_topic is not None:
                 raise ConfigError(
-                    "telemetry_topic needs the recorder.", fix="Give a store, or leave telemetry_topic out."
+                    "telemetry_topic needs the recorder, which needs a store.",
+                    fix="Give a store, or leave telemetry_topic out.",
                 )
             if options.ledger:
                 raise ConfigError("A ledger needs a store.", fix="Give one, or leave ledger out.")
             from producer_core.producer.dead_letter_backend import MemoryBackend
 
-            return MemoryBackend(options.dlq_max_size)  # with a journal, dead letters stay in it as well
+            return MemoryBackend(options.dlq_max_size)  # a journal also holds the dead letters
         from producer_core.producer.store_backend import StoreBackend  # loads DuckDB
 
         return StoreBackend(
@@ -271,7 +276,7 @@ class Components:
 
 
 class _HealthTrigger(Hook):
-    """Checks the health at once when the connection is lost or restored."""
+    """Checks the health immediately after the connection is lost or restored."""
 
     def __init__(self, monitor: HealthMonitor) -> None:
         self._monitor = monitor
@@ -283,7 +288,7 @@ class _HealthTrigger(Hook):
             self._monitor.check_soon()
 
 
-def _known(given: Mapping[str, float], known: Mapping[str, float]) -> Mapping[str, float]:
+def _known_thresholds(given: Mapping[str, float], known: Mapping[str, float]) -> Mapping[str, float]:
     for name in given:
         if name not in known:
             raise ConfigError(f"Unknown threshold {name!r}.", fix=f"Use one of {', '.join(sorted(known))}.")

@@ -1,4 +1,4 @@
-"""The dead letters of a producer: listing, clearing, replaying, and adding malformed input."""
+"""Resend a producer's dead letters and add malformed input to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer_core.producer.components import Components
 
 
 class DeadLetterApi:
-    """Implements the dead-letter methods of `ReliableKafkaProducer`; their documentation is there."""
+    """Implements `resend` and `dead_letter` of `ReliableKafkaProducer`, which documents them."""
 
     def __init__(self, components: Components) -> None:
         self._components = components

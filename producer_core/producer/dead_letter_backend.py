@@ -1,4 +1,4 @@
-"""The keeping: where a producer's dead letters stay, in memory or in a store, behind one interface."""
+"""Keep a producer's dead letters in memory or in a store, behind one interface."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ProducerView(Protocol):
-    """The parts of a producer that a backend records."""
+    """The view of a producer that a backend records."""
 
     deduplicator: MessageDeduplicator | None
 
@@ -56,35 +56,35 @@ class ProducerView(Protocol):
 
 
 class DeadLetterBackend(Protocol):
-    """What the producer needs of the place that keeps what it cannot deliver."""
+    """Keeps the dead letters of a producer."""
 
     @property
     def hook(self) -> Hook: ...
     @property
     def queue(self) -> Any:
-        """The contract's DeadLetterQueue face, as `producer.dlq`."""
+        """The public `DeadLetterQueue` interface, as `producer.dlq` offers it."""
 
     @property
     def store(self) -> Store | None: ...
     def start(self, producer: ProducerView, *, run_replays: bool) -> None: ...
     def stop_replays(self, timeout: float) -> None: ...
     def stop(self, timeout: float) -> None:
-        """What died is on a disk when this returns, if one takes it; for anything else it waits this long at most."""
+        """Return once all dead letters are on disk, if a disk accepts them. Other data gets at most `timeout` seconds."""
 
     def flush_soon(self) -> None:
-        """Let the store know how things stand now."""
+        """Request an early write of the current statistics to the store."""
 
     def full(self) -> bool:
-        """No place is left for another dead letter."""
+        """Whether no room is left for another dead letter."""
 
     def lost(self) -> int:
-        """Dead letters that could be kept nowhere when the producer stopped."""
+        """Return the number of dead letters that no disk had accepted when the producer stopped."""
 
     def size(self) -> int:
-        """Dead letters that wait for somebody."""
+        """Return the number of pending dead letters."""
 
     def state(self, message_id: str) -> str | None:
-        """The state of a message that died once; None for any other."""
+        """Return the state of a message that became a dead letter; None for any other."""
 
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
@@ -100,7 +100,7 @@ class DeadLetterBackend(Protocol):
 
 
 class MemoryBackend(Hook):
-    """Dead letters in a bounded queue, whose overflow goes to a file in the state folder."""
+    """Keeps dead letters in a bounded queue. Overflow goes to a spill file in the state directory."""
 
     store = None
 
@@ -155,9 +155,9 @@ class MemoryBackend(Hook):
         inconclusive: Inconclusive,
         to_cluster: str | None = None,
     ) -> int:
-        """One after the other; a dead letter leaves the queue when its own report says acknowledged.
+        """Send the dead letters in order; each leaves the queue when its own delivery report acknowledges it.
 
-        No topic is looked at here, so dead letters that may be on theirs go only with `inconclusive="send"`.
+        This replay does not probe topics, so dead letters that may have been persisted need `inconclusive="send"`.
         """
         if to_cluster is not None:
             check_target(to_cluster, sender.cluster_id)
@@ -166,7 +166,7 @@ class MemoryBackend(Hook):
             for dead_letter in self.queue.dead_letters(topic)
             if dead_letter.replayable and (inconclusive == "send" or dead_letter.verdict in SAFE_VERDICTS)
         ][:limit]
-        ended = threading.Semaphore(0)
+        reported = threading.Semaphore(0)
         outcomes: list[ReplayResult] = []
 
         def settled(outcome: ReplayResult) -> None:
@@ -175,7 +175,7 @@ class MemoryBackend(Hook):
                 self.queue.remove([outcome.message_id])
             else:
                 self.queue.add(outcome.dead_letter)
-            ended.release()
+            reported.release()
 
         deadline = time.monotonic() + timeout
         for dead_letter in dead_letters:
@@ -184,25 +184,25 @@ class MemoryBackend(Hook):
             except NotAccepted:
                 break
         for _ in dead_letters:
-            if not ended.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            if not reported.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 break
         return sum(outcome.outcome == "acknowledged" for outcome in outcomes)
 
 
 def check_target(to_cluster: str, own: str) -> None:
-    """OtherCluster unless the producer writes to that cluster."""
+    """Raise OtherCluster unless the producer writes to that cluster."""
     if not own:
         raise OtherCluster(
             f"The producer does not know yet whether it writes to the cluster {to_cluster}.",
-            fix="Nothing was sent. Try again once the brokers can be reached.",
+            fix="Nothing was sent. Try again once the brokers are reachable.",
         )
     if to_cluster != own:
         raise OtherCluster(
             f"The producer writes to the cluster {own}, not to {to_cluster or 'one without a name'}.",
-            fix=f"Nothing was sent. To send the dead letters here, give to_cluster={own!r}.",
+            fix=f"Nothing was sent. To send the dead letters here, pass to_cluster={own!r}.",
         )
 
 
 def spill_path(store: Path) -> Path:
-    """Where dead letters wait beside a store that cannot be had; its next recorder takes them in."""
+    """Return the file for dead letters beside an unavailable store. The store's next recorder imports it."""
     return store.with_name(store.name + ".spill")

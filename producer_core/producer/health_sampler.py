@@ -1,4 +1,4 @@
-"""A sampler: what the producer looks like now, for the health monitor."""
+"""Sample a producer's state for the health monitor."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from producer_core.delivery.engine import DeliveryEngine
 from producer_core.metrics.counters import Metrics, Snapshot
 
 
-class Sampler:
-    """Rates are of the time since the last sample, so that an alert speaks of now and not of last week."""
+class HealthSampler:
+    """Computes rates over the time since the last sample, so that an alert describes the present."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Sampler:
         self._last_at = clock()
 
     def sample(self) -> dict[str, Any]:
-        """One health sample, with the keys of the public contract; called by the health monitor's thread."""
+        """Return one health sample with the public keys. Called by the health monitor's thread."""
         now, after, before = self._clock(), self._metrics.snapshot(), self._last
         elapsed = max(now - self._last_at, 1e-9)
         acknowledged = after.acknowledged - before.acknowledged

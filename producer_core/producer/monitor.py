@@ -1,4 +1,4 @@
-"""The monitor: how a producer or a store stands; live in a notebook, as HTML or text elsewhere."""
+"""Show a producer or a store: live in a notebook, as HTML or text elsewhere."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _NO_WIDGET = "The live monitor needs: pip install 'producer-core[notebook,dashbo
 
 
 class HasStore(Protocol):
-    """A producer: its store is shown."""
+    """A producer whose store is shown."""
 
     @property
     def store(self) -> Store | None: ...
 
 
 class Monitor:
-    """Shows a producer, a Store or a store's path: a live widget in a notebook, its text in a terminal.
+    """Shows a producer, a Store or a store's path: a live widget in a notebook, text in a terminal.
 
-    What it shows it also gives: `history` and `to_frame` as frames, `groups`, `dry_run`, `replay`, `clear` as values
-    that a notebook draws as tables. A replay is a plan first, and sends nothing before its `go()`. The widget comes
-    with the dashboard and is found through the entry point `producer_core.notebook`.
+    The same data is available as values: `history` and `to_frame` as frames; `groups`, `dry_run`, `replay` and `clear`
+    as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`. The
+    widget belongs to the dashboard and is loaded through the entry point group `producer_core.dashboard`.
     """
 
     def __init__(self, source: HasStore | Store | Path | str) -> None:
         self.store = _store_of(source)
         self._widget: Any = None
 
-    # the widget
+    # widget
 
     def widget(self) -> Any:
-        """The live widget; the same object until close(). ImportError says what to install."""
+        """Return the live widget, the same object until close(). ImportError names the packages to install."""
         if self._widget is None or self._widget.comm is None:
             self._widget = _widget_class()(self.store)
         return self._widget
 
     def close(self) -> None:
-        """End the widget; the numbers of its last picture stay in the notebook."""
+        """Close the widget. The last figures stay in the notebook."""
         if self._widget is not None:
             self._widget.close()
             self._widget = None
 
-    # numbers
+    # data
 
     def history(
         self,
@@ -66,23 +66,23 @@ class Monitor:
         step: int | None = None,
         kind: Kind | None = None,
     ) -> Any:
-        """How delivery went, window by window, as a frame; see `producer_core.store.history`."""
+        """Return the delivery statistics per window as a frame; see `producer_core.store.history`."""
         from producer_core.store.history import history
 
         return history(self.store, last, topic=topic, by_topic=by_topic, step=step, kind=kind)
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
-        """The causes of the dead letters, the largest first, each with what it means and what to do."""
+        """Return the causes of the dead letters, the most frequent first, each with its meaning and advice."""
         return self._dead_letters().groups(where or _everything(), limit=limit)
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
-        """The dead letters as a frame; see `DeadLetters.to_frame`."""
+        """Return the dead letters as a frame; see `DeadLetters.to_frame`."""
         return self._dead_letters().to_frame(where, **options)
 
-    # acts
+    # actions
 
     def dry_run(self, where: DeadLetterFilter | None = None) -> DryRun:
-        """What `replay` would do, counted in the store; nothing is sent and nothing is written."""
+        """Count in the store what `replay` would do, without sending or writing anything."""
         from producer_core.replay.dry_run import dry_run
 
         return dry_run(self.store, where or _everything())
@@ -90,35 +90,35 @@ class Monitor:
     def replay(
         self, where: DeadLetterFilter | None = None, *, rate: float | None = None, timeout: float = 10.0
     ) -> Replay:
-        """The plan of sending again what the filter matches now: shown, it says what it would do; its `go()` does it.
+        """Return the plan of a replay of all dead letters that match now. Displayed, it shows its effect; `go()` runs it.
 
-        Nothing is sent before that. A live producer on this store looks ahead on the topics first, `timeout` seconds are
-        waited for that. `pause()`, `resume()` and `cancel()` are there too. Asked again, it gives the same replay, or, where nobody has
-        decided it and more wait by now, a plan of all of them.
+        Before that, nothing is sent. A running producer on this store first checks the topics; the call waits for this
+        for `timeout` seconds. The plan also has `pause()`, `resume()` and `cancel()`. A second call returns the same
+        replay, or a plan of all dead letters if the first is undecided and more are pending by now.
         """
         from producer_core.replay import handle
 
         return handle.begin(self.store, where or _everything(), rate=rate, timeout=timeout)
 
     def replays(self) -> Replays:
-        """Replays that have not ended, whoever began them, the latest first; each can be decided as that of `replay`."""
+        """Return all replays that have not ended, the latest first. Each has the methods of a `replay` result."""
         from producer_core.replay import handle
 
         return handle.live(self.store)
 
     def clear(self, where: DeadLetterFilter) -> ArchiveResult:
-        """Put what the filter matches into the archive; nothing is deleted. DeadLetterFilter() means all of it."""
+        """Archive the dead letters that match; nothing is deleted. DeadLetterFilter() matches all."""
         return self._dead_letters().archive(where, who=current_actor(), origin=NOTEBOOK)
 
     def audit(self, limit: int = 50) -> ReplayActions:
-        """What people did on this store, the latest first."""
+        """Return the operators' actions on this store, the latest first."""
         return ReplayActions(self.store.rows("audit_latest", limit=limit))
 
-    # faces
+    # display
 
     def _ipython_display_(self) -> None:
-        if _in_a_terminal():
-            raise NotImplementedError  # IPython then shows the text
+        if _in_terminal():
+            raise NotImplementedError  # makes IPython show the text
         try:
             widget = self.widget()
         except (ImportError, ProducerError):
@@ -126,7 +126,7 @@ class Monitor:
         widget._ipython_display_()
 
     def _display_(self) -> Any:
-        """What marimo shows."""
+        """Return the object that marimo displays."""
         try:
             return self.widget()
         except (ImportError, ProducerError):
@@ -153,17 +153,24 @@ class Monitor:
 
 
 class ReplayActions(list[dict[str, Any]]):
-    """Lines of the audit; a notebook shows them as a table."""
+    """Rows of the audit log. A notebook displays them as a table."""
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
 
         rows = [
-            (_moment(act["acted_at"]), act["who"], act["origin"], act["action"], act["count"], act["outcome"])
-            for act in self
+            (
+                _moment(action["acted_at"]),
+                action["who"],
+                action["origin"],
+                action["action"],
+                action["count"],
+                action["outcome"],
+            )
+            for action in self
         ]
-        columns = ("when (UTC)", "who", "where", "act", "records", "outcome")
-        return html.page(f"{len(self):,} acts, the latest first", columns=columns, rows=rows)
+        columns = ("when (UTC)", "who", "origin", "action", "records", "outcome")
+        return html.page(f"{len(self):,} actions, the latest first", columns=columns, rows=rows)
 
 
 def _moment(at: float) -> str:
@@ -181,15 +188,15 @@ def _text(store: Store) -> str:
         return str(_widget_class().text(store))
     except ImportError:
         totals = store.rows("totals")[0]
-        waiting = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
+        pending = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
         return (
-            f"{totals['acknowledged']:,} messages acknowledged, {totals['dead']:,} died, "
-            f"{waiting:,} dead letters wait. {_NO_WIDGET}"
+            f"{totals['acknowledged']:,} messages acknowledged, {totals['dead']:,} dead, "
+            f"{pending:,} dead letters pending. {_NO_WIDGET}"
         )
 
 
-def _in_a_terminal() -> bool:
-    """IPython without a kernel: nothing there can draw a widget."""
+def _in_terminal() -> bool:
+    """Whether IPython runs without a kernel and so cannot display a widget."""
     try:
         from IPython import get_ipython
     except ImportError:
@@ -207,7 +214,7 @@ def _store_of(source: Any) -> Store:
         return Store.open(source, create=False)
     store = getattr(source, "store", None)
     if not isinstance(store, Store):
-        raise StoreUnavailable(_NO_STORE, fix="Make it with store='some/path.duckdb'.")
+        raise StoreUnavailable(_NO_STORE, fix="Create the producer with store='some/path.duckdb'.")
     return store
 
 

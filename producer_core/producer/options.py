@@ -1,4 +1,4 @@
-"""The options that a producer is created with, checked and in one value."""
+"""Hold the checked options of a producer in one value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerOptions:
-    """The keywords of `ReliableKafkaProducer`, by the same names where they are passed on unchanged."""
+    """The keywords of `ReliableKafkaProducer`, with the same names where they are passed on unchanged."""
 
     guarantees: Guarantees
     client: ClientConfig
@@ -43,10 +43,10 @@ class ProducerOptions:
 
     @property
     def has_broker(self) -> bool:
-        """Whether a Kafka cluster is behind the transport: a transport of the caller's may have none."""
+        """Whether the transport reaches a Kafka cluster. A custom transport may not."""
         return self.transport is None
 
     @property
     def acknowledges(self) -> bool:
-        """Whether brokers acknowledge messages: with acks=0 they do not."""
+        """Whether brokers acknowledge messages. With acks=0 they do not."""
         return str(self.client.settings.get("acks")) != "0"

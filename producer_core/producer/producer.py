@@ -1,4 +1,4 @@
-"""The producer: the public class, which accepts messages and delivers them."""
+"""The public producer class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from producer_core._internal.user_callbacks import shown
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
 from producer_core.alerts.routes import Told, given_routes
@@ -19,7 +19,7 @@ from producer_core.config import RetryConfig, client_config, servers_and_setting
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
-from producer_core.delivery.gil_handoff import OFTEN
+from producer_core.delivery.gil_handoff import YIELD_MASK
 from producer_core.delivery.loss_detection import AckedLogMonitor
 from producer_core.delivery.ordering import Ordering
 from producer_core.delivery.prober import OnAmbiguous
@@ -41,7 +41,7 @@ from producer_core.metrics.counters import Metrics
 from producer_core.producer import arguments
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
-from producer_core.producer.guarantees import Delivered, Guarantees, Level
+from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchSend
 from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
@@ -56,34 +56,34 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SHORT = 100
-"""Characters up to which a caller's `dedup_key` is kept unhashed."""
+_UNHASHED_LENGTH = 100
+"""Characters up to which a caller's `dedup_key` is not hashed."""
 
 
 class ReliableKafkaProducer:
     """A Kafka producer that accounts for every message.
 
-    `bootstrap_servers` takes a list, a comma-separated string, or confluent-kafka's single dict of settings. Delivered means
-    acknowledged by the broker. A message that cannot be delivered becomes a dead letter with a verdict that says whether
-    a resend is safe. `store` is a path, a Store, None for no store, or "auto" for the default path. All methods may be called
-    from any thread; after a fork create a new producer in the child.
+    `bootstrap_servers` takes a list, a comma-separated string, or confluent-kafka's single dict of settings. A delivered
+    message is one that the broker acknowledged. A message that cannot be delivered becomes a dead letter with a verdict
+    on whether a resend is safe. `store` is a path, a Store, None for no store, or "auto" for the default path. All
+    methods may be called from any thread. After a fork, create a new producer in the child.
 
     `ordering`: "key" holds back later messages of a key while an earlier one waits for its retry, "strict" keeps one
-    message of a key in flight at a time, "none" never waits. `on_ambiguous` decides what follows when the broker may have
-    a message and a probe of the topic did not find it: "retry" sends it again, "dead_letter" keeps every message that
-    is not proved absent for an operator.
+    message of a key in flight at a time, "none" never waits. `on_ambiguous` applies when the broker may have a message
+    and a probe of the topic did not find it: "retry" sends it again, "dead_letter" makes every message a dead letter
+    that is not proved absent.
 
-    `journal_dir`: each message is written there before `send_message` returns and stays until it is settled. Messages that
-    a crash leaves are sent at the next start, under the same ids. `journal_level` names what the journal survives:
-    "buffered" a broker outage, "process" also kill -9, "power" also a power failure. `delivery="exactly_once"` needs a
-    journal and sends in transactions of `shards` transactional ids that begin with `transactional_id` (default: the
-    journal's own id). `journal` is a replayable input that replaces the journal.
+    `journal_dir`: the producer writes each message there before `send_message` returns and keeps it until it is settled.
+    After a crash, the next start sends the remaining messages under the same ids. `journal_level` names the failures that
+    the journal survives: "buffered" a broker outage, "process" also kill -9, "power" also a power failure.
+    `delivery="exactly_once"` needs a journal and sends in transactions, with `shards` transactional ids that begin with
+    `transactional_id` (default: derived from the journal's id). `journal` is a replayable input that replaces the journal.
 
-    `telemetry_topic`: the producer also publishes its statistics there, once a second, for a fleet's pipeline, and with
-    them a ledger of acknowledged messages (docs/telemetry.md). With a journal, statistics that cannot be published
-    survive the process. `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
+    `telemetry_topic`: the producer also publishes its statistics there, once a second, for a fleet's pipeline, together
+    with a ledger of acknowledged messages (docs/telemetry.md). With a journal, unpublished statistics survive the
+    process. `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
 
-    `alert_routes`: functions that get alerts in Alertmanager's payload, or routes such as `Callback`.
+    `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class ReliableKafkaProducer:
         ledger: bool | None = None,
         cluster_id: str | None = None,
         run_replays: bool = True,
-        delivery: Delivered = "at_least_once",
+        delivery: DeliveryGuarantee = "at_least_once",
         ordering: Ordering = "key",
         on_ambiguous: OnAmbiguous = "retry",
         journal_dir: Path | str | None = None,
-        journal_level: Level = "process",
+        journal_level: JournalLevel = "process",
         journal: ReplayableSource | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
@@ -141,8 +141,8 @@ class ReliableKafkaProducer:
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
         self._monitor: Monitor | None = None
-        # What each message needs is an attribute of its own: a lookup through another object costs time. Above 30
-        # attributes CPython stores an instance differently, and each message costs 5 % more (measured on 3.11).
+        # Attributes for every message's path: a lookup through another object costs time. With more than 30
+        # attributes CPython stores an instance differently, which costs 5 % per message (measured on 3.11).
         self.deduplicator = components.deduplicator
         self._value_serializer, self._key_serializer = (
             self.config.value_serializer,
@@ -151,7 +151,7 @@ class ReliableKafkaProducer:
         self._ids, self._next_sequence = components.session.ids, components.session.sequence.take
         self._topics, self._shutdown = components.topics, components.shutdown
         self._engine, self._enqueuer = components.engine, components.engine.enqueuer
-        # Whether a batch is claimed, or journaled, in groups; and whether claims leave this process.
+        # Whether a batch is claimed or journaled in groups, and whether claims stay in this process.
         self._in_groups = journal is None and (self.journal is not None or redis_client is not None)
         self._local_claims = self.journal is None and redis_client is None
         components.start(self, run_replays=run_replays)
@@ -176,9 +176,9 @@ class ReliableKafkaProducer:
         """Accept a message and return its id, or None for a confirmed duplicate.
 
         Bytes pass through, None is a tombstone, everything else is written as JSON. `callback(ok, message,
-        report_or_error)` and `on_delivery(report)` are called once, at the end, on a thread of ours.
-        Raises InvalidMessage for what can never be sent, QueueFull when there is no room within
-        `max_block_ms`, ProducerClosed after close(). What the broker refuses becomes a dead letter instead.
+        report_or_error)` and `on_delivery(report)` are called once, when the message is settled, on one of the producer's
+        threads. Raise InvalidMessage for a message that can never be sent, QueueFull if there is no room within
+        `max_block_ms`, ProducerClosed after close(). A message that the broker rejects becomes a dead letter instead.
         """
         delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
         if callback is not None or on_delivery is not None or record_id is not None:
@@ -186,9 +186,9 @@ class ReliableKafkaProducer:
             arguments.check_callback(on_delivery, "on_delivery")
             delivery.callbacks = Callbacks(callback, on_delivery, record_id)
         if self.deduplicator is not None:
-            if self._local_claims and type(dedup_key) is str and len(dedup_key) <= _SHORT:
+            if self._local_claims and type(dedup_key) is str and len(dedup_key) <= _UNHASHED_LENGTH:
                 delivery.checksum = (
-                    f"key {topic} {dedup_key}"  # only this process reads it: no hash is needed
+                    f"key {topic} {dedup_key}"  # only this process reads it, so it needs no hash
                 )
             else:
                 delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
@@ -219,7 +219,7 @@ class ReliableKafkaProducer:
         data = encode_value(value, serializer or self._value_serializer)
         key_data = encode_key(key, self._key_serializer)
         raw = self._ids.raw(number := self._next_sequence())
-        if not number & OFTEN:  # this message holds nothing yet
+        if not number & YIELD_MASK:  # a safe point: the message holds no lane or claim yet
             self._enqueuer.transport.yield_to_poller()
         if headers is None and partition is None and timestamp_ms is None:  # the usual case
             return Delivery(raw, number, topic, key_data, data)
@@ -236,15 +236,15 @@ class ReliableKafkaProducer:
         )
 
     async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
-        """Send and wait for the end without blocking the event loop; the report says acknowledged or dead."""
+        """Send a message and wait, without blocking the event loop, until it is acknowledged or dead."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[DeliveryReport] = loop.create_future()
 
-        def tell(report: DeliveryReport) -> None:
+        def report_done(report: DeliveryReport) -> None:
             loop.call_soon_threadsafe(_resolve, done, report)
 
         message_id = await asyncio.to_thread(
-            self.send_message, topic, value, key, on_delivery=tell, **options
+            self.send_message, topic, value, key, on_delivery=report_done, **options
         )
         if message_id is None:
             return DeliveryReport(
@@ -255,20 +255,21 @@ class ReliableKafkaProducer:
     def send_batch(
         self, topic: str, messages: Iterable[Any], key_extractor: Callable[[Any], Any] | None = None
     ) -> dict[str, Any]:
-        """Send each and wait until all are settled. `sent` were acknowledged, `failed` are dead or were refused.
+        """Send each message and wait until all are settled. `sent` counts acknowledged messages, `failed` dead letters
+        and rejected inputs.
 
-        `results` has one entry an input, in their order: `message_id`, `status`, and of what failed `error` and `verdict`.
+        `results` has one entry per input, in input order: `message_id`, `status`, and for failures `error` and `verdict`.
 
-        With Redis or a journal the messages of a list are claimed and written down some hundred at a time, so that a
-        round trip or a sync is shared: at the level `power` this is how one thread sends quickly. Those of a generator
-        are accepted one by one, as they come.
+        With Redis or a journal, the messages of a list are claimed and journaled in groups of some hundred, which share a
+        round trip or a sync. At the level `power` this is the fast path for a single thread. Messages of a generator
+        are accepted one by one.
         """
         self._shutdown.check()
         arguments.check_batch(messages, key_extractor)
         batch = BatchSend()
         deliveries = self._batch_deliveries(batch, topic, messages, key_extractor)
-        together = self._in_groups and isinstance(messages, Collection)
-        batch.take(deliveries, self._enqueuer, together=together)
+        grouped = self._in_groups and isinstance(messages, Collection)
+        batch.send(deliveries, self._enqueuer, grouped=grouped)
         self._engine.wait_until(batch.complete)
         return batch.result(self._ids.text)
 
@@ -279,7 +280,7 @@ class ReliableKafkaProducer:
         messages: Iterable[Any],
         key_extractor: Callable[[Any], Any] | None,
     ) -> Iterator[Delivery]:
-        """Yield a delivery for each valid input; the batch records the others as refused."""
+        """Yield a delivery for each valid input. The batch records invalid inputs as rejected."""
         for value in messages:
             try:
                 key = None if key_extractor is None else arguments.key_of(key_extractor, value)
@@ -287,7 +288,7 @@ class ReliableKafkaProducer:
                 if self.deduplicator is not None:
                     delivery.checksum = self._checksum(topic, delivery.key, value, None)
             except NotAccepted as error:
-                batch.refused(error)
+                batch.record_rejected(error)
                 continue
             delivery.callbacks = batch.callbacks
             yield delivery
@@ -307,11 +308,11 @@ class ReliableKafkaProducer:
         """Send each row of a pandas, polars or Arrow frame as one message, and wait until all are settled.
 
         `key`, `value` and `dedup_key` name a column, or are functions of the row; without `value` the message is
-        the row as JSON. Missing values (NaN, NaT, NA, None) are null, decimals text, times and durations ISO 8601;
-        a row with infinity or bytes in it is refused, by its place and with the reason, and the others are sent.
-        With `value` bytes pass through and None is a tombstone. An interrupt falls between two rows and raises
-        FrameInterrupted, whose `result.next` is the `start` to go on with. After `timeout` seconds the result
-        tells how far it came.
+        the row as JSON. Missing values (NaN, NaT, NA, None) become null, decimals text, times and durations ISO 8601.
+        A row that contains infinity or bytes is refused and reported with its position and the reason; the other rows
+        are sent. With `value`, bytes pass through and None is a tombstone. An interrupt takes effect between two rows
+        and raises FrameInterrupted; continue with `start=result.next`. After `timeout` seconds the result covers the
+        rows sent so far.
         """
         from producer_core.producer.frames import send_frame
 
@@ -330,7 +331,7 @@ class ReliableKafkaProducer:
         )
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything accepted is settled, or for `timeout` seconds; what is left is logged."""
+        """Wait until all accepted messages are settled, for at most `timeout` seconds. A timeout is logged."""
         arguments.check_timeout(timeout, optional=True)
         if self._shutdown.forked:
             raise ForkedProducer
@@ -341,7 +342,7 @@ class ReliableKafkaProducer:
 
     @property
     def dlq(self) -> Any:
-        """The dead-letter queue: over the store, or in memory without one."""
+        """The dead-letter queue: a view of the store, or in memory without one."""
         return self._status.dlq
 
     def get_dlq_messages(self, topic: str | None = None) -> list[Message]:
@@ -371,13 +372,13 @@ class ReliableKafkaProducer:
         """Send dead letters again, oldest first, and return how many the broker acknowledged.
 
         A dead letter leaves the queue only when its own delivery report arrives; one that fails again stays, once. With a
-        store the replay probes the topic for each dead letter that may be there already. A dead letter that is not found
-        stays, because a late request of it may still arrive; `inconclusive="send"` sends it anyway and may write a
-        second copy. The replay asks no question: it leaves out dead letters of deleted topics and, where the topic is
-        compacted or may be, those whose key has a newer record. To decide these first, use `producer-core dlq replay`, the
+        store the replay probes the topic for each dead letter that may already be there. A dead letter that is not found
+        stays, because a late request may still write it; `inconclusive="send"` sends it anyway and may write a
+        second copy. The replay runs unattended: it skips dead letters of deleted topics and, where the topic is or may be
+        compacted, those whose key has a newer record. To decide about these first, use `producer-core dlq replay`, the
         dashboard, or `replay.plan(check_first=True)`. Without a store the topic is not probed.
 
-        Dead letters of other clusters in the same store stay. `to_cluster` sends them too: give the id of the cluster that
+        Dead letters of other clusters in the same store stay. `to_cluster` sends them too: pass the id of the cluster that
         this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
         """
         self._shutdown.check()
@@ -385,7 +386,7 @@ class ReliableKafkaProducer:
         return backend.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
 
     def resend(self, dead_letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
-        """Send one dead letter again under its own id; `settled` gets the outcome. Used by replays."""
+        """Send one dead letter again under its own id and pass the outcome to `settled`. Used by replays."""
         self._shutdown.check()
         self._dead_letters.resend(dead_letter, settled)
 
@@ -399,7 +400,7 @@ class ReliableKafkaProducer:
         source: str | None = None,
         key: Any = None,
     ) -> str:
-        """Add an input that cannot become a message, with the verdict `not_sent`; it is not replayable until edited."""
+        """Add malformed input as a dead letter with the verdict `not_sent`. It cannot be replayed until it is edited."""
         self._shutdown.check()
         return self._dead_letters.add_malformed(topic, raw, code=code, text=text, source=source, key=key)
 
@@ -419,12 +420,12 @@ class ReliableKafkaProducer:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id, asked from the brokers once connected (it may block for 2 s); empty until then."""
+        """The cluster's id; empty while not connected. The first access may block for 2 s to ask the brokers."""
         return self._components.cluster()
 
     @property
     def connection(self) -> ConnectionState:
-        """The connection to the brokers: whether there is one, and the last error."""
+        """The state of the connection to the brokers and its last error."""
         return self._engine.connection
 
     @property
@@ -454,7 +455,7 @@ class ReliableKafkaProducer:
 
     @property
     def loss_monitor(self) -> AckedLogMonitor:
-        """The check that acknowledged records are still on their topics."""
+        """The monitor that checks that acknowledged records are still on their topics."""
         return self._components.loss_monitor
 
     @property
@@ -464,7 +465,7 @@ class ReliableKafkaProducer:
 
     @property
     def started_at(self) -> float:
-        """When the producer was created, in seconds since 1970."""
+        """The creation time of the producer, in seconds since 1970."""
         return self._components.started_at
 
     @property
@@ -474,7 +475,7 @@ class ReliableKafkaProducer:
 
     @property
     def pending_count(self) -> int:
-        """Messages accepted and not settled."""
+        """The number of accepted messages that are not settled."""
         return self._status.pending_count
 
     def pending_by_topic(self) -> Counter[str]:
@@ -496,15 +497,15 @@ class ReliableKafkaProducer:
 
     @property
     def stats(self) -> ProducerStats:
-        """`get_stats()` for reading. A write raises TypeError, because it would change nothing."""
+        """A read-only `get_stats()`. A write raises TypeError, because it would have no effect."""
         return ReadOnlyStats(self.get_stats())
 
     def get_stats(self) -> ProducerStats:
-        """Return all statistics; the keys are described in the reference."""
+        """Return all statistics. The reference describes the keys."""
         return producer_stats(self._status)
 
     def get_basic_stats(self) -> BasicStats:
-        """Return the statistics that cost least to compute."""
+        """Return the statistics that are cheapest to compute."""
         return basic_stats(self._status)
 
     def get_health_status(self) -> dict[str, Any]:
@@ -529,7 +530,7 @@ class ReliableKafkaProducer:
     def start_streaming(
         self, topics: Any = None, duration_hours: float | None = None, rate_multiplier: float = 1.0
     ) -> None:
-        """For callers of the old generator's face: sends nothing. Use DataGenerationOrchestrator."""
+        """Do nothing. Kept for callers of the former generator; use DataGenerationOrchestrator."""
         logger.info("start_streaming does nothing here; use DataGenerationOrchestrator.run_scenario")
 
     def stop_streaming(self) -> None:
@@ -538,11 +539,11 @@ class ReliableKafkaProducer:
     # closing
 
     def close(self, timeout: float = 30.0) -> CloseReport:
-        """Stop accepting, let what is pending finish, keep the rest: within `timeout` seconds, of which a fifth, at most
-        two, is for keeping it. Only a disk that takes dead letters slowly is waited for longer.
+        """Stop accepting messages, wait for pending ones, then keep the rest, all within `timeout` seconds.
 
-        The rest stays in the journal and is sent at the next start; without a journal it becomes dead letters.
-        May be called again: it returns the same report.
+        A fifth of the time, at most 2 s, is reserved for keeping the rest. Close exceeds the timeout only while a slow disk
+        writes dead letters. With a journal the rest stays there and is sent at the next start; without one it becomes
+        dead letters. Further calls return the same report.
         """
         arguments.check_timeout(timeout)
         return self._shutdown.close(timeout)
@@ -557,20 +558,20 @@ class ReliableKafkaProducer:
 
 
 def _resolve(done: asyncio.Future[DeliveryReport], report: DeliveryReport) -> None:
-    if not done.done():  # a caller that was cancelled has gone
+    if not done.done():  # the caller was not cancelled
         done.set_result(report)
 
 
 def _placement(partition: int | None, timestamp_ms: int | None) -> Placement:
     return Placement(
-        -1 if partition is None else _whole(partition, "partition", 31),
-        0 if timestamp_ms is None else _whole(timestamp_ms, "timestamp_ms", 63),
+        -1 if partition is None else _whole_number(partition, "partition", 31),
+        0 if timestamp_ms is None else _whole_number(timestamp_ms, "timestamp_ms", 63),
     )
 
 
-def _whole(number: Any, name: str, bits: int) -> int:
+def _whole_number(number: Any, name: str, bits: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**bits:
         raise InvalidMessage(
-            f"{name} must be a whole number from 0 to 2^{bits} - 1, not {shown(number, 40)}."
+            f"{name} must be a whole number from 0 to 2^{bits} - 1, not {short_repr(number, 40)}."
         )
     return number

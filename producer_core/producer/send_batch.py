@@ -1,4 +1,4 @@
-"""A gathering: messages sent together whose ends are counted together."""
+"""Send a batch of messages and count their outcomes together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from producer_core._internal.masking import mask_told
-from producer_core.delivery.delivery import Callbacks, Delivery, Ended
+from producer_core._internal.masking import mask_or_hide
+from producer_core.delivery.delivery import Callbacks, Delivery, SendOutcome
 from producer_core.delivery.enqueue import MessageEnqueuer
 from producer_core.delivery.grouping import groups
 from producer_core.errors import ProducerError
@@ -18,80 +18,80 @@ logger = logging.getLogger(__name__)
 
 
 class BatchEntry(NamedTuple):
-    """How one input of a batch ended. `verdict` says of a dead letter whether sending it again is safe."""
+    """The outcome of one input. For a dead letter, `verdict` says whether a resend is safe."""
 
     message_id: str | None
-    status: Ended
+    status: SendOutcome
     error: str | None = None
     verdict: str | None = None
 
 
 class BatchSend:
-    """Counts how each message of a batch ended: `owner` hears of all of them, in one atomic step each, on any thread; the
-    rest is the sender's."""
+    """Counts the outcomes of a batch. `callbacks` may run on any thread, each in one atomic step; all other methods
+    belong to the sending thread."""
 
     def __init__(self) -> None:
-        self._ends: list[Ended] = []
-        self.callbacks = Callbacks(on_settled=self._ends.append, on_unsent=self._note)
-        self._inputs: list[int | BatchEntry] = []  # of each the number of its message, or why it has none
-        self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by number; whether the message was accepted
+        self._outcomes: list[SendOutcome] = []
+        self.callbacks = Callbacks(on_settled=self._outcomes.append, on_unsent=self._record_unsent)
+        self._inputs: list[int | BatchEntry] = []  # per input its sequence, or its entry if it was rejected
+        self._unsent: dict[int, tuple[bool, BatchEntry]] = {}  # by sequence; True if the message was accepted
 
-    def _note(self, number: int, dead_letter: DeadLetter | None) -> None:
-        ended = (
+    def _record_unsent(self, number: int, dead_letter: DeadLetter | None) -> None:
+        entry = (
             BatchEntry(None, "duplicate")
             if dead_letter is None
             else BatchEntry(None, "failed", dead_letter.error_text, dead_letter.verdict)
         )
-        self._unsent[number] = (dead_letter is not None, ended)
+        self._unsent[number] = (dead_letter is not None, entry)
 
-    def take(
+    def send(
         self,
         deliveries: Iterable[Delivery],
-        acceptance: MessageEnqueuer,
+        enqueuer: MessageEnqueuer,
         *,
-        together: bool,
+        grouped: bool,
     ) -> None:
-        """Have each accepted: in groups that share a round trip and a sync, or as it comes."""
-        if together:
-            for group in groups(self._read(deliveries)):
-                for delivery, outcome in zip(group, acceptance.accept_many(group), strict=True):
-                    self._accepted(delivery.seq, outcome)
+        """Enqueue all deliveries: in groups that share a round trip and a sync, or one by one."""
+        if grouped:
+            for group in groups(self._track(deliveries)):
+                for delivery, outcome in zip(group, enqueuer.accept_many(group), strict=True):
+                    self._record(delivery.seq, outcome)
             return
-        accept = acceptance.accept
-        for delivery in self._read(deliveries):
+        accept = enqueuer.accept
+        for delivery in self._track(deliveries):
             try:
-                self._accepted(delivery.seq, accept(delivery))
+                self._record(delivery.seq, accept(delivery))
             except ProducerError as error:
-                self._accepted(delivery.seq, error)
+                self._record(delivery.seq, error)
 
-    def _read(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
+    def _track(self, deliveries: Iterable[Delivery]) -> Iterator[Delivery]:
         for delivery in deliveries:
             self._inputs.append(delivery.seq)
             yield delivery
 
-    def _accepted(self, number: int, outcome: bool | ProducerError) -> None:
+    def _record(self, number: int, outcome: bool | ProducerError) -> None:
         if outcome is True:
             return
-        ended = BatchEntry(None, "duplicate") if outcome is False else self._refusal(outcome)
-        self._unsent[number] = (False, ended)
-        self._ends.append(ended.status)
+        entry = BatchEntry(None, "duplicate") if outcome is False else self._rejected_entry(outcome)
+        self._unsent[number] = (False, entry)
+        self._outcomes.append(entry.status)
 
-    def refused(self, error: ProducerError) -> None:
-        """The next input became no message."""
-        self._inputs.append(self._refusal(error))
-        self._ends.append("failed")
+    def record_rejected(self, error: ProducerError) -> None:
+        """Record the next input as rejected."""
+        self._inputs.append(self._rejected_entry(error))
+        self._outcomes.append("failed")
 
-    def _refusal(self, error: ProducerError) -> BatchEntry:
-        told = mask_told(str(error))
-        logger.warning(f"message of a batch not accepted: {told}", extra={"error": told})
+    def _rejected_entry(self, error: ProducerError) -> BatchEntry:
+        text = mask_or_hide(str(error))
+        logger.warning(f"message of a batch not accepted: {text}", extra={"error": text})
         return BatchEntry(None, "failed", str(error), "not_sent")
 
     def complete(self) -> bool:
-        return len(self._ends) >= len(self._inputs)
+        return len(self._outcomes) >= len(self._inputs)
 
     def result(self, id_of: Callable[[int], str]) -> dict[str, Any]:
-        """The counts; `message_ids` of what was accepted and is no duplicate; `results`, one entry an input, in their order."""
-        counts = Counter(self._ends)
+        """Return the counts, `message_ids` of accepted non-duplicates, and `results` with one entry per input in order."""
+        counts = Counter(self._outcomes)
         results = [self._entry(one, id_of) for one in self._inputs]
         return {
             "total": len(results),
@@ -107,5 +107,5 @@ class BatchSend:
             return one
         if one not in self._unsent:
             return BatchEntry(id_of(one), "sent")
-        accepted, ended = self._unsent[one]
-        return ended._replace(message_id=id_of(one)) if accepted else ended
+        accepted, entry = self._unsent[one]
+        return entry._replace(message_id=id_of(one)) if accepted else entry

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A producer's session as a store records it: its 16 bytes, its first sequence and its journal's folder.
+    """A producer's session as the store records it: its 16 bytes, its first sequence and its journal's directory.
 
-    `fresh`: no earlier process used the session. Only the session of an input, derived from its content, is reused.
+    `fresh`: no earlier process used the session. Only the session of a replayable input, which is derived from the
+    input's content, is used again.
     """
 
     id: bytes
@@ -36,7 +37,7 @@ class StoredSession:
 
 
 class ProducerSession:
-    """Holds the journal's folder and the transactional id until `release`."""
+    """Holds the journal's directory and the transactional id until `release`."""
 
     def __init__(
         self,
@@ -44,13 +45,13 @@ class ProducerSession:
         config: ClientConfig,
         source: ReplayableSource | None,
         *,
-        says: Callable[[str, str, str], None],
+        on_notice: Callable[[str, str, str], None],
     ) -> None:
         self._guarantees = guarantees
         self._source = source
-        self.journal = guarantees.journal(says) if source is None else source
+        self.journal = guarantees.journal(on_notice) if source is None else source
         with self.or_release():
-            guarantees.take_name(config, self.journal)
+            guarantees.reserve_transactional_id(config, self.journal)
             self.ids = MessageIds(new_session()) if self.journal is None else self.journal.ids
             self.id = self.ids.session
             self.sequence: SequenceSource = (
@@ -61,7 +62,7 @@ class ProducerSession:
 
     @contextlib.contextmanager
     def or_release(self) -> Iterator[None]:
-        """Release the journal's folder if creating the producer fails."""
+        """Release the session if the creation of the producer fails."""
         try:
             yield
         except BaseException:
@@ -69,7 +70,7 @@ class ProducerSession:
             raise
 
     def release(self) -> None:
-        self._guarantees.leave_name()
+        self._guarantees.release_transactional_id()
         if self.journal is not None:
             self.journal.close()
 
@@ -77,7 +78,7 @@ class ProducerSession:
         return self.ids.text(self.sequence.take())
 
     def pending_log(self, target: FeederTarget) -> PendingLog | None:
-        """Return the log that keeps messages until they are settled; None without a journal or input."""
+        """Return the log that keeps messages until they are settled; None without a journal or a replayable input."""
         if self._source is not None:
             return self._source.pending_log(target)
         if self.journal is None:

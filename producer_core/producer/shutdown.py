@@ -1,4 +1,4 @@
-"""The end of a producer: it happens once, whoever asks for it; a forked child touches nothing of its parent's."""
+"""Close a producer exactly once: explicitly, at interpreter exit, or never in a forked child."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from producer_core._internal import at_exit as _internal_at_exit  # noqa: F401  # exits: before our own step at the end is registered
+from producer_core._internal import at_exit as _internal_at_exit  # noqa: F401  # registers its exit step first, so that it runs last
 from producer_core._internal import forks
 from producer_core.delivery.reports import CloseReport
 from producer_core.errors import ForkedProducer, ProducerClosed
 
 THREAD_PREFIX = "producer-core-"
-"""How the names of our threads begin."""
+"""Prefix of the names of the producer's threads."""
 
 _open: weakref.WeakSet[Shutdown] = weakref.WeakSet()
 
 
 class Shutdown:
-    """Closes with `finish(timeout)`; `so_far` is the report of a close that goes on in another thread."""
+    """Closes a producer once with `finish(timeout)`. `so_far` reports on a close that continues in another thread."""
 
     def __init__(self, finish: Callable[[float], CloseReport], so_far: Callable[[], CloseReport]) -> None:
         self._finish = finish
         self._so_far = so_far
         self._once = threading.Lock()
         self._report: CloseReport | None = None
-        self._here = forks.mark()
+        self._fork_mark = forks.mark()
         self.begun = False
 
     @property
     def forked(self) -> bool:
-        """Whether this is a child of the process that made it."""
-        return not self._here[0]
+        """Whether this process is a child of the one that created the producer."""
+        return not self._fork_mark[0]
 
     def at_exit(self) -> None:
-        """From now on the interpreter's end closes what was forgotten, and a fork disowns it."""
+        """Register for the interpreter's exit, which closes open producers. A fork cancels this in the child."""
         _open.add(self)
 
     def check(self) -> None:
-        """ProducerClosed once closing has begun, ForkedProducer in a child of the process that made it."""
+        """Raise ProducerClosed once closing has begun, ForkedProducer in a child of the creating process."""
         if self.forked:
             raise ForkedProducer
         if self.begun:
             raise ProducerClosed
 
     def close(self, timeout: float) -> CloseReport:
-        """Close, or wait for the close that is under way; every call returns the same report.
+        """Close, or wait for the close in progress. Every call returns the same report.
 
-        On one of our own threads (in a delivery callback, in a hook) waiting would wait for itself: the close
-        goes on in another thread, and what is returned is the report so far.
+        On one of the producer's own threads (in a delivery callback or a hook) a wait would be a deadlock. The close
+        then continues in another thread, and the call returns the report so far.
         """
         if self.forked:
             return CloseReport(0, 0)
@@ -69,22 +69,22 @@ class Shutdown:
                 _open.discard(self)
             return self._report
 
-    def _lost_in_a_fork(self) -> None:
+    def _discard_in_child(self) -> None:
         self.begun = True
-        self._once = threading.Lock()  # the parent's may have been held at the fork
+        self._once = threading.Lock()  # another thread of the parent may have held the lock at the fork
 
 
 @atexit.register
-def _close_forgotten() -> None:
-    """Producers left open at the interpreter's end: settle what can be settled, within a short bound."""
-    for ending in list(_open):
-        ending.close(timeout=5.0)
+def _close_open_producers() -> None:
+    """Close the producers that are still open at interpreter exit, within 5 s each."""
+    for shutdown in list(_open):
+        shutdown.close(timeout=5.0)
 
 
-def _forget_the_parents() -> None:
-    for ending in list(_open):
-        ending._lost_in_a_fork()
+def _discard_parents_producers() -> None:
+    for shutdown in list(_open):
+        shutdown._discard_in_child()
     _open.clear()
 
 
-os.register_at_fork(after_in_child=_forget_the_parents)
+os.register_at_fork(after_in_child=_discard_parents_producers)

@@ -1,4 +1,4 @@
-"""The statistics dictionaries that users know, made in one place from a snapshot."""
+"""Build the public statistics dictionaries from a snapshot."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
 from producer_core.metrics.histogram import quantiles
 
 _HISTORY = 100
-"""Latencies in `latency_history`: the latest ones."""
+"""Number of latest latencies in `latency_history`."""
 
-_SHOWN = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
+_DISPLAYED = ("messages_sent", "messages_dlq", "pending_messages", "messages_retried", "messages_duplicate")
 
 
 class StatsSource(Protocol):
-    """What the dictionaries are made of: a producer. `elapsed` is in seconds."""
+    """The source of the statistics: a producer. `elapsed` is in seconds."""
 
     started_at: float
     metrics: Metrics
@@ -33,12 +33,12 @@ class StatsSource(Protocol):
 
 
 class ProducerStats(dict[str, Any]):
-    """The dictionary that `get_stats` returns; a notebook shows it as a table."""
+    """The dictionary that `get_stats` returns. A notebook displays it as a table."""
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
 
-        facts = [(name.replace("_", " "), self.get(name, 0)) for name in _SHOWN]
+        facts = [(name.replace("_", " "), self.get(name, 0)) for name in _DISPLAYED]
         facts += [
             (name.replace("_", " "), f"{value:,.1f}") for name, value in self.get("latency_stats", {}).items()
         ]
@@ -50,19 +50,19 @@ class ProducerStats(dict[str, Any]):
 
 
 class ReadOnlyStats(ProducerStats):
-    """`producer.stats`: made anew at each look, so a write into it would vanish."""
+    """The value of `producer.stats`: built at each access, so a write into it would be lost."""
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _reject_write(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "producer.stats is made anew at each look, and a write into it would vanish. Change a copy: producer.get_stats()."
+            "producer.stats is built at each access, so a write into it would be lost. Change a copy: producer.get_stats()."
         )
 
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    update = pop = popitem = clear = setdefault = _refuse
+    __setitem__ = __delitem__ = __ior__ = _reject_write
+    update = pop = popitem = clear = setdefault = _reject_write
 
 
 class BasicStats(TypedDict):
-    """The smallest set of numbers; messages a second are since the start."""
+    """The smallest set of statistics. `messages_per_second` is the average since the start."""
 
     messages_sent: int
     messages_failed: int
@@ -81,7 +81,7 @@ def basic_stats(producer: StatsSource) -> BasicStats:
 
 
 def producer_stats(producer: StatsSource) -> ProducerStats:
-    """`get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
+    """Build `get_stats()`: sent means acknowledged, failed counts attempts, latencies are in milliseconds."""
     snapshot, elapsed = producer.metrics.snapshot(), producer.elapsed
     sent, failed, dead = snapshot.acknowledged, snapshot.total("failed_attempts"), snapshot.dead
     stats = ProducerStats(
@@ -127,7 +127,7 @@ def _of_topic(counters: TopicCounters) -> dict[str, int]:
 
 
 def _latency_stats(snapshot: Snapshot) -> dict[str, float]:
-    """From the merged histogram, each within its stated error; the average is exact."""
+    """Compute percentiles from the merged histogram, within its documented error, and the exact average."""
     low, median, p95, p99, high = quantiles(snapshot.histogram.counts, (0.0, 0.5, 0.95, 0.99, 1.0))
     return {
         "avg_ms": 1000 * snapshot.total("latency_sum") / snapshot.acknowledged,

@@ -1,4 +1,4 @@
-"""The state of a producer: identity, messages, statistics and health. Read-only, from any thread."""
+"""Answer a producer's status queries: identity, messages, statistics and health. Read-only, from any thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProducerStatus:
-    """Answers the status methods of `ReliableKafkaProducer`; their documentation is there."""
+    """Implements the status methods of `ReliableKafkaProducer`, which documents them."""
 
     def __init__(self, components: Components) -> None:
         self._components = components
@@ -49,7 +49,7 @@ class ProducerStatus:
     def message_status(self, message_id: str) -> MessageStatus | None:
         try:
             raw = parse_id(message_id)
-        except (ValueError, AttributeError, TypeError):  # no text at all
+        except (ValueError, AttributeError, TypeError):  # not an id, or not text
             return None
         pending = self._engine.pending.get(raw)
         if pending is not None:
@@ -59,7 +59,7 @@ class ProducerStatus:
         return self._settled_status(message_id, self._own_sequence(raw))
 
     def _own_sequence(self, raw: bytes) -> int | None:
-        """Return the sequence of an id that this session has given out."""
+        """Return the sequence of an id that this session has assigned; None for any other id."""
         session = self._components.session
         sequence = session.ids.number(raw)
         return None if sequence is None or sequence >= session.sequence.peek() else sequence

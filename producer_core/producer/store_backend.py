@@ -1,4 +1,4 @@
-"""The keeping over a store: its recorder writes, its runner replays, its watch tells the store of alerts."""
+"""Keep dead letters and statistics in a store: run the recorder, the replay runner and the alert reporter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from producer_core import __version__
 from producer_core._internal import time_budget
 from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STORED_WITHIN = 10.0
-"""Seconds that a listing or a replay waits for the store to take the dead letters that are on their way there."""
+"""Seconds that a listing or a replay waits until the recorder has written new dead letters to the store."""
 
 _CLUSTER_WITHIN = 2.0
-"""Seconds that a call waits for the brokers to name their cluster, while it is not known."""
+"""Seconds that a call waits for the brokers to report the cluster id, while it is unknown."""
 
 _LISTED = 10_000
-"""Dead letters that a listing in memory returns at most."""
+"""Maximum number of dead letters in an in-memory listing."""
 
 
 class StoreBackend:
-    """Implements `keeping.Keeping`; owns the recorder's and the runner's threads."""
+    """A `DeadLetterBackend` over a store. Owns the recorder's and the replay runner's threads."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class StoreBackend:
         self._producer: ProducerView | None = None
         self._runner: ReplayRunner | None = None
         self._cluster_id = ""
-        self._unnamed = 2
+        self._naming_passes = 2
         self._closed_at: float | None = None
         self._run_replays = False
         self._stopping = False
@@ -84,13 +84,13 @@ class StoreBackend:
             telemetry, limit=options.dlq_max_size, routes=options.alert_routes, clock=self._clock
         )
         self._where = store
-        self.store: Store | None = _open_or_wait(store, self._clock)
+        self.store: Store | None = _open_if_available(store, self._clock)
         path = store.path if isinstance(store, Store) else default_path() if store == "auto" else Path(store)
         window = StatsWindow(
             metrics,
             describe=self._describe,
             pending=lambda: Counter() if self._producer is None else self._producer.pending_by_topic(),
-            ledger=_ledger(client, session) if _wanted(options.ledger, topic) else None,
+            ledger=_ledger(client, session) if _ledger_enabled(options.ledger, topic) else None,
             number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
             clock=self._clock,
         )
@@ -98,7 +98,7 @@ class StoreBackend:
             self._destination,
             Spill(spill_path(path)),
             window,
-            each_second=(self._watch, self._name_cluster),
+            each_second=(self._report_alerts, self._name_cluster),
             telemetry=telemetry,
             keep_ledger=bool(options.ledger),
             buffer_limit=options.dlq_max_size,
@@ -107,7 +107,7 @@ class StoreBackend:
         self.hook = self.recorder
         self.queue = StoreQueue(self, options.dlq_max_size)
 
-    # a life
+    # start and stop
 
     def start(self, producer: ProducerView, *, run_replays: bool) -> None:
         self._producer = producer
@@ -141,15 +141,16 @@ class StoreBackend:
     # dead letters
 
     def dead_letters(self) -> DeadLetters:
-        """The store's dead letters, what was just buried included; StoreError when the store cannot be had."""
+        """Return the store's dead letters, including the latest. Raise StoreError if the store is unavailable."""
         self.recorder.wait_written(2.0)
         return self._destination().dead_letters  # type: ignore[return-value]  # Destination names the role only
 
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
-        """Restrict the filter to dead letters of the producer's cluster and of no known one, unless it names a cluster.
+        """Restrict the filter to dead letters of the producer's cluster and those without a known cluster.
 
-        Another producer of the same store may write to another cluster. While ours is not known, which is asked for a
-        short time unless `wait` is False, only dead letters of no known cluster are left.
+        A filter that names a cluster is returned unchanged. Other producers of the same store may write to other
+        clusters. While the producer's cluster is unknown, only dead letters without a known cluster match; unless `wait`
+        is False, the call first asks the brokers for a short time.
         """
         where = where or DeadLetterFilter()
         if where.cluster_id is not None or where.cluster_or_unknown is not None:
@@ -163,7 +164,7 @@ class StoreBackend:
             return self.waiting()
 
     def waiting(self) -> int:
-        """Dead letters that no store and no file has yet."""
+        """Return the number of dead letters that are neither in the store nor in the spill file yet."""
         return self.recorder.waiting
 
     def state(self, message_id: str) -> str | None:
@@ -182,7 +183,7 @@ class StoreBackend:
         return self.dead_letters().archive(where, who=current_actor(), origin="python").count
 
     def add(self, message: Message, error: str) -> None:
-        """A message that was handed in as dead, without its story."""
+        """Add a message as a dead letter, without any attempts."""
         assert self._producer is not None
         dead = replace(message, status=MessageStatus.DLQ, last_error=error)
         dead_letter = dead_letter_of(dead, error, self._clock())
@@ -191,7 +192,7 @@ class StoreBackend:
         )
         logger.warning(
             "message dead",
-            extra={"message_id": message.id, "topic": message.topic, "error": mask_told(error)},
+            extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(error)},
         )
 
     def replay(
@@ -203,15 +204,15 @@ class StoreBackend:
         inconclusive: Inconclusive,
         to_cluster: str | None = None,
     ) -> int:
-        """Run a durable replay here and now; it goes on in the store if the time runs out."""
+        """Run a durable replay in this thread. After `timeout` seconds it continues in the store."""
         self.recorder.wait_stored(_STORED_WITHIN)
         self.dead_letters()
         if self.store is None:
-            raise ReplayError("The store cannot be had, so nothing can be replayed now.")
+            raise ReplayError("The store is unavailable, so dead letters cannot be replayed now.")
         own = self._find_cluster(_CLUSTER_WITHIN)
         where = DeadLetterFilter(topic=topic)
         if to_cluster is None:
-            self._tell_left_out(where, own)
+            self._log_other_clusters(where, own)
             where = replace(where, cluster_or_unknown=own)
         else:
             check_target(to_cluster, own)
@@ -228,13 +229,13 @@ class StoreBackend:
             )
         return done.acknowledged + done.landed
 
-    def _tell_left_out(self, where: DeadLetterFilter, own: str) -> None:
-        """Log how many dead letters of other clusters a replay leaves out."""
+    def _log_other_clusters(self, where: DeadLetterFilter, own: str) -> None:
+        """Log the number of dead letters that a replay skips because they belong to other clusters."""
         by_cluster = self.dead_letters().count_by(where, "cluster_id")
         others = {cluster: count for cluster, count in by_cluster.items() if cluster not in ("", own)}
         if others:
             logger.warning(
-                "dead letters of other clusters left out",
+                "dead letters of other clusters skipped",
                 extra={
                     "topic": where.topic,
                     "count": sum(others.values()),
@@ -246,7 +247,7 @@ class StoreBackend:
     def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
         return ReplayRunner(store, sender, client=self._options.client.settings, clock=self._clock)
 
-    # what the recorder asks
+    # callbacks of the recorder
 
     def _destination(self) -> RecorderDestination:
         if self.store is None:
@@ -260,7 +261,7 @@ class StoreBackend:
         producer = self._producer
         assert producer is not None, "the recorder starts after the producer"
         connection, (used, limit) = producer.connection, memory_usage()
-        self._cluster_id = producer.cluster_id  # may ask the brokers: once a second is enough
+        self._cluster_id = producer.cluster_id  # may ask the brokers; once a second is enough
         return ProducerRow(
             producer_id=producer.identity,
             cluster_id=self._cluster_id,
@@ -272,7 +273,7 @@ class StoreBackend:
             seen_at=self._clock(),
             closed_at=self._closed_at,
             connected=connection.connected,
-            connection_error=connection.error and mask_told(connection.error),
+            connection_error=connection.error and mask_or_hide(connection.error),
             pending=producer.pending_count,
             waiting_retry=producer.retry_manager.get_stats()["pending_retries"],
             queue_messages=connection.queue_messages,
@@ -284,21 +285,25 @@ class StoreBackend:
             settings=orjson.dumps(self._options.client.masked(), default=str).decode(),
         )
 
-    def _watch(self, destination: RecorderDestination) -> None:
+    def _report_alerts(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None
-        self._alert_reporter.look(
-            self.store, self._producer, self.recorder, closed=self._closed_at is not None, ends=self._stopping
+        self._alert_reporter.report(
+            self.store,
+            self._producer,
+            self.recorder,
+            closed=self._closed_at is not None,
+            stopping=self._stopping,
         )
 
     def _name_cluster(self, destination: RecorderDestination) -> None:
-        """What died before the brokers had said which cluster they are: written before, or about to be, so twice."""
+        """Set the cluster of dead letters recorded before it was known. Two passes cover a batch in progress."""
         assert self._producer is not None and self.store is not None
-        if self._unnamed and self._cluster_id:
+        if self._naming_passes and self._cluster_id:
             self.store.execute("name_cluster", cluster=self._cluster_id, producer=self._producer.identity)
-            self._unnamed -= 1
+            self._naming_passes -= 1
 
     def _next_batch(self) -> int | None:
-        """The number above all batches of this session in the store; None while the store cannot be had."""
+        """Return the number above all batches of this session in the store; None while the store is unavailable."""
         assert self._producer is not None
         try:
             self._destination()
@@ -309,8 +314,8 @@ class StoreBackend:
             return None
 
 
-def _open_or_wait(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:
-    """The store, or None when it may come later. A mistake in a path that was given is raised at once."""
+def _open_if_available(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:
+    """Open the store; return None if it may become available later. An explicit path that is wrong raises at once."""
     try:
         return _open(store, clock)
     except (StoreLocked, StoreFull) as error:
@@ -339,12 +344,12 @@ def _publisher(
     return TelemetryPublisher(client.bootstrap_servers, topic, client.given, folder=kept, clock=clock)
 
 
-def _wanted(ledger: bool | None, telemetry_topic: str | None) -> bool:
-    """Asked for, or not refused where telemetry goes out."""
+def _ledger_enabled(ledger: bool | None, telemetry_topic: str | None) -> bool:
+    """Whether to keep a ledger: on request, or with telemetry unless it was switched off."""
     return bool(ledger) or (ledger is None and telemetry_topic is not None)
 
 
 def _ledger(client: ClientConfig, session: StoredSession) -> AckLedger | None:
-    """None with acks=0: then nothing is acknowledged, whatever the client says."""
+    """Return a ledger. None with acks=0, where no broker acknowledges anything."""
     silent = str(client.settings.get("acks")) == "0"
     return None if silent else AckLedger(session.id, fresh=session.fresh, first=session.first)

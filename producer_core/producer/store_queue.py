@@ -1,4 +1,4 @@
-"""The letterbox: `producer.dlq` over a store, with the contract's names and what a person asks of one letter."""
+"""Provide `producer.dlq` over a store, with the public `DeadLetterQueue` methods and single dead letters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from producer_core.messages import Message
 
 
 class StoredDeadLetters(Protocol):
-    """Who keeps the dead letters."""
+    """The dead letters of a producer in a store."""
 
     def dead_letters(self) -> DeadLetters: ...
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter: ...
@@ -23,64 +23,61 @@ class StoredDeadLetters(Protocol):
 
 
 class StoreQueue:
-    """What it shows is the store's; while that cannot be had, only a number.
+    """Shows the dead letters of the producer's cluster and those without a known cluster.
 
-    It shows dead letters of the producer's cluster and of no known one. A filter that names a cluster shows that one's;
-    `get` finds any letter. Numbers do not wait until the producer knows its cluster.
+    A filter that names a cluster selects that cluster instead; `get` finds any dead letter. Counts do not wait until
+    the producer knows its cluster. While the store is unavailable, only the number of buffered dead letters is known.
     """
 
-    def __init__(self, dead_letter_backend: StoredDeadLetters, limit: int) -> None:
-        self._dead_letter_backend = dead_letter_backend
+    def __init__(self, backend: StoredDeadLetters, limit: int) -> None:
+        self._backend = backend
         self.max_size = limit
 
     def get(self, message_id: str) -> DeadLetter | None:
-        """One dead letter with all its bytes."""
-        return self._dead_letter_backend.dead_letters().get(message_id)
+        """Return one dead letter with all its bytes."""
+        return self._backend.dead_letters().get(message_id)
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
-        """The causes, the largest first."""
-        return self._dead_letter_backend.dead_letters().groups(
-            self._dead_letter_backend.own(where), limit=limit
-        )
+        """Return the causes of the dead letters, the most frequent first."""
+        return self._backend.dead_letters().groups(self._backend.own(where), limit=limit)
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
-        """A frame of the dead letters that the filter matches; see `DeadLetters.to_frame`."""
-        return self._dead_letter_backend.dead_letters().to_frame(
-            self._dead_letter_backend.own(where), **options
-        )
+        """Return a frame of the dead letters that the filter matches; see `DeadLetters.to_frame`."""
+        return self._backend.dead_letters().to_frame(self._backend.own(where), **options)
 
     def add_message(self, message: Message, error: str) -> None:
-        """Keep a message that failed for good, with what is known of why."""
-        self._dead_letter_backend.add(message, str(error))
+        """Add a message that failed permanently, with its error."""
+        self._backend.add(message, str(error))
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:
-        return self._dead_letter_backend.messages(topic)
+        return self._backend.messages(topic)
 
     def clear_topic(self, topic: str) -> int:
-        return self._dead_letter_backend.clear(topic)
+        return self._backend.clear(topic)
 
     @property
     def messages(self) -> list[Message]:
-        return self._dead_letter_backend.messages(None)
+        return self._backend.messages(None)
 
     @property
     def topic_stats(self) -> dict[str, int]:
-        return self._dead_letter_backend.dead_letters().count_by(
-            self._dead_letter_backend.own(wait=False), "topic"
-        )
+        return self._backend.dead_letters().count_by(self._backend.own(wait=False), "topic")
 
     def get_stats(self) -> dict[str, Any]:
-        """How many are held, by topic, with the oldest and the newest; zeros while the store cannot be had."""
+        """Return the number of dead letters, in total and by topic, and the times of the oldest and the newest.
+
+        While the store is unavailable the total counts the buffered ones, and the rest is empty.
+        """
         try:
             dead_letters, own = (
-                self._dead_letter_backend.dead_letters(),
-                self._dead_letter_backend.own(wait=False),
+                self._backend.dead_letters(),
+                self._backend.own(wait=False),
             )
             by_topic = dead_letters.count_by(own, "topic")
             oldest = dead_letters.bodies(dead_letters.ids(own, limit=1))
             newest = dead_letters.find(own, limit=1)
         except StoreError:
-            by_topic, oldest, newest = {"": self._dead_letter_backend.waiting()}, [], []
+            by_topic, oldest, newest = {"": self._backend.waiting()}, [], []
         return {
             "total_messages": sum(by_topic.values()),
             "topic_breakdown": {topic: count for topic, count in by_topic.items() if topic},

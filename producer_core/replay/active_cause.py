@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -141,7 +141,7 @@ def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) ->
             f"{dead_letters} died of it within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
         )
     if alert is not None:
-        parts.append(f"an alert fires: {mask_told(alert)}")
+        parts.append(f"an alert fires: {mask_or_hide(alert)}")
     yield f"Their cause may still be there: {', and '.join(parts)}. {_WHAT_NOW}"
     if growing:
         yield _what_would_show_it(growing, now)

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from producer_core.kafka import newer_keys
 from producer_core.kafka.clients import reader
-from producer_core.kafka.newer_keys import KeyIndex, KeyScan, look
+from producer_core.kafka.newer_keys import KeyIndex, KeyScan, scan_topic
 from producer_core.kafka.topic_config import TimeLimit, TopicConfig, TopicConfigQuery
 
 Flag = Literal["too_large", "newer_key", "no_topic"]
@@ -132,7 +132,7 @@ def check(
     texts.
     """
     complaints: list[KafkaError] = []
-    with reader(settings, {"isolation.level": "read_uncommitted"}, heard=complaints.append) as handle:
+    with reader(settings, {"isolation.level": "read_uncommitted"}, on_error=complaints.append) as handle:
         asking = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
         found = _Found(asking, newer, sends_at_most)
         stopped = False
@@ -147,7 +147,9 @@ def check(
 
 def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: TimeLimit, most: int) -> KeyScan:
     assert topic.facts.partitions
-    return look(settings, handle, topic.name, topic.facts.partitions, topic.keys, bound=bound, most=most)
+    return scan_topic(
+        settings, handle, topic.name, topic.facts.partitions, topic.keys, limit=bound, max_records=most
+    )
 
 
 class _Found:

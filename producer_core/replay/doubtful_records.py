@@ -68,7 +68,7 @@ class DoubtfulRecord:
                 sendable.append(dead_letter)
             elif landing.outcome == "found":
                 outcomes.append(_landed(dead_letter, landing))
-            elif landing.passing and again:
+            elif landing.transient and again:
                 outcomes.append(RecordOutcome(dead_letter.message_id, "pending"))
             elif self._send_inconclusive:
                 sendable.append(dead_letter)
@@ -78,7 +78,7 @@ class DoubtfulRecord:
 
     def _may_look_again(self, landings: Iterable[ProbeResult]) -> bool:
         """A look that brought nothing for now is made again, up to LOOKS times in a row."""
-        passing = any(landing.passing for landing in landings)
+        passing = any(landing.transient for landing in landings)
         self._looks = self._looks + 1 if passing else 0
         if passing:
             self._known.clear()

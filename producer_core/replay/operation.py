@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.errors import ReplayError
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def _skipped(skipped: int, reasons: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"{skipped:,} skipped: {_why(found, 'skipped')}"
         return
     for row in found[:_REASONS_TOLD]:
-        yield f"{row['count']:,} skipped: {mask_told(row['text'] or 'no reason given')}"
+        yield f"{row['count']:,} skipped: {mask_or_hide(row['text'] or 'no reason given')}"
     if rest := sum(row["count"] for row in found[_REASONS_TOLD:]):
         yield f"{rest:,} skipped for other reasons"
 
@@ -320,7 +320,7 @@ def _skipped(skipped: int, reasons: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _why(reasons: Sequence[dict[str, Any]], state: str) -> str:
     """The most frequent reason, masked as people will read it, and how many others there are."""
     texts = [
-        mask_told(row["text"] or "no reason given").rstrip(".") for row in reasons if row["state"] == state
+        mask_or_hide(row["text"] or "no reason given").rstrip(".") for row in reasons if row["state"] == state
     ]
     if len(texts) < 2:
         return "".join(texts)

@@ -12,7 +12,7 @@ import orjson
 
 from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.dlq.codec import OLDEST_FIRST
-from producer_core.errors import NobodyReplays, OtherCluster, ReplayError
+from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
 from producer_core.replay.operation import (
@@ -78,7 +78,7 @@ def plan(
     the same dead letters, each on a page of his own, mean one replay.
     Dead letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
     with the reason. `to_cluster` sends dead letters of whatever cluster there. `can_run` says that the caller runs
-    it himself (True, or the cluster he writes to); otherwise NobodyReplays unless a live process does.
+    it himself (True, or the cluster he writes to); otherwise NoReplayRunner unless a live process does.
 
     `check_first`: a runner looks ahead (sizes, topics, newer keys of every topic), and it waits for `go`; with
     `go_by_itself` it waits only where there is something to ask (`DryRun.safe` says when not). Without `check_first`
@@ -212,7 +212,7 @@ def _reach(store: Store, can_run: bool | str, now: float) -> RunnerReach:
     if isinstance(can_run, str) and can_run:
         return RunnerReach((can_run,), anywhere=False)
     if not live and not can_run:
-        raise NobodyReplays(fix=_NOBODY)
+        raise NoReplayRunner(fix=_NOBODY)
     return RunnerReach(tuple(filter(None, live)), anywhere=can_run is True or not any(live))
 
 
@@ -220,7 +220,7 @@ def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> s
     """The cluster to write to: the one told, else the dead letters' own (`own`, most dead letters first) that is in reach."""
     if to_cluster:
         if not reach.has(to_cluster):
-            raise NobodyReplays(f"No live process writes to the cluster {to_cluster}.", fix=_NOBODY)
+            raise NoReplayRunner(f"No live process writes to the cluster {to_cluster}.", fix=_NOBODY)
         return to_cluster
     known = list(filter(None, own))
     for cluster in known:

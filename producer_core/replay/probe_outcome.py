@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from producer_core.delivery.dead_letter import ReplayRecord
-from producer_core.delivery.exactly_once.log_positions import Where
+from producer_core.delivery.exactly_once.log_positions import PartitionId
 from producer_core.kafka.newer_keys import NEWER_RECORD
 from producer_core.replay.outcome import RecordOutcome
 
@@ -23,7 +23,7 @@ class ProbeOutcome:
     a newer record of their key on a topic that may be compacted."""
 
     found: Mapping[str, tuple[int, int]]
-    removed: frozenset[Where] = frozenset()
+    removed: frozenset[PartitionId] = frozenset()
     newer: frozenset[str] = frozenset()
 
     def may_be_gone(self, dead_letter: ReplayRecord) -> bool:

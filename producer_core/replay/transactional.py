@@ -20,7 +20,11 @@ from confluent_kafka import KafkaError
 from producer_core.delivery.dead_letter import ReplayRecord, delivery_of
 from producer_core.delivery.delivery import Report
 from producer_core.delivery.exactly_once.read_back import ReadBack, ReadBackResult
-from producer_core.delivery.exactly_once.transaction_errors import FENCING, refused_for_good, whole_topic
+from producer_core.delivery.exactly_once.transaction_errors import (
+    FENCING,
+    is_permanent_rejection,
+    rejects_whole_topic,
+)
 from producer_core.delivery.exactly_once.transactional_client import (
     ClientStopped,
     TransactionalClient,
@@ -109,7 +113,7 @@ class TransactionalReplay:
         self._client = client
         self._given = client is not None  # and nothing has committed since
         if client is not None:
-            client.hand_to(connection_error=self._connection_error, stopping=supervisor.interrupt)
+            client.reassign(connection_error=self._connection_error, stopping=supervisor.interrupt)
         self._hand: deque[ReplayRecord] = deque()
         self._unknown: list[
             ReplayRecord
@@ -293,7 +297,9 @@ class TransactionalReplay:
         if self._yields and failed.error.name() in FENCING and not given:
             raise ClientStopped
         refused = {
-            id_text(one.id): error for one, error, _ in failed.reports if error and refused_for_good(error)
+            id_text(one.id): error
+            for one, error, _ in failed.reports
+            if error and is_permanent_rejection(error)
         }
         if not refused:
             self._rest(f"A transaction failed and is tried again: {failed}")
@@ -379,7 +385,7 @@ class TransactionalReplay:
             dead_letter.message_id
             for dead_letter in batch
             if (error := refused.get(dead_letter.message_id))
-            and (whole_topic(error) or many[dead_letter.topic] == 1)
+            and (rejects_whole_topic(error) or many[dead_letter.topic] == 1)
         }
 
     def _failed(

@@ -1,4 +1,4 @@
-"""What the shop sells."""
+"""The products of the simulated shop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAGS = words("bestseller eco-friendly gift limited new sale")
 
 
 class Catalogue:
-    """Makes products one by one."""
+    """Generates products one by one."""
 
     def __init__(self, config: DataGenerationConfig, rng: Random, now: datetime) -> None:
         self._config = config

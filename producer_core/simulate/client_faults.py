@@ -1,4 +1,5 @@
-"""Faults on our side of a Kafka that is not ours: messages are refused, delayed or held before they leave us."""
+"""Inject faults on the client side of a Kafka cluster of the user: reject, delay or hold messages before they are
+sent."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ from producer_core.kafka.compaction import MissingRecord, NewerRecords
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.simulate.faults import Fault, OutageFault, RejectFault, SlowFault
 
-_HELD_AT_MOST = 20_000
-_TRY_AGAIN = 0.05
+_MAX_HELD = 20_000
+_RETRY_AFTER = 0.05
 
 
 class ClientFaults:
-    """The faults that are on now; `transport` makes transports that obey them."""
+    """Holds the active faults; `transport` makes transports that apply them."""
 
     def __init__(self, inner: TransportFactory = KafkaTransport, *, rng: random.Random | None = None) -> None:
         self._inner = inner
@@ -42,11 +43,11 @@ class ClientFaults:
         self._active = faults
 
     def transport(self, config: ClientConfig, listener: TransportListener) -> Transport:
-        late = _Late(listener)
-        return FaultyTransport(self._inner(config, late), late, self)
+        listener_with_delay = _DelayingListener(listener)
+        return FaultyTransport(self._inner(config, listener_with_delay), listener_with_delay, self)
 
-    def refusal(self, topic: str) -> int | None:
-        """The code this message is refused with, if it is."""
+    def rejection_code(self, topic: str) -> int | None:
+        """Return the code with which this message is rejected, or None."""
         for fault in self._active:
             if isinstance(fault, RejectFault) and fault.topic == topic and self._rng.random() < fault.share:
                 return int(getattr(KafkaError, fault.code))
@@ -62,12 +63,12 @@ class ClientFaults:
 
 
 class FaultyTransport:
-    """A transport around another. What it holds back keeps its order; its reports say how long it waited."""
+    """Wraps another transport. Held messages keep their order; their reports include the time they were held."""
 
     def __init__(
         self,
         inner: Transport,
-        listener: _Late,
+        listener: _DelayingListener,
         faults: ClientFaults,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -76,10 +77,10 @@ class FaultyTransport:
         self._listener = listener
         self._faults = faults
         self._clock = clock
-        self._changed = threading.Condition()  # guards the two below
+        self._changed = threading.Condition()  # guards _held and _stopping
         self._held: deque[tuple[float, float, Delivery]] = deque()  # due, held since, message
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="faults-on-our-side", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="client-faults", daemon=True)
 
     @property
     def settles_journal(self) -> bool:
@@ -100,15 +101,15 @@ class FaultyTransport:
         self._inner.flush_soon()
 
     def produce(self, delivery: Delivery) -> None:
-        code = self._faults.refusal(delivery.topic)
+        code = self._faults.rejection_code(delivery.topic)
         if code is not None:
-            raise ClientRefused(KafkaError(code, "refused by the demo's fault schedule, before it was sent"))
+            raise ClientRefused(KafkaError(code, "rejected by the demo's fault schedule, before it was sent"))
         with self._changed:
             delay = self._faults.delay
             if not self._held and not delay and not self._faults.down:
                 self._inner.produce(delivery)
                 return
-            if len(self._held) >= _HELD_AT_MOST:
+            if len(self._held) >= _MAX_HELD:
                 raise ClientQueueFull
             now = self._clock()
             self._held.append((now + delay, now, delivery))
@@ -129,7 +130,7 @@ class FaultyTransport:
         return self._inner.newer_records(topic, missing, **bounds)
 
     def purge(self) -> None:
-        """What is held never left us: it is reported as purged from the queue."""
+        """Report held messages as purged from the queue: they were never sent."""
         with self._changed:
             held, self._held = list(self._held), deque()
         self._listener.reports(
@@ -151,19 +152,19 @@ class FaultyTransport:
                 wait = self._until_due()
                 if wait is None or wait > 0:
                     self._changed.wait(wait)
-                elif not self._let_go(*self._held.popleft()):
-                    self._changed.wait(_TRY_AGAIN)
+                elif not self._release(*self._held.popleft()):
+                    self._changed.wait(_RETRY_AFTER)
 
     def _until_due(self) -> float | None:
-        """Seconds until the first may go; None while nothing is held."""
+        """Return the seconds until the first held message is due; None when none is held."""
         if not self._held:
             return None
         if self._faults.down:
-            return _TRY_AGAIN
+            return _RETRY_AFTER
         return self._held[0][0] - self._clock()
 
-    def _let_go(self, due: float, since: float, delivery: Delivery) -> bool:
-        self._listener.waits[delivery.id] = self._clock() - since  # before its report can come
+    def _release(self, due: float, since: float, delivery: Delivery) -> bool:
+        self._listener.waits[delivery.id] = self._clock() - since  # before its report can arrive
         try:
             self._inner.produce(delivery)
         except ClientQueueFull:
@@ -174,8 +175,8 @@ class FaultyTransport:
         return True
 
 
-class _Late:
-    """A listener whose reports count the time we held their messages."""
+class _DelayingListener:
+    """Adds the time that messages were held to the latencies in their reports."""
 
     def __init__(self, listener: TransportListener) -> None:
         self._listener = listener
@@ -187,23 +188,23 @@ class _Late:
         if self.waits:
             rows: list[Any] = []
             for row in ReportBatch.of(batch).each_row():
-                rows += _late(row, self.waits.pop(row[0].id, 0.0))
+                rows += _delayed(row, self.waits.pop(row[0].id, 0.0))
             batch = ReportBatch(rows)
         self._listener.reports(batch)
 
 
-def _late(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:
-    """A row of `ReportBatch` whose latency counts the time we held the message."""
-    delivery, told, partition, offset, latency = row
-    if told is None:
+def _delayed(row: tuple[Any, ...], waited: float) -> tuple[Any, ...]:
+    """Return a row of `ReportBatch` with the hold time added to its latency."""
+    delivery, report, partition, offset, latency = row
+    if report is None:
         return delivery, None, partition, offset, None if latency is None else latency + waited
-    error, message = told
-    late = None if message is None else _Waited(message, waited)
-    return delivery, (error, late), partition, offset, latency
+    error, message = report
+    delayed = None if message is None else _DelayedMessage(message, waited)
+    return delivery, (error, delayed), partition, offset, latency
 
 
-class _Waited:
-    """A delivery report's message whose latency counts the time we held it."""
+class _DelayedMessage:
+    """A delivery report's message with the hold time added to its latency."""
 
     def __init__(self, message: Any, waited: float) -> None:
         self._message = message

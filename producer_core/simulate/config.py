@@ -1,4 +1,4 @@
-"""The settings of the simulated shop."""
+"""Settings of the simulated shop."""
 
 from __future__ import annotations
 
@@ -84,9 +84,10 @@ def _event_types() -> dict[str, dict[str, Any]]:
 
 @dataclass
 class DataGenerationConfig:
-    """How big the shop is, who buys what, when and where. A change is seen by a generator at work.
+    """Configures the size of the shop, its customers, and when, where and what they buy. Changes apply to a running
+    generator.
 
-    A weight table need not sum to 1; `validate` lists what cannot work.
+    The weights of a table need not sum to 1; `validate` lists invalid settings.
     """
 
     total_users: int = 10_000
@@ -94,8 +95,8 @@ class DataGenerationConfig:
     vip_user_ratio: float = 0.05
     total_products: int = 1000
     categories: list[str] = field(default_factory=lambda: list(_CATEGORIES))
-    base_transaction_rate: int = 10_000  # an hour
-    base_event_rate: int = 100_000  # an hour
+    base_transaction_rate: int = 10_000  # per hour
+    base_event_rate: int = 100_000  # per hour
     peak_hour_multiplier: float = 3.0
     weekend_multiplier: float = 1.5
     holiday_multiplier: float = 5.0
@@ -164,7 +165,7 @@ class DataGenerationConfig:
 
     @classmethod
     def from_json(cls, json_str: str) -> DataGenerationConfig:
-        """A config of the fields given, defaults for the rest; ConfigError names an unknown field's nearest."""
+        """Return a config with these fields, and defaults for the others; ConfigError suggests the nearest name."""
         try:
             given = json.loads(json_str)
         except json.JSONDecodeError as error:
@@ -187,7 +188,7 @@ class DataGenerationConfig:
 
     @property
     def age_weights(self) -> dict[str, float]:
-        """Each age group's weight, whichever form `age_distribution` has."""
+        """Return each age group's weight, from either form of `age_distribution`."""
         if isinstance(self.age_distribution, dict):
             return self.age_distribution
         return dict(zip(self.age_ranges, self.age_distribution, strict=False))
@@ -204,7 +205,7 @@ class DataGenerationConfig:
         return self.peak_hour_multiplier if hour in PEAK_HOURS else 1.0
 
     def get_seasonal_multiplier(self, date: datetime) -> tuple[float, list[str]]:
-        """The multiplier and the categories of the event that this moment lies in, else (1.0, [])."""
+        """Return the multiplier and categories of the event at this time, else (1.0, [])."""
         for event in self.seasonal_events.values():
             start = event_start(event["date"])
             if start <= date.replace(tzinfo=None) < start + timedelta(hours=event["duration_hours"]):
@@ -212,7 +213,7 @@ class DataGenerationConfig:
         return 1.0, []
 
     def validate(self) -> list[str]:
-        """What cannot work, a sentence each; empty when all is well."""
+        """Return a sentence for each invalid setting; an empty list when all are valid."""
         found = [
             f"{name} weights sum to more than 1.0"
             for name, table in self._weight_tables()
@@ -239,13 +240,13 @@ class DataGenerationConfig:
 
 
 def opening_hours(hours: Any) -> tuple[int, int]:
-    """The first and the last business hour, of a pair or of `{"start": …, "end": …}`."""
+    """Return the first and the last business hour of a pair or of `{"start": …, "end": …}`."""
     first, last = (hours["start"], hours["end"]) if isinstance(hours, dict) else hours
     return first, last
 
 
 def event_start(day: Any) -> datetime:
-    """The midnight that a seasonal event begins with, from its `date`: text, date or datetime."""
+    """Return the midnight at which a seasonal event starts, from its `date`: text, date or datetime."""
     if isinstance(day, datetime):
         return day
     if isinstance(day, date):

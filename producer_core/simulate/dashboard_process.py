@@ -1,4 +1,4 @@
-"""The dashboard as a child process of `make run`."""
+"""Run the dashboard as a child process of `make run`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from producer_core.errors import MissingTool
-from producer_core.simulate.parent_watchdog import leashed
+from producer_core.simulate.parent_watchdog import with_watchdog
 
 HOST = "127.0.0.1"
 
@@ -25,13 +25,13 @@ Command = Callable[[int], Sequence[str]]
 
 
 class DashboardProcess:
-    """A server process in a process group of its own; its output is kept, not shown."""
+    """A server process in its own process group; its output is kept, not printed."""
 
     def __init__(self, command: Command, port: ReservedPort) -> None:
         self.port = port.number
         self._lines: deque[str] = deque(maxlen=_TAIL)
         self._process = subprocess.Popen(
-            leashed(command(port.number)),
+            with_watchdog(command(port.number)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -48,11 +48,11 @@ class DashboardProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Return the exit code; None while it runs."""
         return self._process.poll()
 
     def answers(self) -> bool:
-        """Whether Streamlit says at this port that it is well."""
+        """Return whether Streamlit answers its health check at this port."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=2)
         try:
             connection.request("GET", "/_stcore/health")
@@ -63,17 +63,17 @@ class DashboardProcess:
             connection.close()
 
     def last_lines(self) -> list[str]:
-        """The end of its output, complete once it has ended."""
+        """Return the end of the output, which is complete once the process has ended."""
         if self.exit_code is not None:
             self._reader.join(1)
         return list(self._lines)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         self._signal(signal.SIGTERM)
 
     def finish(self, timeout: float = 2.0) -> None:
-        """Wait for its end, and make it end when it takes longer than `timeout` seconds."""
+        """Wait for the process to end; kill it after `timeout` seconds."""
         self.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
@@ -84,7 +84,7 @@ class DashboardProcess:
             self._process.stdout.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the whole group: what it may have started ends with it."""
+        """Send a signal to the process group, so that its children end, too."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -95,7 +95,7 @@ class DashboardProcess:
 
 
 class ReservedPort:
-    """A port that nobody listens on, kept from other `make run`s of this machine until released."""
+    """A free port, reserved against other `make run`s on this machine until it is released."""
 
     def __init__(self, number: int, claim: socket.socket | None) -> None:
         self.number = number
@@ -107,7 +107,7 @@ class ReservedPort:
 
     @classmethod
     def first_free(cls, wanted: int) -> ReservedPort:
-        """The wanted port or the next free one above."""
+        """Return the wanted port or the next free one above it."""
         for number in range(wanted, min(wanted + _PORTS, 65536)):
             claim = _claim(number)
             if claim is not None and _free(number):
@@ -130,10 +130,10 @@ def _free(number: int) -> bool:
 
 
 def _claim(number: int) -> socket.socket | None:
-    """A name that one process at a time can hold and that dies with it; None when another holds it.
+    """Bind a name that one process at a time can hold and that ends with it; return None when another process holds it.
 
-    The dashboard needs a second until it listens: without the claim two starts at the same moment would
-    choose the same port.
+    The dashboard takes a second until it listens. Without this claim, two starts at the same moment would choose the
+    same port.
     """
     claim = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":

@@ -1,4 +1,4 @@
-"""A tour of the producer's reliability, part by part, in plain words."""
+"""A tour of the producer's reliability features, part by part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class Demo:
-    """Runs the parts against one producer. `faults` is there when the broker is ours to disturb."""
+    """Runs the parts against one producer. `faults` is set when the broker is the embedded one."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Demo:
         self._generator = ECommerceDataGenerator(seed=seed)
 
     def run(self, parts: Sequence[Part]) -> None:
-        """The parts, a second apart, then the final numbers."""
-        made = {
+        """Run the parts, one second apart, and print the final numbers."""
+        methods = {
             "basic": self.basic,
             "deduplication": self.deduplication,
             "retry": self.retry,
@@ -59,7 +59,7 @@ class Demo:
         for number, part in enumerate(parts):
             if number:
                 self._pause(1.0)
-            made[part]()
+            methods[part]()
         self.final()
 
     def basic(self) -> None:
@@ -82,7 +82,7 @@ class Demo:
     def deduplication(self) -> None:
         self._title("De-duplication: the same purchase five times")
         if self._producer.deduplicator is None:
-            self._say("De-duplication is off (--disable-dedup): every copy would be written.")
+            self._say("De-duplication is off (--disable-dedup): every copy is written.")
             return
         purchase = self._generator.transaction()
         for copy in range(1, 6):
@@ -99,7 +99,7 @@ class Demo:
         )
 
     def retry(self) -> None:
-        self._title("Retry: 5 messages to a topic in trouble")
+        self._title("Retry: 5 messages to a topic with faults")
         before = self._producer.dlq.get_stats()["total_messages"]
         for number in range(1, 6):
             self._disturb(number)
@@ -109,7 +109,7 @@ class Demo:
         if self._faults is not None:
             self._faults.accept(RETRY_TOPIC)
         else:
-            self._say("Your Kafka is not disturbed, so usually nothing has to be retried.")
+            self._say("No faults are injected into your Kafka, so retries are unlikely.")
         stats = self._producer.get_stats()
         retries = stats["retry_stats"]
         self._numbers(
@@ -155,18 +155,18 @@ class Demo:
         )
 
     def _disturb(self, number: int) -> None:
-        """Messages 2 and 3 are throttled once and pass at the second try; message 5 is refused for good."""
+        """Throttle the first try of messages 2 and 3, and reject message 5 permanently."""
         if self._faults is None:
             return
         if number in (2, 3):
             self._say(f"Message {number}: the broker throttles the first try")
             self._faults.fail_next(RETRY_TOPIC, "THROTTLING_QUOTA_EXCEEDED", 1)
         if number == 5:
-            self._say(f"Message {number}: the broker refuses it by policy")
+            self._say(f"Message {number}: the broker rejects it by policy")
             self._faults.reject(RETRY_TOPIC, "POLICY_VIOLATION")
 
     def _health(self) -> dict[str, Any]:
-        """The summary; the first check runs at the start, so that there is one soon."""
+        """Return the health summary; the first check runs at the start, so it is available soon."""
         for _ in range(20):
             summary = self._producer.get_health_status()
             if summary["status"] != "unknown":
@@ -191,9 +191,9 @@ def run(
     say: Say = print,
     pause: Callable[[float], Any] | None = None,
 ) -> int:
-    """The demo from the first to the last line; returns how many messages died on a Kafka of the user's.
+    """Run the demo and return how many messages became dead letters on a Kafka of the user.
 
-    `redis_url` is tried when de-duplication is on; where nobody answers, memory does it.
+    `redis_url` is used for de-duplication; when Redis does not answer, de-duplication works in memory.
     """
     client = redis_client(redis_url, say) if deduplicate and redis_url else None
     with _broker(kafka_servers, say) as (servers, broker):
@@ -219,7 +219,7 @@ def run(
 @contextmanager
 def _broker(kafka_servers: str | None, say: Say) -> Iterator[tuple[str, embedded.EmbeddedBroker | None]]:
     if kafka_servers is None:
-        say("Broker: embedded, in this process (--kafka-servers HOST:PORT takes yours)")
+        say("Broker: embedded, in this process (--kafka-servers HOST:PORT uses your Kafka)")
         with embedded.start(topics={TRANSACTIONS: 4, RETRY_TOPIC: 1}) as broker:
             yield broker.bootstrap_servers, broker
     else:
@@ -233,20 +233,22 @@ def _broker(kafka_servers: str | None, say: Say) -> Iterator[tuple[str, embedded
 
 
 def redis_client(url: str, say: Say) -> Any:
-    """A client of the Redis that answers, or None after a line that says why there is none."""
+    """Return a client when Redis answers; otherwise print the reason and return None."""
     where = urlsplit(url)
     place = f"{where.hostname or url}:{where.port or 6379}"
     try:
         import redis
     except ModuleNotFoundError:
-        say("Redis: the package is not installed (pip install 'producer-core[redis]'); memory de-duplicates")
+        say(
+            "Redis: the package is not installed (pip install 'producer-core[redis]'); de-duplicating in memory"
+        )
         return None
     try:
         client = redis.Redis.from_url(url, socket_connect_timeout=1, socket_timeout=1)
         client.ping()
     except (redis.RedisError, ValueError) as error:
         logging.getLogger(__name__).debug("redis unavailable", extra={"error": str(error)})
-        say(f"Redis: nobody answers at {place}; memory de-duplicates")
+        say(f"Redis: no answer at {place}; de-duplicating in memory")
         return None
     say(f"Redis: {place}")
     return client

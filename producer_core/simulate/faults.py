@@ -1,4 +1,4 @@
-"""A schedule of faults: which are active at a second of the cycle, and who brings them about."""
+"""Schedule faults: which are active at a second of the cycle, and how they are applied."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from producer_core.errors import ProducerError
 
 logger = logging.getLogger(__name__)
 
-_LOOK_EVERY = 0.1
+_INTERVAL = 0.1
 
 
 @dataclass(frozen=True)
 class RejectFault:
-    """A topic's messages are refused with this code; `share` of its requests where it is not all of them."""
+    """A topic's messages are rejected with this code, or only a `share` of its requests."""
 
     topic: str
     code: str
@@ -27,14 +27,14 @@ class RejectFault:
 
 @dataclass(frozen=True)
 class SlowFault:
-    """Every answer takes so many seconds longer."""
+    """Every answer is delayed by this many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class OutageFault:
-    """No broker is there."""
+    """All brokers are down."""
 
 
 Fault = RejectFault | SlowFault | OutageFault
@@ -42,7 +42,7 @@ Fault = RejectFault | SlowFault | OutageFault
 
 @dataclass(frozen=True)
 class Window:
-    """A fault and the seconds of the cycle in which it is active; until None it is always there."""
+    """A fault and the seconds of the cycle in which it is active; with `until` None it is always active."""
 
     fault: Fault
     since: float = 0.0
@@ -60,7 +60,7 @@ class FaultSchedule:
     cycle: float = 80.0
 
     def active(self, elapsed: float) -> frozenset[Fault]:
-        """The faults that are active so many seconds after the start."""
+        """Return the faults that are active `elapsed` seconds after the start."""
         second = elapsed % self.cycle
         return frozenset(window.fault for window in self.windows if window.covers(second))
 
@@ -69,11 +69,11 @@ class FaultSchedule:
 
 
 def shop_schedule(prefix: str = "") -> FaultSchedule:
-    """What `make run` shows: something happens within each half minute, and a stretch of quiet follows.
+    """Return the schedule of `make run`: one fault in each half minute, then a quiet phase.
 
-    Seconds 8 to 20 payments are refused, 26 to 32 some user events must be sent twice, 36 to 44 every
-    answer takes a quarter of a second, 50 to 55 no broker is there, 55 to 80 are quiet. The audit log is
-    always refused.
+    Seconds 8 to 20: payments are rejected. 26 to 32: some user events are throttled and retried. 36 to 44: every
+    answer is delayed by a quarter of a second. 50 to 55: no broker is up. 55 to 80: no fault. The audit log is always
+    rejected.
     """
     return FaultSchedule(
         (
@@ -87,14 +87,14 @@ def shop_schedule(prefix: str = "") -> FaultSchedule:
 
 
 class Executor(Protocol):
-    """Brings faults about: on a broker of ours, or on our side of somebody else's."""
+    """Applies faults, on the embedded broker or on the client side of a user's cluster."""
 
     def apply(self, faults: frozenset[Fault]) -> None:
         """Make exactly these faults active."""
 
 
 class BrokerFaults(Protocol):
-    """What the embedded broker offers."""
+    """The methods of the embedded broker that inject faults."""
 
     def reject(self, topic: str, code: int | str = ...) -> None: ...
     def accept(self, topic: str) -> None: ...
@@ -104,8 +104,8 @@ class BrokerFaults(Protocol):
     def up(self) -> None: ...
 
 
-class OnBroker:
-    """Faults of an embedded broker; called by one thread. A share of a topic is every so many requests."""
+class BrokerExecutor:
+    """Applies faults to an embedded broker; used by one thread. A share of a topic is one request per interval."""
 
     def __init__(self, broker: BrokerFaults) -> None:
         self._broker = broker
@@ -117,7 +117,7 @@ class OnBroker:
         for fault in faults - self._active:
             self._begin(fault)
         for fault in faults:
-            self._go_on(fault)
+            self._repeat(fault)
         self._active = faults
 
     def _begin(self, fault: Fault) -> None:
@@ -129,8 +129,8 @@ class OnBroker:
             case OutageFault():
                 self._broker.down()
 
-    def _go_on(self, fault: Fault) -> None:
-        """A partial rejection: one request at each look, which is a part of them."""
+    def _repeat(self, fault: Fault) -> None:
+        """Reject one request per interval, for a partial rejection."""
         if isinstance(fault, RejectFault) and fault.share < 1.0:
             self._broker.fail_next(fault.topic, fault.code, 1)
 
@@ -145,7 +145,7 @@ class OnBroker:
 
 
 class FaultRun:
-    """Walks along a schedule on a thread of its own until it is stopped; the last faults then end."""
+    """Applies a schedule on a thread of its own until it is stopped; then it ends the last faults."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class FaultRun:
         self._thread.start()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """End the walk; of the faults only those that would keep messages from settling are taken back."""
+        """Stop; end the faults that would keep messages from settling, and keep rejections."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
@@ -172,7 +172,7 @@ class FaultRun:
     def _run(self) -> None:
         start = self._clock()
         active: frozenset[Fault] = frozenset()
-        while not self._stopping.wait(_LOOK_EVERY):
+        while not self._stopping.wait(_INTERVAL):
             active = self._schedule.active(self._clock() - start)
             self._apply(active)
         self._apply(frozenset(fault for fault in active if isinstance(fault, RejectFault)))
@@ -182,4 +182,4 @@ class FaultRun:
             try:
                 executor.apply(faults)
             except ProducerError as error:
-                logger.warning("fault could not be brought about", extra={"error": str(error)})
+                logger.warning("fault could not be applied", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""How people cheat: which purchases are frauds, and what gives them away."""
+"""Decide which purchases are frauds, and generate their anomalies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer_core.simulate.weighted_choice import WeightedChoice
 
 
 class FraudType(Enum):
-    """What is odd about a purchase."""
+    """The anomaly of a fraudulent purchase."""
 
     VELOCITY_ATTACK = "velocity_attack"
     LOCATION_ANOMALY = "location_anomaly"
@@ -25,7 +25,7 @@ class FraudType(Enum):
 
 
 class FraudPatterns:
-    """Reads `fraud_rate` and `fraud_patterns` at each draw, so that a changed rate counts at once."""
+    """Reads `fraud_rate` and `fraud_patterns` at each draw, so that a changed rate applies at once."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, rng: Random | None = None) -> None:
         self.config = vars(DataGenerationConfig()) if config is None else config
@@ -40,7 +40,7 @@ class FraudPatterns:
         return FraudType(WeightedChoice(weights).draw(self._rng))
 
     def generate_velocity_attack(self, user_id: str, base_timestamp: datetime) -> list[dict[str, Any]]:
-        """5 to 15 purchases of one user within 300 seconds."""
+        """Return 5 to 15 purchases of one user within 300 seconds."""
         return [
             {
                 "user_id": user_id,
@@ -53,24 +53,24 @@ class FraudPatterns:
         ]
 
     def generate_location_anomaly(self, user_location: GeographicLocation) -> GeographicLocation:
-        """A place in another region."""
+        """Return a location in another region."""
         region = self._rng.choice(self._places.other_regions(user_location.region))
         return self._places.generate_location(region)
 
     def generate_amount_anomaly(self, user_avg_amount: float) -> float:
-        """Seven times of ten far above the user's average, else the cent that tries out a stolen card."""
+        """Return an amount far above the user's average (70 %), or a tiny one that tests a stolen card."""
         if self._rng.random() < 0.7:
             return user_avg_amount * self._rng.uniform(5, 20)
         return self._rng.uniform(0.01, 1.0)
 
     def generate_time_anomaly(self, user_timezone: str, day: datetime | None = None) -> datetime:
-        """Between two and five at night in the user's time zone, on `day` (today by default)."""
+        """Return a time between 2 and 5 a.m. in the user's time zone, on `day` (today by default)."""
         return (day or datetime.now()).replace(
             hour=self._rng.randint(2, 4), minute=self._rng.randrange(60), second=self._rng.randrange(60)
         )
 
     def generate_device_anomaly(self, now: datetime | None = None) -> dict[str, Any]:
-        """A device that nobody has seen before."""
+        """Return a device that the user has never used."""
         return {
             "device_id": f"device_{self._rng.getrandbits(48):012x}",
             "device_type": "unknown",
@@ -80,6 +80,6 @@ class FraudPatterns:
         }
 
     def generate_pattern_anomaly(self, user_categories: Sequence[str]) -> str:
-        """A category that the user never bought from."""
+        """Return a category from which the user has never bought."""
         every = self.config.get("categories") or ["Electronics"]
         return str(self._rng.choice([name for name in every if name not in user_categories] or list(every)))

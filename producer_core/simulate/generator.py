@@ -1,4 +1,4 @@
-"""The generator of the shop's records."""
+"""Generate the simulated shop's records."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from producer_core.simulate.visits import UserEvents
 Record = dict[str, Any]
 
 SEEDED_NOW = datetime(2025, 1, 1)
-"""What a seeded generator takes for now, so that two runs with one seed give the same records."""
+"""The current time of a seeded generator, so that two runs with one seed give the same records."""
 
 _KINDS = {"transactions": 30, "user events": 7, "product updates": 7}
-"""Kinds of records, and over how many days they are spread when no times are given."""
+"""Kinds of records, and the days over which they are spread when no times are given."""
 
 _UPDATES = ("price_change", "stock_update", "description_update", "status_change")
 _METRICS = ("revenue", "conversion_rate", "user_activity", "product_performance")
 
 
 class ECommerceDataGenerator:
-    """Purchases, visits and changes of a shop, one by one (`iter_…`) or as lists (`generate_…`).
+    """Generates purchases, visits and product changes of a shop, one by one (`iter_…`) or as lists (`generate_…`).
 
-    With a `seed` the same calls give the same records; where no times are given they then lie before
-    SEEDED_NOW. Each kind of record draws from a source of its own, so that one does not disturb another.
-    Users and products are made when first needed, in a fraction of a second.
+    With a `seed` the same calls give the same records; without given times they are before SEEDED_NOW. Each kind of
+    record draws from a random source of its own, so that the kinds do not influence each other. Users and products
+    are generated at the first use, in a fraction of a second.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ECommerceDataGenerator:
         self.config = config or DataGenerationConfig()
         self.seed = seed
         self._clock = clock or (datetime.now if seed is None else lambda: SEEDED_NOW)
-        live = vars(self.config)  # a view: a changed setting counts at once
+        live = vars(self.config)  # a view, so that changed settings apply at once
         self.temporal_patterns = TemporalPatterns(live, self._source("times"))
         self.geographic_patterns = GeographicPatterns(live, self._source("places"))
         self.fraud_patterns = FraudPatterns(live, self._source("frauds"))
@@ -67,11 +67,11 @@ class ECommerceDataGenerator:
         )
         self._user_events = UserEvents(self.config, self._shop, self._sessions, self._source("events"))
         self._changes = self._source("product updates")
-        self._changed: dict[str, Record] = {}  # products as their updates left them
+        self._changed: dict[str, Record] = {}  # products after their updates
         self._results = self._source("analytics")
         self._times = {name: self._source(f"times of {name}") for name in _KINDS}
 
-    # what the shop consists of
+    # the shop
 
     @property
     def users(self) -> list[Record]:
@@ -83,12 +83,12 @@ class ECommerceDataGenerator:
 
     @property
     def sessions(self) -> dict[str, ShopSession]:
-        """The visits under way, by id."""
+        """Return the open visits by id."""
         return self._sessions.all
 
     @property
     def user_purchase_history(self) -> dict[str, deque[str]]:
-        """The categories of each customer's last purchases."""
+        """Return the categories of each customer's last purchases."""
         return self._shop.purchase_history
 
     @property
@@ -101,7 +101,7 @@ class ECommerceDataGenerator:
 
     @cached_property
     def faker(self) -> Any:
-        """A Faker with this generator's seed for your own fields, or None when faker is not installed."""
+        """Return a Faker with this generator's seed for your own fields, or None when faker is not installed."""
         if find_spec("faker") is None:
             return None
         made = import_module("faker").Faker()
@@ -110,7 +110,7 @@ class ECommerceDataGenerator:
         return made
 
     def prepare(self) -> None:
-        """Make users and products now, so that the first record does not wait for them."""
+        """Generate users and products now, so that the first record does not wait for them."""
         self._shop.prepare()
 
     # purchases
@@ -123,12 +123,12 @@ class ECommerceDataGenerator:
     def iter_transactions(
         self, count: int | None = None, start_time: datetime | None = None, end_time: datetime | None = None
     ) -> Iterator[Record]:
-        """Purchases at moments between the two times (the last 30 days by default); endless without a count."""
+        """Yield purchases between the two times (the last 30 days by default); without a count, endlessly."""
         for at in self._moments("transactions", count, start_time, end_time):
             yield self.transaction(at)
 
     def transaction(self, at: datetime | None = None, *, fraud: bool | None = None) -> Record:
-        """One purchase; `fraud` decides whether it is one, else the fraud rate does."""
+        """Return one purchase; `fraud` decides whether it is fraudulent, otherwise the fraud rate does."""
         return self._purchases.transaction(at or self._clock(), fraud=fraud)
 
     # visits
@@ -141,7 +141,7 @@ class ECommerceDataGenerator:
     def iter_user_events(
         self, count: int | None = None, start_time: datetime | None = None, end_time: datetime | None = None
     ) -> Iterator[Record]:
-        """Steps of visits between the two times (the last 7 days by default), in the order of time."""
+        """Yield events of visits between the two times (the last 7 days by default), in the order of time."""
         for at in self._moments("user events", count, start_time, end_time):
             yield self.user_event(at)
 
@@ -160,9 +160,9 @@ class ECommerceDataGenerator:
             yield self.product_update(at)
 
     def product_update(self, at: datetime | None = None) -> Record:
-        """A change of a product; the next one of its kind starts from there. Prices move by up to a fifth.
+        """Return a change of a product; the next change of this kind starts from it. Prices change by up to a fifth.
 
-        What purchases say of a product stays, so that the two kinds of records do not depend on each other.
+        Purchases keep the original product, so that the two kinds of records do not depend on each other.
         """
         rng, product = self._changes, self._changes.choice(self.products)
         kind = rng.choice(_UPDATES)
@@ -193,7 +193,7 @@ class ECommerceDataGenerator:
             },
         }
 
-    # looking
+    # statistics
 
     def get_statistics(self) -> dict[str, Any]:
         return {
@@ -213,11 +213,11 @@ class ECommerceDataGenerator:
     def _moments(
         self, kind: str, count: int | None, start: datetime | None, end: datetime | None
     ) -> Iterator[datetime]:
-        """`count` moments in the order of time, or random ones without end."""
+        """Yield `count` times in order, or random times without end."""
         last = end or self._clock()
         first = start or last - timedelta(days=_KINDS[kind])
         if last < first:
-            raise ValueError(f"The end ({last}) lies before the start ({first}).")
+            raise ValueError(f"The end ({last}) is before the start ({first}).")
         rng, span = self._times[kind], last - first
         if count is None:
             while True:
@@ -227,7 +227,7 @@ class ECommerceDataGenerator:
 
 
 def _change(rng: Random, kind: str, product: Record) -> tuple[str, Any]:
-    """The changed field and its new value."""
+    """Return the changed field and its new value."""
     if kind == "price_change":
         return "price", round(max(0.01, product["price"] * rng.uniform(0.8, 1.2)), 2)
     if kind == "stock_update":

@@ -1,7 +1,7 @@
-"""An incident to practise on: a shop's traffic with faults in it, recorded in a store, and the proof after it was mended.
+"""An incident for practice: a shop's traffic with faults, recorded in a store, and a proof after the repair.
 
 with incident.record("shop.duckdb") as shop:
-    …                      # find the cause in shop.monitor, mend it: shop.mend(), replay
+    …                      # find the cause in shop.monitor, then shop.repair() and replay
     shop.prove()
 """
 
@@ -24,22 +24,30 @@ from producer_core.kafka import clients
 from producer_core.messages import parse_id, record_id
 from producer_core.producer.monitor import Monitor
 from producer_core.producer.producer import ReliableKafkaProducer
-from producer_core.simulate.faults import FaultRun, FaultSchedule, OnBroker, RejectFault, SlowFault, Window
+from producer_core.simulate.faults import (
+    BrokerExecutor,
+    FaultRun,
+    FaultSchedule,
+    RejectFault,
+    SlowFault,
+    Window,
+)
 from producer_core.simulate.load import ShopLoad, topic_names
 
 SECONDS = 14.0
-"""How long the recording takes."""
+"""Duration of the recording."""
 
 _SETTINGS = {"linger_ms": 20, "max_block_ms": 1000}
 _FLUSH = 30.0
 _READ = 20.0
-"""Seconds for reading everything back."""
+"""Seconds for reading all topics back."""
 
 
 def schedule() -> FaultSchedule:
-    """Answers are slow for a while, and then payments are refused: the first looks like the cause and is not.
+    """Return the schedule: answers are slow for a while, then payments are rejected. The delay looks like the cause
+    and is not.
 
-    The audit log is refused from the first to the last second: that is older, and something else.
+    The audit log is rejected from the first to the last second, which is an older, unrelated problem.
     """
     return FaultSchedule(
         (
@@ -53,7 +61,7 @@ def schedule() -> FaultSchedule:
 
 @dataclass(frozen=True)
 class Proof:
-    """Where every accepted message is: on its topic, or a dead letter. `twice` and `missing` must be nothing."""
+    """Counts where the accepted messages are: on their topic, or dead letters. `twice` and `missing` must be zero."""
 
     accepted: int
     once: int
@@ -83,7 +91,7 @@ class Proof:
 
 
 class Incident:
-    """What was recorded, with its broker and its producer still there."""
+    """Holds a recorded incident with its broker and its producer still running."""
 
     def __init__(self, store: Path | str, *, seed: int, rate: float) -> None:
         self._parts = contextlib.ExitStack()
@@ -93,11 +101,11 @@ class Incident:
             self.broker.bootstrap_servers, _SETTINGS, store=store, cluster_id=self.broker.cluster_id
         )
         self._parts.callback(self.producer.close, 5.0)
-        self._accepted: set[bytes] = set()  # grown by the load's threads, read when they have ended
+        self._accepted: set[bytes] = set()  # added by the load's threads, read after they ended
         self._load = ShopLoad(cast(ReliableKafkaProducer, self), rate=rate, seed=seed)
 
     def send_message(self, topic: str, value: Any, key: Any = None) -> str | None:
-        """What the load calls: the producer's, noted for the proof."""
+        """Send a message of the load, and note its id for the proof."""
         message_id = self.producer.send_message(topic, value, key)
         if message_id is not None:
             self._accepted.add(parse_id(message_id))
@@ -108,36 +116,36 @@ class Incident:
         return self.producer.monitor()
 
     def record(self, seconds: float) -> Self:
-        faults = FaultRun(schedule(), [OnBroker(self.broker)])
+        faults = FaultRun(schedule(), [BrokerExecutor(self.broker)])
         self._load.start()
         faults.start()
         threading.Event().wait(seconds)
         self._load.stop()
         faults.stop()
-        self.broker.reject("payments", "POLICY_VIOLATION")  # nobody mended anything yet
+        self.broker.reject("payments", "POLICY_VIOLATION")  # the cause is not repaired yet
         self.broker.reject("audit-log", "INVALID_RECORD")
         self.producer.flush(_FLUSH)
         return self
 
-    def mend(self) -> None:
-        """What the owner of the broker's policy does: payments are accepted again."""
+    def repair(self) -> None:
+        """Repair the cause, the broker's policy: payments are accepted again."""
         self.broker.accept("payments")
 
     def prove(self) -> Proof:
-        """Read every topic from its beginning, and look for each accepted message."""
+        """Read every topic from its beginning, and count where each accepted message is."""
         self.producer.flush(_FLUSH)
         dead_letters = self.producer.dlq.to_frame(DeadLetterFilter(state=None), kind="arrow").to_pylist()
-        waiting = {
+        dead = {
             parse_id(one["message_id"]) for one in dead_letters if one["state"] not in ("replayed", "landed")
         }
         found = Counter(self._on_topics())
-        there = self._accepted & found.keys()
+        written = self._accepted & found.keys()
         return Proof(
             accepted=len(self._accepted),
-            once=sum(found[message_id] == 1 for message_id in there - waiting),
-            twice=sum(found[message_id] > 1 for message_id in there),
-            dead=len(waiting & self._accepted),
-            missing=len(self._accepted - found.keys() - waiting),
+            once=sum(found[message_id] == 1 for message_id in written - dead),
+            twice=sum(found[message_id] > 1 for message_id in written),
+            dead=len(dead & self._accepted),
+            missing=len(self._accepted - found.keys() - dead),
         )
 
     def _on_topics(self) -> Iterator[bytes]:
@@ -163,12 +171,12 @@ class Incident:
 
 
 def _all(consumer: Consumer, left: set[tuple[str, int]]) -> Iterator[bytes]:
-    """The ids of all records up to the ends of these partitions."""
+    """Yield the ids of all records up to the ends of these partitions."""
     while left:
         message = consumer.poll(_READ)
         if message is None:
             raise TimeoutError(
-                f"nothing came for {_READ:.0f} s; {len(left)} partitions are not read to their ends"
+                f"no record for {_READ:.0f} s; {len(left)} partitions are not read to their ends"
             )
         if message.error() is None:
             if (raw := record_id(message.headers())) is not None:
@@ -178,7 +186,7 @@ def _all(consumer: Consumer, left: set[tuple[str, int]]) -> Iterator[bytes]:
 
 
 def record(store: Path | str, *, seconds: float = SECONDS, seed: int = 7, rate: float = 120.0) -> Incident:
-    """Record an incident into a new store, on an embedded broker of its own; it takes `seconds`."""
+    """Record an incident into a new store, on an embedded broker of its own; this takes `seconds`."""
     incident = Incident(store, seed=seed, rate=rate)
     try:
         return incident.record(seconds)

@@ -1,4 +1,4 @@
-"""What `make run` starts: a broker, a load with faults, a store, and the dashboard over it."""
+"""The command behind `make run`: a broker, a load with faults, a store, and the dashboard."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from producer_core._internal.stop_signal import StopSignal
 if TYPE_CHECKING:
     from producer_core.simulate.live_run import LiveRun
 
-LOOK_AT = (
-    "Look at {prefix}payments: refused for 12 s of every 80 s, replay them after; "
-    "{prefix}audit-log is always refused. Ctrl-C ends everything."
+HINT = (
+    "Open {prefix}payments: its messages are rejected for 12 s of every 80 s; replay them afterwards. "
+    "{prefix}audit-log is always rejected. Ctrl-C ends everything."
 )
 
-EARLIER = "The earlier run is kept in {store}. Its broker is gone, so its dead letters cannot be replayed."
+EARLIER = "The store of the previous run is in {store}. Its broker has ended, so its dead letters cannot be replayed."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code: 0 ended by a signal, 1 the dashboard could not be kept running, 2 could not start."""
-    stop = StopSignal()  # before the slow imports: a Ctrl-C in the first second counts too
+    """Run until a signal. Exit code: 0 ended by a signal, 1 the dashboard kept ending, 2 the start failed."""
+    stop = StopSignal()  # before the slow imports, so that a Ctrl-C in the first second counts
     options = _options(arguments)
 
     from producer_core.errors import ProducerError
@@ -44,23 +44,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(run: LiveRun, stop: StopSignal) -> int:
-    run.start(lambda: stop.asked)
-    while not stop.asked:
+    run.start(lambda: stop.requested)
+    while not stop.requested:
         if run.port != run.wanted_port:
-            _say(f"Port {run.wanted_port} is taken; using {run.port}.")
+            _say(f"Port {run.wanted_port} is in use; using {run.port}.")
         if run.wait_until_up(stop.wait):
-            _say(f"http://127.0.0.1:{run.port}\n{LOOK_AT.format(prefix=run.prefix)}\nStore: {run.store}")
+            _say(f"http://127.0.0.1:{run.port}\n{HINT.format(prefix=run.prefix)}\nStore: {run.store}")
             if run.earlier_store:
                 _say(EARLIER.format(store=run.earlier_store))
-        while run.dashboard_lives and not stop.wait(0.5):
+        while run.dashboard_runs and not stop.wait(0.5):
             pass
-        if not stop.asked:
+        if not stop.requested:
             _say("The dashboard ended. Its last lines:", sys.stderr)
             _say("\n".join(run.last_lines()) or "(none)", sys.stderr)
             if not run.restart_dashboard():
-                _say("It ended too often; giving up.", sys.stderr)
+                _say("The dashboard ended too often; giving up.", sys.stderr)
                 return 1
-            _say("It is started again.", sys.stderr)
+            _say("Restarting the dashboard.", sys.stderr)
     return 0
 
 
@@ -70,12 +70,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--bootstrap-servers",
         metavar="HOST:PORT",
         default="",
-        help="a Kafka of yours instead of the embedded broker; topics demo.* are made there",
+        help="your Kafka instead of the embedded broker; creates topics demo.*",
     )
     parser.add_argument(
-        "--port", type=_port, default=8501, help="of the dashboard; the next free one if taken"
+        "--port", type=_port, default=8501, help="port of the dashboard, or the next free one"
     )
-    parser.add_argument("--store", type=Path, help="file of the store")
+    parser.add_argument("--store", type=Path, help="path of the store")
     parser.add_argument("--rate", type=_rate, default=300.0, help="messages a second, default 300")
     return parser.parse_args(arguments)
 
@@ -95,7 +95,7 @@ def _rate(text: str) -> float:
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:
-    """Print, unless the terminal is gone: closing it must still end everything in order."""
+    """Print; ignore a closed terminal, so that everything still ends in order."""
     with contextlib.suppress(OSError):
         print(text, file=stream or sys.stdout, flush=True)
 

@@ -1,4 +1,4 @@
-"""The parts of `make run`, started and ended in order."""
+"""Start and end the parts of `make run` in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from producer_core.simulate.dashboard_process import Command, DashboardProcess, 
 from producer_core.simulate.faults import FaultRun, shop_schedule
 from producer_core.simulate.load import ShopLoad
 from producer_core.simulate.own_store import own_store
-from producer_core.simulate.target_cluster import TargetCluster, embedded_place, real_place, store_path
+from producer_core.simulate.target_cluster import TargetCluster, embedded_target, real_target, store_path
 from producer_core.store import Store
 
 _CLOSE_WITHIN = 4.0
@@ -28,13 +28,13 @@ _RESTARTS = 3
 _RESTART_WINDOW = 60.0
 
 _SETTINGS = {
-    "max_block_ms": 1000,  # a stream that waits longer would keep Ctrl-C waiting
-    "reconnect.backoff.max.ms": 1000,  # back soon after the schedule's outage
+    "max_block_ms": 1000,  # a stream that waits longer would delay Ctrl-C
+    "reconnect.backoff.max.ms": 1000,  # reconnect soon after the schedule's outage
 }
 
 
 class LiveRun:
-    """Owns the processes and threads; leaving it ends them all within ten seconds."""
+    """Owns the processes and threads of a run; leaving the context ends all of them within ten seconds."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LiveRun:
         self.prefix = ""
         self.store = (store or store_path(bootstrap_servers)).expanduser().absolute()
         self.earlier_store: Path | None = None
-        self._begins_anew = store is None and not bootstrap_servers
+        self._new_store = store is None and not bootstrap_servers
         self._bootstrap_servers = bootstrap_servers
         self._rate = rate
         self._command = (command or dashboard_command)(self.store)
@@ -61,7 +61,7 @@ class LiveRun:
         self._child: DashboardProcess | None = None
 
     def start(self, cancelled: Callable[[], bool] = lambda: False) -> None:
-        """Start every part, as long as nobody cancels. ProducerError where one cannot be."""
+        """Start every part until `cancelled` returns True; raise ProducerError when one cannot start."""
         logging.getLogger("producer_core").addHandler(_errors_only())
         steps = (self.open_store, self._start_dashboard, self._start_load)
         for step in steps:
@@ -73,13 +73,13 @@ class LiveRun:
         return self._port.number if self._port else self.wanted_port
 
     @property
-    def dashboard_lives(self) -> bool:
+    def dashboard_runs(self) -> bool:
         return self._child is not None and self._child.exit_code is None
 
     def wait_until_up(self, pause: Callable[[float], bool]) -> bool:
-        """Until the dashboard answers; False when it ended, took too long, or `pause` said to stop."""
+        """Wait until the dashboard answers; return False when it ended, took too long, or `pause` returned True."""
         deadline = self._clock() + _UP_WITHIN
-        while self._child is not None and self.dashboard_lives and self._clock() < deadline:
+        while self._child is not None and self.dashboard_runs and self._clock() < deadline:
             if self._child.answers():
                 return True
             if pause(0.1):
@@ -90,7 +90,7 @@ class LiveRun:
         return self._child.last_lines() if self._child else []
 
     def restart_dashboard(self) -> bool:
-        """Start it again on a free port; False when it died too often lately."""
+        """Restart the dashboard on a free port; return False when it ended too often recently."""
         now = self._clock()
         if len(self._deaths) == _RESTARTS and now - self._deaths[0] < _RESTART_WINDOW:
             return False
@@ -105,7 +105,7 @@ class LiveRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends in this order: dashboard asked to, load, faults, producer, broker, dashboard waited for."""
+        """End in this order: dashboard signalled, load, faults, producer, broker, dashboard awaited."""
         if self._child is not None:
             self._child.terminate()
         self._parts.close()
@@ -113,7 +113,7 @@ class LiveRun:
     # parts
 
     def open_store(self) -> None:
-        if self._begins_anew:
+        if self._new_store:
             self.earlier_store = self._parts.enter_context(own_store(self.store))
         Store.open(self.store)
 
@@ -132,32 +132,32 @@ class LiveRun:
             self._port.release()
 
     def _start_load(self) -> None:
-        place = self._place()
-        self.prefix = place.prefix
+        target = self._target()
+        self.prefix = target.prefix
         producer = ReliableKafkaProducer(
-            place.bootstrap_servers,
+            target.bootstrap_servers,
             _SETTINGS,
-            health_check_interval=5,  # an alert on the page keeps up with its tiles
+            health_check_interval=5,  # alerts on the page keep up with its tiles
             store=self.store,
-            cluster_id=place.cluster_id,
-            transport=place.transport,
+            cluster_id=target.cluster_id,
+            transport=target.transport,
         )
         self._parts.callback(producer.close, _CLOSE_WITHIN)
-        faults = FaultRun(shop_schedule(place.prefix), [place.faults])
+        faults = FaultRun(shop_schedule(target.prefix), [target.faults])
         self._parts.callback(faults.stop)
-        load = ShopLoad(producer, rate=self._rate, prefix=place.prefix)
+        load = ShopLoad(producer, rate=self._rate, prefix=target.prefix)
         self._parts.callback(load.stop)
         load.start()
         faults.start()
 
-    def _place(self) -> TargetCluster:
+    def _target(self) -> TargetCluster:
         if self._bootstrap_servers:
-            return real_place(self._bootstrap_servers)
-        return self._parts.enter_context(embedded_place())
+            return real_target(self._bootstrap_servers)
+        return self._parts.enter_context(embedded_target())
 
 
 def dashboard_command(store: Path) -> Command:
-    """How the dashboard is started; it is a layer above, so it is found by name when it is needed."""
+    """Return the dashboard's command; the dashboard is a higher layer, so it is looked up by name when needed."""
     if find_spec("streamlit") is None:
         raise MissingTool("The dashboard needs Streamlit.", fix="pip install 'producer-core[run]'")
     serve = load_dashboard("commands").command
@@ -165,7 +165,7 @@ def dashboard_command(store: Path) -> Command:
 
 
 def _errors_only() -> logging.Handler:
-    """The faults of the schedule are no news; what goes wrong beyond them is."""
+    """Return a handler for errors only: the schedule's faults cause many expected warnings."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.ERROR)
     return handler

@@ -1,4 +1,4 @@
-"""The load that `make run` sends: a shop's traffic, with payments and an audit log beside it."""
+"""The load of `make run`: a shop's traffic, with payments and an audit log."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SHARES = {
     "payments": 0.03,
     "audit-log": 0.002,
 }
-"""Which part of the whole rate goes to which topic."""
-AT_MOST = {"payments": 8.0, "audit-log": 0.5}
-"""Messages a second of the topics that are refused: dead letters must stay few enough to look at."""
+"""Each topic's share of the total rate."""
+MAX_RATES = {"payments": 8.0, "audit-log": 0.5}
+"""Messages per second of the rejected topics, so that the dead letters stay few."""
 PARTITIONS = 4
 
 _WAVE = 45.0  # seconds
@@ -35,12 +35,12 @@ _ACTIONS = ("login", "price changed", "refund granted", "role changed", "report 
 
 
 def topic_names(prefix: str = "") -> dict[str, int]:
-    """The load's topics and their partitions."""
+    """Return the load's topics and their numbers of partitions."""
     return {f"{prefix}{topic}": PARTITIONS for topic in SHARES}
 
 
 class ShopLoad:
-    """Sends until it is stopped; the rate goes up and down a little, as a shop's does."""
+    """Sends until it is stopped, at a rate that varies slightly."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ShopLoad:
         self._clock = clock
         self._generator = ECommerceDataGenerator(seed=seed)
         self._rng = source(seed, "back office")
-        self._lock = threading.Lock()  # guards the latest purchase
+        self._lock = threading.Lock()  # guards _purchase
         self._purchase: Record | None = None
         self._streams = Streams()
         self._making: dict[str, Callable[[datetime], tuple[str, Record]]] = {
@@ -84,9 +84,9 @@ class ShopLoad:
         return Stream(topic, lambda: self.rate_of(topic, self._clock()), send)
 
     def rate_of(self, topic: str, now: float) -> float:
-        """Messages a second at this moment."""
+        """Return the messages per second at this time."""
         wave = 1 + _HEIGHT * math.sin(2 * math.pi * now / _WAVE)
-        return min(self._rate * SHARES[topic], AT_MOST.get(topic, math.inf)) * wave
+        return min(self._rate * SHARES[topic], MAX_RATES.get(topic, math.inf)) * wave
 
     @staticmethod
     def _keyed(topic: str, make: Callable[[datetime], Record]) -> Callable[[datetime], tuple[str, Record]]:
@@ -103,7 +103,7 @@ class ShopLoad:
         return record["user_id"], record
 
     def _payment(self, at: datetime) -> tuple[str, Record]:
-        """The payment of the latest purchase."""
+        """Return the payment of the latest purchase."""
         with self._lock:
             purchase = self._purchase
         purchase = purchase or self._generator.transaction(at)
@@ -117,10 +117,10 @@ class ShopLoad:
         }
 
     def _audit(self, at: datetime) -> tuple[str, Record]:
-        who = f"employee_{self._rng.randint(1, 40):02d}"
-        return who, {
+        employee = f"employee_{self._rng.randint(1, 40):02d}"
+        return employee, {
             "audit_id": identifier(self._rng),
-            "who": who,
+            "who": employee,
             "action": self._rng.choice(_ACTIONS),
             "timestamp": at.isoformat(),
         }

@@ -1,4 +1,4 @@
-"""The orchestrator: runs a scenario, or sends the past, through a reliable producer."""
+"""Run a scenario, or send historical data, through a reliable producer."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 
-_UPDATES_A_DAY = 100
+_UPDATES_PER_DAY = 100
 
 
 class DataGenerationOrchestrator:
     """Sends the shop's traffic. Blocking calls end early on `stop()` from another thread, or on Ctrl-C.
 
-    `producer` is a ReliableKafkaProducer (or a KafkaDataProducer with `use_reliable_producer=False`); one that
-    is given is used as it is and left open by `close()`.
+    `producer` is a ReliableKafkaProducer (or a KafkaDataProducer with `use_reliable_producer=False`); a given one is
+    used unchanged and stays open after `close()`.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class DataGenerationOrchestrator:
     def run_scenario(
         self, scenario_name: str, duration_hours: float = 1.0, *, rate: float | None = None
     ) -> None:
-        """Send a scenario's traffic for so long, then wait for its reports.
+        """Send a scenario's traffic for this time, then wait for its delivery reports.
 
-        `rate` is messages a second in all; without it the shop's hours and seasons decide.
+        `rate` is the total in messages per second; without it the shop's hours and seasons decide.
         """
         scenario = self.scenarios.get(scenario_name)
         if scenario is None:
@@ -92,12 +92,12 @@ class DataGenerationOrchestrator:
         rate_multiplier: float = 1.0,
         rate: float | None = None,
     ) -> None:
-        """Send the traffic of these topics for so long, then wait for its reports."""
+        """Send the traffic of these topics for this time, then wait for its delivery reports."""
         unknown = [topic for topic in topics if topic not in TOPICS]
         if unknown:
             raise ValueError(f"Unknown topic: {unknown[0]}")
         self._stopping.clear()
-        self.generator.prepare()  # not in the time that was asked for
+        self.generator.prepare()  # not counted in the duration
         source = TrafficSource(self.generator, purchases="transactions" in topics)
         rates = self.rates(topics, rate_multiplier=rate_multiplier, rate=rate)
         self._streams.start([self._stream(topic, source, rates) for topic in topics], duration_hours * 3600)
@@ -107,14 +107,14 @@ class DataGenerationOrchestrator:
     def rates(
         self, topics: Sequence[str], *, rate_multiplier: float = 1.0, rate: float | None = None
     ) -> Rates:
-        """Messages a second of each topic now."""
+        """Return the current messages per second of each topic."""
         return Rates(self.generator, topics, multiplier=rate_multiplier, total=rate)
 
     def generate_historical_data(self, days: int = 30, *, batch_size: int = 1000) -> dict[str, Any]:
-        """Send the last `days` days: purchases, visits and product changes, one batch in memory at a time.
+        """Send the last `days` days of purchases, visits and product changes, with one batch in memory at a time.
 
-        Each topic's result is what `send_batch` returns, added up over the batches (`message_ids` is left
-        empty: the ids of millions would fill the memory). `stop()` ends it after the batch at hand.
+        Each topic's result is that of `send_batch`, summed over the batches (`message_ids` stays empty, because
+        millions of ids would fill the memory). `stop()` ends it after the current batch.
         """
         self._stopping.clear()
         end = datetime.now()
@@ -127,7 +127,7 @@ class DataGenerationOrchestrator:
             "user-events": self.generator.iter_user_events(
                 int(self.config.base_event_rate * hours), start, end
             ),
-            "product-updates": self.generator.iter_product_updates(_UPDATES_A_DAY * days, start, end),
+            "product-updates": self.generator.iter_product_updates(_UPDATES_PER_DAY * days, start, end),
         }
         return {topic: self._send_all(topic, records, batch_size) for topic, records in made.items()}
 
@@ -143,7 +143,7 @@ class DataGenerationOrchestrator:
         }
 
     def stop(self) -> None:
-        """End what runs; may be called from any thread."""
+        """End the current run; may be called from any thread."""
         self._stopping.set()
         self._streams.stop()
 
@@ -174,7 +174,7 @@ class DataGenerationOrchestrator:
 
     @contextlib.contextmanager
     def _fraud_rate(self, override: float | None) -> Iterator[None]:
-        """The generator reads the rate from the config at each purchase, so changing it there reaches it."""
+        """Override the fraud rate for the block; the generator reads it from the config at each purchase."""
         before = self.config.fraud_rate
         if override is not None:
             self.config.fraud_rate = override
@@ -185,7 +185,7 @@ class DataGenerationOrchestrator:
 
 
 def _added(total: Any, result: Any) -> Any:
-    """Two results of `send_batch` as one: numbers of messages, or the reliable producer's dictionaries."""
+    """Add two results of `send_batch`: numbers of messages, or the reliable producer's dictionaries."""
     if isinstance(result, dict):
         counts = {name: value for name, value in result.items() if isinstance(value, int)}
         before = total or {}

@@ -1,4 +1,4 @@
-"""A demo run on the embedded broker begins with its own store: the dead letters of a broker that is gone cannot be replayed."""
+"""Give each demo run on the embedded broker a new store: dead letters of a broker that ended cannot be replayed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if sys.platform != "win32":
     import fcntl
 
 _WAIT = 5.0
-_STAY = (".gate", ".lock", ".run")
-"""Endings of files that processes lock; they hold no data."""
+_LOCK_FILES = (".gate", ".lock", ".run")
+"""Suffixes of files that processes lock; they hold no data."""
 
 
 @contextlib.contextmanager
 def own_store(path: Path) -> Iterator[Path | None]:
-    """Mark the store at `path` as used by a run until the block ends; yield where the one of an earlier run is now.
+    """Mark the store at `path` as used by a run until the block ends; yield the new path of an earlier run's store.
 
-    None where there is nothing to set aside: the first run, a store that another run uses at present, which is joined, or
-    one that another process holds.
+    Yields None when no store was moved: at the first run, when another run uses the store (this run joins it), or
+    when another process holds it.
     """
     private_files.make_folder(path.parent)
     handle = os.open(_beside(path, ".run"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE)
@@ -37,7 +37,7 @@ def own_store(path: Path) -> Iterator[Path | None]:
 
 
 def _first(handle: int, path: Path) -> Path | None:
-    """Set the store aside where no other run has it; then share it, so that later runs join."""
+    """Move the store aside when no other run uses it; then share the lock, so that later runs join."""
     if sys.platform == "win32":
         return None
     earlier = None
@@ -49,7 +49,7 @@ def _first(handle: int, path: Path) -> Path | None:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Move the store and what belongs to it to `<name>-earlier`, in place of the one before."""
+    """Move the store and its files to `<name>-earlier`, replacing those of the run before."""
     earlier = path.with_name(f"{path.stem}-earlier{path.suffix}")
     with (
         contextlib.suppress(StoreLocked),
@@ -66,9 +66,9 @@ def _set_aside(path: Path) -> Path | None:
 
 
 def _files(path: Path) -> list[Path]:
-    """The store first, then its log, spill and the like."""
+    """Return the store and its other files, such as its log and spill."""
     found = [file for file in path.parent.glob(f"{path.name}*") if file.is_file()]
-    return sorted(file for file in found if not file.name.endswith(_STAY))
+    return sorted(file for file in found if not file.name.endswith(_LOCK_FILES))
 
 
 def _beside(path: Path, ending: str) -> Path:

@@ -1,7 +1,7 @@
-"""A command that ends when its parent does: `python -m producer_core.simulate.parent_watchdog PARENT COMMAND...`.
+"""Run a command that ends when its parent does: `python -m producer_core.simulate.parent_watchdog PARENT COMMAND...`.
 
-The kernel kills it even where the parent had no chance to (`kill -9`). The request is made here, in the child's
-own process before it becomes the command, because code between fork and exec of a process with threads may hang.
+The kernel kills it even after a `kill -9` of the parent. The request is made in the child process before it becomes
+the command, because code between fork and exec of a process with threads may hang.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1
 
 
-def leashed(command: Sequence[str]) -> list[str]:
-    """The command to start instead; start it from the main thread, whose end is what counts."""
+def with_watchdog(command: Sequence[str]) -> list[str]:
+    """Return the command to start instead. Start it from the main thread: the kernel watches the starting thread."""
     return [sys.executable, "-m", "producer_core.simulate.parent_watchdog", str(os.getpid()), *command]
 
 
 def main(parent: int, command: list[str]) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != parent:  # the parent ended before the request
             return
     os.execvp(command[0], command)  # noqa: S606  an argument list, no shell
 

@@ -1,7 +1,7 @@
-"""The shop's patterns: its hours and seasons, its places, and its frauds.
+"""The shop's patterns of hours and seasons, places, and frauds.
 
-Each is made from the dictionary of a DataGenerationConfig (`vars(config)` is a live view, so that a changed
-setting is seen at once) and a random source.
+Each is made from the dictionary of a DataGenerationConfig (`vars(config)` is a live view, so that changed settings
+apply at once) and a random source.
 """
 
 from producer_core.simulate.fraud import FraudPatterns, FraudType

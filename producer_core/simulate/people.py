@@ -1,4 +1,4 @@
-"""The shop's customers and what they hold in their hands."""
+"""The shop's customers and their devices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SCREENS = {
 
 
 class People:
-    """Makes customers one by one; the tables of weights are built once."""
+    """Generates customers one by one; the weight tables are built once."""
 
     def __init__(
         self, config: DataGenerationConfig, rng: Random, places: GeographicPatterns, now: datetime
@@ -76,7 +76,7 @@ class People:
 
 
 class Devices:
-    """Makes devices whose parts fit together."""
+    """Generates devices with consistent properties."""
 
     def __init__(self, config: DataGenerationConfig, rng: Random) -> None:
         self._rng = rng

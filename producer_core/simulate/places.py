@@ -1,4 +1,4 @@
-"""Where people buy: regions, cities, and the distance between two places."""
+"""Regions and cities of customers, and the distance between two locations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOISE = 0.1  # degrees
 
 
 class City(NamedTuple):
-    """A city in the middle of which nobody lives: people get a little noise."""
+    """A city; customers' coordinates are its centre with a little noise."""
 
     name: str
     state: str
@@ -62,7 +62,7 @@ _OFFSETS = {"North America": -5, "Europe": 1, "Asia": 8, "Others": 0}
 
 @dataclass(frozen=True)
 class GeographicLocation:
-    """A place on earth; latitude and longitude in degrees."""
+    """A location; latitude and longitude in degrees."""
 
     latitude: float
     longitude: float
@@ -74,7 +74,7 @@ class GeographicLocation:
 
 
 class GeographicPatterns:
-    """Places drawn by the weights of their regions."""
+    """Draws locations by the weights of their regions."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, rng: Random | None = None) -> None:
         self.config = config or {}
@@ -94,7 +94,7 @@ class GeographicPatterns:
         )
 
     def calculate_distance(self, loc1: GeographicLocation, loc2: GeographicLocation) -> float:
-        """Kilometres along the surface: the haversine formula."""
+        """Return the distance along the surface in kilometres, by the haversine formula."""
         first, second = math.radians(loc1.latitude), math.radians(loc2.latitude)
         east = math.radians(loc2.longitude - loc1.longitude)
         half = (

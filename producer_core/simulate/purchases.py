@@ -1,4 +1,4 @@
-"""Purchases, honest and fraudulent."""
+"""Generate purchases, legitimate and fraudulent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BASKETS = WeightedChoice({1: 0.6, 2: 0.2, 3: 0.1, 4: 0.07, 5: 0.03})
 
 
 class Purchases:
-    """Makes one purchase at a time, all of it from one random source."""
+    """Generates one purchase at a time from one random source."""
 
     def __init__(
         self, config: DataGenerationConfig, shop: Shop, places: GeographicPatterns, rng: Random
@@ -35,7 +35,7 @@ class Purchases:
 
     def transaction(self, at: datetime, *, fraud: bool | None = None) -> Record:
         rng = self._rng
-        user = self._shop.somebody(rng)
+        user = self._shop.active_user(rng)
         is_fraud = self._frauds.should_inject_fraud() if fraud is None else fraud
         products = self._basket(user, at)
         record = {
@@ -56,7 +56,7 @@ class Purchases:
             "fraud_indicators": {},
         }
         if is_fraud:
-            self._spoil(record, user, at)
+            self._make_fraudulent(record, user, at)
         self._shop.remember(user, [item["category"] for item in record["products"]])
         return record
 
@@ -64,8 +64,8 @@ class Purchases:
         rng = self._rng
         return [_line(self._shop.product_for(user, at, rng), rng) for _ in range(_BASKETS.draw(rng))]
 
-    def _spoil(self, record: Record, user: Record, at: datetime) -> None:
-        """Turn an honest purchase into a fraud, and say what gives it away."""
+    def _make_fraudulent(self, record: Record, user: Record, at: datetime) -> None:
+        """Turn a purchase into a fraud, and record its indicators."""
         kind = self._frauds.select_fraud_type()
         found: Record = {"fraud_type": kind.value}
         match kind:
@@ -96,7 +96,7 @@ class Purchases:
 
 
 def fraud_alert(transaction: Record) -> Record:
-    """The alert that a fraudulent purchase raises."""
+    """Return the alert for a fraudulent purchase."""
     score = transaction["fraud_score"]
     return {
         "alert_id": f"fraud_{transaction['transaction_id']}",

@@ -1,4 +1,4 @@
-"""How many messages a second each topic gets now."""
+"""Compute the current messages per second of each topic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from producer_core.simulate.traffic import TOPICS, rate_now
 
 
 class Rates:
-    """By the shop's clock, or a total shared out as the averages are."""
+    """Rates from the shop's clock, or a total that is shared in proportion to the averages."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import NotRequired, TypedDict
 
 
 class Scenario(TypedDict):
-    """How busy the shop is, and which of its topics are."""
+    """The traffic multiplier of a scenario and its topics."""
 
     description: str
     rate_multiplier: float
@@ -15,7 +15,7 @@ class Scenario(TypedDict):
 
 
 def scenarios() -> dict[str, Scenario]:
-    """The four scenarios by name; a new dictionary, which may be changed."""
+    """Return the four scenarios by name, as a new dictionary that may be changed."""
     return {
         "normal_traffic": {
             "description": "An ordinary day: purchases, visits and product changes.",
@@ -28,13 +28,13 @@ def scenarios() -> dict[str, Scenario]:
             "topics": ["transactions", "user-events", "product-updates", "analytics-results"],
         },
         "fraud_testing": {
-            "description": "One purchase of ten is a fraud; alerts follow.",
+            "description": "One purchase in ten is a fraud, with alerts.",
             "rate_multiplier": 0.5,
             "topics": ["transactions", "fraud-alerts"],
             "fraud_rate_override": 0.1,
         },
         "maintenance_mode": {
-            "description": "Hardly anybody is here: few visits, few product changes.",
+            "description": "Very low traffic: few visits and product changes.",
             "rate_multiplier": 0.1,
             "topics": ["user-events", "product-updates"],
         },

@@ -1,4 +1,4 @@
-"""Visits to the shop: who is here now, for how long, and how much is left to do."""
+"""Visits to the shop: open sessions, their durations and remaining events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.weighted_choice import identifier
 
 _CONTINUES = 0.7
-_OPEN_AT_MOST = 2000
+_MAX_OPEN = 2000
 
 
 @dataclass
@@ -26,7 +26,7 @@ class ShopSession:
 
 
 class ShopSessions:
-    """The visits by id: bounded, and each of them ends."""
+    """Keeps the visits by id; their number is bounded, and each of them ends."""
 
     def __init__(self, config: DataGenerationConfig, rng: Random) -> None:
         self.all: dict[str, ShopSession] = {}
@@ -36,7 +36,7 @@ class ShopSessions:
         self._order: list[str] = []  # ids of `all`, for a random choice without a copy
 
     def visit(self, user: dict[str, Any], at: datetime) -> ShopSession:
-        """The session of the next event: seven times of ten an open one, else a new one of this user."""
+        """Return the session of the next event: an open one (70 %), else a new one of this user."""
         if self._order and self._rng.random() < _CONTINUES:
             session = self.all[self._rng.choice(self._order)]
             if session.started <= at < session.ends and session.events_left:
@@ -52,7 +52,7 @@ class ShopSessions:
             self._order.pop()
 
     def _open(self, user: dict[str, Any], at: datetime) -> ShopSession:
-        if len(self._order) >= _OPEN_AT_MOST:
+        if len(self._order) >= _MAX_OPEN:
             self.end(self._order[0])
         minutes = self._rng.randint(*self._config.session_duration_minutes)
         session = ShopSession(

@@ -1,4 +1,4 @@
-"""The shop: its customers, its shelves, and what it remembers of who comes from where with which device."""
+"""The shop: its customers and products, and the locations, devices and purchases of its customers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from producer_core.simulate.weighted_choice import WeightedChoice, source
 
 Record = dict[str, Any]
 
-_LIKES = 3.0
-"""How much more often a customer buys from a category they prefer."""
-_REMEMBERED = 20
-"""Categories of past purchases kept for each customer."""
+_PREFERENCE = 3.0
+"""Factor by which a customer prefers their categories."""
+_HISTORY = 20
+"""Categories of past purchases kept per customer."""
 
 
 class Shop:
-    """Customers and products are made when first asked for; what grows is bounded by their number."""
+    """Generates customers and products at the first use; all growing state is bounded by their number."""
 
     def __init__(self, config: DataGenerationConfig, seed: int | None, clock: Callable[[], datetime]) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class Shop:
         self.purchase_history: dict[str, deque[str]] = {}
         self.locations: dict[str, Record] = {}
         self.devices: dict[str, Record] = {}
-        # Weights of the categories by hour: there are few hours, and each takes a look at every event.
+        # Weights of the categories by hour: computed once per hour, because every event needs them.
         self._season = lru_cache(maxsize=1024)(self._weights)
 
     @cached_property
@@ -53,8 +53,8 @@ class Shop:
         for make in (lambda: self.users, lambda: self._shelves):
             make()
 
-    def somebody(self, rng: Random) -> Record:
-        """An active customer, where three tries find one."""
+    def active_user(self, rng: Random) -> Record:
+        """Return an active customer, if three tries find one."""
         for _ in range(3):
             user = rng.choice(self.users)
             if user["is_active"]:
@@ -62,30 +62,30 @@ class Shop:
         return user
 
     def product_for(self, user: Record, at: datetime, rng: Random) -> Record:
-        """A product from a category that this customer likes and that the season favours."""
+        """Return a product from a category that this customer and the season favour."""
         hour = at.replace(minute=0, second=0, microsecond=0, tzinfo=None)
         liked = user["preferred_categories"]
         weights = [
-            (name, weight * _LIKES if name in liked else weight) for name, weight in self._season(hour)
+            (name, weight * _PREFERENCE if name in liked else weight) for name, weight in self._season(hour)
         ]
         return self.product_of(WeightedChoice(weights).draw(rng), rng)
 
     def product_of(self, category: str, rng: Random) -> Record:
-        """A product of the category, or any where it has none."""
+        """Return a product of the category, or any product when it has none."""
         return rng.choice(self._shelves.get(category) or self.products)
 
     def remember(self, user: Record, categories: Sequence[str]) -> None:
         history = self.purchase_history.get(user["user_id"])
         if history is None:
-            history = self.purchase_history[user["user_id"]] = deque(maxlen=_REMEMBERED)
+            history = self.purchase_history[user["user_id"]] = deque(maxlen=_HISTORY)
         history.extend(categories)
 
     def location_of(self, user: Record) -> Record:
-        """Where the customer usually is."""
+        """Return the customer's usual location."""
         return self.locations.setdefault(user["user_id"], user["location"])
 
     def device_of(self, user: Record) -> Record:
-        """The device the customer always comes with; it depends on the seed and the customer alone."""
+        """Return the customer's device, which depends on the seed and the customer only."""
         name = user["user_id"]
         if name not in self.devices:
             self.devices[name] = Devices(self._config, source(self._seed, f"device of {name}")).device()

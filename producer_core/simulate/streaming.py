@@ -1,4 +1,4 @@
-"""The older face of the simulator: a producer that generates what it sends."""
+"""The simulator's older interface: a producer that generates the records it sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTINGS = {
 
 
 class KafkaDataProducer:
-    """Streams the shop's topics without idempotence and without a store; numbers count acknowledgements."""
+    """Streams the shop's topics without idempotence and without a store; its numbers count acknowledgements."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class KafkaDataProducer:
         self.bootstrap_servers = self.producer.bootstrap_servers
         self._source = TrafficSource(generator)
         self._streams = Streams()
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards _last and _started
         self._last: dict[str, datetime] = {}
         self._started: datetime | None = None
 
@@ -53,9 +53,9 @@ class KafkaDataProducer:
         duration_hours: float | None = None,
         rate_multiplier: float = 1.0,
     ) -> None:
-        """Start a thread for each topic (all by default) and return; without a duration they run until stopped."""
+        """Start a thread per topic (all by default) and return; without a duration they run until stopped."""
         if self._streams.active:
-            logger.warning("streaming already; nothing started")
+            logger.warning("already streaming; nothing started")
             return
         chosen = [topic for topic in (TOPICS if topics is None else topics) if _known(topic)]
         self.generator.prepare()
@@ -71,7 +71,7 @@ class KafkaDataProducer:
     def send_batch(
         self, topic: str, data: Iterable[Record], key_extractor: Callable[[Record], Any] | None = None
     ) -> int:
-        """Send the records, keyed as the topic's streams are, and return how many were acknowledged."""
+        """Send the records, with the keys of the topic's streams, and return how many were acknowledged."""
         if topic not in TOPICS:
             raise ValueError(f"Unknown topic: {topic}")
         result = self.producer.send_batch(topic, data, key_extractor or TOPICS[topic].key)
@@ -106,7 +106,7 @@ class KafkaDataProducer:
         return stats
 
     def health_check(self) -> dict[str, Any]:
-        """Asks the brokers, for at most five seconds: `HEALTHY`, `DEGRADED` or `UNHEALTHY`."""
+        """Ask the brokers, for at most five seconds: `HEALTHY`, `DEGRADED` or `UNHEALTHY`."""
         active = self._streams.active
         health: dict[str, Any] = {
             "timestamp": datetime.now().isoformat(),
@@ -159,5 +159,5 @@ class KafkaDataProducer:
 def _known(topic: str) -> bool:
     if topic in TOPICS:
         return True
-    logger.warning("unknown topic left out", extra={"topic": topic})
+    logger.warning("unknown topic ignored", extra={"topic": topic})
     return False

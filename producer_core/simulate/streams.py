@@ -1,4 +1,4 @@
-"""Streams of messages, each at its own rate on a thread of its own."""
+"""Run streams of messages, each at its own rate on its own thread."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from producer_core.errors import NotAccepted
 
 logger = logging.getLogger(__name__)
 
-_FORGIVEN = 1.0
-"""Seconds of delay that a stream makes up for; a longer one is forgotten."""
+_MAX_BACKLOG = 1.0
+"""Seconds of delay that a stream catches up; it ignores a longer delay."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What one topic gets: `rate` is asked for messages a second again and again, `send` makes and sends one."""
+    """A topic's stream: `rate` returns the current messages per second, `send` makes and sends one message."""
 
     topic: str
     rate: Callable[[], float]
@@ -26,7 +26,7 @@ class Stream:
 
 
 class Streams:
-    """Runs streams, each on a thread of its own, until the duration is over or `stop` is called."""
+    """Runs streams, each on its own thread, until the duration is over or `stop` is called."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class Streams:
         self._threads: list[threading.Thread] = []
 
     def start(self, streams: Iterable[Stream], duration: float | None = None) -> None:
-        """`duration` in seconds, None for ever."""
+        """Start the streams, for `duration` seconds, or without end for None."""
         self._stopping.clear()
         end = None if duration is None else self._clock() + duration
         self._threads = [
@@ -46,11 +46,11 @@ class Streams:
 
     @property
     def active(self) -> int:
-        """Streams that run."""
+        """Return the number of running streams."""
         return sum(thread.is_alive() for thread in self._threads)
 
     def wait(self) -> None:
-        """Until every stream is over; a KeyboardInterrupt stops them."""
+        """Wait until every stream has ended; a KeyboardInterrupt stops them."""
         try:
             for thread in self._threads:
                 while thread.is_alive():
@@ -60,7 +60,7 @@ class Streams:
             raise
 
     def stop(self, timeout: float = 5.0) -> None:
-        """No message begins after this; the streams have `timeout` seconds for the ones they are at."""
+        """Start no more messages; wait up to `timeout` seconds for those being sent."""
         self._stopping.set()
         deadline = self._clock() + timeout
         for thread in self._threads:
@@ -70,7 +70,7 @@ class Streams:
     def _run(self, stream: Stream, end: float | None) -> None:
         due, refused = self._clock(), False
         while True:
-            due = max(due, self._clock() - _FORGIVEN) + 1 / max(stream.rate(), 1e-6)
+            due = max(due, self._clock() - _MAX_BACKLOG) + 1 / max(stream.rate(), 1e-6)
             if end is not None and due > end:
                 self._stopping.wait(max(0.0, end - self._clock()))
                 return
@@ -80,6 +80,6 @@ class Streams:
                 stream.send()
                 refused = False
             except NotAccepted as error:
-                if not refused:  # said once, until one is accepted again
+                if not refused:  # logged once, until a record is accepted again
                     logger.warning("record not accepted", extra={"topic": stream.topic, "error": str(error)})
                 refused = True

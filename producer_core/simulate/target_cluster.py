@@ -1,4 +1,4 @@
-"""Where `make run` sends to: the embedded broker, or a Kafka of the user's."""
+"""The target of `make run`: the embedded broker, or a Kafka of the user."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from producer_core.delivery.transport import KafkaTransport, TransportFactory
 from producer_core.errors import BrokerError
 from producer_core.kafka.cluster import Cluster
 from producer_core.simulate.client_faults import ClientFaults
-from producer_core.simulate.faults import Executor, OnBroker
+from producer_core.simulate.faults import BrokerExecutor, Executor
 from producer_core.simulate.load import topic_names
 
 REAL_PREFIX = "demo."
 _TIMEOUT = 8.0
-"""Seconds for an answer; below the ten in which Ctrl-C must have ended everything."""
+"""Seconds to wait for an answer; Ctrl-C must end everything within ten."""
 
 
 @dataclass(frozen=True)
 class TargetCluster:
-    """A cluster with the load's topics in it, and how faults are brought about there."""
+    """A cluster with the load's topics, and the executor of its faults."""
 
     bootstrap_servers: str
     cluster_id: str
@@ -39,7 +39,7 @@ class TargetCluster:
 
 
 def store_path(bootstrap_servers: str | None) -> Path:
-    """`demo.duckdb` in the user's state folder, or one by the first host of a real Kafka."""
+    """Return `demo.duckdb` in the user's state folder, or a name with the first host of a real Kafka."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     folder = Path(state).expanduser() / "producer-core"
     if not bootstrap_servers:
@@ -49,23 +49,27 @@ def store_path(bootstrap_servers: str | None) -> Path:
 
 
 @contextlib.contextmanager
-def embedded_place() -> Iterator[TargetCluster]:
+def embedded_target() -> Iterator[TargetCluster]:
     with embedded.start(topics=topic_names()) as broker:
-        yield TargetCluster(broker.bootstrap_servers, broker.cluster_id, "", OnBroker(broker), KafkaTransport)
+        yield TargetCluster(
+            broker.bootstrap_servers, broker.cluster_id, "", BrokerExecutor(broker), KafkaTransport
+        )
 
 
-def real_place(bootstrap_servers: str) -> TargetCluster:
-    """A cluster that answers, with the topics `demo.*` made where they are missing; BrokerError otherwise."""
+def real_target(bootstrap_servers: str) -> TargetCluster:
+    """Return a reachable cluster, with its missing topics `demo.*` created; raise BrokerError otherwise."""
     config = client_config(bootstrap_servers, {})
     view = Cluster(config).view(timeout=_TIMEOUT)
     missing = {name: count for name, count in topic_names(REAL_PREFIX).items() if name not in view.topics}
     make_topics(config.bootstrap_servers, missing)
-    ours = ClientFaults()
-    return TargetCluster(config.bootstrap_servers, view.cluster_id, REAL_PREFIX, ours, ours.transport)
+    client_faults = ClientFaults()
+    return TargetCluster(
+        config.bootstrap_servers, view.cluster_id, REAL_PREFIX, client_faults, client_faults.transport
+    )
 
 
 def make_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
-    """Topics with the cluster's own replication factor; one that came meanwhile is fine."""
+    """Create topics with the cluster's default replication factor; topics created in the meantime are fine."""
     if not topics:
         return
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
@@ -79,5 +83,5 @@ def make_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
                 continue
             reason = error.args[0].str() if known else "no answer"
             raise BrokerError(
-                f"Topic {name!r} cannot be made: {reason}.", fix="Make it, or grant CREATE on it."
+                f"Topic {name!r} cannot be created: {reason}.", fix="Create it, or grant CREATE on it."
             ) from error

@@ -1,4 +1,4 @@
-"""When people buy: hours, weekends, holidays and seasons."""
+"""The shop's busy times: hours, weekends, holidays and seasons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRENDS = {
 
 @dataclass(frozen=True)
 class TemporalContext:
-    """What a moment means for a shop."""
+    """The temporal factors of a moment."""
 
     timestamp: datetime
     hour: int
@@ -37,7 +37,7 @@ class TemporalContext:
 
 
 class TemporalPatterns:
-    """The hours of a day and the days of a year, as multipliers of a rate."""
+    """Rate multipliers for hours of the day and days of the year."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, rng: Random | None = None) -> None:
         self.config = config or {}
@@ -60,14 +60,14 @@ class TemporalPatterns:
     def generate_realistic_timestamp(
         self, base_time: datetime | None = None, hours_range: tuple[int, int] = (0, 24)
     ) -> datetime:
-        """A moment on the day of `base_time`, from the hour `hours_range[0]` to before `hours_range[1]`.
+        """Return a time on the day of `base_time`, from the hour `hours_range[0]` to before `hours_range[1]`.
 
         Busy hours are drawn more often.
         """
         day = base_time or datetime.now()
         first, last = hours_range
         if not 0 <= first < last <= 24:
-            raise ValueError(f"hours_range must lie within (0, 24), first below last, not {hours_range}.")
+            raise ValueError(f"hours_range must be within (0, 24), first below last, not {hours_range}.")
         weekend = day.weekday() >= 5
         hours = range(first, last)
         hour = self._rng.choices(hours, [self._business(hour, weekend) for hour in hours])[0]
@@ -79,7 +79,7 @@ class TemporalPatterns:
         )
 
     def generate_session_duration(self, user_type: str = "regular") -> int:
-        """Minutes, at least 1."""
+        """Return a duration in minutes, at least 1."""
         mean, spread = _SESSIONS.get(user_type, _SESSIONS["regular"])
         return max(1, int(self._rng.gauss(mean, spread)))
 
@@ -96,14 +96,14 @@ class TemporalPatterns:
 
 
 class SeasonalPatterns:
-    """What sells at which time of the year."""
+    """Demand for categories by the time of the year."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, rng: Random | None = None) -> None:
         self.config = config or {}
         self._rng = rng or Random()
 
     def get_seasonal_multiplier(self, timestamp: datetime, category: str) -> float:
-        """An event's multiplier, half of it for categories it is not about; else the month's."""
+        """Return an event's multiplier, half of it for other categories; without an event, the month's."""
         for event in self.config.get("seasonal_events", {}).values():
             start = event_start(event["date"])
             if start <= timestamp.replace(tzinfo=None) < start + timedelta(hours=event["duration_hours"]):
@@ -115,7 +115,7 @@ class SeasonalPatterns:
         return list(_TRENDS[_SEASONS[timestamp.month]])
 
     def apply_seasonal_boost(self, category: str, base_probability: float, timestamp: datetime) -> float:
-        """The probability times the season's multiplier, times 1.3 when the category is in fashion; at most 1."""
+        """Return the probability times the season's multiplier, and times 1.3 for a trending category; at most 1."""
         boosted = base_probability * self.get_seasonal_multiplier(timestamp, category)
         if category in _TRENDS[_SEASONS[timestamp.month]]:
             boosted *= 1.3
@@ -123,6 +123,6 @@ class SeasonalPatterns:
 
 
 def _near_holiday(day: date) -> bool:
-    """Within a day of a holiday, also across New Year."""
+    """Return whether the day is within one day of a holiday, also across New Year."""
     near = (day - timedelta(days=1), day, day + timedelta(days=1))
     return any((other.month, other.day) in _HOLIDAYS for other in near)

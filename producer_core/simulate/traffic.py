@@ -1,4 +1,4 @@
-"""The shop's traffic: which topics there are, how busy each is now, and what comes next."""
+"""The shop's traffic: its topics, their current rates, and their next records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BURST_HOURS = (10, 11, 19, 20, 21)
 
 @dataclass(frozen=True)
 class TopicTraffic:
-    """A topic's key, its messages an hour on average, and how much more there are in a burst hour."""
+    """A topic's key, its average messages per hour, and the factor of a burst hour."""
 
     key: Callable[[Record], str]
     per_hour: float
@@ -36,7 +36,7 @@ TOPICS: Mapping[str, TopicTraffic] = {
 
 
 def rate_now(traffic: TopicTraffic, context: TemporalContext, multiplier: float) -> float:
-    """Messages a second: the average times hour, season and burst; never below a tenth of the average."""
+    """Return messages per second: the average times hour, season and burst, at least a tenth of the average."""
     hourly = traffic.per_hour * multiplier
     burst = traffic.burst if context.hour in _BURST_HOURS else 1.0
     busy = hourly * context.business_hour_multiplier * context.seasonal_multiplier * burst
@@ -44,9 +44,9 @@ def rate_now(traffic: TopicTraffic, context: TemporalContext, multiplier: float)
 
 
 class TrafficSource:
-    """The next record of a topic. Fraud alerts are about purchases that were handed out before.
+    """Generates the next record of a topic. Fraud alerts refer to purchases that were generated before.
 
-    `purchases=False` says that nobody hands out purchases: alerts then are about ones made for them.
+    With `purchases=False` no purchases are generated: alerts then refer to purchases made only for them.
     """
 
     def __init__(self, generator: ECommerceDataGenerator, *, purchases: bool = True) -> None:
@@ -62,7 +62,7 @@ class TrafficSource:
         }
 
     def next(self, topic: str, at: datetime | None = None) -> Record | None:
-        """A record, or None when there is nothing to say now (no fraud since the last alert)."""
+        """Return a record, or None when there is none now (no fraud since the last alert)."""
         return self._made[topic](at)
 
     def _transaction(self, at: datetime | None) -> Record:

@@ -1,4 +1,4 @@
-"""Steps of visits: what people look at, search for and put into their carts."""
+"""Generate the events of visits: page views, searches and cart changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEARCHES = words("backpack camera coat coffee dress gift headphones lamp laptop
 
 
 class UserEvents:
-    """Makes one step at a time, all of it from one random source."""
+    """Generates one event at a time from one random source."""
 
     def __init__(self, config: DataGenerationConfig, shop: Shop, sessions: ShopSessions, rng: Random) -> None:
         self._shop = shop
@@ -30,7 +30,7 @@ class UserEvents:
 
     def event(self, at: datetime) -> Record:
         rng = self._rng
-        session = self._sessions.visit(self._shop.somebody(rng), at)
+        session = self._sessions.visit(self._shop.active_user(rng), at)
         kind = self._kinds.draw(rng)
         record = {
             "event_id": identifier(rng),

@@ -1,4 +1,4 @@
-"""Weighted choices over one random source, quick enough for thousands of records a second."""
+"""Weighted choices from one random source, fast enough for thousands of records per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class WeightedChoice(Generic[T]):
-    """Draws with fixed weights; they need not sum to 1."""
+    """Draws with fixed weights, which need not sum to 1."""
 
     def __init__(self, options: Mapping[T, float] | Iterable[tuple[T, float]]) -> None:
         pairs: list[tuple[T, float]] = list(options.items() if isinstance(options, Mapping) else options)
@@ -26,15 +26,15 @@ class WeightedChoice(Generic[T]):
 
 
 def source(seed: int | str | None, name: str) -> Random:
-    """A random source for one purpose: with a seed always the same, without one never."""
+    """Return a random source for one purpose: with a seed always the same, without one always another."""
     return Random() if seed is None else Random(f"{seed}/{name}")
 
 
 def identifier(rng: Random) -> str:
-    """A UUID (version 4) out of this source, so that a seed gives the same ids again."""
+    """Return a UUID (version 4) from this source, so that a seed gives the same ids again."""
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def words(text: str) -> list[str]:
-    """A list of words, written as one text."""
+    """Return a list of words from one text."""
     return text.split()

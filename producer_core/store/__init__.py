@@ -1,4 +1,4 @@
-"""The store: what producers did, in one DuckDB file that many processes share."""
+"""Store producers' statistics, dead letters, replays and alerts in one DuckDB file that many processes share."""
 
 from producer_core.metrics.batch import (
     Batch,

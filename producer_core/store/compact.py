@@ -1,4 +1,4 @@
-"""The compacting of a store: its file written anew, with nothing in it but what the tables hold."""
+"""Compact a store: write a new file that contains only the content of the tables."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ if TYPE_CHECKING:
 _WAIT = 60.0
 
 _LAST = ("dead_letter_counts",)
-"""Written after the others: triggers of theirs write it as well."""
+"""Tables written after the others, because triggers of the others write to them too."""
 
 
-def compact(lender: ConnectionPool, path: Path, *, now: float) -> int:
-    """Replace the file by a copy without the room of deleted rows; the bytes it became smaller.
+def compact(pool: ConnectionPool, path: Path, *, now: float) -> int:
+    """Replace the file with a copy that has no space of deleted rows; return the number of bytes saved.
 
-    Everyone else waits meanwhile. The copy is whole and on the disk before it takes the old file's place; a process
-    killed before that leaves the old one as it was.
+    Other users of the store wait during this. The copy is complete and durable before it replaces the file; a process
+    killed before that leaves the old file unchanged.
     """
-    with lender.alone(timeout=_WAIT):
+    with pool.alone(timeout=_WAIT):
         before = path.stat().st_size
         try:
-            _empty_log(lender, path)
+            _merge_wal(pool, path)
             draft = paths.clean_draft(path)
-            with lender.attached(draft, write=True) as connection:
+            with pool.attached(draft, write=True) as connection:
                 _copy(connection, path, now=now)
             paths.publish_whole(draft, path)
         except (OSError, duckdb.Error) as error:
             path.with_name(path.name + ".new").unlink(missing_ok=True)
-            raise _fault(error, path) from error
+            raise _store_error(error, path) from error
         return before - path.stat().st_size
 
 
-def _empty_log(lender: ConnectionPool, path: Path) -> None:
-    """What a crash left in the write-ahead log must be in the file before it is copied."""
-    with lender.attached(path, write=True):
+def _merge_wal(pool: ConnectionPool, path: Path) -> None:
+    """Move the content of a write-ahead log, left by a crash, to the file before it is copied."""
+    with pool.attached(path, write=True):
         pass
     if path.with_name(path.name + ".wal").exists():
-        raise StoreFull(f"The write-ahead log of {path} could not be written into it.", fix="Free some disk.")
+        raise StoreFull(
+            f"The write-ahead log of {path} could not be merged into the file.", fix="Free some disk space."
+        )
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, path: Path, *, now: float) -> None:
@@ -68,7 +70,7 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
     return iter(sorted((name for (name,) in found), key=lambda name: (name in _LAST, name)))
 
 
-def _fault(error: Exception, path: Path) -> Exception:
+def _store_error(error: Exception, path: Path) -> Exception:
     return (
         file_errors.from_system(error, path)
         if isinstance(error, OSError)

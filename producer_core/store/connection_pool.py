@@ -1,4 +1,4 @@
-"""A borrowing of the store's file: attach it, work, let go, so that many processes can share it."""
+"""Borrow connections to the store's file: attach it, work, detach it, so that many processes can share it."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from producer_core.store.file_lock import FileLock
 
 ALIAS = "store"
 READ_LIMIT = 2.0
-"""Seconds after which a reader is cancelled, so that a writer never waits long."""
+"""Seconds after which a read query is cancelled, so that a writer never waits long."""
 
-_RENEWED_AFTER = 200
-"""Borrowings until the DuckDB instance is made anew, which takes 12 ms: it keeps up to 5 KB of each that wrote, and
-0.3 KB of each that read, for as long as it lives."""
+_RENEW_AFTER_BORROWS = 200
+"""Borrows after which the DuckDB instance is replaced, which takes 12 ms. During its life an instance keeps up to 5 KB of
+each write borrow and 0.3 KB of each read borrow."""
 _FORK_WAIT = 2.0
 _CLOSE_WAIT = 10.0
-_STEP = 0.05
-"""Seconds until a thread that waits for another looks at its patience."""
+_POLL_S = 0.05
+"""Seconds after which a thread that waits for another checks its time budget."""
 _END_WAIT = 30.0
 
-_lenders: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
+_pools: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
 
 
 class ConnectionPool:
-    """Lends connections to one file, one DuckDB instance in memory for hundreds of them.
+    """Lends connections to one file, with one in-memory DuckDB instance for hundreds of borrows.
 
-    Attaching a file to a living instance takes 2 ms; opening it anew takes 12. Safe to use from several
-    threads (one borrows at a time) and after a fork (the child makes its own instance).
+    Attaching a file to an existing instance takes 2 ms; opening it in a new one takes 12. Safe in several threads (one
+    borrows at a time) and after a fork (the child creates its own instance).
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._turnstile = FileLock(path)
+        self._file_lock = FileLock(path)
         self._begin()
-        _lenders.add(self)
+        _pools.add(self)
 
     def _begin(self) -> None:
-        self._one = threading.Lock()  # guards the fields below
+        self._lock = threading.Lock()  # guards the fields below
         self._owner: int | None = None
         self._writing = False
-        self._lent: duckdb.DuckDBPyConnection | None = None
+        self._current: duckdb.DuckDBPyConnection | None = None
         self._instance: duckdb.DuckDBPyConnection | None = None
-        self._lent_by_it = 0
+        self._borrows = 0
         self._attached_now: tuple[duckdb.DuckDBPyConnection, ...] = ()
         self._paused = False
 
@@ -62,76 +62,76 @@ class ConnectionPool:
     def borrow(
         self, *, write: bool = False, timeout: float = 10.0, limit: float | None = None
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection in which the store's tables have their plain names.
+        """Lend a connection in which the store's tables have their plain names.
 
-        With `write` the block is one transaction: committed at its end, rolled back by an exception.
-        Without, nothing can be changed, and a query is cancelled `limit` seconds (default 2) after the
-        start. A thread that borrows again inside its own block gets the connection it has. The block is
-        the parent's: a child forked inside it neither commits nor rolls back.
+        With `write` the block is one transaction: committed at its end, rolled back by an exception. Without it, nothing
+        can be changed, and a query is cancelled `limit` seconds (default 2) after the start. A thread that borrows again
+        inside its own block gets the same connection. The block belongs to the parent: a child forked inside it neither
+        commits nor rolls back.
         """
-        if self._owner == threading.get_ident() and self._lent is not None:
+        if self._owner == threading.get_ident() and self._current is not None:
             if write and not self._writing:
                 raise StoreError(
-                    "A block that reads the store cannot begin to write.", fix="Borrow with write=True."
+                    "A block that reads the store cannot start to write.", fix="Borrow with write=True."
                 )
             with _translated(self._path):
-                yield self._lent
+                yield self._current
             return
         deadline = time.monotonic() + timeout
-        with self._alone(deadline, timeout), self._turnstile.hold(exclusive=write, deadline=deadline):
+        with self._locked(deadline, timeout), self._file_lock.hold(exclusive=write, deadline=deadline):
             with self._attached(self._path, write=write, deadline=deadline) as connection:
-                self._owner, self._writing, self._lent = threading.get_ident(), write, connection
+                self._owner, self._writing, self._current = threading.get_ident(), write, connection
                 try:
                     with _translated(self._path), self._bounded(connection, write=write, limit=limit):
                         yield connection
                 finally:
-                    self._owner = self._lent = None
+                    self._owner = self._current = None
 
     @contextlib.contextmanager
     def alone(self, *, timeout: float = 10.0) -> Iterator[None]:
-        """Keep everyone else out while the file itself is made or replaced."""
+        """Lock out all other users while the file itself is created or replaced."""
         deadline = time.monotonic() + timeout
-        with self._alone(deadline, timeout), self._turnstile.hold(exclusive=True, deadline=deadline):
+        with self._locked(deadline, timeout), self._file_lock.hold(exclusive=True, deadline=deadline):
             yield
 
     @contextlib.contextmanager
     def attached(self, path: Path, *, write: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to `path` itself, for a caller who already keeps everyone else out."""
+        """Lend a connection to `path` itself. The caller must already have locked out all other users."""
         with self._attached(path, write=write, deadline=time.monotonic()) as connection:
             yield connection
 
     def stamp(self) -> object:
-        """Of the file and of its log, as `Store.stamp` says."""
-        return _stamp(self._path), _stamp(_log_of(self._path))
+        """Return the state of the file and its write-ahead log; see `Store.stamp`."""
+        return _stamp(self._path), _stamp(_wal_path(self._path))
 
-    def looked_at(self) -> bool:
-        """Whether somebody has read the file within the last seconds, in whatever process."""
-        return self._turnstile.looked_at()
+    def recently_read(self) -> bool:
+        """Whether any process has read the file within the last seconds."""
+        return self._file_lock.recently_read()
 
     def close(self) -> None:
-        """Free the instance; the next borrow makes a new one. One that a thread of ours uses stays."""
+        """Free the instance; the next borrow creates a new one. An instance in use by another thread stays."""
         deadline = time.monotonic() + _CLOSE_WAIT
-        if _acquired(self._one, deadline):
+        if _acquired(self._lock, deadline):
             try:
                 self._discard()
             finally:
-                self._one.release()
+                self._lock.release()
 
     def before_fork(self) -> None:
-        """Let other threads end their blocks, so that a child does not inherit half of one."""
-        self._paused = self._owner != threading.get_ident() and self._one.acquire(timeout=_FORK_WAIT)
+        """Wait until other threads have ended their blocks, so that a child does not inherit half of one."""
+        self._paused = self._owner != threading.get_ident() and self._lock.acquire(timeout=_FORK_WAIT)
 
     def after_fork(self) -> None:
-        """In the parent: go on."""
+        """Let other threads of the parent continue."""
         if self._paused:
             self._paused = False
-            self._one.release()
+            self._lock.release()
 
     def disown(self) -> None:
-        """In the child: begin anew, and never touch what is the parent's.
+        """Start again in the child, without touching the parent's objects.
 
-        DuckDB crashes when a child closes an inherited instance, be it by its destructor at the
-        interpreter's end; so these objects are made to live for ever.
+        DuckDB crashes when a child closes an inherited instance, even in a destructor at interpreter exit, so these
+        objects are kept alive forever.
         """
         for inherited in (self._instance, *self._attached_now):
             if inherited is not None:
@@ -139,28 +139,28 @@ class ConnectionPool:
         self._begin()
 
     def at_end(self) -> None:
-        """Let another thread end its block, and let none begin: the interpreter's end would stop it inside DuckDB,
-        which aborts the process. A thread that waits for the file waits no more."""
+        """Wait until another thread has ended its block, and let no new one begin: interpreter exit would stop the thread
+        inside DuckDB, which aborts the process. A thread that waits for the file stops waiting."""
         time_budget.end_for_all()
-        if self._owner != threading.get_ident() and self._one.acquire(timeout=_END_WAIT):
+        if self._owner != threading.get_ident() and self._lock.acquire(timeout=_END_WAIT):
             self._discard()
 
     @contextlib.contextmanager
-    def _alone(self, deadline: float, timeout: float) -> Iterator[None]:
-        one, pid = self._one, os.getpid()
-        if not _acquired(one, min(deadline, time.monotonic() + timeout)):
+    def _locked(self, deadline: float, timeout: float) -> Iterator[None]:
+        lock, pid = self._lock, os.getpid()
+        if not _acquired(lock, min(deadline, time.monotonic() + timeout)):
             raise StoreLocked(
-                f"The store {self._path} is in use: another thread of this process has waited for it, or used it, too long."
+                f"The store {self._path} is in use: another thread of this process has waited for it, or used it, for too long."
             )
         try:
             yield
         finally:
             if os.getpid() == pid:
-                one.release()
+                lock.release()
 
     @contextlib.contextmanager
     def _attached(self, path: Path, *, write: bool, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
-        instance = self._living()
+        instance = self._get_instance()
         cursor, pid = instance.cursor(), os.getpid()
         self._attached_now = (instance, cursor)
         try:
@@ -169,18 +169,18 @@ class ConnectionPool:
             yield cursor
         finally:
             if os.getpid() == pid:
-                self._let_go(instance, cursor)
+                self._detach(instance, cursor)
                 self._attached_now = ()
                 if write:
-                    _drop_empty_log(path)
+                    _delete_empty_wal(path)
 
-    def _living(self) -> duckdb.DuckDBPyConnection:
-        """The instance, or a new one where it has lent often."""
-        if self._lent_by_it >= _RENEWED_AFTER:
+    def _get_instance(self) -> duckdb.DuckDBPyConnection:
+        """Return the instance, or a new one after many borrows."""
+        if self._borrows >= _RENEW_AFTER_BORROWS:
             self._discard()
         if self._instance is None:
-            self._instance, self._lent_by_it = _in_memory(self._path), 0
-        self._lent_by_it += 1
+            self._instance, self._borrows = _in_memory(self._path), 0
+        self._borrows += 1
         return self._instance
 
     def _attach(
@@ -193,15 +193,19 @@ class ConnectionPool:
                 instance.execute(f"ATTACH '{quoted}' AS {ALIAS} ({options})")
                 break
             except duckdb.Error as error:
-                fault = file_errors.from_duckdb(error, path)
-                if not isinstance(fault, StoreLocked) or time.monotonic() >= deadline or time_budget.over():
-                    raise fault from error
+                store_error = file_errors.from_duckdb(error, path)
+                if (
+                    not isinstance(store_error, StoreLocked)
+                    or time.monotonic() >= deadline
+                    or time_budget.over()
+                ):
+                    raise store_error from error
             pause.wait(0.02)
         if write:
-            _make_log(path)
+            _create_wal(path)
 
-    def _let_go(self, instance: duckdb.DuckDBPyConnection, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Detach; this checkpoints. A checkpoint that finds the disk full leaves all it has in the WAL."""
+    def _detach(self, instance: duckdb.DuckDBPyConnection, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Detach the file, which runs a checkpoint. If the disk is full, the data stays in the write-ahead log."""
         try:
             cursor.close()
             instance.execute(f"DETACH {ALIAS}")
@@ -227,11 +231,11 @@ class ConnectionPool:
 
 
 def _acquired(lock: threading.Lock, deadline: float) -> bool:
-    """Before the deadline, and before this thread's patience is over."""
-    if lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), _STEP))):
+    """Acquire the lock before the deadline and within this thread's time budget; return whether that succeeded."""
+    if lock.acquire(timeout=max(0.0, min(deadline - time.monotonic(), _POLL_S))):
         return True
     while time.monotonic() < deadline and not time_budget.over():
-        if lock.acquire(timeout=_STEP):
+        if lock.acquire(timeout=_POLL_S):
             return True
     return False
 
@@ -248,7 +252,7 @@ def _in_memory(path: Path) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(
         ":memory:",
         config={
-            "threads": 1,  # no background threads: cheap to keep, and a fork leaves nothing behind
+            "threads": 1,  # no background threads: cheap to keep, and safe to fork
             "memory_limit": "1GB",
             "temp_directory": str(path.with_name(path.name + ".tmp")),
             "autoinstall_known_extensions": False,
@@ -272,21 +276,21 @@ def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[
         raise
 
 
-def _make_log(path: Path) -> None:
-    """Make the write-ahead log, which holds message bodies, for its owner alone: DuckDB makes it with the umask."""
-    with contextlib.suppress(OSError):  # no room for it: DuckDB's own words say so better
-        os.close(os.open(_log_of(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+def _create_wal(path: Path) -> None:
+    """Create the write-ahead log, which holds message bodies, for its owner only; DuckDB would apply the umask."""
+    with contextlib.suppress(OSError):  # without room, DuckDB's own error is more specific
+        os.close(os.open(_wal_path(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
-def _drop_empty_log(path: Path) -> None:
-    """Delete the log where nothing was written: DuckDB deletes only what it wrote."""
-    log = _log_of(path)
+def _delete_empty_wal(path: Path) -> None:
+    """Delete an empty log: DuckDB deletes only a log that it has written."""
+    log = _wal_path(path)
     with contextlib.suppress(OSError):
         if log.stat().st_size == 0:
             log.unlink()
 
 
-def _log_of(path: Path) -> Path:
+def _wal_path(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
 
 
@@ -312,17 +316,17 @@ def _cancelled_after(connection: duckdb.DuckDBPyConnection, limit: float) -> Ite
 
 def _watch(connection: duckdb.DuckDBPyConnection, done: threading.Event, limit: float) -> None:
     pause = limit
-    while not done.wait(pause):  # an interrupt between two queries is lost, so it is repeated
+    while not done.wait(pause):  # an interrupt between two queries has no effect, so it is repeated
         connection.interrupt()
         pause = 0.05
 
 
-def _each(act: Callable[[ConnectionPool], None]) -> Callable[[], None]:
-    def do() -> None:
-        for lender in list(_lenders):
-            act(lender)
+def _each(action: Callable[[ConnectionPool], None]) -> Callable[[], None]:
+    def call() -> None:
+        for pool in list(_pools):
+            action(pool)
 
-    return do
+    return call
 
 
 if sys.platform != "win32":
@@ -331,4 +335,4 @@ if sys.platform != "win32":
         after_in_parent=_each(ConnectionPool.after_fork),
         after_in_child=_each(ConnectionPool.disown),
     )
-at_exit.last(_each(ConnectionPool.at_end))
+at_exit.run_last(_each(ConnectionPool.at_end))

@@ -1,5 +1,5 @@
-"""The counts of dead letters by hour: the differences that triggers write, added up now and then; and how to change
-many dead letters without the triggers."""
+"""Maintain the hourly counts of dead letters: sum up the differences that triggers write, and replace the triggers for
+bulk changes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import duckdb
 
-_SOME = 5_000
-"""Differences that are not worth adding up yet."""
+_MIN_DIFFERENCES = 5_000
+"""Differences below which summing up is not worth its cost."""
 
 _DUE = """
 SELECT count(*) FILTER (NOT added) > ? + count(*) FILTER (added) / 10 FROM dead_letter_counts"""
 
 _KEYS = "hour, cluster_id, topic, state, verdict, kind, code, fingerprint"
-_TOUCHED = "hour IN (SELECT hour FROM dead_letter_counts WHERE NOT added)"
+_CHANGED_HOURS = "hour IN (SELECT hour FROM dead_letter_counts WHERE NOT added)"
 _SUMMED = f"""
 CREATE OR REPLACE TEMP TABLE summed_counts AS
 SELECT {_KEYS}, sum(n)::BIGINT AS n, true AS added FROM dead_letter_counts
-WHERE {_TOUCHED} GROUP BY {_KEYS} HAVING sum(n) <> 0"""
+WHERE {_CHANGED_HOURS} GROUP BY {_KEYS} HAVING sum(n) <> 0"""
 
-_FEW = 400
-"""Letters that are left to the trigger: to do without it costs 10 ms."""
+_TRIGGER_LIMIT = 400
+"""Dead letters up to which the trigger does the counting: bypassing it costs 10 ms."""
 _TRIGGER = "dead_letters_changed"
-_ITS_SQL = "SELECT sql FROM duckdb_triggers() WHERE database_name = current_database() AND trigger_name = ?"
+_TRIGGER_SQL = (
+    "SELECT sql FROM duckdb_triggers() WHERE database_name = current_database() AND trigger_name = ?"
+)
 _COUNTED = f"""
 SELECT floor(failed_at / 3600)::BIGINT AS {_KEYS}, count(*) AS n FROM dead_letters
 WHERE rowid IN ({{places}}) GROUP BY ALL"""
@@ -39,19 +41,19 @@ GROUP BY {_KEYS} HAVING sum(n) <> 0"""
 
 @contextmanager
 def in_place(connection: duckdb.DuckDBPyConnection, places: str) -> Iterator[None]:
-    """A block, within the caller's write transaction, that updates no other dead letters than those with the row ids that
-    the question `places` (SQL) gives; the counts are kept true by looking before and after.
+    """Count the changes of a block that updates only the dead letters selected by `places`, a query of row ids.
 
-    With a trigger, DuckDB deletes each changed row and writes it anew, whole, with its entry in the index: 25
-    microseconds of the processor a dead letter, instead of 2. So for more than a few the trigger is gone inside the block, and
-    back at its end; an error rolls all of it back.
+    The block runs within the caller's write transaction. With a trigger, DuckDB deletes each changed row and inserts it
+    again, with its index entry: 25 µs of processor time per dead letter instead of 2. For more than a few rows the
+    trigger is therefore dropped for the block and restored at its end, and the counts are taken before and after. An
+    error rolls all of it back.
     """
-    if count_of(connection, f"({places})") <= _FEW:
+    if count_of(connection, f"({places})") <= _TRIGGER_LIMIT:
         yield
         return
     counted = _COUNTED.format(places=places)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE counts_before AS {counted}")
-    trigger = _one(connection, _ITS_SQL, [_TRIGGER])
+    trigger = _scalar(connection, _TRIGGER_SQL, [_TRIGGER])
     connection.execute(f"DROP TRIGGER {_TRIGGER} ON dead_letters")
     yield
     connection.execute(trigger)
@@ -60,24 +62,24 @@ def in_place(connection: duckdb.DuckDBPyConnection, places: str) -> Iterator[Non
 
 
 def count_of(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
-    """How many rows a table, or a question in brackets, has."""
-    return int(_one(connection, f"SELECT count(*) FROM {rows}"))
+    """Return the number of rows of a table, or of a query in brackets."""
+    return int(_scalar(connection, f"SELECT count(*) FROM {rows}"))
 
 
-def _one(connection: duckdb.DuckDBPyConnection, sql: str, given: Sequence[Any] = ()) -> Any:
+def _scalar(connection: duckdb.DuckDBPyConnection, sql: str, given: Sequence[Any] = ()) -> Any:
     ((value,),) = connection.execute(sql, list(given)).fetchall()
     return value
 
 
 def add_up_due(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether many differences wait."""
-    row = connection.execute(_DUE, [_SOME]).fetchone()
+    """Whether many differences have accumulated."""
+    row = connection.execute(_DUE, [_MIN_DIFFERENCES]).fetchone()
     return bool(row and row[0])
 
 
 def add_up(connection: duckdb.DuckDBPyConnection) -> None:
-    """One row for equal ones, in the hours that changed, within the caller's transaction; every sum stays."""
+    """Sum up equal rows of the hours that changed, within the caller's transaction. All sums stay the same."""
     connection.execute(_SUMMED)
-    connection.execute(f"DELETE FROM dead_letter_counts WHERE {_TOUCHED}")
+    connection.execute(f"DELETE FROM dead_letter_counts WHERE {_CHANGED_HOURS}")
     connection.execute("INSERT INTO dead_letter_counts SELECT * FROM summed_counts ORDER BY hour")
     connection.execute("DROP TABLE summed_counts")

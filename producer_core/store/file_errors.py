@@ -1,4 +1,4 @@
-"""A fault of the store's file: what DuckDB or the system said, as a typed error with its fix."""
+"""Translate errors of DuckDB and the operating system about the store's file to typed errors with a fix."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ _HOLDER = re.compile(r"\(PID (\d+)\)")
 
 
 def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
-    """The store's error for what DuckDB raised; a plain StoreError for a mistake in a query."""
+    """Return the store's error for a DuckDB error; a plain StoreError for a mistake in a query."""
     text = str(error)
     if "Could not set lock" in text:
         holder = _HOLDER.search(text)
         by = f"process {holder[1]}" if holder else "another program"
         return StoreLocked(
-            f"The store {path} is open in {by}.", fix="Close it there (a DuckDB shell holds the file)."
+            f"The store {path} is open in {by}.",
+            fix="Close it there. A DuckDB shell, for example, locks the file.",
         )
     if "Unique file handle conflict" in text:
         return StoreError(
             f"This process was forked while it used the store {path}, and cannot open it again.",
-            fix="Fork outside of the store's blocks, or start processes by spawn.",
+            fix="Fork outside of the store's blocks, or start processes with the spawn method.",
         )
     if isinstance(error, duckdb.InterruptException):
         return StoreError(
-            "The query took longer than its limit and was cancelled.", fix="Ask for a shorter range."
+            "The query exceeded its time limit and was cancelled.", fix="Ask for a shorter range."
         )
     return (
         _from_text(text, path)
         or _from_damage(text, path)
-        or StoreError(f"The store {path} said: {_first(text)}")
+        or StoreError(f"The store {path} reported an error: {_first(text)}")
     )
 
 
 def from_system(error: OSError, path: Path) -> StoreUnavailable:
-    """The store's error for what the operating system refused."""
+    """Return the store's error for an error of the operating system."""
     if error.errno == errno.ENOSPC:
         return disk_full(path)
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -56,27 +57,28 @@ def from_system(error: OSError, path: Path) -> StoreUnavailable:
 
 def directory(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
-        f"The store path {path} is a directory.", fix=f"Name a file, for example {path / 'store.duckdb'}."
+        f"The store path {path} is a directory.",
+        fix=f"Give the path of a file, for example {path / 'store.duckdb'}.",
     )
 
 
 def emptied(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} is empty (0 bytes): something truncated it, and all its content is lost.",
-        fix="Restore it from a copy while no process uses it; the next producer that starts makes a new one.",
+        fix="Restore it from a copy while no process uses it; otherwise the next producer creates a new one.",
     )
 
 
 def missing(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"There is no store at {path}.",
-        fix="Start a producer that writes there, or name its file with --store or PRODUCER_CORE_STORE.",
+        fix="Start a producer that writes there, or give the path with --store or PRODUCER_CORE_STORE.",
     )
 
 
 def disk_full(path: Path) -> StoreFull:
     return StoreFull(
-        f"The disk of the store {path} is full; what was committed before is safe.",
+        f"The disk of the store {path} is full; committed data is safe.",
         fix="Free some space, or choose another path with --store.",
     )
 
@@ -84,7 +86,7 @@ def disk_full(path: Path) -> StoreFull:
 def read_only(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} cannot be opened with the permissions of this user.",
-        fix="Give this user read and write permission on the file and its folder, or choose another path with --store.",
+        fix="Give this user read and write permission on the file and its directory, or choose another path with --store.",
     )
 
 
@@ -98,7 +100,7 @@ def not_a_store(path: Path) -> StoreCorrupt:
 def damaged(path: Path, text: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"The store {path} is damaged ({_first(text)}).",
-        fix="Move it aside, or restore a snapshot; a new one is made at the next start.",
+        fix="Move it aside, or restore a snapshot. The next start creates a new store.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The turnstile: who may use the store's file now, held by the kernel, so that a killed process lets go."""
+"""Lock the store's file across processes. The kernel releases the locks of a killed process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if sys.platform != "win32":
     import fcntl
 
 _held: set[int] = set()
-"""Descriptors of locks that are held now; a forked child closes its copies."""
+"""Descriptors of held locks. A forked child closes its copies."""
 
-_LONGEST_PAUSE = 0.02
+_MAX_PAUSE = 0.02
 
 
 class FileLock:
-    """Shared and exclusive holds on `<store>.lock`, entered one at a time through `<store>.gate`.
+    """Shared and exclusive locks on `<store>.lock`, entered one at a time through `<store>.gate`.
 
-    The gate keeps a stream of readers from starving a writer: who waits for the lock holds the gate, and
-    everyone later waits behind. Each hold opens its own descriptors, so threads exclude each other too.
+    The gate prevents a stream of readers from starving a writer: a thread that waits for the lock holds the gate, and
+    later ones queue behind it. Each lock opens its own descriptors, so threads exclude each other too.
     """
 
     def __init__(self, store: Path) -> None:
@@ -36,18 +36,18 @@ class FileLock:
 
     @contextlib.contextmanager
     def hold(self, *, exclusive: bool, deadline: float) -> Iterator[None]:
-        """Hold the lock until the block ends; StoreLocked when `deadline` (monotonic) passes first."""
-        with contextlib.ExitStack() as leaving:
+        """Hold the lock for a block. Raise StoreLocked if `deadline` (monotonic) passes first."""
+        with contextlib.ExitStack() as stack:
             with self._locked(self._gate, exclusive=True, deadline=deadline, needed=exclusive) as gate:
                 if not exclusive:
                     read_activity.record_read(gate)
                 inner = self._locked(self._lock, exclusive=exclusive, deadline=deadline, needed=exclusive)
-                descriptor = leaving.enter_context(inner)
-            _sign(descriptor)
+                descriptor = stack.enter_context(inner)
+            _write_pid(descriptor)
             yield
 
-    def looked_at(self) -> bool:
-        """Whether somebody has read through this turnstile within the last seconds, in whatever process."""
+    def recently_read(self) -> bool:
+        """Whether any process has read the store within the last seconds."""
         return read_activity.recently_read(self._gate)
 
     @contextlib.contextmanager
@@ -61,18 +61,19 @@ class FileLock:
             self._wait(descriptor, exclusive=exclusive, deadline=deadline)
             yield descriptor
         finally:
-            if descriptor in _held:  # not closed by a fork in between
+            if descriptor in _held:  # not closed by a fork since then
                 _held.discard(descriptor)
                 _unlock(descriptor)
 
     def _open(self, path: Path, *, needed: bool) -> int | None:
-        """The side file; None when a reader cannot have one because the folder is read-only.
+        """Open a lock file. Return None for a reader if the directory is read-only.
 
-        Nobody of this user writes into such a folder, and DuckDB's own lock still guards the file.
+        No process of this user writes to such a directory, and DuckDB's own lock still protects the file.
         """
         if sys.platform == "win32":
             raise StoreUnavailable(
-                "The store needs file locks that Windows does not have.", fix="Use WSL, or store=None."
+                "The store needs file locks that Windows does not have.",
+                fix="Use WSL, or store=None.",
             )
         try:
             return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -81,17 +82,17 @@ class FileLock:
                 with contextlib.suppress(OSError):
                     return os.open(path, os.O_RDONLY)
                 return None
-            raise _refused(self._store, path, error) from error
+            raise _cannot_open(self._store, path, error) from error
 
     def _wait(self, descriptor: int, *, exclusive: bool, deadline: float) -> None:
         pause, waiting = 0.001, threading.Event()
         while not _try_lock(descriptor, exclusive=exclusive):
             if time.monotonic() >= deadline or time_budget.over():
                 raise StoreLocked(
-                    f"The store {self._store} is in use{self._holder()}; it was not released in time."
+                    f"The store {self._store} is in use{self._holder()} and was not released in time."
                 )
             waiting.wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE)
 
     def _holder(self) -> str:
         try:
@@ -110,31 +111,31 @@ def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    # Closing alone would not do: a child forked meanwhile may still have a copy of the descriptor.
+    # Closing is not enough: a child forked since then may still have a copy of the descriptor.
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 
 
-def _sign(descriptor: int | None) -> None:
-    """Leave our pid in the lock file for whoever waits; a full disk or a read-only file is no obstacle."""
+def _write_pid(descriptor: int | None) -> None:
+    """Write this process's id to the lock file, for the errors of waiting processes. Failure is not an error."""
     if descriptor is not None:
         with contextlib.suppress(OSError):
             os.pwrite(descriptor, f"{os.getpid():<11}\n".encode(), 0)
 
 
-def _refused(store: Path, path: Path, error: OSError) -> StoreUnavailable:
+def _cannot_open(store: Path, path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"The lock file {path} cannot be opened ({error.strerror}), so nothing can be written to {store}.",
-        fix="Give this user write permission on the folder and its files, or choose another path with --store.",
+        fix="Give this user write permission on the directory and its files, or choose another path with --store.",
     )
 
 
-def _let_go_in_child() -> None:
+def _close_in_child() -> None:
     while _held:
         with contextlib.suppress(OSError):
             os.close(_held.pop())
 
 
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go_in_child)
+    os.register_at_fork(after_in_child=_close_in_child)

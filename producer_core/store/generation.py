@@ -1,8 +1,8 @@
-"""The generation of a store: how a store that was put back from a copy is recognised.
+"""Recognise a store that was restored from a copy, by its generation number.
 
-Every replay that begins raises a number in the store and in a file beside it. A store that was put back from a copy has a
-lower number than the file. A store that was copied to another place has no file. In both cases a replay may have written
-dead letters that the store still calls safe to send again.
+Each replay increments a number in the store and in a file beside it when it starts. A store restored from a copy has a
+lower number than the file. A store copied to another place has no file. In both cases a replay may have written dead
+letters whose verdict in the store still says that a resend is safe.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PUT_BACK = "The store was put back from a copy, and a replay after that copy may have written this message."
-_PLACES = f"""
+RESTORED = "The store was restored from a copy, and a replay after that copy may have written this message."
+_SAFE_ROWS = f"""
 SELECT rowid FROM dead_letters
 WHERE state NOT IN ('replayed', 'landed', 'purged') AND replayable AND verdict IN {SAFE_VERDICTS}"""
 
 
-def is_put_back(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    """Return whether the file at `path` is older than the last replay that began there, or was copied from elsewhere."""
-    number, known = _number(connection), _known(path)
-    return number < known or (number > 0 and known == 0)
+def is_restored(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """Whether the file at `path` is older than the last replay started there, or was copied from another place."""
+    number, file_number = _number(connection), _file_number(path)
+    return number < file_number or (number > 0 and file_number == 0)
 
 
-def doubt(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Take back the safe verdicts, within the caller's transaction; return how many.
+def revoke_safe_verdicts(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    """Change safe verdicts to `possibly_persisted`, within the caller's transaction; return their number.
 
-    Their messages are looked for on their topics before they are sent again, as those of any ambiguous failure.
+    The topic is then probed for these messages before a resend, as after any ambiguous failure.
     """
-    with dead_letter_counts.in_place(connection, _PLACES):
+    with dead_letter_counts.in_place(connection, _SAFE_ROWS):
         changed = connection.execute(
             "UPDATE dead_letters SET verdict = 'possibly_persisted', verdict_reason = concat(?, ' Before: ', verdict_reason)"
-            f" WHERE rowid IN ({_PLACES})",
-            [PUT_BACK],
+            f" WHERE rowid IN ({_SAFE_ROWS})",
+            [RESTORED],
         ).fetchone()
-    _write(connection, path, max(_number(connection), _known(path)) + 1)
+    _write(connection, path, max(_number(connection), _file_number(path)) + 1)
     return int(changed[0]) if changed else 0
 
 
 def begin_replay(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Raise the generation, within the caller's transaction; return how many safe verdicts had to be taken back."""
-    if is_put_back(connection, path):
-        return doubt(connection, path)
+    """Increment the generation, within the caller's transaction; return the number of revoked safe verdicts."""
+    if is_restored(connection, path):
+        return revoke_safe_verdicts(connection, path)
     _write(connection, path, _number(connection) + 1)
     return 0
 
 
-def take_over(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Give a new store the number that the one before it at this place had."""
-    if known := _known(path):
-        connection.execute("UPDATE store_generation SET number = ?", [known])
+def inherit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Give a new store the generation of the previous store at this path."""
+    if file_number := _file_number(path):
+        connection.execute("UPDATE store_generation SET number = ?", [file_number])
 
 
 def _number(connection: duckdb.DuckDBPyConnection) -> int:
@@ -71,15 +71,15 @@ def _file(path: Path) -> Path:
     return path.with_name(path.name + ".generation")
 
 
-def _known(path: Path) -> int:
-    """What the file beside the store says; 0 where there is none, or none that can be read."""
+def _file_number(path: Path) -> int:
+    """Return the number in the file beside the store; 0 if there is no readable file."""
     with contextlib.suppress(OSError, ValueError):
         return int(_file(path).read_text())
     return 0
 
 
 def _write(connection: duckdb.DuckDBPyConnection, path: Path, number: int) -> None:
-    """The file first: where the transaction fails after it, the store is only doubted without need."""
+    """Write the file before the store: if the transaction then fails, verdicts are only revoked without need."""
     draft = _file(path).with_suffix(".generation.new")
     try:
         private_files.write(draft, str(number))

@@ -1,4 +1,4 @@
-"""The history: how delivery went, window by window, as a frame."""
+"""Return delivery statistics per time window as a frame."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.dataframe import Kind, made
+from producer_core._internal.dataframe import Kind, make_frame
 from producer_core.errors import ConfigError
 from producer_core.metrics.histogram import quantiles
 
@@ -19,7 +19,7 @@ _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)(?![a-z])\s*")
 _STEPS = (1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 86_400)
 _ROWS = 400
-"""Without a `step`, at most about so many windows."""
+"""Approximate maximum number of windows without a `step`."""
 
 _COUNTS = ("accepted", "acknowledged", "dead", "failed_attempts", "retried", "duplicates", "bytes")
 _QUANTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
@@ -35,10 +35,10 @@ def history(
     kind: Kind | None = None,
     now: float | None = None,
 ) -> Any:
-    """One row a window of `step` seconds in which anything was written: `at` (UTC), counts, rates, latencies.
+    """Return one row per non-empty window of `step` seconds: `at` (UTC), counts, rates and latencies.
 
-    `by_topic` gives one row a window and topic, without percentiles: those are of all topics together, or of the
-    one that was asked for.
+    `by_topic` returns one row per window and topic, without percentiles: those exist for all topics together, or for the
+    requested `topic`.
     """
     import pyarrow
 
@@ -48,7 +48,7 @@ def history(
     with store.borrow():
         rows = store.rows("series", since=since, bucket=width, topic=topic)
         buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=width, topic=topic)
-    columns = _columns(rows if by_topic else _together(rows), by_topic)
+    columns = _columns(rows if by_topic else _all_topics(rows), by_topic)
     if not by_topic:
         histograms: dict[int, dict[int, int]] = defaultdict(dict)
         for row in buckets:
@@ -60,11 +60,11 @@ def history(
     arrays = {
         name: pyarrow.array(values, kinds.get(name, pyarrow.float64())) for name, values in columns.items()
     }
-    return made(pyarrow.table(arrays), kind)
+    return make_frame(pyarrow.table(arrays), kind)
 
 
 def span(last: str | float) -> float:
-    """`"15m"`, `"1h30m"`, `"7 d"`, or a number: seconds."""
+    """Return a time range in seconds, from `"15m"`, `"1h30m"`, `"7 d"` or a number."""
     if isinstance(last, str):
         parts = _PART.findall(last)
         if parts and not _PART.sub("", last).strip():
@@ -74,8 +74,8 @@ def span(last: str | float) -> float:
     raise ConfigError(f"{last!r} is not a time range.", fix='Write for example "15m", "1h" or "7d".')
 
 
-def _together(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a window over all topics."""
+def _all_topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sum the rows of all topics per window."""
     windows: dict[int, dict[str, Any]] = {}
     for row in rows:
         sums = windows.setdefault(row["window_start"], {**row, **dict.fromkeys((*_COUNTS, "latency_sum"), 0)})
@@ -98,8 +98,8 @@ def _columns(rows: list[dict[str, Any]], by_topic: bool) -> dict[str, Any]:
 
 def _percentiles(columns: dict[str, Any], histograms: dict[int, dict[int, int]]) -> None:
     found = [quantiles(histograms.get(at, {}), _QUANTILES.values()) for at in columns["at"]]
-    for place, name in enumerate(_QUANTILES):
-        columns[name] = [None if (value := one[place]) is None else 1000 * value for one in found]
+    for index, name in enumerate(_QUANTILES):
+        columns[name] = [None if (value := one[index]) is None else 1000 * value for one in found]
 
 
 def _share(part: float, whole: int) -> float | None:

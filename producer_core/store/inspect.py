@@ -1,4 +1,4 @@
-"""The store's inventory: what it holds, how much, and from when."""
+"""Describe a store's content: row counts, size and time range."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from producer_core.store.retention import Retention
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """`oldest` and `newest` are window starts of statistics; None when there are none."""
+    """The content of a store. `oldest` and `newest` are window starts of statistics, None without statistics."""
 
     path: Path
     bytes: int
@@ -28,7 +28,7 @@ class StoreInfo:
 
 
 def describe(connection: duckdb.DuckDBPyConnection, path: Path, keep: Retention) -> StoreInfo:
-    """Count everything; DuckDB knows its row counts, so this is quick at any size."""
+    """Return the store's content. DuckDB maintains row counts, so this is fast at any size."""
     span = connection.execute("SELECT min(window_start), max(window_start) FROM statistics").fetchone()
     oldest, newest = span or (None, None)
     return StoreInfo(

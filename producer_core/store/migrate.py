@@ -1,4 +1,4 @@
-"""A migration: a numbered SQL file, applied together with its record."""
+"""Apply schema migrations: numbered SQL files, each recorded in the same transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """What this version knows, in order."""
+    """Return the migrations of this version, in order."""
     found = [
         Migration(int(match[1]), match[2], file.read_text())
         for file in files("producer_core.store").joinpath("sql").iterdir()
@@ -39,12 +39,12 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def newest() -> int:
-    """The schema version of a store that is up to date."""
+    """Return the schema version of an up-to-date store."""
     return migrations()[-1].version
 
 
 def version_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """The schema version of the borrowed store; 0 when it is empty."""
+    """Return the schema version of a borrowed store; 0 if it is empty."""
     if "schema_migrations" not in _tables(connection):
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone()
@@ -52,24 +52,24 @@ def version_of(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def check(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """The schema version; StoreTooNew for a newer one, StoreUnavailable for a file that is not ours."""
+    """Return the schema version. Raise StoreTooNew for a newer one, StoreUnavailable for another program's file."""
     version = version_of(connection)
     if version > newest():
         raise StoreTooNew(
-            f"The store {path} has schema version {version}, and this producer_core knows up to {newest()}; "
+            f"The store {path} has schema version {version}, but this producer_core supports only up to {newest()}; "
             "nothing was changed.",
-            fix="Upgrade producer-core, or name another store with --store.",
+            fix="Upgrade producer-core, or choose another store with --store.",
         )
     if version == 0 and (others := _tables(connection)):
         raise StoreUnavailable(
-            f"The DuckDB file {path} holds something else ({', '.join(sorted(others)[:3])}); nothing was changed.",
+            f"The DuckDB file {path} contains other tables ({', '.join(sorted(others)[:3])}); nothing was changed.",
             fix="Choose another path with --store.",
         )
     return version
 
 
 def migrate(connection: duckdb.DuckDBPyConnection, *, now: float) -> list[int]:
-    """Apply what is missing, within the caller's transaction; the versions applied."""
+    """Apply missing migrations within the caller's transaction; return their versions."""
     connection.execute(_RECORDS)
     present = version_of(connection)
     missing = [migration for migration in migrations() if migration.version > present]

@@ -1,4 +1,4 @@
-"""The store's place: its path, its folder, and the file system below."""
+"""Locate a store's file, check it, and move or copy it."""
 
 from __future__ import annotations
 
@@ -32,99 +32,101 @@ _NETWORK = frozenset(
 
 
 def default_path() -> Path:
-    """`PRODUCER_CORE_STORE`, else `producer-core/store.duckdb` in the user's state folder."""
-    if named := os.environ.get("PRODUCER_CORE_STORE"):
-        return Path(named).expanduser()
+    """Return `PRODUCER_CORE_STORE`, else `producer-core/store.duckdb` in the user's state directory."""
+    if path := os.environ.get("PRODUCER_CORE_STORE"):
+        return Path(path).expanduser()
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "producer-core" / "store.duckdb"
 
 
 def resolve(path: Path | str | None) -> Path:
-    """The absolute path of a store; symbolic links are followed, so that two names are one lock."""
+    """Return the absolute path of a store. Symbolic links are resolved, so that two names share one lock."""
     return Path(path).expanduser().resolve() if path else default_path().resolve()
 
 
 def check_file(path: Path) -> None:
-    """Refuse what can be seen to be no file."""
+    """Raise StoreError unless the path is free or holds a regular DuckDB file."""
     if path.is_dir():
         raise file_errors.directory(path)
     if path.exists() and not path.is_file():
-        raise StoreUnavailable(f"The store path {path} is not a regular file.", fix="Name a file.")
+        raise StoreUnavailable(
+            f"The store path {path} is not a regular file.", fix="Give the path of a file."
+        )
     if has_content(path) and not _is_duckdb(path):
         raise file_errors.not_a_store(path)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse, for a process that must write, a store that is there and that this user may only read."""
+    """Raise StoreUnavailable if this user can only read an existing store, for a process that must write."""
     for one in (path, path.parent):
         if one.exists() and not os.access(one, os.W_OK):
             raise file_errors.read_only(path)
 
 
 def _is_duckdb(path: Path) -> bool:
-    """By its first bytes, so that nothing is left beside a file that somebody named by mistake."""
+    """Check the file's first bytes, so that no lock files are created beside a file that is not a store."""
     with path.open("rb") as file:
         return file.read(_MAGIC_AT + len(_MAGIC))[_MAGIC_AT:] == _MAGIC
 
 
 def has_content(path: Path) -> bool:
-    """Whether there is a file with something in it; an empty one counts as not made yet."""
+    """Whether the file exists and is not empty. An empty file counts as not created yet."""
     return path.exists() and path.stat().st_size > 0
 
 
 def was_emptied(path: Path) -> bool:
-    """Return whether an empty file was a store before: the files for its locks are made with the first opening."""
+    """Whether an empty file was a store before: the lock files are created when a store is first opened."""
     return path.exists() and path.stat().st_size == 0 and path.with_name(path.name + ".gate").exists()
 
 
 def make_folder(folder: Path) -> None:
-    """The folder of a store, for its owner alone where we make it."""
+    """Create the directory of a store, for its owner only."""
     if folder.is_dir():
         return
     try:
         private_files.make_folder(folder)
     except OSError as error:
         raise StoreUnavailable(
-            f"The folder {folder} for the store cannot be made ({error.strerror}).",
-            fix="Make it, or choose another path with --store.",
+            f"The directory {folder} for the store cannot be created ({error.strerror}).",
+            fix="Create it, or choose another path with --store.",
         ) from error
 
 
 def clean_draft(path: Path) -> Path:
-    """Where a new store is made, with nothing left of an earlier try, nor of a store that was deleted."""
+    """Return the path of a new store's draft, after removing leftovers of earlier attempts and of a deleted store."""
     draft = path.with_name(path.name + ".new")
-    for old in (draft, _log_of(draft)):
+    for old in (draft, _wal_path(draft)):
         old.unlink(missing_ok=True)
-    if _log_of(path).exists():
-        _log_of(path).replace(path.with_name(path.name + ".wal.orphan"))
+    if _wal_path(path).exists():
+        _wal_path(path).replace(path.with_name(path.name + ".wal.orphan"))
     return draft
 
 
 def publish(draft: Path, path: Path) -> None:
-    """Move a finished file to its place, readable for its owner alone."""
+    """Move a finished file to its path, readable for its owner only."""
     draft.chmod(0o600)
     draft.replace(path)
 
 
 def publish_whole(draft: Path, path: Path) -> None:
-    """Like `publish`, in the place of a file that is there, and only once the new one is on the disk."""
+    """Replace an existing file by the draft, once the draft is durable."""
     _sync(draft)
     publish(draft, path)
     private_files.sync_folder(path.parent)
 
 
 def copy(path: Path, target: Path) -> Path:
-    """A copy of a file that nobody writes to now; with its log, if a crash left one."""
+    """Copy a file that no process writes now, with its write-ahead log if a crash left one."""
     if target.exists():
-        raise StoreUnavailable(f"{target} exists already.", fix="Name a new file for the snapshot.")
+        raise StoreUnavailable(f"{target} exists already.", fix="Choose a new path for the snapshot.")
     check_file(target)
     make_folder(target.parent)
     draft = clean_draft(target)
     try:
         shutil.copyfile(path, draft)
-        if _log_of(path).exists():
-            shutil.copyfile(_log_of(path), _log_of(target))
-            _log_of(target).chmod(0o600)
+        if _wal_path(path).exists():
+            shutil.copyfile(_wal_path(path), _wal_path(target))
+            _wal_path(target).chmod(0o600)
         _sync(draft)
         publish(draft, target)
     except OSError as error:
@@ -134,18 +136,18 @@ def copy(path: Path, target: Path) -> Path:
 
 
 def network_file_system(path: Path) -> str | None:
-    """The type of the network file system below, as far as the system tells; locks are unsafe there."""
+    """Return the type of the network file system that holds the path, if any. File locks are unsafe on one."""
     try:
         lines = MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
         return None
     mounts = [(fields[1], fields[2]) for line in lines if len(fields := line.split()) > 2]
-    below = [(point, kind) for point, kind in mounts if path.is_relative_to(point)]
-    kind = max(below, key=lambda mount: len(mount[0]), default=("", ""))[1]
+    mounted = [(point, kind) for point, kind in mounts if path.is_relative_to(point)]
+    kind = max(mounted, key=lambda mount: len(mount[0]), default=("", ""))[1]
     return kind if kind in _NETWORK else None
 
 
-def _log_of(path: Path) -> Path:
+def _wal_path(path: Path) -> Path:
     return path.with_name(path.name + ".wal")
 
 

@@ -1,4 +1,4 @@
-"""A named query: SQL that lives in a file of `sql/`, under `-- name: x` and a line on what it answers."""
+"""Load named queries from the files in `sql/`: `-- name: x`, a comment that describes the result, and the SQL."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PARAMETER = re.compile(r"\$([a-z_]+)")
 
 @dataclass(frozen=True)
 class Query:
-    """One statement, what it answers, and the parameters it knows."""
+    """A named statement with its description and parameters."""
 
     name: str
-    answers: str
+    description: str
     sql: str
     parameters: frozenset[str]
 
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters for DuckDB: those left out are NULL; an unknown one is a TypeError."""
+        """Return the parameters for DuckDB. Missing ones are NULL; an unknown one raises TypeError."""
         if unknown := given.keys() - self.parameters:
             raise TypeError(
                 f"query {self.name!r} has no parameter {sorted(unknown)}; it has {sorted(self.parameters)}"
@@ -35,13 +35,13 @@ class Query:
 
 
 def run(connection: duckdb.DuckDBPyConnection, name: str, /, **given: Any) -> duckdb.DuckDBPyConnection:
-    """The named query on a connection that is lent already; parameters left out are NULL."""
-    asked = query(name)
-    return connection.execute(asked.sql, asked.bind(given))
+    """Run a named query on a borrowed connection. Parameters left out are NULL."""
+    named = query(name)
+    return connection.execute(named.sql, named.bind(given))
 
 
 def query(name: str) -> Query:
-    """The query of that name; a KeyError that lists the names when there is none."""
+    """Return the query of that name. Raise KeyError, with a list of the names, if there is none."""
     known = queries()
     if name not in known:
         raise KeyError(f"no query {name!r}; there are {', '.join(sorted(known))}")
@@ -50,7 +50,7 @@ def query(name: str) -> Query:
 
 @cache
 def queries() -> Mapping[str, Query]:
-    """Every named query of the package."""
+    """Return all named queries of the package."""
     found: dict[str, Query] = {}
     for file in sorted(files("producer_core.store").joinpath("sql").iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql") and not file.name[0].isdigit():
@@ -63,12 +63,12 @@ def queries() -> Mapping[str, Query]:
 
 def _parse(text: str) -> list[Query]:
     _, *parts = _NAME.split(text)
-    return [_one(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
+    return [_parse_one(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _one(name: str, body: str) -> Query:
+def _parse_one(name: str, body: str) -> Query:
     lines = body.strip().splitlines()
     head = [line for line in lines if line.startswith("--")]
     sql = "\n".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
-    answers = " ".join(line.removeprefix("--").strip() for line in head)
-    return Query(name, answers, sql, frozenset(_PARAMETER.findall(sql)))
+    description = " ".join(line.removeprefix("--").strip() for line in head)
+    return Query(name, description, sql, frozenset(_PARAMETER.findall(sql)))

@@ -1,4 +1,4 @@
-"""Retention: how long the store keeps what, and how fine."""
+"""Roll up old statistics to coarser windows, and delete rows after their retention time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _AUDITED = "audits WHERE coalesce(finished_at, started_at) < $before"
 
 @dataclass(frozen=True)
 class Retention:
-    """Seconds that rows of each kind are kept; each is a setting of the store, by its name here.
+    """The retention time of each kind of row, in seconds. Each is a setting of the store with the same name.
 
-    `keep_settled` is for dead letters that were replayed, that landed, or whose bytes were purged. Those that wait are
-    kept until somebody decides, and archived ones until somebody restores or purges them. The audit is kept for good.
-    `keep_ledger` is for the ledger of acknowledged sequences, where a producer keeps one in its store.
+    `keep_settled` applies to dead letters that were replayed, that landed, or whose bytes were purged. Pending dead letters
+    are kept until an operator acts on them, archived ones until they are restored or purged. The audit log is kept
+    without limit. `keep_ledger` applies to the ledger of acknowledged sequences, if a producer keeps one in its store.
     """
 
     keep_seconds: float = 2 * _HOUR
@@ -40,7 +40,7 @@ class Retention:
 
 
 def rollup_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> bool:
-    """Whether a whole minute of seconds, or hour of minutes, is old enough."""
+    """Whether a whole minute of seconds, or a whole hour of minutes, is old enough to roll up."""
     return any(
         _exists(connection, f"FROM {table} WHERE resolution = $fine AND window_start < $before", fine, before)
         for table in KINDS
@@ -49,7 +49,7 @@ def rollup_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: floa
 
 
 def rollup(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> int:
-    """Replace old fine rows by their sums, within the caller's transaction; the fine rows replaced."""
+    """Replace old fine rows with their sums, within the caller's transaction; return the number of replaced rows."""
     replaced = 0
     for table in KINDS:
         for fine, coarse, before in _steps(keep, now):
@@ -67,22 +67,24 @@ def rollup(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -
 
 
 def prune_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> bool:
-    """Whether anything is older than it is kept."""
-    return any(_exists(connection, f"FROM {what}", None, before) for what, before in _old(keep, now))
+    """Whether any row is past its retention time."""
+    return any(_exists(connection, f"FROM {rows}", None, before) for rows, before in _expired(keep, now))
 
 
 def prune(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> int:
-    """Delete what is older than it is kept, within the caller's transaction; the rows deleted."""
+    """Delete rows past their retention time, within the caller's transaction; return their number."""
     for table in ("dead_letter_bodies", "letter_events"):
         connection.execute(
             f"DELETE FROM {table} WHERE message_id IN (SELECT message_id FROM dead_letters WHERE {_SETTLED})",
             {"before": now - keep.keep_settled},
         )
-    return sum(_changed(connection, f"DELETE FROM {what}", None, before) for what, before in _old(keep, now))
+    return sum(
+        _changed(connection, f"DELETE FROM {rows}", None, before) for rows, before in _expired(keep, now)
+    )
 
 
 def _steps(keep: Retention, now: float) -> tuple[tuple[int, int, int], ...]:
-    """(fine resolution, coarse resolution, windows before this start), cut at whole coarse windows."""
+    """Return (fine resolution, coarse resolution, end of the windows to roll up), aligned to coarse windows."""
     return (
         (1, 60, int((now - keep.keep_seconds) // 60 * 60)),
         (60, 3600, int((now - keep.keep_minutes) // 3600 * 3600)),
@@ -102,7 +104,7 @@ def _summed(table: str) -> str:
     )
 
 
-def _old(keep: Retention, now: float) -> list[tuple[str, float]]:
+def _expired(keep: Retention, now: float) -> list[tuple[str, float]]:
     hours = now - keep.keep_hours
     return [
         *((f"{table} WHERE window_start < $before", hours) for table in KINDS),
@@ -122,13 +124,13 @@ def _old(keep: Retention, now: float) -> list[tuple[str, float]]:
 
 
 def _exists(connection: duckdb.DuckDBPyConnection, tail: str, fine: int | None, before: float) -> bool:
-    return connection.execute(f"SELECT 1 {tail} LIMIT 1", _given(fine, before)).fetchone() is not None
+    return connection.execute(f"SELECT 1 {tail} LIMIT 1", _params(fine, before)).fetchone() is not None
 
 
 def _changed(connection: duckdb.DuckDBPyConnection, statement: str, fine: int | None, before: float) -> int:
-    row = connection.execute(statement, _given(fine, before)).fetchone()
+    row = connection.execute(statement, _params(fine, before)).fetchone()
     return int(row[0]) if row else 0
 
 
-def _given(fine: int | None, before: float) -> dict[str, float]:
+def _params(fine: int | None, before: float) -> dict[str, float]:
     return {"before": before} if fine is None else {"fine": fine, "before": before}

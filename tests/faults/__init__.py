@@ -1,1 +1,1 @@
-"""Scenarios that harm a real producer, and invariants that must hold over what it said and what the log has."""
+"""Fault scenarios for a real producer, and invariants over its reports and the records on the log."""

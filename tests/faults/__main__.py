@@ -10,13 +10,13 @@ from tests.faults.result import load, table
 from tests.faults.run import SCENARIOS, Media, command, run
 
 SEED = 1
-LONG_REPEATS = {"S11": 6, "V": 25}  # six times 60 kills on three media make a thousand
+LONG_REPEATS = {"S11": 6, "V": 25}  # six times 60 kills with three media are about a thousand
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    acts = parser.add_subparsers(dest="act", required=True)
-    running = acts.add_parser("run", help="run scenarios, and save a result for each run")
+    commands = parser.add_subparsers(dest="act", required=True)
+    running = commands.add_parser("run", help="run scenarios, and save a result for each run")
     running.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), metavar="S4")
     running.add_argument("--medium", choices=["embedded", "kafka3"])
     running.add_argument("--guarantee", choices=["at_least_once", "exactly_once"])
@@ -25,7 +25,7 @@ def main(arguments=None):
     running.add_argument("--long", action="store_true", help="100,000 messages a scenario, a thousand kills")
     running.add_argument("--resume", action="store_true", help="skip the runs whose results are saved")
     running.add_argument("--out", type=Path, default=Path("artifacts/faults"))
-    reporting = acts.add_parser("report", help="merge the saved results into one table")
+    reporting = commands.add_parser("report", help="merge the saved results into one table")
     reporting.add_argument("--out", type=Path, default=Path("artifacts/faults"))
     options = parser.parse_args(arguments)
     return _report(options.out) if options.act == "report" else _run(options)
@@ -59,7 +59,7 @@ def _run(options):
 
 
 def _plan(options):
-    """The runs, those on the embedded broker first: the real one is started once, and only when it is needed."""
+    """Return the runs, those on the embedded broker first: the real one is started once, when it is needed."""
     chosen = options.scenario or list(SCENARIOS)
     runs = []
     for name in chosen:

@@ -1,4 +1,4 @@
-"""The invariants I1 to I10: pure functions over what was promised and what an independent reader found."""
+"""The invariants I1 to I10: pure functions over the producer's reports and the records of an independent reader."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from tests.faults.ledger import SAFE, Entry, Process
 
 WRITER = 1_000_000
-"""Several writers number from multiples of this."""
+"""Distance between the first numbers of several writers."""
 
 
 @dataclass
 class Evidence:
-    """`guarantee` is "at_least_once" or "exactly_once". `removed`: offsets by partition below which the scenario
-    itself deleted records. `excused`: numbers whose loss the scenario caused and the product had to tell. `once`: the
-    broker writes a retry of the idempotent client once, which the embedded broker does not, nor any without idempotence."""
+    """Holds the evidence of a run.
+
+    `guarantee` is "at_least_once" or "exactly_once". `removed`: offsets by partition below which the scenario itself
+    deleted records. `excused`: numbers whose loss the scenario caused. `once`: the broker writes a retry of an idempotent
+    client once; the embedded broker does not, nor does any broker without idempotence.
+    """
 
     guarantee: str
     lives: list[Process]
@@ -46,45 +49,45 @@ class Violation:
 
 
 def check(evidence):
-    """Every violation of every invariant."""
+    """Return every violation of every invariant."""
     return [violation for invariant in INVARIANTS for violation in invariant(evidence)]
 
 
-def acknowledged_is_on_the_log(e):
+def acknowledged_records_are_on_the_log(e):
     """I1: no acknowledged record is missing."""
-    gone = [n for n, report in e.acknowledged.items() if n not in e.counts and not _removed(e, report)]
-    yield from _some("I1", sorted(set(gone) - e.excused), "acknowledged, and not on the log")
+    missing = [n for n, report in e.acknowledged.items() if n not in e.counts and not _removed(e, report)]
+    yield from _some("I1", sorted(set(missing) - e.excused), "acknowledged, but not on the log")
 
 
-def accepted_is_written(e):
-    """I2: what was accepted and not declared dead is there: once, or (at least once) at all."""
+def accepted_records_are_written(e):
+    """I2: every accepted record that is not dead is on the log: once, or (at least once) at least once."""
     dead = set(e.dead)
     left = e.accepted - dead - set(e.acknowledged) - e.excused
     if e.lives and e.lives[-1].closed is not None and not e.lives[-1].closed["journaled"]:
-        yield from _some("I2", sorted(left - e.counts.keys()), "accepted, and neither on the log nor dead")
+        yield from _some("I2", sorted(left - e.counts.keys()), "accepted, but neither on the log nor dead")
     if e.guarantee == "exactly_once":
         yield from _some("I2", sorted(n for n, count in e.counts.items() if count > 1), "on the log twice")
 
 
 def order_is_kept(e):
-    """I3: exactly once, strictly by partition; at least once, first copies by key, but for the breaks it counted."""
+    """I3: records are in order: strictly by partition, or (at least once) by key, except for the counted order breaks."""
     if not e.ordered:
         return
     if e.guarantee == "exactly_once":
         yield from _some(
             "I3",
             sorted(overtakers(e.log, lambda entry: (entry.partition, entry.number // WRITER))),
-            "overtook an earlier one",
+            "overtook an earlier record",
         )
         return
-    told = sum(life.remarks["order_breaks"] for life in e.lives)
+    counted = sum(life.remarks["order_breaks"] for life in e.lives)
     found = sorted(overtakers(e.log, lambda entry: (entry.partition, entry.key, entry.number // WRITER)))
-    if len(found) > told:
-        yield from _some("I3", found, f"overtook an earlier one of their key, {told} were told")
+    if len(found) > counted:
+        yield from _some("I3", found, f"overtook an earlier record of their key, {counted} counted")
 
 
 def overtakers(log, lane):
-    """Numbers that stand before a smaller one of their lane; of several copies the first counts."""
+    """Return numbers before a smaller one of their lane; of several copies the first counts."""
     lanes = defaultdict(list)
     seen = set()
     for entry in sorted(log, key=lambda entry: (entry.partition, entry.offset)):
@@ -95,7 +98,7 @@ def overtakers(log, lane):
 
 
 def before_smaller(lanes):
-    """Numbers that stand before a smaller one of their lane."""
+    """Return numbers before a smaller one of their lane."""
     found = set()
     for numbers in lanes:
         least = float("inf")
@@ -107,27 +110,27 @@ def before_smaller(lanes):
 
 
 def safe_verdicts_are_true(e):
-    """I4: nothing that was called not_sent, rejected or absent is on the log."""
+    """I4: no record with the verdict not_sent, rejected or absent is on the log."""
     final = {report.number for report in (e.lives[-1].reports if e.lives else [])}
     wrong = [
         n
         for n, report in e.dead.items()
-        # What an earlier life of a journaled producer gave up, a later one may have sent.
+        # A later life of a journaled producer may have sent a record that an earlier one gave up.
         if report.verdict in SAFE and n in e.counts and (not e.journaled or n in final)
     ]
-    yield from _some("I4", sorted(wrong), "called safe to resend, and on the log")
+    yield from _some("I4", sorted(wrong), "safe to resend by their verdict, but on the log")
 
 
-def nothing_strange_is_there(e):
-    """I5: the log has nothing that nobody tried to send; a kill may leave one number in doubt for each life."""
+def no_unknown_record_is_on_the_log(e):
+    """I5: the log has only records that were sent; a kill may leave one uncertain number for each life."""
     highest = {max(life.accepted) + 1 for life in e.lives if life.accepted} | {0}
     firsts = {life.closed["first"] for life in e.lives if life.closed}
-    strange = sorted(n for n in e.counts if n not in e.accepted and n not in highest and n not in firsts)
-    yield from _some("I5", strange, "on the log, and never accepted")
+    unknown = sorted(n for n in e.counts if n not in e.accepted and n not in highest and n not in firsts)
+    yield from _some("I5", unknown, "on the log, but never accepted")
 
 
-def offsets_are_true(e):
-    """I6: at the reported offset is the reported record."""
+def reported_offsets_are_correct(e):
+    """I6: the record at a reported offset is the reported record."""
     at = {(entry.partition, entry.offset): entry.number for entry in e.log}
     wrong = [
         n
@@ -138,42 +141,42 @@ def offsets_are_true(e):
     yield from _some("I6", sorted(wrong), "not at its reported offset")
 
 
-def every_report_came_once(e):
-    """I9: one report for each accepted message, unless it was journaled; none twice."""
+def each_message_has_one_report(e):
+    """I9: each accepted message has one report, unless it is in the journal."""
     for life in e.lives:
-        told = Counter(report.number for report in life.reports)
-        yield from _some("I9", sorted(n for n, count in told.items() if count > 1), "reported twice")
-        yield from _some("I9", sorted(set(told) - set(life.accepted)), "reported, and never accepted")
+        reported = Counter(report.number for report in life.reports)
+        yield from _some("I9", sorted(n for n, count in reported.items() if count > 1), "reported twice")
+        yield from _some("I9", sorted(set(reported) - set(life.accepted)), "reported, but never accepted")
         if life.closed is not None:
-            silent = set(life.accepted) - set(told)
+            silent = set(life.accepted) - set(reported)
             if len(silent) > life.closed["journaled"]:
                 yield from _some(
                     "I9", sorted(silent), f"never reported; {life.closed['journaled']} journaled"
                 )
             if life.closed["lost"]:
-                yield Violation("I9", life.closed["lost"], "lost, said close()")
+                yield Violation("I9", life.closed["lost"], "lost according to close()")
 
 
 def copies_are_counted(e):
-    """I10: at least once, the log has no more second copies than `possible_duplicates` counted."""
+    """I10: with at least once, the log has no more second copies than `possible_duplicates` counts."""
     if e.guarantee != "at_least_once" or not e.once:
         return
-    told = sum(life.remarks["possible_duplicates"] for life in e.lives)
+    counted = sum(life.remarks["possible_duplicates"] for life in e.lives)
     twice = sorted(number for number, count in e.counts.items() if count > 1)
     copies = sum(e.counts[number] - 1 for number in twice)
-    if copies > told:
+    if copies > counted:
         numbers = ", ".join(map(str, twice[:8]))
-        yield Violation("I10", copies - told, f"{copies} second copies, {told} counted: {numbers}")
+        yield Violation("I10", copies - counted, f"{copies} second copies, {counted} counted: {numbers}")
 
 
 INVARIANTS = (
-    acknowledged_is_on_the_log,
-    accepted_is_written,
+    acknowledged_records_are_on_the_log,
+    accepted_records_are_written,
     order_is_kept,
     safe_verdicts_are_true,
-    nothing_strange_is_there,
-    offsets_are_true,
-    every_report_came_once,
+    no_unknown_record_is_on_the_log,
+    reported_offsets_are_correct,
+    each_message_has_one_report,
     copies_are_counted,
 )
 

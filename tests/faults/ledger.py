@@ -1,7 +1,7 @@
-"""The ledger of a scenario: what the writing processes were promised and told, a line each, safe from kill -9.
+"""The ledger of a scenario: what the writing processes sent and what the producer reported, one line each.
 
-A line is a word and its fields: `p` a process begins, `a` a number was accepted, `x` it was refused, `r` its
-report, `m` a remark, `N` a notice, `c` the process closed its producer and says how.
+A line is written at once, so a kill -9 loses none. It has a letter and fields: `p` a process starts, `a` a number was
+accepted, `x` it was refused, `r` its delivery report, `m` a counted event, `N` a notice, `c` the result of close().
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAFE = ("not_sent", "rejected", "absent")
 
 
 class Book:
-    """The writing side."""
+    """Writes a ledger."""
 
     def __init__(self, path):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -39,7 +39,7 @@ class Report:
 
 @dataclass
 class Process:
-    """One life of the writer."""
+    """One run of the writing process."""
 
     accepted: list[int] = field(default_factory=list)
     refused: int = 0
@@ -50,7 +50,7 @@ class Process:
 
 
 def parse(path):
-    """The lives in a ledger; a last line that a kill cut off is left out."""
+    """Return the runs in a ledger, without a last line that a kill cut off."""
     found: list[Process] = []
     if not Path(path).exists():
         return found
@@ -84,7 +84,7 @@ def _report(fields):
 
 @dataclass(frozen=True)
 class Entry:
-    """One record as the independent reader saw it."""
+    """One record as the independent reader read it."""
 
     partition: int
     offset: int
@@ -93,7 +93,7 @@ class Entry:
 
 
 def read_topic(servers, topic, *, committed=True, timeout=120):
-    """Every record of a topic, by kcat: none of our code, and none of our librdkafka."""
+    """Return every record of a topic as read by kcat, without our code and our librdkafka."""
     level = "read_committed" if committed else "read_uncommitted"
     command = ["kcat", "-C", "-b", servers, "-t", topic, "-e", "-q", "-o", "beginning", "-f", "%p %o %k %s\n"]
     settings = ["-X", f"isolation.level={level}", "-X", "fetch.wait.max.ms=50"]
@@ -108,7 +108,7 @@ def read_topic(servers, topic, *, committed=True, timeout=120):
 
 
 class Watch:
-    """Follows a ledger while it grows: how much was accepted, reported, closed."""
+    """Follows a growing ledger and counts its lines by letter."""
 
     def __init__(self, path):
         self._path = Path(path)

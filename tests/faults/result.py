@@ -1,4 +1,4 @@
-"""The result of one run, saved as JSON, and the table over many of them."""
+"""The result of one run, saved as JSON, and the table of many results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.ledger import SAFE
 
 
 class Saved:
-    """What every result has: its verdict, and a file of its own. A subclass has `shows`: what it was to show."""
+    """Base of results, with a verdict and a file. A subclass defines `shows`: whether an expected violation occurred."""
 
     @property
     def verdict(self):
@@ -66,19 +66,19 @@ class Result(Saved):
 
 
 def judge(stage, evidence, seconds, expected):
-    """What the evidence says, in numbers and sentences."""
-    violations = [one for one in check(evidence) if not told(stage, one)]
+    """Return the result of the evidence as numbers and sentences."""
+    violations = [one for one in check(evidence) if not is_reported_loss(stage, one)]
     if not evidence.accepted:
         stage.problems.append("nothing was accepted")
     log, guarantee = evidence.counts, evidence.guarantee
-    gone = (evidence.accepted - set(evidence.dead) - log.keys()) - evidence.excused
+    missing = (evidence.accepted - set(evidence.dead) - log.keys()) - evidence.excused
     if (
         evidence.removed
         or stage.unclean
         or stage.allowed_losses
         or (evidence.lives and (evidence.lives[-1].closed or {}).get("journaled"))
     ):
-        gone = {
+        missing = {
             number
             for violation in violations
             if violation.invariant == "I1"
@@ -92,7 +92,7 @@ def judge(stage, evidence, seconds, expected):
         messages=len(evidence.accepted), acknowledged=len(evidence.acknowledged), dead=len(evidence.dead),
         judged_safe=sum(report.verdict in SAFE for report in evidence.dead.values()),
         kills=stage.kills, faults=stage.faults, broker_faults=stage.broker_faults,
-        missing=len(gone), duplicates=sum(count - 1 for count in log.values()),
+        missing=len(missing), duplicates=sum(count - 1 for count in log.values()),
         possible_duplicates=sum(life.remarks["possible_duplicates"] for life in evidence.lives),
         order_breaks=sums["I3"], falsely_safe=sums["I4"], seconds=round(seconds, 1),
         violations=[f"{one.invariant}: {one.text}" for one in violations] + stage.problems,
@@ -100,11 +100,11 @@ def judge(stage, evidence, seconds, expected):
     )  # fmt: skip
 
 
-def told(stage, violation):
-    """Losses that no producer can prevent, and that ours noticed and said: a damaged disk, an unclean election."""
+def is_reported_loss(stage, violation):
+    """Return whether a loss is unavoidable and was reported: after disk damage or an unclean election."""
     loss = violation.invariant in ("I1", "I2", "I6") and "twice" not in violation.text
     if loss and (stage.unclean or violation.count <= stage.allowed_losses):
-        stage.notes.setdefault("told losses", []).append(violation.text)
+        stage.notes.setdefault("reported losses", []).append(violation.text)
         return True
     return False
 
@@ -121,7 +121,7 @@ _COLUMNS = ("scenario", "medium", "guarantee", "runs", "messages", "kills", "fau
 
 
 def table(results):
-    """Results of one scenario, medium and guarantee in one row."""
+    """Return a table with one row per scenario, medium and guarantee."""
     groups = defaultdict(list)
     for result in results:
         groups[result.scenario, result.medium, result.guarantee].append(result)

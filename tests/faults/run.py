@@ -1,4 +1,4 @@
-"""Running scenarios: the media are started once, each run is judged and saved."""
+"""Run scenarios: start each medium once, judge each run and save its result."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ REAL_PROPERTIES = {
 }
 
 
-assert scenarios and scenarios_beside  # each puts its scenarios into SCENARIOS
+assert scenarios and scenarios_beside  # each module adds its scenarios to SCENARIOS
 
 
 class Media:
-    """Brokers by name, each started when first asked for."""
+    """Brokers by name, each started at the first use."""
 
     def __init__(self):
         self._real = None
 
     def get(self, name):
         if name == "embedded":
-            return Embedded()  # new each time: it forgets records beyond 5 MB a partition
+            return Embedded()  # new each time, because it drops records beyond 5 MB per partition
         if self._real is None:
             self._real = Real(properties=REAL_PROPERTIES)
         return self._real
@@ -41,7 +41,7 @@ class Media:
             medium.stop()
 
     def discard(self):
-        """After a scenario that broke down: whatever it left behind is not the next one's."""
+        """Stop the brokers after a scenario failed, so that the next one starts with new ones."""
         self.stop()
 
     def stop(self):
@@ -57,7 +57,7 @@ class Media:
 
 
 def command(result):
-    """What replays a run."""
+    """Return the command that repeats a run."""
     long = " --long" if result.long else ""
     return (
         f"python -m tests.faults run --scenario {result.scenario} --medium {result.medium}"
@@ -66,7 +66,7 @@ def command(result):
 
 
 def run(media, name, medium_name, guarantee, *, seed, long=False, folder=None, notes=None):
-    """One run of one scenario: its Result. `folder` keeps what the run wrote."""
+    """Run a scenario and return its Result. `folder` keeps the files of the run."""
     scenario = SCENARIOS[name]
     place = Path(folder or tempfile.mkdtemp(prefix=f"faults-{name}-"))
     medium = media.get(medium_name)

@@ -1,4 +1,4 @@
-"""What a scenario is, and where all of them are found by name."""
+"""Define a scenario, and register all of them by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALO, EO = "at_least_once", "exactly_once"
 
 @dataclass(frozen=True)
 class Scenario:
-    """`runs` are pairs of medium and guarantee; the first of them is the short form's."""
+    """A scenario. `runs` are pairs of medium and guarantee; the first one is used by the short form."""
 
     name: str
     title: str
@@ -20,7 +20,7 @@ class Scenario:
     repeats: int = 1
     topic_config: dict | None = None
     in_tests: bool = True
-    """Whether `make test` runs the short form; `make faults` runs each."""
+    """Whether `make test` runs the short form; `make faults` runs every scenario."""
 
 
 SCENARIOS: dict[str, Scenario] = {}

@@ -1,4 +1,4 @@
-"""The scenarios S1 to S22 of the field notes, what we are compared with (C1, C2), and the proof of the verdicts (V)."""
+"""The scenarios S1 to S22 of the field notes, the two for comparison (C1, C2), and the check of the verdicts (V)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from producer_core.brokers.proxy import (
+from tests.faults.scenario import ALO, EO, scenario
+from tests.proxy import (
     BlackHole,
     Delay,
     Hold,
@@ -24,12 +25,11 @@ from producer_core.brokers.proxy import (
     Swallow,
     Tap,
 )
-from tests.faults.scenario import ALO, EO, scenario
 from tests.support import eventually
 
 
 def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
-    """A stream of messages, all of it under these rules."""
+    """Send a stream of messages while these rules are in force."""
     count = count or (100_000 if stage.long else 1_000)
     rate = rate or (2_000 if stage.long else 300)
     with stage.harm(*rules):
@@ -38,7 +38,7 @@ def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
     stage.finish(300 if stage.long else 120)
 
 
-@scenario("S1", "every error code that a broker can answer, once and for some time", ("embedded", ALO))
+@scenario("S1", "every error code of a broker, once and for some time", ("embedded", ALO))
 def every_error_code(stage):
     from producer_core.kafka.classify import failure_of
 
@@ -58,19 +58,17 @@ def every_error_code(stage):
         broker.accept(stage.topic)
         before = stage.reported()
         stage.until(lambda before=before: stage.reported() > before + 10)
-        if (
-            code == KafkaError.DUPLICATE_SEQUENCE_NUMBER
-        ):  # the lie that nobody sees through before it is too late
-            told(stage, "acknowledged_lost")
+        if code == KafkaError.DUPLICATE_SEQUENCE_NUMBER:  # false, and detected only by the loss
+            expect_notice(stage, "acknowledged_lost")
     stage.finish()
 
 
-def told(stage, kind):
-    """A notice of this kind comes, however slow this machine is."""
+def expect_notice(stage, kind):
+    """Expect a notice of this kind, with a wait that is long enough for a slow machine."""
     with contextlib.suppress(AssertionError):
         stage.until(lambda: kind in {each for each, _ in stage.notices()}, 60)
     if kind not in {each for each, _ in stage.notices()}:
-        stage.problems.append(f"{kind} was not told")
+        stage.problems.append(f"no notice {kind}")
 
 
 @scenario("S2", "a fatal error with requests in flight: works again within 30 s", ("embedded", ALO))
@@ -111,7 +109,7 @@ def forgotten(stage):
 
 
 def delete_records(stage):
-    """Everything that is there now; remembered, so that nobody misses it."""
+    """Delete all current records, and note their offsets, so that they do not count as missing."""
     admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
     everything = [TopicPartition(stage.topic, number, -1) for number in range(4)]
     for where, future in admin.delete_records(everything).items():
@@ -146,19 +144,19 @@ def lost_requests(stage):
 
 
 def bad_topic(stage):
-    """A compacted topic: each record without a key is refused, and that moves the producer's epoch."""
+    """Create a compacted topic: each record without a key is rejected, and each rejection raises the producer's epoch."""
     name = f"{stage.topic}-bad"
     stage.medium.create_topic(name, 1, {"cleanup.policy": "compact"})
     return name
 
 
 def epoch_trap(stage, kind):
-    """Answers for one topic are lost while another topic refuses records for good (kafka-real-notes 1.1)."""
+    """Lose answers for one topic while another topic rejects records permanently (kafka-real-notes 1.1)."""
     swallow = [
         Rule(Swallow(1.0), api="Produce", broker=stage.medium.leader(stage.topic, n), chance=0.1)
         for n in range(2)
     ]
-    # A refused record costs a transaction and its recovery.
+    # A rejected record costs a transaction and its recovery.
     every = 20 if stage.guarantee == ALO else 300
     enough, lost = (20_000, 60) if stage.long else (1_000, 8 if stage.guarantee == ALO else 2)
     with stage.harm(*swallow):
@@ -168,9 +166,9 @@ def epoch_trap(stage, kind):
 
 
 @scenario(
-    "S6", "an answer is lost while another topic refuses records for good", ("kafka3", EO), ("kafka3", ALO)
+    "S6", "an answer is lost while another topic rejects records permanently", ("kafka3", EO), ("kafka3", ALO)
 )
-def refused_elsewhere(stage):
+def rejected_elsewhere(stage):
     epoch_trap(stage, "reliable")
 
 
@@ -180,7 +178,7 @@ def refused_elsewhere(stage):
     ("kafka3", ALO),
     expected="violation",
 )
-def plain_refused_elsewhere(stage):
+def plain_rejected_elsewhere(stage):
     stage.ordered = False
     epoch_trap(stage, "plain")
 
@@ -206,7 +204,7 @@ def leader_killed(stage):
 
 
 @scenario(
-    "S8", "the leader is stopped for a time around its session, and goes on", ("kafka3", ALO), ("kafka3", EO)
+    "S8", "the leader is paused for about its session timeout, and continues", ("kafka3", ALO), ("kafka3", EO)
 )
 def leader_paused(stage):
     cluster = stage.medium.cluster
@@ -253,7 +251,7 @@ def rolling_restart(stage):
 
 @scenario(
     "S10",
-    "no broker can be reached, and the queue is full: the journal grows, memory does not",
+    "no broker is reachable and the queue is full: the journal grows, memory does not",
     ("embedded", ALO),
     ("kafka3", EO),
 )
@@ -278,12 +276,12 @@ def outage(stage):
 
 
 def memory(child):
-    """MiB that the process has in memory."""
+    """Return the resident memory of the process in MiB."""
     text = Path(f"/proc/{child.process.pid}/status").read_text()
     return next(int(line.split()[1]) // 1024 for line in text.splitlines() if line.startswith("VmRSS"))
 
 
-def network_trouble(chance=0.012):
+def network_faults(chance=0.012):
     """The faults of kafka-real-notes section 2."""
     apis = ("Produce", "AddPartitionsToTxn", "EndTxn", "InitProducerId")
     return [
@@ -296,7 +294,7 @@ def network_trouble(chance=0.012):
 
 @scenario(
     "S11",
-    "the process is killed at any moment, under a bad network",
+    "the process is killed at any moment, with network faults",
     ("kafka3", EO),
     ("kafka3", ALO),
     ("embedded", ALO),
@@ -304,7 +302,7 @@ def network_trouble(chance=0.012):
 def process_killed(stage):
     stage.journal = stage.folder / "journal"
     rate = 1000 if stage.long else 300
-    with stage.harm(*network_trouble()):
+    with stage.harm(*network_faults()):
         for _ in range(stage.notes.get("kills") or (60 if stage.long else 4)):
             stage.write(rate=rate)
             before = stage.accepted()
@@ -347,7 +345,7 @@ def stale_requests(chance=0.06):
 
 @scenario(
     "S13",
-    "EndTxn and Produce requests arrive during the next transaction; the process is killed meanwhile",
+    "EndTxn and Produce requests arrive during the next transaction, and the process is killed",
     ("kafka3", EO),
     ("kafka3", ALO),
 )
@@ -355,7 +353,7 @@ def stale_arrivals(stage):
     stage.journal = stage.folder / "journal"
     rate = 500
     chance = 0.06 if stage.long else 0.25
-    with stage.harm(*stale_requests(chance), *network_trouble()):
+    with stage.harm(*stale_requests(chance), *network_faults()):
         for _ in range(100 if stage.long else 2):
             stage.write(rate=rate)
             before = stage.accepted()
@@ -367,12 +365,12 @@ def stale_arrivals(stage):
 
 @scenario(
     "C2",
-    "transactions with a progress record sent along, under stale EndTxn: must show losses",
+    "transactions that contain a progress record, with stale EndTxn: must show losses",
     ("kafka3", EO),
     expected="violation",
 )
 def progress_record(stage):
-    """The data's Produce is slower than the progress record's, and a stale EndTxn commits in between."""
+    """Delay the data's Produce more than the progress record's, so that a stale EndTxn commits in between."""
     stage.ordered = False
     names = f"{stage.topic}-data", f"{stage.topic}-progress"
     admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
@@ -408,57 +406,57 @@ def two_processes(stage):
     stage.until(lambda: stage.reported() > 300)
     options = stage.options()
     ledger = stage.folder / "second"
-    second = stage.second(ledger, options={**options})  # the same journal: refused at once
+    second = stage.second(ledger, options={**options})  # the same journal: rejected at once
     eventually(lambda: not second.alive, 60)
     words = [kind for kind, _ in stage.notices_in(ledger)]
     if "refused_to_start" not in words:
-        stage.problems.append(f"a second process took the same journal: {words}")
+        stage.problems.append(f"a second process opened the same journal: {words}")
     ledger = stage.folder / "third"
     other = {**options, "journal_dir": str(stage.folder / "other")}
     third = stage.second(ledger, options=other, first=1_000_000, rate=300)
     stage.ledgers.append(ledger)
-    eventually(lambda: not (first.alive and third.alive), 120)  # one of them gives way, whichever
-    gave_way, file = (third, ledger) if first.alive else (first, stage.ledger)
+    eventually(lambda: not (first.alive and third.alive), 120)  # either of them is fenced
+    fenced, file = (third, ledger) if first.alive else (first, stage.ledger)
     words = [kind for kind, _ in stage.notices_in(file)]
     if not {"fenced", "send_refused"} & set(words):
-        stage.problems.append(f"the process that ended was not told that it was fenced: {words}")
+        stage.problems.append(f"the process that ended has no notice that it was fenced: {words}")
     stage.notes["fenced"] = file.name
     for child in (first, third):
-        if child is not gave_way:
+        if child is not fenced:
             child.end(120)
-    last = stage.second(ledger, options=other, first=2_000_000, count=1)  # what its journal still has
+    last = stage.second(ledger, options=other, first=2_000_000, count=1)  # sends the rest of its journal
     eventually(lambda: not last.alive, 120)
     stage.drain()
 
 
 @scenario(
     "S15",
-    "a process sleeps longer than its transaction may last; a stranger's transaction stays open",
+    "a process sleeps longer than its transaction timeout; another producer's transaction stays open",
     ("kafka3", EO),
 )
 def transaction_timeout(stage):
     config = {"transaction.timeout.ms": 5000, "message.timeout.ms": 4500, "request.timeout.ms": 2000}
     stage.write(rate=300, config=config)
-    stranger = Producer(
+    other_producer = Producer(
         {
             "bootstrap.servers": stage.medium.direct,
-            "transactional.id": f"{stage.topic}-stranger",
+            "transactional.id": f"{stage.topic}-other",
             "log_level": 0,
         }
     )
-    stranger.init_transactions(30)
+    other_producer.init_transactions(30)
     for turn in range(10 if stage.long else 1):
         before = stage.reported()
         stage.until(lambda before=before: stage.reported() > before + 300)
-        stranger.begin_transaction()
+        other_producer.begin_transaction()
         for number in range(4):
-            stranger.produce(stage.topic, f"{-1 - turn * 4 - number} ", "stranger", partition=number)
-        stranger.flush(20)
+            other_producer.produce(stage.topic, f"{-1 - turn * 4 - number} ", "other", partition=number)
+        other_producer.flush(20)
         stage.child.signal(signal.SIGSTOP)
         stage.pause(8)
         stage.child.signal(signal.SIGCONT)
         stage.pause(1)
-        stranger.abort_transaction(20)
+        other_producer.abort_transaction(20)
         stage.broker_faults += 1
     before = stage.reported()
     stage.until(lambda: stage.reported() > before + 300)
@@ -467,20 +465,20 @@ def transaction_timeout(stage):
 
 @scenario(
     "S16",
-    "client and one broker are parted, one way or both, on and off",
+    "a network partition between client and one broker, one way or both, repeatedly",
     ("kafka3", EO),
     ("kafka3", ALO),
     ("embedded", ALO),
 )
-def parted(stage):
+def partitioned(stage):
     stage.write(rate=1000 if stage.long else 300)
     stage.until(lambda: stage.reported() > 200)
     for turn in range(20 if stage.long else 2):
         broker = (
             stage.chance.randint(1, 3) if stage.medium.cluster else stage.medium.broker.leader(stage.topic)
         )
-        way = stage.chance.choice(["both", "requests", "answers"])
-        rule = Rule(Partition(way), broker=broker)
+        direction = stage.chance.choice(["both", "requests", "answers"])
+        rule = Rule(Partition(direction), broker=broker)
         for _ in range(8 if stage.long else 4):  # flapping
             with stage.harm(rule):
                 stage.pause(0.2)
@@ -501,9 +499,9 @@ def slow_network(stage):
     stream(stage, *rules, count=20_000 if stage.long else 1_000, rate=200)
 
 
-@scenario("S18", "partitions are added; the topic is deleted and made again", ("kafka3", ALO))
+@scenario("S18", "partitions are added; the topic is deleted and re-created", ("kafka3", ALO))
 def topic_changes(stage):
-    """What was on the deleted topic went with it; whatever was not reported by then has to arrive."""
+    """Excuse the records of the deleted topic; all messages reported later must arrive."""
     stage.ordered = False  # keys move when partitions are added
     admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
     stage.write(rate=200, retry={"max_retries": 8}, config={"topic.metadata.refresh.interval.ms": 2000})
@@ -518,7 +516,7 @@ def topic_changes(stage):
     stage.pause(1)
     lives = parse(stage.ledger)
     stage.excused |= {report.number for life in lives for report in life.reports}
-    stage.excused |= {number for life in lives for number in life.accepted}  # was under way
+    stage.excused |= {number for life in lives for number in life.accepted}  # in flight
     stage.broker_faults += 2
     before = stage.reported()
     stage.until(lambda: stage.reported() > before + 300)
@@ -527,7 +525,7 @@ def topic_changes(stage):
 
 @scenario(
     "S19",
-    "the journal's disk is full, its end torn, a bit of it turned",
+    "the journal's disk is full, its end is torn, one bit is flipped",
     ("embedded", ALO),
     ("kafka3", EO),
 )
@@ -553,14 +551,17 @@ def bad_disk(stage):
         largest.write_bytes(data[:-7] if data.rstrip(b"\0") == data else data)
     stage.write(rate=300, count=300)
     stage.finish()
-    stage.notes["said"] = sorted({kind for kind, _ in stage.notices()})
-    if "journal_damaged" not in stage.notes["said"]:
-        stage.problems.append(f"the turned bit was not told: {stage.notes['said']}")
-    stage.allowed_losses = 2  # the damaged record and the torn one, which were told
+    stage.notes["notices"] = sorted({kind for kind, _ in stage.notices()})
+    if "journal_damaged" not in stage.notes["notices"]:
+        stage.problems.append(f"no notice of the flipped bit: {stage.notes['said']}")
+    stage.allowed_losses = 2  # the damaged record and the torn one, which were reported
 
 
 @scenario(
-    "S20", "an unclean election loses acknowledged records: it must be told", ("kafka3", ALO), ("kafka3", EO)
+    "S20",
+    "an unclean election loses acknowledged records: it must be reported",
+    ("kafka3", ALO),
+    ("kafka3", EO),
 )
 def unclean_election(stage):
     cluster, topic = stage.medium.cluster, f"{stage.topic}-unclean"
@@ -573,7 +574,7 @@ def unclean_election(stage):
     stage.until(lambda: stage.reported() > 100)
     cluster.kill(2)
     before = stage.reported()
-    stage.until(lambda: stage.reported() > before + 100)  # acknowledged by node 1 alone
+    stage.until(lambda: stage.reported() > before + 100)  # acknowledged by node 1 only
     cluster.kill(1)
     cluster.start_node(2, wait=False)
     stage.broker_faults += 2
@@ -582,9 +583,9 @@ def unclean_election(stage):
     with contextlib.suppress(AssertionError):
         stage.until(lambda: "acknowledged_lost" in {kind for kind, _ in stage.notices()}, 60)
     stage.finish()
-    told = {kind for kind, _ in stage.notices()}
-    stage.notes["told"] = sorted(told)
-    stage.unclean = "acknowledged_lost" in told
+    notices = {kind for kind, _ in stage.notices()}
+    stage.notes["notices"] = sorted(notices)
+    stage.unclean = "acknowledged_lost" in notices
 
 
 @scenario("S21", "everything at once", ("kafka3", EO), ("kafka3", ALO))
@@ -592,32 +593,32 @@ def soak(stage):
     stage.journal = stage.folder / "journal"
     until = time.monotonic() + (1200 if stage.long else 15)
     cluster = stage.medium.cluster
-    with stage.harm(*network_trouble(), *stale_requests()):
+    with stage.harm(*network_faults(), *stale_requests()):
         while time.monotonic() < until:
             stage.write(rate=1000 if stage.long else 300)
             reached = stage.accepted()
             stage.until(lambda reached=reached: stage.accepted() > reached)
-            what = stage.chance.choice(
-                ["pause", "parted", "slow", "nothing", *(["kill"] if stage.long else [])]
+            fault = stage.chance.choice(
+                ["pause", "partition", "slow", "none", *(["kill"] if stage.long else [])]
             )
             node = stage.chance.randint(1, 3)
-            if what == "pause":
+            if fault == "pause":
                 cluster.pause(node)
                 stage.pause(stage.chance.uniform(1, 12 if stage.long else 3))
                 cluster.resume(node)
-            elif what == "kill":
+            elif fault == "kill":
                 cluster.kill(node)
                 stage.pause(stage.chance.uniform(1, 6))
                 cluster.start_node(node, wait=False)
                 stage.pause(10)
                 stage.medium.restore()
-            elif what == "parted":
+            elif fault == "partition":
                 with stage.harm(Rule(Partition("both"), broker=node)):
                     stage.pause(stage.chance.uniform(1, 8 if stage.long else 3))
-            elif what == "slow":
+            elif fault == "slow":
                 with stage.harm(Rule(Slow(200_000))):
                     stage.pause(2)
-            stage.broker_faults += what != "nothing"
+            stage.broker_faults += fault != "none"
             stage.pause(stage.chance.uniform(0.5, 3))
             stage.kill_writer()
     stage.drain()
@@ -625,16 +626,16 @@ def soak(stage):
 
 @scenario(
     "V",
-    "what is called safe to resend is not on the log",
+    "records that are safe to resend by their verdict are not on the log",
     ("embedded", ALO),
     ("kafka3", ALO),
     repeats=25,
     topic_config={"max.message.bytes": "4000"},
 )
 def verdicts(stage):
-    """Short time-outs, no resends, and a broker that refuses now and then what it took before."""
+    """Use short timeouts, no resends, and a broker that rejects requests now and then."""
     stage.ordered = False
-    trouble = [
+    faults = [
         Rule(Swallow(0.1), api="Produce", chance=0.04),
         Rule(Reset(), api="Produce", chance=0.03),
         Rule(BlackHole(), api="Produce", chance=0.02),
@@ -654,7 +655,7 @@ def verdicts(stage):
     stopping = threading.Event()
     broker = stage.medium.broker
 
-    def refuse_now_and_then():
+    def reject_now_and_then():
         codes = [
             "POLICY_VIOLATION",
             "INVALID_RECORD",
@@ -668,13 +669,13 @@ def verdicts(stage):
             broker.accept(stage.topic)
             stopping.wait(stage.chance.uniform(0.1, 0.5))
 
-    harmer = threading.Thread(target=refuse_now_and_then)
+    rejecter = threading.Thread(target=reject_now_and_then)
     if broker:
-        harmer.start()
-    policy = "dead_letter" if stage.seed % 25 == 0 else "retry"  # waits until nothing can arrive any more
+        rejecter.start()
+    policy = "dead_letter" if stage.seed % 25 == 0 else "retry"  # waits until no request can arrive any more
     count = 2000 if stage.long else 500
     try:
-        with stage.harm(*trouble):
+        with stage.harm(*faults):
             stage.write(
                 count=count,
                 rate=250,
@@ -688,14 +689,14 @@ def verdicts(stage):
     finally:
         stopping.set()
         if broker:
-            harmer.join(20)
+            rejecter.join(20)
     stage.finish()
 
 
 @scenario("S22", "requests arrive long after their messages were given up", ("kafka3", ALO))
 def late_requests(stage):
-    """What is called absent meanwhile must never arrive: a later message on its partition has to have proved it."""
-    stage.ordered = False  # one that is given up and arrives late stands behind later ones
+    """A message with the verdict absent must never arrive: a later message on its partition must have proved it."""
+    stage.ordered = False  # a message that was given up and arrives late is after later ones
     late, quiet = 14.0, 5.0
     config = {
         "message.timeout.ms": 3000,

@@ -1,4 +1,4 @@
-"""The scenarios S23 to S29: what was found beside Kafka's protocol, on the disk, in the clock, and between two elections."""
+"""The scenarios S23 to S29: faults outside Kafka's protocol, of disks, clocks, and elections."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import time
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from producer_core.brokers.proxy import Hold, Refuse, Rule, Swallow, Tap
 from tests.faults.ledger import parse, read_topic
 from tests.faults.scenario import ALO, EO, scenario
-from tests.faults.scenarios import told
+from tests.faults.scenarios import expect_notice
+from tests.proxy import Hold, Refuse, Rule, Swallow, Tap
 from tests.support import eventually
 
-STRANGER = 5_000_000
-"""The first number of a producer that is not ours."""
+OTHER_FIRST = 5_000_000
+"""The first number of another producer."""
 
 
 def send(stage, more=200):
-    """Until so many more messages were reported."""
+    """Wait until `more` more messages are reported."""
     before = stage.reported()
     stage.until(lambda: stage.reported() >= before + more)
 
 
 def others(stage, count, **settings):
-    """A plain producer writes to the same topic, and its records count as accepted."""
+    """Write to the same topic with a plain producer; its records count as accepted."""
     ledger = stage.folder / f"others-{len(stage.ledgers)}"
-    first = STRANGER + 100_000 * len(stage.ledgers)
+    first = OTHER_FIRST + 100_000 * len(stage.ledgers)
     stage.ledgers.insert(0, ledger)
     child = stage.second(
         ledger,
@@ -43,9 +43,9 @@ def others(stage, count, **settings):
     return range(first, first + count)
 
 
-@scenario("S23", "the journal is put back from a copy", ("kafka3", EO), ("kafka3", ALO), in_tests=False)
-def journal_put_back(stage):
-    """Once from a copy that was made before the first record, once from one made after a clean end."""
+@scenario("S23", "the journal is restored from a copy", ("kafka3", EO), ("kafka3", ALO), in_tests=False)
+def journal_restored(stage):
+    """Restore a copy made before the first record, and one made after a clean end."""
     stage.journal, copy = stage.folder / "journal", stage.folder / "copy"
     count = 20_000 if stage.long else 600
     with stage.harm(Rule(Refuse())):
@@ -65,7 +65,7 @@ def journal_put_back(stage):
 
 
 def life(stage, count):
-    """A writer that sends so many and ends."""
+    """Run a writer that sends `count` messages and ends."""
     before = stage.accepted()
     stage.write(rate=1000, count=count)
     stage.until(lambda: stage.accepted() >= before + count)
@@ -86,8 +86,8 @@ COMPACTED = {
     topic_config=COMPACTED,
     in_tests=False,
 )
-def compacted_meanwhile(stage):
-    """What compaction took is excused; the last value of each key must be the newest."""
+def compacted_before_restart(stage):
+    """Excuse records that compaction removed; the last value of each key must be the newest."""
     stage.journal, stage.ordered = stage.folder / "journal", False
     child = stage.write(rate=300)
 
@@ -117,7 +117,7 @@ def compacted_meanwhile(stage):
 
 
 def written(file):
-    """Without the room that was taken from the disk in advance."""
+    """Return the content without the preallocated space."""
     return file.read_bytes().rstrip(b"\0")
 
 
@@ -136,7 +136,7 @@ def cut(file):
     file.write_bytes(data[: len(data) // 3])
 
 
-@scenario("S25", "the settle log has a turned bit, is cut off, is deleted", ("kafka3", EO), in_tests=False)
+@scenario("S25", "the settle log has a flipped bit, is truncated, is deleted", ("kafka3", EO), in_tests=False)
 def settle_log_damaged(stage):
     stage.journal = stage.folder / "journal"
     for damage in (flip, cut, remove):
@@ -148,13 +148,13 @@ def settle_log_damaged(stage):
         life(stage, 1)
         words = {kind for kind, _ in stage.notices()[before:]}
         if not words & {"journal_damaged", "journal_torn"}:
-            stage.problems.append(f"{damage.__name__} was not told: {sorted(words)}")
+            stage.problems.append(f"no notice of {damage.__name__}: {sorted(words)}")
     stage.drain()
 
 
 @scenario(
     "S26",
-    "the clock was an hour ahead, and others wrote before the restart",
+    "the clock was an hour ahead, and other producers wrote before the restart",
     ("kafka3", ALO),
     ("kafka3", EO),
     in_tests=False,
@@ -193,7 +193,7 @@ def starts_with_a_hung_broker(stage):
 
 @scenario("S28", "a killed predecessor's InitProducerId arrives late", ("kafka3", EO))
 def late_init_producer_id(stage):
-    """The only live producer takes its ids back, and no send is refused."""
+    """The only live producer initialises its ids again, and no send is rejected."""
     stage.journal = stage.folder / "journal"
     late = 6.0
     for _ in range(5 if stage.long else 1):
@@ -210,14 +210,14 @@ def late_init_producer_id(stage):
     if not stage.counts().get("held requests delivered"):
         stage.problems.append("no request arrived late")
     words = {kind for kind, _ in stage.notices()}
-    stage.notes["told"] = sorted(words)
+    stage.notes["notices"] = sorted(words)
     if refused := {"fenced", "send_refused"} & words:
         stage.problems.append(f"the only live producer was stopped: {sorted(refused)}")
 
 
 @scenario(
     "S29",
-    "an unclean election loses acknowledged records, and others write past their offsets before we do",
+    "an unclean election loses acknowledged records, and other producers write beyond their offsets first",
     ("kafka3", ALO),
     ("kafka3", EO),
     in_tests=False,
@@ -232,7 +232,7 @@ def overtaken_election(stage):
     stage.write(rate=100, retry={"max_retries": 5}, config={"message.timeout.ms": 60_000})
     send(stage, 100)
     cluster.kill(2)
-    send(stage, 100)  # acknowledged by node 1 alone
+    send(stage, 100)  # acknowledged by node 1 only
     stage.child.signal(signal.SIGSTOP)
     cluster.kill(1)
     cluster.start_node(2, wait=False)
@@ -240,6 +240,6 @@ def overtaken_election(stage):
     eventually(lambda: stage.medium.leader(stage.topic) == 2, 90, every=0.3)
     others(stage, 1000)
     stage.child.signal(signal.SIGCONT)
-    told(stage, "acknowledged_lost")
+    expect_notice(stage, "acknowledged_lost")
     stage.finish()
     stage.unclean = "acknowledged_lost" in {kind for kind, _ in stage.notices()}

@@ -1,4 +1,4 @@
-"""The stage of a scenario: brokers behind a fault proxy, the writing processes, and what they leave for judgement."""
+"""The environment of a scenario: brokers behind a fault proxy, the writing processes, and their evidence."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from producer_core.brokers import embedded, kafka
-from producer_core.brokers.proxy import FaultProxy
 from tests.faults.invariants import Evidence
 from tests.faults.ledger import Watch, parse, read_topic
+from tests.proxy import FaultProxy
 from tests.support import eventually
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120
+TIMEOUT = 120
 
 CHAOS = {
     "request.timeout.ms": 5000,
@@ -28,7 +28,7 @@ CHAOS = {
     "reconnect.backoff.max.ms": 500,
     "message.timeout.ms": 60_000,
 }
-"""The client settings under which kafka-real-notes measured: they shorten stalls, and change no guarantee."""
+"""The client settings of the measurements in kafka-real-notes: they shorten stalls and change no guarantee."""
 
 
 class Embedded:
@@ -56,7 +56,7 @@ class Embedded:
 
 
 class Real:
-    """Three nodes of the real Kafka, whose clients go through the proxy."""
+    """Three nodes of a real Kafka behind the proxy."""
 
     name = "kafka3"
 
@@ -66,7 +66,7 @@ class Real:
             nodes=nodes,
             folder=folder,
             auto_create=False,
-            advertise=self.proxy.stand_before,
+            advertise=self.proxy.advertise,
             properties={"broker.session.timeout.ms": "6000", **(properties or {})},
         )
         self.broker = None
@@ -76,7 +76,7 @@ class Real:
         self.cluster.create_topic(topic, partitions, config or {})
 
     def restore(self):
-        """Every node runs again, and every copy of every partition is in sync."""
+        """Start or resume every node, and wait until all replicas are in sync."""
         for node in self.cluster.nodes:
             if not self.cluster.alive(node.number):
                 self.cluster.start_node(node.number, wait=False)
@@ -124,7 +124,7 @@ class Child:
         return self.process.poll() is None
 
     def kill(self):
-        """Whether it was still running."""
+        """Kill the process; return whether it was still running."""
         running = self.alive
         self.process.kill()
         self.process.wait(30)
@@ -135,13 +135,13 @@ class Child:
         self.process.send_signal(number)
 
     def end(self, timeout):
-        """No more messages; it closes its producer."""
+        """End the input; the process closes its producer."""
         self.process.stdin.close()
         return self.process.wait(timeout)
 
 
 class Stage:
-    """One run of one scenario. A scenario calls `write`, does harm, and calls `finish`."""
+    """One run of one scenario, which calls `write`, injects faults, and calls `finish`."""
 
     def __init__(self, medium, *, name, guarantee, seed, long, folder, partitions=4, topic_config=None):
         self.medium, self.name, self.guarantee, self.seed, self.long = medium, name, guarantee, seed, long
@@ -154,13 +154,13 @@ class Stage:
         self.journal = None
         self.kills = self.broker_faults = 0
         self.removed, self.excused, self.ordered = {}, set(), True
-        self.once = medium.name != "embedded"  # whose retries are written again, as a real broker's are not
+        self.once = medium.name != "embedded"  # the embedded broker writes retries again
         self.problems = []
         self.notes = {}
-        self.allowed_losses = 0  # told by the product, and not to be had back
+        self.allowed_losses = 0  # losses that are reported and cannot be recovered
         self.unclean = None
-        self.ledgers = []  # of further writers
-        self.children = []  # every process that ever wrote
+        self.ledgers = []  # of other writers
+        self.children = []  # every writing process
         self.child = None
         self._errors = (self.folder / "writer.log").open("ab")
         medium.create_topic(self.topic, partitions, topic_config)
@@ -176,7 +176,7 @@ class Stage:
     # writing
 
     def options(self):
-        """The producer's keywords for the guarantee."""
+        """Return the producer's arguments for the guarantee."""
         if self.guarantee == "exactly_once":
             self.journal = self.journal or self.folder / "journal"
             return {
@@ -187,7 +187,7 @@ class Stage:
         return {} if self.journal is None else {"journal_dir": str(self.journal)}
 
     def write(self, **settings):
-        """Start the writing process; it goes on where the one before it stopped."""
+        """Start the writing process; it continues after the last number of the previous one."""
         config = {**CHAOS, **settings.pop("config", {})}
         options = {**self.options(), **settings.pop("options", {})}
         self.watch.look()
@@ -202,7 +202,7 @@ class Stage:
         return self.child
 
     def second(self, ledger, **settings):
-        """Another writing process, with a ledger of its own."""
+        """Start another writing process with its own ledger."""
         self.children.append(Child({**self._settings, "ledger": str(ledger), **settings}, self._errors))
         return self.children[-1]
 
@@ -220,21 +220,21 @@ class Stage:
     def reported(self):
         return self.watch.look()["r"]
 
-    def until(self, check, timeout=PATIENCE):
+    def until(self, check, timeout=TIMEOUT):
         """Wait for a condition, or for the writer to end."""
         eventually(lambda: check() or not self.child.alive, timeout, every=0.05)
 
     def kill_writer(self):
         self.kills += self.child.kill()
 
-    def finish(self, timeout=PATIENCE):
-        """The writer stops sending and closes; its faults end first unless the scenario ended them."""
+    def finish(self, timeout=TIMEOUT):
+        """Stop the writer and wait until its producer is closed."""
         code = self.child.end(timeout)
         if code:
             self.problems.append(f"the writer ended with {code}: {self.notices()[-3:]} {self.errors()}")
 
-    def drain(self, rate=50, timeout=PATIENCE):
-        """A last writer without faults, until the journal is empty."""
+    def drain(self, rate=50, timeout=TIMEOUT):
+        """Run a last writer without faults, until the journal is empty."""
         self.write(count=1, rate=rate)
         self.finish(timeout)
 
@@ -244,7 +244,7 @@ class Stage:
     def notices(self):
         return [notice for life in parse(self.ledger) for notice in life.notices]
 
-    # harm
+    # faults
 
     @contextmanager
     def harm(self, *rules):
@@ -256,21 +256,21 @@ class Stage:
         return self.proxy.faults - self._faults_before
 
     def pause(self, seconds):
-        """Part of a scenario's timetable, not a wait for something."""
+        """Pause as a part of the scenario, not for a condition."""
         threading.Event().wait(seconds)
 
-    # judging
+    # evidence
 
-    def evidence(self, patience=20):
-        """Read until nothing accepted is missing, or for so long: a transaction may still be ending."""
+    def evidence(self, timeout=20):
+        """Read until no accepted record is missing, or until the timeout: a transaction may still be ending."""
         if self.medium.name == "kafka3":
             self.medium.restore()
         lives = [life for ledger in [*self.ledgers, self.ledger] for life in parse(ledger)]
         if self.medium.name == "embedded":
-            self.excused |= (nowhere := unseen(lives))
-            if nowhere:
-                self.notes["without an offset"] = len(nowhere)
-        deadline = time.monotonic() + patience
+            self.excused |= (without_offset := unseen(lives))
+            if without_offset:
+                self.notes["without an offset"] = len(without_offset)
+        deadline = time.monotonic() + timeout
         while True:
             log = read_topic(self.medium.direct, self.topic)
             found = Evidence(
@@ -297,10 +297,10 @@ class Stage:
 
 
 def unseen(lives):
-    """Acknowledged without an offset: the embedded broker may not have what was acknowledged like this.
+    """Return numbers acknowledged without an offset, which the embedded broker may not have.
 
-    Either librdkafka concludes that a request arrived from a later one that did; a real broker refuses the later one
-    otherwise, the embedded one does not look at sequences. Or S1 has the broker say DUPLICATE_SEQUENCE_NUMBER of
-    what it does not have, which is a lie that a client cannot see through; the watch tells the loss.
+    Either librdkafka infers from a later request that an earlier one arrived: a real broker would have rejected the later
+    one, but the embedded broker does not check sequences. Or, in S1, the broker answers DUPLICATE_SEQUENCE_NUMBER for
+    records that it does not have, which a client cannot detect; the loss is reported later.
     """
     return {report.number for life in lives for report in life.reports if report.ok and report.offset is None}

@@ -1,4 +1,4 @@
-"""The process that writes: a real producer that numbers its messages and keeps the ledger.
+"""The writing process: a real producer that numbers its messages and keeps the ledger.
 
     python -m tests.faults.writer '{"servers": …, "topic": …, "ledger": …}'
 
@@ -47,8 +47,8 @@ class Writer:
         sys.stdin.read()
         self.stopping.set()
 
-    def turns(self):
-        """A number each time the rate allows one."""
+    def numbers(self):
+        """Yield a number each time the rate allows a message."""
         began, rate, sent = time.monotonic(), self.settings["rate"], 0
         while not self.stopping.is_set():
             if self.settings["count"] and sent >= self.settings["count"]:
@@ -63,7 +63,7 @@ class Writer:
     def message(self, number):
         key = f"k{number % self.settings['keys']}"
         big = self.settings["big_every"] and number % self.settings["big_every"] == 0
-        # Random text: what compresses well would not be too large for the broker.
+        # Random text, because compressible text would not exceed the broker's limit.
         tail = os.urandom(4000).hex() if big else ""
         return key, (f"{number} ".ljust(self.settings["size"], ".") + tail).encode()
 
@@ -73,7 +73,7 @@ class Writer:
 
 
 class Reliable(Writer):
-    """Our producer."""
+    """Writes with ReliableKafkaProducer."""
 
     def run(self):
         from producer_core import ReliableKafkaProducer
@@ -83,15 +83,13 @@ class Reliable(Writer):
         from producer_core.events import Hook
 
         book, settings = self.book, self.settings
-        if settings["ahead"]:  # a clock that is so many seconds ahead
+        if settings["ahead"]:  # a clock that is ahead by this many seconds
             true = time.time
             time.time = lambda: true() + settings["ahead"]
-        if (
-            settings["quiet"] is not None
-        ):  # so that a scenario need not last for a minute; no promise rests on it
+        if settings["quiet"] is not None:  # shortens a scenario; no guarantee depends on it
             ambiguity.QUIET_PERIOD_S = settings["quiet"]
 
-        class Heard(Hook):
+        class LedgerHook(Hook):
             def counted(self, topic, what):
                 if topic == settings["topic"]:
                     book.write("m", what)
@@ -106,19 +104,21 @@ class Reliable(Writer):
                 settings["config"],
                 RetryConfig(**settings["retry"]),
                 store=None,
-                hooks=[Heard()],
+                hooks=[LedgerHook()],
                 run_replays=False,
                 **settings["options"],
             )
         except ProducerError as error:
             book.write("N", "refused_to_start", f"{type(error).__name__}: {error}".replace("\n", " "))
             return 3
-        for number in self.turns():
+        for number in self.numbers():
             key, value = self.message(number)
             try:
                 if self.is_bad(number):
                     producer.send_message(settings["bad_topic"], value)
-                producer.send_message(settings["topic"], value, key, record_id=number, on_delivery=self.heard)
+                producer.send_message(
+                    settings["topic"], value, key, record_id=number, on_delivery=self.on_delivery
+                )
                 book.write("a", number)
             except Fenced as error:
                 book.write("N", "send_refused", error)
@@ -131,14 +131,14 @@ class Reliable(Writer):
         if settings.get("hold"):
             self.stopping.wait()
         report = producer.close(settings["close_timeout"])
-        said = {
+        result = {
             "acknowledged": report.acknowledged, "dead": report.dead, "journaled": report.journaled,
             "lost": report.lost, "first": settings["first"],
         }  # fmt: skip
-        book.write("c", json.dumps(said))
+        book.write("c", json.dumps(result))
         return 0
 
-    def heard(self, report):
+    def on_delivery(self, report):
         ok = "ok" if report.error is None else "dead"
         code = (report.error or "-").split()[0] or "-"
         self.book.write(
@@ -147,7 +147,7 @@ class Reliable(Writer):
 
 
 class Plain(Writer):
-    """A bare idempotent librdkafka producer: what we are compared with."""
+    """Writes with a plain idempotent librdkafka producer, for comparison."""
 
     def run(self):
         from confluent_kafka import KafkaException, Producer
@@ -165,7 +165,7 @@ class Plain(Writer):
             }
         )
 
-        def heard(number):
+        def on_delivery(number):
             def report(error, message):
                 ok = "ok" if error is None else "dead"
                 code = error.name() if error else "-"
@@ -175,30 +175,30 @@ class Plain(Writer):
 
             return report
 
-        for number in self.turns():
+        for number in self.numbers():
             key, value = self.message(number)
             try:
                 if self.is_bad(number):
                     producer.produce(settings["bad_topic"], value)
-                producer.produce(settings["topic"], value, key, on_delivery=heard(number))
+                producer.produce(settings["topic"], value, key, on_delivery=on_delivery(number))
                 self.book.write("a", number)
             except (KafkaException, BufferError):
                 self.book.write("x", number, "refused")
             producer.poll(0)
         left = producer.flush(settings["close_timeout"])
-        said = {"journaled": 0, "lost": left, "first": settings["first"]}
-        self.book.write("c", json.dumps(said))
+        result = {"journaled": 0, "lost": left, "first": settings["first"]}
+        self.book.write("c", json.dumps(result))
         return 0
 
 
 class Progress(Writer):
-    """Transactions with a progress record sent along (kafka-notes 6.2): loses records, as was measured."""
+    """Writes transactions that contain a progress record (kafka-notes 6.2), which loses records (measured)."""
 
     def run(self):
         from confluent_kafka import KafkaException
 
         self.book.write("p")
-        for number in range(self.settings["count"]):  # its journal
+        for number in range(self.settings["count"]):  # simulates a journal
             self.book.write("a", number)
         done = self.recover()
         while done < self.settings["count"] and not self.stopping.is_set():
@@ -208,12 +208,12 @@ class Progress(Writer):
                 done = last
             except KafkaException:
                 done = self.recover()
-        said = {"journaled": 0, "lost": 0, "first": self.settings["first"]}
-        self.book.write("c", json.dumps(said))
+        result = {"journaled": 0, "lost": 0, "first": self.settings["first"]}
+        self.book.write("c", json.dumps(result))
         return 0
 
     def recover(self):
-        """A new producer, fenced; then how far the last progress record says that we came."""
+        """Create a producer, fence its predecessor, and return the last number of the progress records."""
         from confluent_kafka import Producer
 
         self.producer = None

@@ -19,7 +19,7 @@ ENDS_IN_THE_SECOND_PASS = """
 import os
 from producer_core.cli import main
 from producer_core.pipeline.integrity import compare
-compare._again = lambda *_: os.kill(os.getpid(), 9)
+compare._read_ranges = lambda *_: os.kill(os.getpid(), 9)
 main()
 """
 

@@ -6,9 +6,9 @@ import signal
 import time
 
 from producer_core.brokers import kafka
-from producer_core.brokers.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Swallow
 from tests.pipelines.scenario import scenario
 from tests.pipelines.shop import Shop, Strained
+from tests.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Swallow
 
 SIZES = {
     "full": {"letters": 200_000, "workers": 20, "drivers": 5, "wave": 2_500},
@@ -59,7 +59,7 @@ def network(stage):
         Rule(BlackHole(1.0), api="AddPartitionsToTxn", chance=0.02),
         Rule(Delay(0.0, 0.3), api=("EndTxn", "InitProducerId"), chance=0.1),
     )
-    with FaultProxy(seed=stage.seed) as proxy, kafka.start(nodes=3, advertise=proxy.stand_before) as cluster:
+    with FaultProxy(seed=stage.seed) as proxy, kafka.start(nodes=3, advertise=proxy.advertise) as cluster:
         shop = Shop(stage, cluster, direct=cluster.direct_servers)
         with proxy.during(*rules):
             harm(shop, kinds=("worker", "driver"))

@@ -43,7 +43,7 @@ def submitted(stage):
     missing = submit(stage, cluster, f"{topic}-2")
     stage.equal("exit code of a topic that is not there", missing.returncode, 2)
     said = missing.stdout + missing.stderr  # spark-submit sends what the job says to both to stdout
-    if "There is no topic" not in said:
+    if "does not exist" not in said:
         stage.problem(f"a topic that is not there: {said[-1_000:]}")
     stage.tell(batches=fleet.truth.batches)
 

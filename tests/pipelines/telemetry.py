@@ -49,7 +49,7 @@ def play(stage):
     fleet = Fleet(producers=size["producers"], seconds=size["seconds"], now=origin, seed=stage.seed)
     settled = {
         "servers": cluster.bootstrap_servers, "topics": [topic], "store": str(stage.folder / "fleet.duckdb"),
-        "history": str(stage.folder / "history"), "master": stage.master, "once": False, "upkeep": 3.0,
+        "history": str(stage.folder / "history"), "master": stage.master, "once": False, "maintenance": 3.0,
         "origin": origin, "speed": size["speed"],
     }  # fmt: skip
     parts = size["kills"] + 1

@@ -19,7 +19,7 @@ from producer_core.store import Store
 
 
 def main(told):
-    telemetry._UPKEEP = told.get("upkeep", telemetry._UPKEEP)
+    telemetry._MAINTENANCE = told.get("maintenance", telemetry._MAINTENANCE)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     store = Store.open(told["store"])

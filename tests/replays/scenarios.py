@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from producer_core.brokers.proxy import BlackHole, Delay, Hold, Reset, Rule, Swallow
+from tests.proxy import BlackHole, Delay, Hold, Reset, Rule, Swallow
 from tests.replays.stage import POINTS
 
 EO, ALO = "exactly_once", "at_least_once"

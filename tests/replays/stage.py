@@ -15,13 +15,13 @@ from collections import Counter
 from pathlib import Path
 
 from producer_core import replay
-from producer_core.brokers.proxy import Rule, Tap
 from producer_core.dashboard.actions import go_replay, start_replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
 from producer_core.replay.transactional import TRANSACTIONAL_ID
 from producer_core.store import Store
 from tests.faults.stage import CHAOS, ROOT
+from tests.proxy import Rule, Tap
 from tests.replays.dead_letters import Topic, bury
 from tests.replays.invariants import Evidence, rows_by_number
 from tests.replays.reading import read

@@ -1,4 +1,4 @@
-"""A producer with a journal: what it accepted is in exactly one place, also across its death."""
+"""A producer with a journal: each accepted message is in exactly one place, even after the process is killed."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def values(transport, topic="orders"):
 
 
 def crash(path, tmp_path):
-    copy = tmp_path / "after the crash"
+    copy = tmp_path / "after the crash"  # the state that a killed process leaves
     shutil.copytree(path, copy)
     return copy
 
 
-def test_what_is_acknowledged_leaves_the_journal(tmp_path):
+def test_acknowledged_messages_are_settled_in_the_journal(tmp_path):
     producer, _ = make(tmp_path / "j")
 
     send(producer, range(50))
@@ -70,7 +70,7 @@ def test_what_is_acknowledged_leaves_the_journal(tmp_path):
         assert journal.unsettled() == 0
 
 
-def test_what_close_could_not_deliver_stays_in_the_journal_and_is_sent_at_the_next_start(tmp_path):
+def test_messages_that_close_cannot_deliver_are_sent_at_the_next_start(tmp_path):
     producer, _ = make(tmp_path / "j", lambda delivery: "hold")
     ids = send(producer, range(5), key="a")
     report = producer.close(timeout=0.1)
@@ -85,14 +85,15 @@ def test_what_close_could_not_deliver_stays_in_the_journal_and_is_sent_at_the_ne
     again.close()
 
 
-def test_a_crashed_producers_messages_are_looked_for_before_they_are_sent(tmp_path):
+def test_messages_of_a_crashed_producer_are_probed_before_they_are_sent(tmp_path):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold" if delivery.value > b"2" else None)
     send(producer, range(6), key="a")
     eventually(lambda: transport.held == 3)
-    left = crash(tmp_path / "j", tmp_path)
+    crashed = crash(tmp_path / "j", tmp_path)
     landed = transport._held[0]
 
-    again, second = make(left, memory={"landed": [landed]})  # it was on the topic all the time
+    # The first held message was appended to the topic before the crash.
+    again, second = make(crashed, memory={"landed": [landed]})
     again.flush(10)
 
     assert sorted(values(second)) == [3, 4, 5]
@@ -103,71 +104,75 @@ def test_a_crashed_producers_messages_are_looked_for_before_they_are_sent(tmp_pa
 
 @pytest.mark.parametrize("key", ["a", None])
 @pytest.mark.parametrize("landed", [True, False])
-def test_a_message_of_a_crashed_producer_is_sent_once_though_the_job_sends_it_again_at_once(
+def test_a_message_of_a_crashed_producer_is_sent_once_if_the_job_sends_it_again(
     tmp_path, monkeypatch, key, landed
 ):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
     send(producer, range(3), key=key)
     eventually(lambda: transport.held == 3)
-    left = crash(tmp_path / "j", tmp_path)
+    crashed = crash(tmp_path / "j", tmp_path)
     on_the_topic = [transport._held[0]] if landed else []
-    look, asked = InMemoryTransport.look, threading.Event()
+    probe, may_probe = InMemoryTransport.find_records, threading.Event()
     monkeypatch.setattr(
-        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+        InMemoryTransport,
+        "find_records",
+        lambda *args, **kwargs: may_probe.wait(20) and probe(*args, **kwargs),
     )
 
-    again, second = make(left, memory={"landed": on_the_topic}, enable_deduplication=True)
-    ends = []
+    again, second = make(crashed, memory={"landed": on_the_topic}, enable_deduplication=True)
+    reports = []
     for number in (0, 1, 2, 3):
-        again.send_message("orders", b"%d" % number, key, on_delivery=ends.append)
+        again.send_message("orders", b"%d" % number, key, on_delivery=reports.append)
     time.sleep(0.2)
-    asked.set()
+    may_probe.set()
     again.flush(20)
 
     assert sorted(values(second)) == [0, 1, 2, 3]
-    assert sorted(report.duplicate for report in ends) == [False, True, True, True]
+    assert sorted(report.duplicate for report in reports) == [False, True, True, True]
     assert again.close().journaled == 0
     producer.close(timeout=0)
 
 
 @pytest.mark.parametrize("key", ["a", None])
-@pytest.mark.parametrize("written", ["while its twin is looked for", "after all was handed on"])
+@pytest.mark.parametrize("written", ["while the original is probed", "after the backlog"])
 @pytest.mark.parametrize("together", [False, True])
-def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_crashed_producers_message(
+def test_a_claimed_duplicate_not_journaled_yet_gives_its_claim_to_a_recovered_message(
     tmp_path, monkeypatch, key, written, together
 ):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
     send(producer, [0], key=key)
     eventually(lambda: transport.held == 1)
-    left = crash(tmp_path / "j", tmp_path)
-    claimed, asked = threading.Event(), threading.Event()
-    look, renew = InMemoryTransport.look, DuplicateGuard.renew
+    crashed = crash(tmp_path / "j", tmp_path)
+    claimed, may_probe = threading.Event(), threading.Event()
+    probe, renew = InMemoryTransport.find_records, DuplicateGuard.renew
 
-    def late(take):
-        def taken(*about):
+    def delayed(take):
+        def take_later(*args):
             claimed.set()
             eventually(lambda: again._engine.pending)
-            if written == "after all was handed on":
+            if written == "after the backlog":
                 eventually(lambda: not again._engine.pending_log._behind)
-            take(*about)
+            take(*args)
 
-        return taken
+        return take_later
 
     monkeypatch.setattr(
-        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+        InMemoryTransport,
+        "find_records",
+        lambda *args, **kwargs: may_probe.wait(20) and probe(*args, **kwargs),
     )
-    monkeypatch.setattr(DuplicateGuard, "renew", lambda *about: claimed.wait(20) and renew(*about))
-    monkeypatch.setattr(JournalFeeder, "take", late(JournalFeeder.take))
-    monkeypatch.setattr(JournalFeeder, "take_many", late(JournalFeeder.take_many))
-    again, second = make(left, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
-    threading.Timer(0.5, asked.set).start()
+    monkeypatch.setattr(DuplicateGuard, "renew", lambda *args: claimed.wait(20) and renew(*args))
+    monkeypatch.setattr(JournalFeeder, "take", delayed(JournalFeeder.take))
+    monkeypatch.setattr(JournalFeeder, "take_many", delayed(JournalFeeder.take_many))
+    again, second = make(crashed, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
+    threading.Timer(0.5, may_probe.set).start()
     if together:
         assert again.send_batch("orders", [b"0"], lambda value: key)["duplicate"] == 1
     else:
-        ends = []
-        again.send_message("orders", b"0", key, on_delivery=ends.append)
+        reports = []
+        again.send_message("orders", b"0", key, on_delivery=reports.append)
         again.flush(20)
-        assert [report.duplicate for report in ends] == [True]
+        assert [report.duplicate for report in reports] == [True]
 
     assert values(second) == [0]
     assert again.close().journaled == 0
@@ -175,32 +180,32 @@ def test_a_copy_that_was_claimed_and_not_written_down_yet_leaves_its_claim_to_a_
 
 
 @pytest.mark.parametrize("key", ["a", None])
-def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that_of_the_second(
+def test_a_third_duplicate_gets_no_claim_while_a_recovered_message_takes_over_the_second(
     tmp_path, monkeypatch, key
 ):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
     send(producer, [0], key=key)
     eventually(lambda: transport.held == 1)
-    left = crash(tmp_path / "j", tmp_path)
-    claimed, asked, ends, third = threading.Event(), threading.Event(), [], []
-    look, renew, take, over = (
-        InMemoryTransport.look,
+    crashed = crash(tmp_path / "j", tmp_path)
+    claimed, may_probe, reports, third = threading.Event(), threading.Event(), [], []
+    probe, renew, take, take_over = (
+        InMemoryTransport.find_records,
         DuplicateGuard.renew,
         JournalFeeder.take,
         DuplicateGuard.take_over,
     )
 
     def send_one():
-        again.send_message("orders", b"0", key, on_delivery=ends.append)
+        again.send_message("orders", b"0", key, on_delivery=reports.append)
 
-    def late(*about):
+    def delayed_take(*args):
         if not claimed.is_set():
             claimed.set()
             eventually(lambda: again._engine.pending)
-        take(*about)
+        take(*args)
 
-    def taken_over(*about):
-        done = over(*about)
+    def take_over_and_send(*args):
+        done = take_over(*args)
         if done and not third:
             third.append(threading.Thread(target=send_one))
             third[0].start()
@@ -208,24 +213,26 @@ def test_a_third_copy_gets_no_claim_while_a_crashed_producers_message_takes_that
         return done
 
     monkeypatch.setattr(
-        InMemoryTransport, "look", lambda *about, **how: asked.wait(20) and look(*about, **how)
+        InMemoryTransport,
+        "find_records",
+        lambda *args, **kwargs: may_probe.wait(20) and probe(*args, **kwargs),
     )
-    monkeypatch.setattr(DuplicateGuard, "renew", lambda *about: claimed.wait(20) and renew(*about))
-    monkeypatch.setattr(JournalFeeder, "take", late)
-    monkeypatch.setattr(DuplicateGuard, "take_over", taken_over)
-    again, second = make(left, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
-    threading.Timer(1.0, asked.set).start()
+    monkeypatch.setattr(DuplicateGuard, "renew", lambda *args: claimed.wait(20) and renew(*args))
+    monkeypatch.setattr(JournalFeeder, "take", delayed_take)
+    monkeypatch.setattr(DuplicateGuard, "take_over", take_over_and_send)
+    again, second = make(crashed, memory={"landed": [transport._held[0]]}, enable_deduplication=True)
+    threading.Timer(1.0, may_probe.set).start()
     send_one()
     third[0].join(10)
     again.flush(20)
 
     assert values(second) == [0]
-    assert [report.duplicate for report in ends] == [True, True]
+    assert [report.duplicate for report in reports] == [True, True]
     assert again.close().journaled == 0
     producer.close(timeout=0)
 
 
-def test_a_full_client_overflows_into_the_journal_and_order_is_kept(tmp_path):
+def test_messages_beyond_a_full_client_wait_in_the_journal_in_order(tmp_path):
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 10}, config={"max_block_ms": 0}
     )
@@ -241,7 +248,7 @@ def test_a_full_client_overflows_into_the_journal_and_order_is_kept(tmp_path):
     assert producer.close().acknowledged == 200
 
 
-def test_callbacks_of_messages_that_overflowed_are_called(tmp_path):
+def test_callbacks_of_messages_that_waited_in_the_journal_are_called(tmp_path):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold", memory={"capacity": 3})
     reports = []
     for number in range(20):
@@ -254,73 +261,73 @@ def test_callbacks_of_messages_that_overflowed_are_called(tmp_path):
     producer.close()
 
 
-def test_a_copy_that_overflowed_waits_for_its_twin(tmp_path):
+def test_a_duplicate_in_the_journal_waits_for_its_original(tmp_path):
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 3}, enable_deduplication=True
     )
-    ends = []
+    reports = []
     for number in [*range(8), *range(8)]:
-        producer.send_message("orders", b"%d" % number, on_delivery=ends.append)
+        producer.send_message("orders", b"%d" % number, on_delivery=reports.append)
     transport._script = lambda delivery: None
     transport.release()
     producer.flush(20)
 
     assert sorted(values(transport)) == list(range(8))
-    assert sorted(report.duplicate for report in ends) == [False] * 8 + [True] * 8
+    assert sorted(report.duplicate for report in reports) == [False] * 8 + [True] * 8
     assert producer.deduplicator.stats["duplicates_found"] == 8
     assert producer.close().journaled == 0
 
 
-def test_a_copy_of_a_message_whose_claim_ran_out_in_the_journal_is_not_sent(tmp_path, monkeypatch):
+def test_a_duplicate_of_a_message_whose_claim_expired_in_the_journal_is_not_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(grouping, "TOGETHER", 1)
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
     )
     producer.deduplicator._memory._claim_ttl = 2.0
-    ends = []
-    send(producer, [0, 1])  # no room for the second: it is the next, and its claim is renewed
-    producer.send_message("orders", b"2", on_delivery=ends.append)
+    reports = []
+    send(producer, [0, 1])  # no room for the second: its claim is renewed, because it is next
+    producer.send_message("orders", b"2", on_delivery=reports.append)
     time.sleep(2.2)
-    producer.send_message("orders", b"2", on_delivery=ends.append)
+    producer.send_message("orders", b"2", on_delivery=reports.append)
     transport._script = lambda delivery: None
     transport.release()
     producer.flush(20)
 
     assert values(transport) == [0, 1, 2]
-    assert sorted(report.duplicate for report in ends) == [False, True]
+    assert sorted(report.duplicate for report in reports) == [False, True]
     assert producer.close().journaled == 0
 
 
-def test_what_waits_for_room_keeps_its_claim_and_its_place(tmp_path):
+def test_a_message_that_waits_for_room_keeps_its_claim_and_its_order(tmp_path):
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold",
         memory={"capacity": 1}, enable_deduplication=True, ordering="strict",
     )  # fmt: skip
-    ends = []
+    reports = []
     send(producer, [0], key="another")
     for number in (1, 2):
         producer.send_message("orders", b"%d" % number, "k")
-    time.sleep(0.2)  # looking for room again and again
-    producer.send_message("orders", b"1", "k", on_delivery=ends.append)
+    time.sleep(0.2)  # the feeder tries to find room repeatedly
+    producer.send_message("orders", b"1", "k", on_delivery=reports.append)
     transport._script = lambda delivery: None
     transport.release()
     producer.flush(20)
 
     assert values(transport) == [0, 1, 2]
-    assert [report.duplicate for report in ends] == [True]
+    assert [report.duplicate for report in reports] == [True]
     assert producer.deduplicator.stats["total_checked"] == 4
     producer.close()
 
 
-@pytest.mark.parametrize("together", [1, 500])  # at first: what is read with the copies, or before they come
+@pytest.mark.parametrize(
+    "together", [1, 500]
+)  # the first batch is read before the duplicates arrive, or with them
 @pytest.mark.parametrize("room", [1, 100])
-def test_of_two_copies_in_the_journal_the_first_is_sent_though_its_claim_ran_out(
+def test_the_first_of_two_duplicates_in_the_journal_is_sent_after_its_claim_expired(
     tmp_path, monkeypatch, together, room
 ):
     monkeypatch.setattr(grouping, "TOGETHER", together)
-    monkeypatch.setattr(
-        enqueue, "_MOST_HELD", 3
-    )  # more copies than that cannot be held until their twins are sent
+    monkeypatch.setattr(enqueue, "_MAX_HELD", 3)  # fewer than the duplicates that wait for their originals
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1}, enable_deduplication=True
     )
@@ -344,9 +351,9 @@ def test_of_two_copies_in_the_journal_the_first_is_sent_though_its_claim_ran_out
     assert producer.close().journaled == 0
 
 
-def test_a_fault_while_the_backlog_is_handed_on_loses_no_callback(tmp_path):
+def test_an_exception_while_the_journal_is_fed_loses_no_callback(tmp_path):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1})
-    produce, faults, ends = transport.produce, [RuntimeError("once")], []
+    produce, faults, reports = transport.produce, [RuntimeError("once")], []
 
     def faulty(delivery):
         if delivery.value == b"2" and faults:
@@ -354,25 +361,25 @@ def test_a_fault_while_the_backlog_is_handed_on_loses_no_callback(tmp_path):
         return produce(delivery)
 
     for number in range(5):
-        producer.send_message("orders", b"%d" % number, on_delivery=ends.append)
+        producer.send_message("orders", b"%d" % number, on_delivery=reports.append)
     transport.produce = faulty
     transport._script = lambda delivery: None
     transport.release()
     producer.flush(20)
 
     assert values(transport) == list(range(5))
-    assert len(ends) == 5
+    assert len(reports) == 5
     producer.close()
 
 
-def test_what_stands_before_damage_in_the_journal_is_sent(tmp_path, monkeypatch):
+def test_records_before_damage_in_the_journal_are_sent(tmp_path, monkeypatch):
     producer, transport = make(tmp_path / "j", lambda delivery: "hold", memory={"capacity": 1})
     read = producer.journal.read
 
     def damaged(after=-1):
         for record in read(after):
             if record.seq == 4:
-                raise JournalError("made up")
+                raise JournalError("damaged")
             yield record
 
     monkeypatch.setattr(producer.journal, "read", damaged)
@@ -387,28 +394,28 @@ def test_what_stands_before_damage_in_the_journal_is_sent(tmp_path, monkeypatch)
     producer.close()
 
 
-def test_what_a_callback_sends_while_the_last_of_the_backlog_is_handed_on_is_sent_too(tmp_path):
+def test_a_message_sent_by_a_callback_at_the_end_of_the_backlog_is_sent(tmp_path):
     producer, transport = make(
         tmp_path / "j", lambda delivery: "hold",
         memory={"capacity": 3, "refuse": lambda one: KafkaError._UNKNOWN_PARTITION if one.value == b"9" else None},
     )  # fmt: skip
-    ends = []
+    reports = []
 
-    def elsewhere(report):
-        producer.send_message("orders", b"10", on_delivery=ends.append)
+    def send_another(report):
+        producer.send_message("orders", b"10", on_delivery=reports.append)
 
     send(producer, range(5))
-    producer.send_message("orders", b"9", on_delivery=elsewhere)
+    producer.send_message("orders", b"9", on_delivery=send_another)
     transport._script = lambda delivery: None
     transport.release()
     producer.flush(20)
 
-    assert [report.error for report in ends] == [None]
+    assert [report.error for report in reports] == [None]
     assert sorted(values(transport)) == [0, 1, 2, 3, 4, 10]
     producer.close()
 
 
-def test_messages_that_come_while_an_old_backlog_is_sent_stay_behind_it(tmp_path):
+def test_new_messages_stay_behind_a_backlog_that_is_being_sent(tmp_path):
     producer, _ = make(tmp_path / "j", lambda delivery: "hold")
     send(producer, range(100), key="a")
     producer.close(timeout=0)
@@ -421,7 +428,7 @@ def test_messages_that_come_while_an_old_backlog_is_sent_stay_behind_it(tmp_path
     again.close()
 
 
-def test_a_dead_letter_leaves_the_journal_once_the_store_has_it(tmp_path):
+def test_a_message_is_settled_in_the_journal_once_the_store_has_its_dead_letter(tmp_path):
     producer, _ = make(tmp_path / "j", lambda delivery: "POLICY_VIOLATION", store=tmp_path / "s.duckdb")
     send(producer, range(3))
     report = producer.close()
@@ -431,7 +438,7 @@ def test_a_dead_letter_leaves_the_journal_once_the_store_has_it(tmp_path):
         assert journal.unsettled() == 0
 
 
-def test_without_a_store_a_dead_letter_stays_in_the_journal(tmp_path):
+def test_without_a_store_the_message_of_a_dead_letter_stays_in_the_journal(tmp_path):
     producer, _ = make(tmp_path / "j", lambda delivery: "POLICY_VIOLATION")
     send(producer, range(3))
     report = producer.close()
@@ -450,17 +457,17 @@ def test_a_second_producer_on_the_same_journal_is_refused(tmp_path):
     producer.close()
 
 
-def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, monkeypatch):
+def test_a_full_journal_blocks_the_sender_then_raises_and_recovers(tmp_path, monkeypatch):
     opened = Journal.open
     monkeypatch.setattr(
         Journal, "open", lambda *a, **o: opened(*a, **{**o, "max_bytes": 600, "segment_bytes": 100})
     )
-    ends = Ends()
+    events = Events()
     producer, transport = make(
-        tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50}, hooks=(ends,)
+        tmp_path / "j", lambda delivery: "hold", config={"max_block_ms": 50}, hooks=(events,)
     )
     accepted = 0
-    with pytest.raises(QueueFull, match="bound"):
+    with pytest.raises(QueueFull, match="limit"):
         for _ in range(1000):
             producer.send_message("orders", b"%d" % accepted)
             accepted += 1
@@ -469,39 +476,39 @@ def test_a_full_journal_makes_the_sender_wait_and_raises_and_heals(tmp_path, mon
     producer.flush(10)
     producer.send_message("orders", b"%d" % accepted)
 
-    assert [notice.kind for notice in ends.notices if notice.kind != "connected"] == ["journal_full"]
+    assert [notice.kind for notice in events.notices if notice.kind != "connected"] == ["journal_full"]
     assert producer.close().acknowledged == accepted + 1
 
 
-def test_what_could_not_be_made_durable_is_not_accepted_and_what_comes_next_survives(tmp_path, monkeypatch):
-    """The number of what was taken back is settled in the log: a message accepted under it would not outlive a crash."""
+def test_a_message_whose_sync_fails_is_refused_and_later_ones_survive_a_crash(tmp_path, monkeypatch):
+    """The sequence of a withdrawn message counts as settled, so a message accepted under it would be lost in a crash."""
     producer, _ = make(tmp_path / "j", lambda delivery: "hold", journal_level="power")
     send(producer, [0])
     sync, failures = os.fdatasync, iter([OSError(5, "Input/output error")])
 
-    def fails_once(file):
+    def fail_once(file):
         for failure in failures:
             raise failure
         sync(file)
 
-    monkeypatch.setattr(os, "fdatasync", fails_once)
+    monkeypatch.setattr(os, "fdatasync", fail_once)
     with pytest.raises(QueueFull, match="cannot be written"):
         send(producer, [1])
     accepted = [0, 2, 3]
     send(producer, accepted[1:])
 
-    shutil.copytree(tmp_path / "j", tmp_path / "crashed")  # as a kill leaves it
+    shutil.copytree(tmp_path / "j", tmp_path / "crashed")  # the state that a killed process leaves
     with Journal.open(tmp_path / "crashed") as journal:
         assert [record.value for record in journal.read()] == [b"%d" % number for number in accepted]
     producer.close(timeout=0)
 
 
-def test_exactly_once_without_a_journal_is_refused_with_the_fix():
+def test_exactly_once_without_a_journal_is_refused_with_a_hint():
     with pytest.raises(ConfigError, match="journal_dir"):
         ReliableKafkaProducer("memory:1", store=None, delivery="exactly_once")
 
 
-def test_with_a_journal_a_message_has_a_day_unless_a_time_was_given(tmp_path):
+def test_with_a_journal_the_delivery_timeout_is_a_day_unless_set(tmp_path):
     producer, _ = make(tmp_path / "j")
     assert producer.config.delivery_timeout == 24 * 3600
     producer.close()
@@ -510,7 +517,7 @@ def test_with_a_journal_a_message_has_a_day_unless_a_time_was_given(tmp_path):
     producer.close()
 
 
-class Ends(Hook):
+class Events(Hook):
     def __init__(self):
         self.acked, self.notices = [], []
 
@@ -521,9 +528,9 @@ class Ends(Hook):
         self.acked.extend(item.seq for item in batch)
 
 
-def test_many_threads_and_a_client_that_is_often_full_send_everything_once(tmp_path):
-    ends = Ends()
-    producer, transport = make(tmp_path / "j", memory={"capacity": 7}, hooks=(ends,))
+def test_many_threads_with_a_client_that_is_often_full_send_each_message_once(tmp_path):
+    events = Events()
+    producer, transport = make(tmp_path / "j", memory={"capacity": 7}, hooks=(events,))
     threads = [
         threading.Thread(target=send, args=(producer, range(base, base + 300)), kwargs={"key": str(base)})
         for base in range(0, 1800, 300)
@@ -536,8 +543,8 @@ def test_many_threads_and_a_client_that_is_often_full_send_everything_once(tmp_p
 
     assert sorted(values(transport)) == list(range(1800))
     for base in range(0, 1800, 300):
-        mine = [value for value in values(transport) if base <= value < base + 300]
-        assert mine == sorted(mine)
+        own = [value for value in values(transport) if base <= value < base + 300]
+        assert own == sorted(own)
     assert producer.close().journaled == 0
 
 
@@ -555,7 +562,7 @@ while True:
 """
 
 
-def test_every_message_a_killed_producer_accepted_is_acknowledged_or_in_its_journal(tmp_path):
+def test_each_accepted_message_of_a_killed_producer_is_acknowledged_or_in_its_journal(tmp_path):
     path, accepted, settled = tmp_path / "j", set(), set()
     for lines in (20, 100, 300):
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True)
@@ -570,4 +577,6 @@ def test_every_message_a_killed_producer_accepted_is_acknowledged_or_in_its_jour
         settled = {one for one in accepted if journal.is_settled(int(one.rpartition("-")[2]))}
 
     assert accepted <= kept | settled
-    assert all(int(one.rpartition("-")[2]) % 3 for one in settled)  # what was held was never acknowledged
+    assert all(
+        int(one.rpartition("-")[2]) % 3 for one in settled
+    )  # every third message was held and never acknowledged

@@ -1,4 +1,4 @@
-"""A restart on a compacted topic: messages that were written, and compacted away before the journal knew."""
+"""A restart on a compacted topic: messages that were written but compacted away before the journal settled them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.replaying import dead_letter
 
 pytestmark = pytest.mark.kafka
 
-COMPACTS_AT_ONCE = {
+EAGER_COMPACTION = {
     "cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001",
     "max.compaction.lag.ms": "100",
 }  # fmt: skip
@@ -30,14 +30,14 @@ COMPACTS_AT_ONCE = {
 def topic(kafka):
     name = f"compacted-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for made in admin.create_topics([NewTopic(name, 1, 1, config=COMPACTS_AT_ONCE)]).values():
-        made.result(20)
+    for future in admin.create_topics([NewTopic(name, 1, 1, config=EAGER_COMPACTION)]).values():
+        future.result(20)
     return name
 
 
 def records(kafka, topic):
-    """Keys and values that a read_committed reader sees, in their order."""
-    found = []
+    """Return the keys and values that a read_committed consumer reads, in order."""
+    records_read = []
     reader = Consumer({
         "bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True,
         "isolation.level": "read_committed",
@@ -46,10 +46,10 @@ def records(kafka, topic):
     while True:
         message = reader.poll(10)
         if message.error() is None:
-            found.append((message.key(), message.value()))
+            records_read.append((message.key(), message.value()))
         elif message.error().code() == KafkaError._PARTITION_EOF:
             reader.close()
-            return found
+            return records_read
 
 
 def write(kafka, topic, rows):
@@ -59,35 +59,33 @@ def write(kafka, topic, rows):
     assert producer.flush(20) == 0
 
 
-def written_and_not_noted(kafka, topic, journal, rows, *, unsent=()):
-    """What a process leaves that dies after the broker has its messages and before its journal knows."""
-    with Journal.open(journal) as opened:
-        first = opened.next_sequence
+def write_without_settling(kafka, topic, journal, rows, *, unsent=()):
+    """Leave the state of a process that was killed after the broker had its messages and before the journal did."""
+    with Journal.open(journal) as journal_handle:
+        first = journal_handle.next_sequence
         for seq, (key, value) in enumerate((*rows, *unsent), first):
-            opened.append(JournalRecord(seq, topic, key, value, accepted_at=time.time()))
-        ids = [opened.ids.of(first + place) for place in range(len(rows))]
+            journal_handle.append(JournalRecord(seq, topic, key, value, accepted_at=time.time()))
+        ids = [journal_handle.ids.of(first + index) for index in range(len(rows))]
     write(kafka, topic, [(key, value, [(ID_HEADER, id)]) for (key, value), id in zip(rows, ids, strict=True)])
 
 
-def compact(kafka, topic, *gone):
-    """Waits until the cleaner has removed records; it leaves the newest segment alone, so others follow."""
+def compact(kafka, topic, *removed):
+    """Wait until the cleaner has removed the records. It skips the newest segment, so other records are added."""
 
-    def cleaned():
+    def is_removed():
         write(kafka, topic, [(b"filler", b"", None)])
-        return not set(gone) & set(records(kafka, topic))
+        return not set(removed) & set(records(kafka, topic))
 
-    eventually(cleaned, 40, every=0.3)
+    eventually(is_removed, 40, every=0.3)
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_an_old_value_that_was_compacted_away_is_not_sent_after_the_newer_one(
-    kafka, topic, tmp_path, delivery
-):
+def test_a_compacted_old_value_is_not_sent_after_the_newer_one(kafka, topic, tmp_path, delivery):
     options = {"delivery": delivery, "journal_dir": tmp_path / "journal", "store": tmp_path / "store.duckdb"}
     with ReliableKafkaProducer(kafka.bootstrap_servers, **options) as producer:
         producer.send_message(topic, b"0", "first")
         producer.flush()
-    written_and_not_noted(
+    write_without_settling(
         kafka, topic, tmp_path / "journal", [(b"k", b"old"), (b"k", b"new")], unsent=[(b"other", b"1")]
     )
     compact(kafka, topic, (b"k", b"old"))
@@ -107,7 +105,7 @@ def test_an_old_value_that_was_compacted_away_is_not_sent_after_the_newer_one(
 
 
 @pytest.mark.parametrize("newer", [None, "send"])
-def test_a_replay_that_is_taken_over_does_not_send_an_old_value_again_after_a_newer_one(kafka, topic, newer):
+def test_a_replay_that_is_taken_over_does_not_send_an_old_value_after_a_newer_one(kafka, topic, newer):
     rows = [(b"k", b"old"), (b"k", b"new"), (b"l", b"replayed"), (b"m", b"never sent")]
     old, new, other, unsent = [
         dead_letter(number, topic=topic, key=key, value=value, accepted_at=time.time() - 60)
@@ -120,20 +118,25 @@ def test_a_replay_that_is_taken_over_does_not_send_an_old_value_again_after_a_ne
             supervisor=Supervisor(lambda: False, lambda text: None),
         )  # fmt: skip
 
-    dead, taking_over = runner({}), runner({topic: {0: -1}})
-    dead.begin([topic])
-    dead.close()
+    killed, successor = runner({}), runner({topic: {0: -1}})
+    killed.begin([topic])
+    killed.close()
     sent = [delivery_of(one) for one in (old, new, other)]
     write(kafka, topic, [(one.key, one.value, one.record_headers) for one in sent])
     write(kafka, topic, [(b"l", b"live", None)])
     compact(kafka, topic, (b"k", b"old"), (b"l", b"replayed"))
 
-    taking_over.begin([topic])
-    outcomes = taking_over.after([OrphanedRecord(one, 0.0) for one in (old, new, other, unsent)])
-    taking_over.close()
+    successor.begin([topic])
+    outcomes = successor.after([OrphanedRecord(one, 0.0) for one in (old, new, other, unsent)])
+    successor.close()
 
-    told = [(one.ending, one.verdict) for one in outcomes]
-    held = ("skipped", "inconclusive")
-    # With --newer send the operator chose that old values come after live ones, not that a replay breaks its own order.
-    assert told == [held, ("landed", "found"), ("pending", None) if newer else held, ("pending", None)]
+    results = [(one.ending, one.verdict) for one in outcomes]
+    held_back = ("skipped", "inconclusive")
+    # With --newer send the operator allows old values after live ones, but a replay must not break its own order.
+    assert results == [
+        held_back,
+        ("landed", "found"),
+        ("pending", None) if newer else held_back,
+        ("pending", None),
+    ]
     assert "A newer record of its key is on the topic" in outcomes[0].text

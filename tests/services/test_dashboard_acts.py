@@ -130,12 +130,12 @@ def test_a_slow_replay_is_paused_resumed_and_cancelled(load, page, address):
     )
     go(page, f"{address}replays?operation={operation.operation_id}")
     button(page, "Pause").click()
-    message(page, r"Paused with \d of 8 left")
+    message(page, r"Paused: \d of 8 left")
     address = page.url
     page.reload()
     drawn(page)
     assert page.url == address
-    message(page, r"Paused with \d of 8 left")
+    message(page, r"Paused: \d of 8 left")
     button(page, "Resume").click()
     button(page, "Pause").wait_for()
     button(page, "Cancel").click()
@@ -196,7 +196,7 @@ def test_a_rule_is_silenced_for_all_subjects_and_unsilenced(load, page, address)
     (silence,) = [one for one in log.silences() if one.rule == "slow_delivery"]
     assert (silence.subject, silence.why) == ("", "load test until Friday")
     assert silence.until - time.time() > 6 * 86_400
-    page.get_by_text("slow_delivery, whatever it is about").wait_for()
+    page.get_by_text("slow_delivery, all subjects").wait_for()
     button(page, "End the silence").click()
     message(page, "slow_delivery is no longer silenced")
     assert not [one for one in log.silences() if one.rule == "slow_delivery"]
@@ -340,4 +340,4 @@ def test_a_missing_store_is_reported_and_the_page_recovers(browser, tmp_path):
         path.rename(away)
         message(page, "no store|does not exist|is not there|gone|missing|opens as soon as")
         away.rename(path)
-        page.get_by_text("No producer has written here yet").first.wait_for()
+        page.get_by_text("No producer has written to this store yet").first.wait_for()

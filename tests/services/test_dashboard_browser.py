@@ -63,7 +63,7 @@ def test_a_failing_topic_appears_in_the_headline_and_links_to_its_dead_letters(l
     go(page, address)
     load.fail("orders", 5)
     load.broker.accept("orders")
-    message(page, r"failed in the last 15 min.* on orders: a policy of the broker forbids this|orders")
+    message(page, r"failed in the last 15 min.* on orders: a broker policy forbids the request|orders")
     page.locator(".pc-topics tr", has_text="orders").get_by_role(
         "link", name=re.compile("policy", re.I)
     ).click()
@@ -78,4 +78,4 @@ def test_the_page_opens_once_a_missing_store_exists(browser, tmp_path):
         waiting.get_by_text("This page opens as soon as the store exists").wait_for()
         assert not store.exists()
         Store.open(store)
-        waiting.get_by_text("No producer has written here yet").first.wait_for()
+        waiting.get_by_text("No producer has written to this store yet").first.wait_for()

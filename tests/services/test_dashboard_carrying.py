@@ -64,7 +64,7 @@ def test_the_server_runs_replays_and_the_settings_page_shows_that(browser, store
         message(page, "Replayed 1,001 of 1,001")
 
         go(page, f"{server.url}settings")
-        page.get_by_text("This server carries them out, with").first.wait_for()
+        page.get_by_text("Run by this server with").first.wait_for()
 
 
 def test_without_a_runner_replay_is_disabled_and_explains_the_options(browser, store, tmp_path):
@@ -74,5 +74,5 @@ def test_without_a_runner_replay_is_disabled_and_explains_the_options(browser, s
         listed(page, 2)
         assert button(page, "Replay 2").is_disabled()
         message(page, "These dead letters cannot be replayed now.")
-        page.get_by_text("set to a file of client settings").first.wait_for()
+        page.get_by_text("set to a client configuration file").first.wait_for()
         message(page, "Their cause may still be there: 2 dead letters died of it within 2 min")

@@ -1,4 +1,4 @@
-"""Charts and numbers that move by themselves, in a real Chromium: no flicker, no jump, and zoom and legend are kept."""
+"""Live charts and numbers in a real Chromium: no flicker, no jump, and zoom and legend are kept."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def drag(page, chart):
     return box
 
 
-def refreshes(chart, count):
-    """Wait until the chart was given new numbers so many times."""
+def await_refreshes(chart, count):
+    """Wait until the chart has received new data `count` times."""
     for _ in range(count):
         before = chart.evaluate(POINTS)
         eventually(lambda before=before: chart.evaluate(POINTS) != before)
@@ -37,7 +37,7 @@ def chart(page, address):
     return found
 
 
-def test_zoom_the_legend_and_the_chart_itself_survive_ten_refreshes(page, chart):
+def test_zoom_legend_and_chart_survive_ten_refreshes(page, chart):
     chart.evaluate("plot => { plot.marked = true }")
     chart.locator(".legendtoggle").first.click()
     hidden = "plot => plot._fullData[0].visible"
@@ -45,7 +45,7 @@ def test_zoom_the_legend_and_the_chart_itself_survive_ten_refreshes(page, chart)
     whole = chart.evaluate(RANGE)
     box = drag(page, chart)
     zoomed = eventually(lambda: (now := chart.evaluate(RANGE)) != whole and now)
-    refreshes(chart, 10)
+    await_refreshes(chart, 10)
     assert chart.evaluate(RANGE) == zoomed
     assert chart.evaluate(hidden) == "legendonly"
     assert chart.evaluate("plot => plot.marked")
@@ -56,37 +56,37 @@ def test_zoom_the_legend_and_the_chart_itself_survive_ten_refreshes(page, chart)
 
 
 def test_nothing_fades_or_moves_while_the_page_refreshes(page, chart):
-    refreshes(chart, 1)
+    await_refreshes(chart, 1)
     page.evaluate(
         """() => { window.faintest = 1; window.places = new Set()
             const main = document.querySelector('[data-testid="stMain"]')
             const heads = [...document.querySelectorAll('h2.pc-h')]
             main.scrollTop = 200
-            const look = () => {
+            const sample = () => {
                 for (const part of document.querySelectorAll('[data-stale="true"]'))
                     window.faintest = Math.min(window.faintest, +getComputedStyle(part).opacity)
                 window.places.add([main.scrollTop, ...heads.map(head => head.isConnected && Math.round(head.offsetLeft))].join())
-                requestAnimationFrame(look) }
-            requestAnimationFrame(look) }"""
+                requestAnimationFrame(sample) }
+            requestAnimationFrame(sample) }"""
     )
-    refreshes(chart, 5)
+    await_refreshes(chart, 5)
     assert page.evaluate("window.faintest") == 1
     assert page.evaluate("window.places.size") == 1
 
 
-def test_a_page_that_is_paused_stands_still_and_goes_on(page, chart):
+def test_a_paused_page_stops_and_resumes(page, chart):
     page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live")).first.click(
         force=True
     )
     says(page, ".")
     page.get_by_text("Paused", exact=False).first.wait_for()
-    other = page.context.new_page()  # a page that is live sees the store move on meanwhile
+    other = page.context.new_page()  # a live page shows that the store has new data
     go(other, page.url.split("?")[0] + "?range=5+min")
-    follows = other.locator('.live-plot[aria-label^="Latency"]')
-    eventually(lambda: follows.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
-    refreshes(follows, 3)  # what the click itself draws has come by then
+    live = other.locator('.live-plot[aria-label^="Latency"]')
+    eventually(lambda: live.evaluate("plot => plot.data?.[0]?.y?.length > 1"))
+    await_refreshes(live, 3)  # the redraw caused by the click is done by then
     before = chart.evaluate(POINTS)
-    refreshes(follows, 3)
+    await_refreshes(live, 3)
     assert chart.evaluate(POINTS) == before
     page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live")).first.click(
         force=True

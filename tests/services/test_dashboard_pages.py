@@ -137,11 +137,11 @@ def test_an_audit_has_an_address_and_links_to_its_dead_letters(look, full, addre
     assert look.evaluate("document.documentElement.scrollWidth <= innerWidth")
     look.get_by_role("link", name="Duplicated").click()
     look.wait_for_url(re.compile("kind=duplicated"))
-    look.get_by_role("link", name="dead letter, waits").wait_for()
+    look.get_by_role("link", name="dead letter, pending").wait_for()
     here = look.url
     look.reload()
     drawn(look)
-    look.get_by_role("link", name="dead letter, waits").click()
+    look.get_by_role("link", name="dead letter, pending").click()
     look.wait_for_url(re.compile("dead-letters.*letter="))
     look.get_by_text("Dead letter details").wait_for()
     look.go_back()

@@ -1,4 +1,4 @@
-"""The demo, as its users run it."""
+"""The demo as users run it."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ def demo(*arguments, command=(str(SCRIPT),)):
 
 
 def numbers(text):
-    """The lines «Name: value» of the output, the last of each name."""
+    """Return the "Name: value" lines of the output, the last of each name."""
     return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
 
@@ -34,7 +34,7 @@ def test_every_part_in_order_on_the_embedded_broker():
     assert order == sorted(order)
     assert "Redis" not in result.stdout
     found = numbers(result.stdout)
-    assert (found["Sent"], found["DLQ size"]) == ("34", "1")  # 10 + 20 purchases, 4 of 5 in trouble
+    assert (found["Sent"], found["DLQ size"]) == ("34", "1")  # 10 + 20 purchases, and 4 of the 5 with faults
     (died,) = result.stderr.splitlines()
     assert died.startswith("message dead: topic=test-retry-topic, code=POLICY_VIOLATION")
 
@@ -54,7 +54,7 @@ def test_the_same_purchase_five_times_is_sent_once():
     )
 
 
-def test_the_retry_part_shows_two_that_pass_and_one_that_dies():
+def test_the_retry_part_shows_two_retries_and_one_dead_letter():
     result = demo("--demo", "retry", "--disable-dedup")
 
     found = numbers(result.stdout)
@@ -64,7 +64,7 @@ def test_the_retry_part_shows_two_that_pass_and_one_that_dies():
 
 
 def test_the_first_health_status_has_its_timestamp():
-    """The old demo raised KeyError here when the first check had not run yet."""
+    """It used to raise KeyError when the first check had not run yet."""
     result = demo("--demo", "health", "--disable-dedup")
 
     assert result.returncode == 0, result.stderr
@@ -80,7 +80,7 @@ def test_the_batch_part_prints_the_result():
     assert found["Message_ids"].startswith("20, the first ")
 
 
-def test_the_command_is_the_script():
+def test_the_command_prints_the_same_as_the_script():
     command = ("-m", "producer_core.cli", "demo")
 
     assert numbers(demo("--demo", "basic", "--disable-dedup", command=command).stdout)["Sent"] == "10"
@@ -103,7 +103,7 @@ def test_ctrl_c_is_reported():
     assert "Interrupted." in errors and "Traceback" not in errors
 
 
-def test_an_unreachable_kafka_is_a_sentence():
+def test_an_unreachable_kafka_is_reported_in_one_sentence():
     result = demo("--kafka-servers", "localhost:1", "--disable-dedup")
 
     assert result.returncode == 2
@@ -117,11 +117,11 @@ def test_every_part_on_a_real_kafka(kafka):
     assert result.returncode == 0, result.stderr
     found = numbers(result.stdout)
     assert (found["Sent"], found["Failed"], found["DLQ size"]) == ("35", "0", "0")
-    assert "Your Kafka is not disturbed" in result.stdout
+    assert "No faults are injected into your Kafka" in result.stdout
 
 
 @pytest.mark.redis
-def test_redis_de_duplicates(redis_server):
+def test_de_duplication_with_redis(redis_server):
     result = demo("--demo", "deduplication", "--redis-url", f"redis://127.0.0.1:{redis_server}/0")
 
     assert "nobody answers" not in result.stdout

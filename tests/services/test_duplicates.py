@@ -1,4 +1,4 @@
-"""An answer is lost while another topic of the same client refuses a record: the copy that follows is counted."""
+"""A response is lost while another topic of the same client rejects a record: the duplicate is counted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.brokers.proxy import FaultProxy, Rule, Swallow
 from producer_core.delivery.duplicate_check import read_gaps
 from producer_core.delivery.duplicate_check.offset_gaps import OffsetGap, PartitionGaps
 from producer_core.messages import record_id
+from tests.proxy import FaultProxy, Rule, Swallow
 from tests.support import eventually
 
 PATIENCE = 60
@@ -27,13 +27,13 @@ def broker():
 
 @pytest.fixture
 def proxy(broker):
-    with FaultProxy(seed=5) as standing:
-        broker.advertise(standing.listen)
-        yield standing
+    with FaultProxy(seed=5) as running:
+        broker.advertise(running.listen)
+        yield running
 
 
 class Sending:
-    """A producer, what was reported to it, and the epoch of its client."""
+    """Runs a producer and counts its delivery reports."""
 
     def __init__(self, servers, *topics):
         self.reports = Counter()
@@ -48,9 +48,9 @@ class Sending:
         self.producer.flush(PATIENCE)
 
     def send(self, topic, value):
-        self.producer.send_message(topic, value, partition=0, on_delivery=self.heard)
+        self.producer.send_message(topic, value, partition=0, on_delivery=self.on_report)
 
-    def heard(self, report):
+    def on_report(self, report):
         self.reports[report.topic, report.error is None] += 1
 
     def possible_duplicates(self):
@@ -58,7 +58,7 @@ class Sending:
 
 
 def ids_on(broker, topic):
-    """The ids on its partition 0, in their order, read directly."""
+    """Return the ids on partition 0 of a topic in order."""
     reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "log_level": 0})
     try:
         _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
@@ -72,8 +72,8 @@ def ids_on(broker, topic):
         reader.close()
 
 
-def lose_an_answer_while_another_topic_refuses(broker, proxy, sending, orders, refused, count):
-    """As in kafka-real-notes 1.1: the batch goes back to the queue, the epoch rises, the batch is written again."""
+def lose_a_response_while_another_topic_rejects(broker, proxy, sending, orders, refused, count):
+    """Reproduce kafka-real-notes 1.1: the batch returns to the queue, the epoch rises, and the batch is written again."""
     with proxy.during(Rule(Swallow(PATIENCE), api="Produce", times=1)):
         for number in range(count):
             sending.send(orders, f"order {number}")
@@ -85,23 +85,23 @@ def lose_an_answer_while_another_topic_refuses(broker, proxy, sending, orders, r
     sending.producer.flush(PATIENCE)
 
 
-@pytest.mark.parametrize("closing", [False, True], ids=["while it runs", "at close"])
-def test_each_copy_is_counted_although_every_message_was_reported_as_sent(broker, proxy, closing):
+@pytest.mark.parametrize("closing", [False, True], ids=["while running", "at close"])
+def test_each_copy_is_counted_although_every_message_is_reported_as_sent(broker, proxy, closing):
     orders, refused = f"orders-{closing}", f"refused-{closing}"
     sending = Sending(proxy.bootstrap_servers, orders, refused)
 
-    lose_an_answer_while_another_topic_refuses(broker, proxy, sending, orders, refused, 30)
+    lose_a_response_while_another_topic_rejects(broker, proxy, sending, orders, refused, 30)
     if not closing:
         eventually(lambda: sending.possible_duplicates() > 0, PATIENCE)
     sending.producer.close(PATIENCE)
 
     copies = sum(count - 1 for count in Counter(ids_on(broker, orders)).values())
     assert sending.reports[orders, True] == 31
-    assert copies > 0, "the harm was done"
+    assert copies > 0, "no record was written twice"
     assert sending.possible_duplicates() == copies
 
 
-def test_gaps_are_read_to_their_ends_and_what_lies_between_them_is_left_out(broker, proxy):
+def test_gaps_are_read_completely_and_records_between_them_are_skipped(broker, proxy):
     sending = Sending(broker.bootstrap_servers)
     for number in range(60):
         sending.send("gaps", str(number))
@@ -119,10 +119,10 @@ def test_gaps_are_read_to_their_ends_and_what_lies_between_them_is_left_out(brok
 
     offsets = [0, 1, 2, 10, 11, 58, 59]
     assert found.records == [(where, offset, ids[offset]) for offset in offsets]
-    assert (found.unread, found.passing) == ({}, False)
+    assert (found.unread, found.incomplete) == ({}, False)
 
 
-def test_gaps_on_a_topic_that_is_gone_are_not_read():
+def test_gaps_of_a_deleted_topic_are_unread():
     where = ("never-made", 0)
     with embedded.start(brokers=1) as broker:
         read = read_gaps({"bootstrap.servers": broker.bootstrap_servers})

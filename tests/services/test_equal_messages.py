@@ -1,4 +1,4 @@
-"""Equal messages that a killed job left in its journal, with de-duplication: each is sent once, and none stands still."""
+"""Equal messages in the journal of a killed process, with de-duplication: each is sent once, and none is blocked."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ from tests.support import eventually
 
 
 @pytest.mark.parametrize("ordering", ["key", "strict"])
-def test_two_that_were_written_down_in_another_order_than_they_were_numbered_do_not_wait_for_each_other(
-    tmp_path, monkeypatch, ordering
-):
+def test_equal_messages_journaled_out_of_order_do_not_wait_for_each_other(tmp_path, monkeypatch, ordering):
     producer, _ = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
-    claim, numbered, written = producer.deduplicator.claim, [], threading.Event()
+    claim, owners, journaled = producer.deduplicator.claim, [], threading.Event()
 
-    def late(digest, topic, owner):
-        """The thread with the earlier number loses the processor before it claims."""
-        numbered.append(owner)
-        if len(numbered) == 1:
-            written.wait(10)
+    def delayed_claim(digest, topic, owner):
+        """Delay the first claim, as if its thread were suspended."""
+        owners.append(owner)
+        if len(owners) == 1:
+            journaled.wait(10)
         return claim(digest, topic, owner)
 
-    monkeypatch.setattr(producer.deduplicator, "claim", late)
+    monkeypatch.setattr(producer.deduplicator, "claim", delayed_claim)
     first = threading.Thread(target=send, args=(producer, [0], "orders", "a"))
     first.start()
-    eventually(lambda: numbered)
+    eventually(lambda: owners)
     send(producer, [0], key="a")
-    written.set()
+    journaled.set()
     first.join(10)
-    left = crash(tmp_path / "j", tmp_path)
+    crashed = crash(tmp_path / "j", tmp_path)
     producer.close(timeout=0)
 
-    again, transport = make(left, enable_deduplication=True, ordering=ordering)
+    again, transport = make(crashed, enable_deduplication=True, ordering=ordering)
     send(again, [1, 2], key="a")
 
     again.flush(15)
@@ -49,34 +47,33 @@ def test_two_that_were_written_down_in_another_order_than_they_were_numbered_do_
 
 
 @pytest.mark.parametrize("ordering", ["key", "strict"])
-def test_a_copy_that_was_looked_for_is_not_sent_by_its_lane_while_its_twin_is_on_its_way(
+def test_a_probed_duplicate_is_not_sent_by_its_lane_while_its_original_is_in_flight(
     tmp_path, monkeypatch, ordering
 ):
     producer, _ = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
     producer.send_message("orders", b"first of the lane", "a")
-    producer.send_message("orders", b"twin", "b", dedup_key="same")
+    producer.send_message("orders", b"original", "b", dedup_key="same")
     for number in range(200):
         producer.send_message("orders", b"%d" % number, f"c{number}")
-    producer.send_message("orders", b"copy", "a", dedup_key="same")
-    left = crash(tmp_path / "j", tmp_path)
+    producer.send_message("orders", b"duplicate", "a", dedup_key="same")
+    crashed = crash(tmp_path / "j", tmp_path)
     producer.close(timeout=0)
     claim = DuplicateGuard.claim
-    monkeypatch.setattr(
-        DuplicateGuard, "claim", lambda *about: time.sleep(0.002) or claim(*about)
-    )  # Redis answers
-    held = (b"first of the lane", b"twin")
+    # Simulates the round trip to Redis.
+    monkeypatch.setattr(DuplicateGuard, "claim", lambda *args: time.sleep(0.002) or claim(*args))
+    held = (b"first of the lane", b"original")
 
     again, transport = make(
-        left,
+        crashed,
         lambda delivery: "hold" if delivery.value in held else None,
         enable_deduplication=True,
         ordering=ordering,
     )
-    copy = eventually(
-        lambda: next((one for one in [*again._engine.pending.values()] if one.value == b"copy"), None)
+    duplicate = eventually(
+        lambda: next((one for one in [*again._engine.pending.values()] if one.value == b"duplicate"), None)
     )
-    eventually(lambda: transport.held == 2 and copy.place is not PROBING, every=0.001)
-    _acknowledge(transport, b"first of the lane")  # what stands behind it follows at once
+    eventually(lambda: transport.held == 2 and duplicate.state is not PROBING, every=0.001)
+    _acknowledge(transport, b"first of the lane")  # the messages behind it follow at once
     transport.release()
     again.flush(10)
     assert sorted(one for one in sent(transport) if not one.isdigit()) == [*held]
@@ -84,22 +81,22 @@ def test_a_copy_that_was_looked_for_is_not_sent_by_its_lane_while_its_twin_is_on
 
 
 @pytest.mark.parametrize("key", ["a", None])
-def test_exactly_once_a_copy_that_is_not_written_down_yet_leaves_its_claim_to_one_that_was_committed(
+def test_with_exactly_once_an_unjournaled_duplicate_gives_its_claim_to_a_committed_message(
     tmp_path, monkeypatch, key
 ):
     producer, first = make(tmp_path / "j", lambda delivery: "hold", enable_deduplication=True)
     send(producer, [0], key=key)
     eventually(lambda: first.held == 1)
-    left = crash(tmp_path / "j", tmp_path)
-    _as_exactly_once(monkeypatch)
-    _claimed_while_renewed(monkeypatch)
+    crashed = crash(tmp_path / "j", tmp_path)
+    _use_settling_transport(monkeypatch)
+    _delay_journal_until_renewed(monkeypatch)
 
-    again, transport = make(left, memory={"landed": [first._held[0]]}, enable_deduplication=True)
-    ends = []
-    again.send_message("orders", b"0", key, on_delivery=ends.append)
+    again, transport = make(crashed, memory={"landed": [first._held[0]]}, enable_deduplication=True)
+    reports = []
+    again.send_message("orders", b"0", key, on_delivery=reports.append)
 
     again.flush(10)
-    assert (values(transport), [one.duplicate for one in ends]) == ([0], [True])
+    assert (values(transport), [one.duplicate for one in reports]) == ([0], [True])
     again.close()
     producer.close(timeout=0)
 
@@ -115,48 +112,48 @@ def _acknowledge(transport, value):
     transport._report([(one, None)])
 
 
-def _as_exactly_once(monkeypatch):
-    """What was committed is found when it is handed over, and settled by the transport itself."""
-    journals, opened, factory = [], Journal.open, InMemoryTransport.factory
+def _use_settling_transport(monkeypatch):
+    """Make the transport find committed messages itself, and settle them in the journal, as exactly-once delivery does."""
+    journals, open_original, factory = [], Journal.open, InMemoryTransport.factory
 
-    class Proving(InMemoryTransport):
+    class SettlingTransport(InMemoryTransport):
         settles_journal = True
 
-        def _settled(self, delivery, code):
+        def _report_row(self, delivery, code):
             landed = any(one.id == delivery.id for one in self.log[delivery.topic])
-            report = super()._settled(delivery, code)
+            report = super()._report_row(delivery, code)
             if code is None:
                 journals[-1].settle([delivery.seq])
                 if landed:
                     self.log[delivery.topic].pop()
             return report
 
-    def kept(*where, **options):
-        journals.append(opened(*where, **options))
+    def open_journal(*args, **options):
+        journals.append(open_original(*args, **options))
         return journals[-1]
 
-    monkeypatch.setattr(Journal, "open", staticmethod(kept))
+    monkeypatch.setattr(Journal, "open", staticmethod(open_journal))
     monkeypatch.setattr(
         InMemoryTransport,
         "factory",
-        classmethod(lambda cls, made, **options: factory.__func__(Proving, made, **options)),
+        classmethod(lambda cls, made, **options: factory.__func__(SettlingTransport, made, **options)),
     )
 
 
-def _claimed_while_renewed(monkeypatch):
-    """A new message has its claim and is not written down yet when those of the journal claim again."""
-    claimed, asked = threading.Event(), threading.Event()
+def _delay_journal_until_renewed(monkeypatch):
+    """Delay the journal write of a new message with a claim until the messages of the journal have claimed again."""
+    claimed, renewed = threading.Event(), threading.Event()
     renew, take = DuplicateGuard.renew, JournalFeeder.take
 
-    def late(*about):
+    def delayed_take(*args):
         claimed.set()
-        asked.wait(10)
-        take(*about)
+        renewed.wait(10)
+        take(*args)
 
-    def renewed(*about):
+    def renew_after_claim(*args):
         claimed.wait(20)
-        renew(*about)
-        asked.set()
+        renew(*args)
+        renewed.set()
 
-    monkeypatch.setattr(DuplicateGuard, "renew", renewed)
-    monkeypatch.setattr(JournalFeeder, "take", late)
+    monkeypatch.setattr(DuplicateGuard, "renew", renew_after_claim)
+    monkeypatch.setattr(JournalFeeder, "take", delayed_take)

@@ -1,4 +1,4 @@
-"""A client that breaks for good: its reports are collected, it is made anew, and every message finds its end once."""
+"""Fatal errors: the reports of the failed client are collected, a new client replaces it, and each message is settled once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support import eventually
 RETRY = RetryConfig(max_retries=8, initial_delay_ms=20, max_delay_ms=200, jitter=False)
 ONE_BY_ONE = {
     "linger.ms": 0,
-    "batch.num.messages": 1,  # a request each: five in flight, the rest queued
-    "statistics.interval.ms": 100,  # a broken client is let go after its next statistics
+    "batch.num.messages": 1,  # one request for each message: five in flight, the rest queued
+    "statistics.interval.ms": 100,  # a failed client is replaced after its next statistics
 }
 
 
-class Heard(Hook):
+class Events(Hook):
     def __init__(self):
         self.notices, self.codes, self.remarks = [], Counter(), Counter()
 
@@ -43,12 +43,12 @@ class Heard(Hook):
 
 
 class Sending:
-    """A producer on one partition, what became of each message, and what the topic holds."""
+    """Runs a producer on one partition, and records the outcome of each message and the content of the topic."""
 
     def __init__(self, broker, topic, config=None, **options):
-        self.broker, self.topic, self.heard, self.reports = broker, topic, Heard(), []
+        self.broker, self.topic, self.events, self.reports = broker, topic, Events(), []
         self.producer = ReliableKafkaProducer(
-            broker.bootstrap_servers, {**ONE_BY_ONE, **(config or {})}, RETRY, store=None, hooks=[self.heard],
+            broker.bootstrap_servers, {**ONE_BY_ONE, **(config or {})}, RETRY, store=None, hooks=[self.events],
             health_check_interval=3600, **options,
         )  # fmt: skip
         self.accepted = []
@@ -76,11 +76,11 @@ class Sending:
         return {report.record_id: "dead" if report.error else "acknowledged" for report in self.reports}
 
     def clients(self):
-        """How many clients there have been."""
+        """Return the number of clients so far."""
         return self.producer._engine.transport._live[1].generation + 1
 
-    def break_client(self, text=b"made up"):
-        """librdkafka's own way to test it; the handle is the word after Python's object header."""
+    def break_client(self, text=b"test"):
+        """Call librdkafka's function for tests. The client's handle is the word after the Python object header."""
         producer = self.producer._engine.transport._live[0]
         handle = ctypes.c_void_p.from_address(id(producer) + 2 * ctypes.sizeof(ctypes.c_void_p)).value
         function = library().rd_kafka_test_fatal_error
@@ -88,7 +88,7 @@ class Sending:
         assert function(handle, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, text) == 0
 
     def on_topic(self):
-        """(name, message id) of every record, read by a plain consumer."""
+        """Return name and message id of every record."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.broker.bootstrap_servers,
@@ -128,52 +128,52 @@ def names(count, prefix="m"):
 
 @pytest.fixture(scope="module")
 def queued(broker):
-    """Five requests in flight and seven messages of one key behind them; the first is answered as out of order."""
+    """Send twelve messages of one key: five requests are in flight, and the first is answered as out of order."""
     broker.create_topic("queued", 1)
     made = Sending(broker, "queued")
     broker.set_latency(0.1, broker.leader("queued"))
     broker.fail_next("queued", "OUT_OF_ORDER_SEQUENCE_NUMBER")
     made.send(*names(12), key="k")
-    eventually(made.heard.fatal, 30)
+    eventually(made.events.fatal, 30)
     broker.set_latency(0)
     made.settled()
     yield made
     made.producer.close(5)
 
 
-def test_out_of_order_at_the_head_of_five_in_flight_settles_every_message_once(queued):
+def test_an_out_of_order_response_settles_every_message_once(queued):
     assert Counter(report.record_id for report in queued.reports) == Counter(["warm", *names(12)])
-    there = [name for name, _ in queued.on_topic()]
-    assert len(set(there)) == len(there)
-    assert {name for name, outcome in queued.outcomes().items() if outcome == "acknowledged"} == set(there)
+    records = [name for name, _ in queued.on_topic()]
+    assert len(set(records)) == len(records)
+    assert {name for name, outcome in queued.outcomes().items() if outcome == "acknowledged"} == set(records)
     assert {name for name, outcome in queued.outcomes().items() if outcome == "dead"} <= {"m0"}
 
 
-def test_what_was_in_flight_behind_it_counts_and_what_was_queued_is_sent_again(queued):
+def test_later_messages_in_flight_are_acknowledged_and_queued_ones_are_sent_again(queued):
     attempts = {report.record_id: report.attempts for report in queued.reports}
 
     assert [attempts[name] for name in names(5)[1:]] == [1, 1, 1, 1]
     assert all(attempts[name] == 2 for name in names(12)[5:])
-    assert queued.heard.codes["OUT_OF_ORDER_SEQUENCE_NUMBER"] == 1
-    assert queued.heard.codes["_PURGE_QUEUE"] == 7
+    assert queued.events.codes["OUT_OF_ORDER_SEQUENCE_NUMBER"] == 1
+    assert queued.events.codes["_PURGE_QUEUE"] == 7
 
 
-def test_the_user_is_told_once_and_with_the_code(queued):
-    (notice,) = queued.heard.fatal()
+def test_the_fatal_error_is_reported_once_with_its_code(queued):
+    (notice,) = queued.events.fatal()
 
     assert notice.severity == "critical"
     assert notice.details["code"] == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     assert "queued [0]" in notice.text
 
 
-def test_one_keys_messages_stay_in_order_where_none_was_given_up(queued):
+def test_messages_of_a_key_stay_in_order_unless_one_is_given_up(queued):
     order = [name for name, _ in queued.on_topic() if name in names(12)[1:]]
 
     assert order == names(12)[1:]
 
 
-def test_the_message_that_was_refused_as_out_of_order_is_not_lost(queued):
-    """Either it is on the topic, or it is a dead letter with all its bytes and a verdict that promises nothing."""
+def test_the_message_with_the_out_of_order_response_is_not_lost(queued):
+    """It is on the topic, or it is a dead letter with its value and without a safe verdict."""
     if queued.outcomes()["m0"] == "dead":
         (dead_letter,) = queued.producer.dlq.dead_letters("queued")
         assert dead_letter.value == b"m0"
@@ -182,13 +182,13 @@ def test_the_message_that_was_refused_as_out_of_order_is_not_lost(queued):
         assert "m0" in {name for name, _ in queued.on_topic()}
 
 
-def test_the_message_that_was_refused_as_out_of_order_is_sent_again_when_nothing_is_missing(queued):
+def test_the_message_with_the_out_of_order_response_is_sent_again_if_no_record_is_missing(queued):
     assert queued.outcomes()["m0"] == "acknowledged"
 
 
-def test_new_messages_flow_through_the_new_client(sending):
+def test_new_messages_are_sent_by_the_new_client(sending):
     sending.break_client()
-    eventually(sending.heard.fatal, 30)
+    eventually(sending.events.fatal, 30)
     sending.send(*names(100, "after"))
     sending.settled()
 
@@ -196,26 +196,26 @@ def test_new_messages_flow_through_the_new_client(sending):
     assert [name for name, _ in sending.on_topic()] == ["warm", *names(100, "after")]
 
 
-def test_a_new_client_that_cannot_be_made_at_once_is_tried_again(sending, monkeypatch):
-    transport, tries = sending.producer._engine.transport, []
-    connect = transport._connect
+def test_the_creation_of_a_new_client_is_retried(sending, monkeypatch):
+    transport, attempts = sending.producer._engine.transport, []
+    new_client = transport._new_client
 
-    def connected():
-        tries.append(1)
-        if len(tries) < 3:
+    def fail_twice():
+        attempts.append(1)
+        if len(attempts) < 3:
             raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "no more threads"))
-        return connect()
+        return new_client()
 
-    monkeypatch.setattr(transport, "_connect", connected)
+    monkeypatch.setattr(transport, "_new_client", fail_twice)
     sending.break_client()
-    eventually(sending.heard.fatal, 30)
+    eventually(sending.events.fatal, 30)
     sending.send("after")
     sending.settled()
 
-    assert (sending.outcomes()["after"], len(tries)) == ("acknowledged", 3)
+    assert (sending.outcomes()["after"], len(attempts)) == ("acknowledged", 3)
 
 
-def test_what_is_accepted_while_the_client_breaks_is_delivered_too(sending):
+def test_messages_accepted_while_the_client_fails_are_delivered(sending):
     stop, sent = threading.Event(), []
 
     def keep_sending():
@@ -228,38 +228,40 @@ def test_what_is_accepted_while_the_client_breaks_is_delivered_too(sending):
     thread.start()
     for breaks in range(1, 3):
         done = len(sending.reports)
-        eventually(lambda done=done: len(sending.reports) > done + 50, 60)  # this client has sent something
+        eventually(lambda done=done: len(sending.reports) > done + 50, 60)  # the new client has sent messages
         sending.break_client()
-        eventually(lambda breaks=breaks: sending.clients() > breaks, 30)  # told once until one works again
+        eventually(
+            lambda breaks=breaks: sending.clients() > breaks, 30
+        )  # reported once until a message is acknowledged
     stop.set()
     thread.join(60)
     sending.settled()
 
     assert Counter(report.record_id for report in sending.reports) == Counter(["warm", *sent])
     assert set(sending.outcomes().values()) == {"acknowledged"}
-    there = {name for name, _ in sending.on_topic()}
-    assert set(sent) - there == set()
+    records = {name for name, _ in sending.on_topic()}
+    assert set(sent) - records == set()
 
 
-def test_copies_that_the_break_makes_carry_the_same_id(sending):
+def test_duplicates_caused_by_the_failure_have_the_same_id(sending):
     sending.broker.set_latency(0.2, sending.broker.leader(sending.topic))
     sending.send(*names(20))
     sending.break_client()
-    eventually(sending.heard.fatal, 30)
+    eventually(sending.events.fatal, 30)
     sending.broker.set_latency(0)
     sending.settled()
 
-    there = sending.on_topic()
-    assert {message_id for _, message_id in there} == set(sending.accepted)
-    assert len({name for name, _ in there}) == len({message_id for _, message_id in there}) == 21
+    records = sending.on_topic()
+    assert {message_id for _, message_id in records} == set(sending.accepted)
+    assert len({name for name, _ in records}) == len({message_id for _, message_id in records}) == 21
 
 
-def test_a_client_that_breaks_while_the_broker_is_silent_works_again_when_it_answers(sending):
+def test_the_producer_recovers_from_a_fatal_error_while_the_broker_is_silent(sending):
     leader = sending.broker.leader(sending.topic)
     sending.broker.set_latency(20, leader)
     sending.send(*names(10))
     sending.break_client()
-    eventually(sending.heard.fatal, 30)  # within the bound for collecting reports, not after 20 s
+    eventually(sending.events.fatal, 30)  # within the time for collecting reports, not after 20 s
     sending.broker.set_latency(0, leader)
     sending.send("after")
     sending.settled(90)
@@ -268,7 +270,7 @@ def test_a_client_that_breaks_while_the_broker_is_silent_works_again_when_it_ans
     assert sending.outcomes()["after"] == "acknowledged"
 
 
-def test_closing_right_after_a_break_leaves_nothing_open(sending):
+def test_close_right_after_a_fatal_error_settles_every_message(sending):
     sending.broker.set_latency(0.02, sending.broker.leader(sending.topic))
     sending.send(*names(20))
     sending.break_client()
@@ -279,10 +281,10 @@ def test_closing_right_after_a_break_leaves_nothing_open(sending):
     assert Counter(item.record_id for item in sending.reports) == Counter(["warm", *names(20)])
 
 
-def test_a_broker_that_keeps_refusing_is_survived(sending):
+def test_the_producer_recovers_from_repeated_fatal_errors(sending):
     sending.broker.reject(sending.topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
     sending.send(*names(5))
-    eventually(sending.heard.fatal, 30)
+    eventually(sending.events.fatal, 30)
     sending.broker.accept(sending.topic)
     sending.settled(90)
     sending.send("after")

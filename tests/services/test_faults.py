@@ -1,4 +1,4 @@
-"""A short form of every scenario of tests/faults; `make faults` and `make faults-long` run the others."""
+"""The short form of every scenario of tests/faults; `make faults` and `make faults-long` run the others."""
 
 from __future__ import annotations
 

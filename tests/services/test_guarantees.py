@@ -1,4 +1,4 @@
-"""What the producer promises on a real Kafka, killed at random points, counted by kcat."""
+"""The delivery guarantees on a real Kafka, with producers killed at random points, counted by kcat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def topic(kafka):
     return name
 
 
-def child(kafka, topic, folder, delivery, first, count):
+def start_child(kafka, topic, folder, delivery, first, count):
     arguments = (
         kafka.bootstrap_servers,
         topic,
@@ -38,7 +38,7 @@ def child(kafka, topic, folder, delivery, first, count):
 
 
 def run_killed(process, after):
-    """Kill -9 after so many accepted messages; what it printed until then, line by line."""
+    """Kill the process after `after` accepted messages. Return the lines that it printed until then."""
     lines = [process.stdout.readline() for _ in range(after)]
     process.kill()
     lines += process.stdout.read().splitlines(keepends=True)
@@ -47,12 +47,12 @@ def run_killed(process, after):
     return [line.split() for line in lines if line.endswith("\n")]
 
 
-def on_topic(kcat, kafka, topic):
-    """(id, number, key) of every record that a read_committed reader sees, by kcat."""
-    end = b"|end of the record|"  # an id may hold any byte, that of a new line as well
-    form = r"%p|%k|%s|%h" + end.decode()
+def read_topic(kcat, kafka, topic):
+    """Yield (partition, key, number) of every record that a read_committed consumer reads, by kcat."""
+    end = b"|end of the record|"  # an id may contain any byte, including a line break
+    record_format = r"%p|%k|%s|%h" + end.decode()
     command = [
-        kcat, "-C", "-b", kafka.bootstrap_servers, "-t", topic, "-e", "-q", "-o", "beginning", "-f", form,
+        kcat, "-C", "-b", kafka.bootstrap_servers, "-t", topic, "-e", "-q", "-o", "beginning", "-f", record_format,
         "-X", "isolation.level=read_committed",
     ]  # fmt: skip
     read = subprocess.run(command, capture_output=True, timeout=120, check=True).stdout
@@ -63,37 +63,37 @@ def on_topic(kcat, kafka, topic):
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_producer_that_is_killed_again_and_again_loses_nothing(kafka, kcat, topic, tmp_path, delivery):
-    chance, accepted, first = random.Random(4), set(), 0
+def test_a_producer_that_is_killed_repeatedly_loses_no_message(kafka, kcat, topic, tmp_path, delivery):
+    rng, accepted, first = random.Random(4), set(), 0
     for _ in range(4):
-        process = child(kafka, topic, tmp_path, delivery, first, 1_000_000)
-        lines = run_killed(process, chance.randrange(200, 3000))
+        process = start_child(kafka, topic, tmp_path, delivery, first, 1_000_000)
+        lines = run_killed(process, rng.randrange(200, 3000))
         numbers = [int(line[0]) for line in lines]
         accepted |= set(numbers)
-        first = max(numbers) // 5 * 5 + 10  # a new number whatever the one in hand became
-    last = child(kafka, topic, tmp_path, delivery, first, 500)
-    said, _ = last.communicate(timeout=180)
+        first = max(numbers) // 5 * 5 + 10  # a new number, whatever the outcome of the message being sent
+    last = start_child(kafka, topic, tmp_path, delivery, first, 500)
+    output, _ = last.communicate(timeout=180)
     assert last.returncode == 0, (tmp_path / "errors").read_text()
-    *lines, closed = said.split("\n")[:-1]
+    *lines, closed = output.split("\n")[:-1]
     accepted |= {int(line.split()[0]) for line in lines}
 
-    seen = list(on_topic(kcat, kafka, topic))
-    copies = Counter(number for _, _, number in seen)
+    records = list(read_topic(kcat, kafka, topic))
+    copies = Counter(number for _, _, number in records)
     assert closed.split()[2:] == ["0", "0", "0"]
     assert accepted - set(copies) == set()
     if delivery == "exactly_once":
         assert [number for number, times in copies.items() if times > 1] == []
-    for key in {key for _, key, _ in seen}:
-        firsts = list(dict.fromkeys(number for _, one, number in seen if one == key))
-        assert firsts == sorted(firsts), key
+    for key in {key for _, key, _ in records}:
+        first_copies = list(dict.fromkeys(number for _, one, number in records if one == key))
+        assert first_copies == sorted(first_copies), key
 
 
-def test_exactly_once_delivers_dead_letters_and_callbacks_like_any_other(kafka, kcat, topic, tmp_path):
+def test_exactly_once_reports_dead_letters_and_callbacks_like_at_least_once(kafka, kcat, topic, tmp_path):
     from producer_core import ReliableKafkaProducer
 
     reports, lock = [], threading.Lock()
 
-    def heard(report):
+    def on_delivery(report):
         with lock:
             reports.append(report)
 
@@ -103,7 +103,9 @@ def test_exactly_once_delivers_dead_letters_and_callbacks_like_any_other(kafka, 
     ) as producer:  # fmt: skip
         for number in range(200):
             value = os.urandom(2_000_000) if number == 100 else b"%d" % number
-            producer.send_message(topic, value, f"key-{number % 5}", record_id=number, on_delivery=heard)
+            producer.send_message(
+                topic, value, f"key-{number % 5}", record_id=number, on_delivery=on_delivery
+            )
         producer.flush(120)
         assert len(producer.get_dlq_messages()) == 1
     report = producer.close()
@@ -111,4 +113,4 @@ def test_exactly_once_delivers_dead_letters_and_callbacks_like_any_other(kafka, 
     assert (report.acknowledged, report.dead, report.journaled, report.lost) == (199, 1, 0, 0)
     assert sorted(one.record_id for one in reports) == list(range(200))
     assert [(one.record_id, one.verdict) for one in reports if one.error] == [(100, "rejected")]
-    assert len(list(on_topic(kcat, kafka, topic))) == 199
+    assert len(list(read_topic(kcat, kafka, topic))) == 199

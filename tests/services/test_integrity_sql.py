@@ -1,4 +1,4 @@
-"""The audit's SQL, on frames that a test makes: no Kafka, every fault found by id and nothing else."""
+"""The audit's SQL on frames without Kafka: it finds every fault by id, and no others."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from producer_core.metrics.ack_ledger import rows_of, unplaced_rows
 from producer_core.metrics.batch import Notice
 from producer_core.pipeline.integrity import groups, ledgers, verdicts
-from producer_core.pipeline.integrity.cached_frames import keep
-from producer_core.pipeline.integrity.compare import about, compare, look, verdict
+from producer_core.pipeline.integrity.cached_frames import materialize
+from producer_core.pipeline.integrity.compare import first_pass, rows_in_spans, run_comparison, verdict
 from producer_core.pipeline.integrity.comparison import ComparisonRequest, LedgerFrames
 from producer_core.pipeline.integrity.findings import listed
-from producer_core.pipeline.integrity.ledger_sources import hear
-from producer_core.pipeline.integrity.read_topic import decoded
+from producer_core.pipeline.integrity.ledger_sources import read_ledgers
+from producer_core.pipeline.integrity.read_topic import with_ids
 from producer_core.pipeline.integrity.report import AuditReport
-from producer_core.pipeline.integrity.spans import PartitionBounds, judged_from, seen_after, spans
+from producer_core.pipeline.integrity.spans import PartitionBounds, judged_from, refreshed, spans
 from producer_core.store import Batch, Store
 from tests import planting
 from tests.planting import plant, truth
@@ -32,7 +32,7 @@ ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 SMALL = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Frames of tests are small: compiling a plan takes longer than running it."""
+"""Interpret plans: compiling the plan of a small frame takes longer than running it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +46,7 @@ def interpreted(spark):
 
 
 def log(spark, rows):
-    """Decoded records: (partition, offset, session, seq); a session of None is somebody else's."""
+    """Return decoded records: (partition, offset, session, seq); a session of None marks another producer's record."""
     columns = list(zip(*rows, strict=True)) or [[]] * 4
     sessions = [one.bytes if one is not None else None for one in columns[2]]
     return frame(spark, columns[0], columns[1], sessions, columns[3])
@@ -65,17 +65,17 @@ def frame(spark, partition, offset, session, seq):
 def planned(spark, plan, *, hidden=False):
     columns = plan.columns(hidden=hidden)
     names = [session.bytes for session in plan.sessions]
-    ours = columns["session"] != planting.FOREIGN
+    known = columns["session"] != planting.FOREIGN
     session = [
-        names[one] if mine else None
-        for one, mine in zip(columns["session"].tolist(), ours.tolist(), strict=True)
+        names[one] if is_known else None
+        for one, is_known in zip(columns["session"].tolist(), known.tolist(), strict=True)
     ]
-    seq = pa.array(columns["seq"], mask=~ours)
+    seq = pa.array(columns["seq"], mask=~known)
     return frame(spark, columns["partition"], columns["offset"], session, seq)
 
 
 def telemetry(spark, values, at=1.7e9):
-    """Telemetry records as Kafka has them."""
+    """Return telemetry records as Kafka has them."""
     number = len(values)
     return spark.createDataFrame(
         pa.table(
@@ -103,7 +103,7 @@ def batch(producer, sequence, rows, **more):
 
 
 def acked(session, *places, topic=TOPIC):
-    """Ledger rows of (partition, seq, offset); an offset of None is unknown."""
+    """Return ledger rows of (partition, seq, offset); an offset of None is unknown."""
     rows = []
     for partition in dict.fromkeys(one[0] for one in places):
         here = [one[1:] for one in places if one[0] == partition]
@@ -115,10 +115,12 @@ def acked(session, *places, topic=TOPIC):
 
 
 def audited(
-    spark, records, values, edges, *, begin=None, judged=None, isolation="read_committed", later=None, **more
+    spark, records, values, bounds, *, begin=None, judged=None, isolation="read_committed", later=None, **more
 ):
-    """The report of one look, as a job would make it."""
-    found_spans = judged_from(seen_after(spans(edges, begin=begin, isolation=isolation), edges), judged or {})
+    """Return the report of one comparison, as a job would make it."""
+    found_spans = judged_from(
+        refreshed(spans(bounds, begin=begin, isolation=isolation), bounds), judged or {}
+    )
 
     def read(ranges, among=None):
         which = " or ".join(
@@ -127,20 +129,22 @@ def audited(
         )
         return records.where(which or "false")
 
-    batches = keep(
-        ledgers.located(ledgers.once(ledgers.understood(ledgers.parsed(telemetry(spark, values)))))
+    batches = materialize(
+        ledgers.with_cluster(ledgers.deduplicated(ledgers.readable(ledgers.parsed(telemetry(spark, values)))))
     )
-    told = LedgerFrames(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
-    question = ComparisonRequest(TOPIC, CLUSTER, found_spans, time.time(), **more)
-    found = look(spark, question, told, read=read, edges_now=lambda: later or edges)
-    gaps = tuple(ledgers.gaps(ledgers.stretches(batches)).collect())
+    frames = LedgerFrames(
+        ledgers.valid_rows(materialize(ledgers.rows(batches))), materialize(ledgers.given_up(batches, TOPIC))
+    )
+    request = ComparisonRequest(TOPIC, CLUSTER, found_spans, time.time(), **more)
+    found = run_comparison(spark, request, frames, read=read, bounds_now=lambda: later or bounds)
+    gaps = tuple(ledgers.gaps(ledgers.batch_ranges(batches)).collect())
     return AuditReport.made(
-        question, found, listed(found.findings), audit_id="a", isolation=isolation, gaps=gaps
+        request, found, listed(found.findings), audit_id="a", isolation=isolation, gaps=gaps
     )
 
 
 def differences(plan, report, wanted):
-    """What was found and should not, and the other way round, by kind; empty where all is well."""
+    """Return missing and unexpected findings by kind; empty when there are none."""
     kinds = [kind for kind in KINDS if len(wanted[kind]) <= 10_000]
     wrong = {kind: plan.codes(report.ids(kind)) ^ wanted[kind] for kind in kinds}
     wrong |= {
@@ -157,7 +161,7 @@ def differences(plan, report, wanted):
     return {kind: found for kind, found in wrong.items() if found}
 
 
-def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark):
+def test_every_planted_fault_is_found_by_its_id_and_no_others(spark):
     plan = plant(30_000, seed=1, sessions=4, partitions=3)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
@@ -169,7 +173,7 @@ def test_every_planted_fault_is_found_by_its_id_and_nothing_else(spark):
     assert [(f"p-{plan.hole[0]}", *plan.hole[1:])] == [tuple(gap) for gap in report.gaps]
 
 
-def test_an_uncommitted_reader_sees_aborted_copies_and_what_is_behind_an_open_transaction(spark):
+def test_a_read_uncommitted_audit_sees_aborted_copies_and_open_transactions(spark):
     plan = plant(8_000, seed=5, silent=False, hole=False)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
@@ -182,7 +186,7 @@ def test_an_uncommitted_reader_sees_aborted_copies_and_what_is_behind_an_open_tr
     assert report.duplicated == 20 + 7 * plan.partitions
 
 
-def test_a_part_of_the_topic_with_dense_faults_is_judged_with_what_stands_before_it(spark):
+def test_a_range_with_many_faults_is_compared_with_the_records_before_it(spark):
     plan = plant(20_000, seed=9, faults=200)
     begin = {number: int(log.end * 0.3) for number, log in enumerate(plan.logs)}
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
@@ -192,82 +196,88 @@ def test_a_part_of_the_topic_with_dense_faults_is_judged_with_what_stands_before
     assert differences(plan, report, truth(plan, start=begin)) == {}
 
 
-# one look at many small cases: each has partitions and sessions of its own
+# one comparison of many small cases: each has partitions and a session of its own
 
 
 class Cases:
-    """Records, ledgers and edges of cases, looked at together."""
+    """Collects records, ledgers and bounds of cases that are compared together."""
 
     def __init__(self):
-        self.rows, self.values, self.edges, self.later, self.sessions = [], [], {}, {}, {}
+        self.rows, self.values, self.bounds, self.later, self.sessions = [], [], {}, {}, {}
 
     def add(self, name, build, *, partitions=1, end=10, later=None):
-        """`build(session, partition)` gives the records and the lists of ledger rows, a batch each."""
-        session, partition = uuid.UUID(int=len(self.sessions) + 1), len(self.edges)
+        """Add a case: `build(session, partition)` returns the records and the ledger rows of each batch."""
+        session, partition = uuid.UUID(int=len(self.sessions) + 1), len(self.bounds)
         self.sessions[name] = session
         for number in range(partition, partition + partitions):
-            self.edges[number] = PartitionBounds(0, end, end)
-            self.later[number] = later or self.edges[number]
+            self.bounds[number] = PartitionBounds(0, end, end)
+            self.later[number] = later or self.bounds[number]
         rows, batches = build(session, partition)
         self.rows += rows
-        self.values += [batch(f"{name}-{number}", 0, told) for number, told in enumerate(batches)]
+        self.values += [batch(f"{name}-{number}", 0, rows) for number, rows in enumerate(batches)]
 
 
 def in_order(session, count, partition=0, first=0):
     return [(partition, first + number, session, number) for number in range(count)]
 
 
-def told(session, count, partition=0):
+def ledger_of(session, count, partition=0):
     return acked(session, *((partition, number, number) for number in range(count)))
 
 
 def at(session, partition, *seqs):
-    """Records at offsets from 0 on."""
+    """Return records at offsets from 0 on."""
     return [(partition, offset, session, seq) for offset, seq in enumerate(seqs)]
 
 
-def as_they_stand(rows):
+def acked_in_place(rows):
     return acked(rows[0][2], *((partition, seq, offset) for partition, offset, _, seq in rows))
 
 
 FAULTS = {
-    "an entry that two batches tell": {},
-    "one of them alone": {},
-    "told twice beside a loss": {"lost": {3}},
+    "an entry in two batches": {},
+    "an entry in two batches of different size": {},
+    "an entry in two batches beside a loss": {"lost": {3}},
     "two producers' rows of one window": {},
     "acknowledged at two places of a partition": {"duplicated": {4}},
     "acknowledged in two partitions": {"duplicated": {4}},
     "a loss beside a copy": {"lost": {3}, "duplicated": {1}},
     "two of a window lost": {"lost": {2, 3}},
-    "an acknowledgement without a place that stands": {},
-    "first without a place, then sent again": {},
+    "an acknowledgement without an offset that is on the log": {},
+    "first without an offset, then sent again": {},
     "above the end, then sent again": {},
-    "a topic made anew": {"lost": {0, 1, 2}},
-    "a partition that is gone": {"lost": {5}},
-    "taken by retention meanwhile": {},
-    "another topic's": {},
+    "a re-created topic": {"lost": {0, 1, 2}},
+    "a removed partition": {"lost": {5}},
+    "removed by retention during the read": {},
+    "another topic": {},
     "across windows": {"reordered": {1}},
     "a copy far ahead": {"duplicated": {9_000}},
     "no ledger": {"duplicated": {0}, "reordered": {7}, "unledgered": {0, 1, 2, 9, 7}},
-    "given up and there": {"given_up_found": {2}},
+    "given up and on the log": {"given_up_found": {2}},
     "given up, and sent again later": {},
 }
 
 
 @pytest.fixture(scope="module")
-def looked(spark):
+def compared(spark):
     cases = Cases()
     add = cases.add
-    add("an entry that two batches tell", lambda s, p: (in_order(s, 5, p), [told(s, 5, p)] * 2))
-    add("one of them alone", lambda s, p: (in_order(s, 5, p), [told(s, 5, p), acked(s, (p, 2, 2))]))
-    add("told twice beside a loss", lambda s, p: (in_order(s, 3, p), [told(s, 4, p), acked(s, (p, 2, 2))]))
+    add("an entry in two batches", lambda s, p: (in_order(s, 5, p), [ledger_of(s, 5, p)] * 2))
     add(
-        "first without a place, then sent again",
-        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 1, None)), told(s, 2, p)]),
+        "an entry in two batches of different size",
+        lambda s, p: (in_order(s, 5, p), [ledger_of(s, 5, p), acked(s, (p, 2, 2))]),
+    )
+    add(
+        "an entry in two batches beside a loss",
+        lambda s, p: (in_order(s, 3, p), [ledger_of(s, 4, p), acked(s, (p, 2, 2))]),
+    )
+    add(
+        "first without an offset, then sent again",
+        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 1, None)), ledger_of(s, 2, p)]),
     )
     add(
         "above the end, then sent again",
-        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 1, 50)), told(s, 2, p)]),
+        lambda s, p: (in_order(s, 2, p), [acked(s, (p, 1, 50)), ledger_of(s, 2, p)]),
     )
     halves = (range(3), range(3, 6))
     add(
@@ -276,34 +286,34 @@ def looked(spark):
     )
     add(
         "acknowledged at two places of a partition",
-        lambda s, p: ([*in_order(s, 5, p), (p, 7, s, 4)], [told(s, 5, p), acked(s, (p, 4, 7))]),
+        lambda s, p: ([*in_order(s, 5, p), (p, 7, s, 4)], [ledger_of(s, 5, p), acked(s, (p, 4, 7))]),
     )
     add(
         "acknowledged in two partitions",
-        lambda s, p: ([*in_order(s, 5, p), (p + 1, 7, s, 4)], [told(s, 5, p), acked(s, (p + 1, 4, 7))]),
+        lambda s, p: ([*in_order(s, 5, p), (p + 1, 7, s, 4)], [ledger_of(s, 5, p), acked(s, (p + 1, 4, 7))]),
         partitions=2,
     )
-    add("a loss beside a copy", lambda s, p: (at(s, p, 0, 1, 2, 1), [told(s, 4, p)]))
-    add("two of a window lost", lambda s, p: (at(s, p, 0, 1), [told(s, 4, p)]))
+    add("a loss beside a copy", lambda s, p: (at(s, p, 0, 1, 2, 1), [ledger_of(s, 4, p)]))
+    add("two of a window lost", lambda s, p: (at(s, p, 0, 1), [ledger_of(s, 4, p)]))
     add(
-        "an acknowledgement without a place that stands",
+        "an acknowledgement without an offset that is on the log",
         lambda s, p: (in_order(s, 2, p), [acked(s, (p, 0, 0), (p, 1, None))]),
     )
-    add("a topic made anew", lambda s, p: ([], [told(s, 3, p)]), end=0)
+    add("a re-created topic", lambda s, p: ([], [ledger_of(s, 3, p)]), end=0)
     add(
-        "a partition that is gone",
-        lambda s, p: (in_order(s, 1, p), [[*told(s, 1, p), *acked(s, (99, 5, 3))]]),
+        "a removed partition",
+        lambda s, p: (in_order(s, 1, p), [[*ledger_of(s, 1, p), *acked(s, (99, 5, 3))]]),
     )
     add(
-        "taken by retention meanwhile",
-        lambda s, p: (in_order(s, 6, p)[3:], [told(s, 6, p)]),
+        "removed by retention during the read",
+        lambda s, p: (in_order(s, 6, p)[3:], [ledger_of(s, 6, p)]),
         later=PartitionBounds(3, 10, 10),
     )
     add(
-        "another topic's",
-        lambda s, p: (in_order(s, 2, p), [[*told(s, 2, p), *acked(s, (p, 2, 2), topic="payments")]]),
+        "another topic",
+        lambda s, p: (in_order(s, 2, p), [[*ledger_of(s, 2, p), *acked(s, (p, 2, 2), topic="payments")]]),
     )
-    add("across windows", lambda s, p: ((rows := at(s, p, 0, 5_000, 1, 9_000)), [as_they_stand(rows)]))
+    add("across windows", lambda s, p: ((rows := at(s, p, 0, 5_000, 1, 9_000)), [acked_in_place(rows)]))
     add(
         "a copy far ahead",
         lambda s, p: (
@@ -313,27 +323,27 @@ def looked(spark):
         partitions=2,
     )
     add("no ledger", lambda s, p: ([*at(s, p, 0, 1, 2, 0, 9, 7), (p, 6, None, None)], []))
-    add("given up and there", lambda s, p: (in_order(s, 3, p), [told(s, 2, p)]))
+    add("given up and on the log", lambda s, p: (in_order(s, 3, p), [ledger_of(s, 2, p)]))
     add(
         "given up, and sent again later",
-        lambda s, p: ((rows := at(s, p, 0, 2, 3, 1)), [as_they_stand(rows)]),
+        lambda s, p: ((rows := at(s, p, 0, 2, 3, 1)), [acked_in_place(rows)]),
     )
     dead_letters = [
         [str(cases.sessions[name]), seq, TOPIC, "_MSG_TIMED_OUT", "possibly_persisted", 1.7e9]
-        for name, seq in (("given up and there", 2), ("given up, and sent again later", 1))
+        for name, seq in (("given up and on the log", 2), ("given up, and sent again later", 1))
     ]
     elsewhere = [
-        batch("q", 1, told(uuid.UUID(int=999), 3), cluster_id="another cluster"),
-        batch("r", 0, told(uuid.UUID(int=998), 3), cluster_id=""),  # before it knew where it was
+        batch("q", 1, ledger_of(uuid.UUID(int=999), 3), cluster_id="another cluster"),
+        batch("r", 0, ledger_of(uuid.UUID(int=998), 3), cluster_id=""),  # before it knew its cluster
         batch("r", 1, [], cluster_id="another cluster"),
     ]
     cases.values += [cases.values[0], batch("q", 0, [], given_up=dead_letters), *elsewhere]
-    return cases, audited(spark, log(spark, cases.rows), cases.values, cases.edges, later=cases.later)
+    return cases, audited(spark, log(spark, cases.rows), cases.values, cases.bounds, later=cases.later)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_of_each_case_what_is_wrong_is_found_and_nothing_else(looked, name):
-    cases, report = looked
+def test_the_faults_of_each_case_are_found_and_no_others(compared, name):
+    cases, report = compared
     session = f"{cases.sessions[name]}-"
     found = {
         kind: {int(one.removeprefix(session)) for one in report.ids(kind) if one.startswith(session)}
@@ -342,15 +352,15 @@ def test_of_each_case_what_is_wrong_is_found_and_nothing_else(looked, name):
     assert {kind: seqs for kind, seqs in found.items() if seqs} == FAULTS[name]
 
 
-def test_nothing_is_found_of_what_no_case_is_about(looked):
-    cases, report = looked
-    ours = {str(session) for session in cases.sessions.values()}
-    assert {row["message_id"].rpartition("-")[0] for row in report.rows()} <= ours
+def test_every_finding_belongs_to_a_case(compared):
+    cases, report = compared
+    sessions = {str(session) for session in cases.sessions.values()}
+    assert {row["message_id"].rpartition("-")[0] for row in report.rows()} <= sessions
     assert (report.foreign, report.expired, report.undecided, report.pending) == (1, 3, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("edges", "begin", "at", "kind"),
+    ("bounds", "begin", "at", "kind"),
     [
         ({0: PartitionBounds(0, 5, 5)}, {}, 0.0, "lost"),
         ({0: PartitionBounds(1, 5, 5)}, {}, 0.0, "expired"),
@@ -360,21 +370,17 @@ def test_nothing_is_found_of_what_no_case_is_about(looked):
         ({0: PartitionBounds(0, 5, 5)}, {}, None, None),
     ],
 )
-def test_an_acknowledgement_without_a_place_that_is_nowhere_is_judged_by_what_can_be_known(
-    spark, edges, begin, at, kind
-):
-    question = ComparisonRequest(TOPIC, CLUSTER, spans(edges, begin=begin), started=100.0)
+def test_the_verdict_on_a_missing_message_without_an_offset(spark, bounds, begin, at, kind):
+    request = ComparisonRequest(TOPIC, CLUSTER, spans(bounds, begin=begin), started=100.0)
     moment = "cast(null as double)" if at is None else f"cast({at} as double)"
     row = (
-        spark.range(1)
-        .selectExpr(f"{moment} as at")
-        .selectExpr(f"{verdict(question, question.spans)} as kind")
+        spark.range(1).selectExpr(f"{moment} as at").selectExpr(f"{verdict(request, request.spans)} as kind")
     )
     assert row.first().kind == kind
 
 
-def test_what_an_audit_has_judged_before_is_not_told_again(spark):
-    """The old batch was told to an audit that asked for the end of the log when that was 8."""
+def test_messages_that_an_earlier_audit_judged_are_not_reported_again(spark):
+    """The old batch was in the ledger of an audit that requested the log's end when that was 8."""
     values = [
         batch("p", 0, acked(ONE, (0, 0, 0), (0, 6, 6), (0, 8, 8), (0, 50, 50))),
         batch("p", 1, acked(ONE, (0, 9, 9), (0, 60, 60))),
@@ -388,17 +394,21 @@ def test_what_an_audit_has_judged_before_is_not_told_again(spark):
     assert (report.acknowledged, report.duplicated, report.ids("unledgered")) == (3, 0, [f"{TWO}-1"])
 
 
-def test_a_compacted_topic_is_judged_for_copies_and_order_only(spark):
+def test_a_compacted_topic_is_checked_for_copies_and_order_only(spark):
     rows = [(0, 1, ONE, 1), (0, 3, ONE, 3), (0, 5, ONE, 2), (0, 6, ONE, 3)]
     report = audited(
-        spark, log(spark, rows), [batch("p", 0, told(ONE, 7))], {0: PartitionBounds(0, 7, 7)}, compacted=True
+        spark,
+        log(spark, rows),
+        [batch("p", 0, ledger_of(ONE, 7))],
+        {0: PartitionBounds(0, 7, 7)},
+        compacted=True,
     )
     assert (report.lost, report.auditable) == (0, False)
     assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-3"], [f"{ONE}-2"])
 
 
-def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
-    good = told(ONE, 3)[0]
+def test_unreadable_records_and_rows_of_a_ledger_are_counted(spark):
+    good = ledger_of(ONE, 3)[0]
     contradictions = (
         good._replace(count=7),
         good._replace(fp=9 * 10**18),
@@ -410,7 +420,7 @@ def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
     )
     values = [
         batch("p", 0, [good, *contradictions, ["x"], [None] * 11]),
-        b"no JSON",
+        b"not JSON",
         b'{"v": 2}',
         b'{"v": 1, "producer_id": "p", "sequence": "three"}',
         b'{"v": 1, "producer_id": "p", "sequence": 1, "ledger": "none"}',
@@ -420,14 +430,17 @@ def test_what_cannot_be_read_in_a_ledger_is_counted(spark):
         *[b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": 9000000000000000000}'] * 2,
     ]
     parsed = ledgers.parsed(telemetry(spark, values))
-    rows = ledgers.rows(ledgers.understood(parsed))
-    assert ledgers.counted(parsed) == {"strange": 8, "lost": 0, "repeated": 0, "bare": 1}
-    assert (ledgers.sound(rows).count(), ledgers.odd(rows).count()) == (1, 2 + len(contradictions))
+    rows = ledgers.rows(ledgers.readable(parsed))
+    assert ledgers.counted(parsed) == {"strange": 8, "lost": 0, "repeated": 0, "unlocated": 1}
+    assert (ledgers.valid_rows(rows).count(), ledgers.invalid_rows(rows).count()) == (
+        1,
+        2 + len(contradictions),
+    )
     far = ledgers.parsed(telemetry(spark, [batch("p", 0, [good._replace(offs=(9 * 10**18,) * 3)])]))
-    assert ledgers.entries(ledgers.sound(ledgers.rows(far))).count() == 3
+    assert ledgers.entries(ledgers.valid_rows(ledgers.rows(far))).count() == 3
 
 
-def test_batches_that_were_added_up_are_no_hole(spark):
+def test_combined_batches_are_not_a_gap(spark):
     values = [
         batch("p", 0, []),
         batch("p", 7, [], first=1),
@@ -435,45 +448,45 @@ def test_batches_that_were_added_up_are_no_hole(spark):
         batch("q", 4, []),
         batch("p", 9, []),
     ]
-    heard = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
-    holes = ledgers.gaps(ledgers.stretches(heard)).collect()
-    assert [tuple(row) for row in holes] == [("p", 8, 8)]
+    batches = ledgers.readable(ledgers.parsed(telemetry(spark, values)))
+    gaps = ledgers.gaps(ledgers.batch_ranges(batches)).collect()
+    assert [tuple(row) for row in gaps] == [("p", 8, 8)]
 
 
-def test_what_several_records_tell_counts_once(spark):
-    """5 and 6 come alone, from a store perhaps, and within 5 to 7; q's joined record has less than its single ones."""
+def test_an_acknowledgement_in_several_records_counts_once(spark):
+    """5 and 6 occur alone, as from a store, and within 5 to 7; q's combined record has less than its single ones."""
     values = [
         *(batch("p", number, []) for number in (4, 5, 6, 4)),
         batch("p", 7, [], first=5),
         batch("q", 1, []),
         batch("q", 2, [], first=1, ledger_lost=9),
     ]
-    heard = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
-    left = ledgers.once(heard).select("producer_id", "sequence", "first").collect()
+    batches = ledgers.readable(ledgers.parsed(telemetry(spark, values)))
+    left = ledgers.deduplicated(batches).select("producer_id", "sequence", "first").collect()
     assert sorted(map(str, map(tuple, left))) == sorted(
         map(str, [("p", 4, None), ("p", 7, 5), ("q", 1, None), ("q", 2, 1)])
     )
-    assert ledgers.counted(heard) == {"strange": 0, "lost": 9, "repeated": 3, "bare": 0}
-    assert ledgers.gaps(ledgers.stretches(heard)).collect() == []
+    assert ledgers.counted(batches) == {"strange": 0, "lost": 9, "repeated": 3, "unlocated": 0}
+    assert ledgers.gaps(ledgers.batch_ranges(batches)).collect() == []
 
 
-def test_a_store_s_own_ledger_tells_its_holes_and_what_it_left_out(spark, tmp_path):
+def test_a_stores_ledger_has_its_gaps_and_the_count_left_out(spark, tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
     notice = Notice("ledger_lost", "warning", "left out", time.time() + 60, {"acknowledgements": 7})
-    store.append(Batch("p", 0, ledger=tuple(told(ONE, 5))))
+    store.append(Batch("p", 0, ledger=tuple(ledger_of(ONE, 5))))
     store.append(Batch("p", 3, ledger=tuple(acked(ONE, (0, 5, None))), notices=(notice,)))
     store.append(Batch("another", 9))
     store.append(Batch("another", 11))
 
-    heard = hear(spark, [], store, {}, topic="orders", cluster="")
+    ledger = read_ledgers(spark, [], store, {}, topic="orders", cluster="")
 
-    assert ledgers.sound(ledgers.rows(heard.batches)).agg({"n": "sum"}).first()[0] == 6
-    assert [tuple(row) for row in ledgers.gaps(heard.stretches).collect()] == [("p", 1, 2)]
-    assert (heard.left_out, heard.strange) == (7, 0)
+    assert ledgers.valid_rows(ledgers.rows(ledger.batches)).agg({"n": "sum"}).first()[0] == 6
+    assert [tuple(row) for row in ledgers.gaps(ledger.batch_ranges).collect()] == [("p", 1, 2)]
+    assert (ledger.left_out, ledger.strange) == (7, 0)
     store.close()
 
 
-def test_an_id_is_read_as_the_producer_s_own_reader_does(spark):
+def test_spark_and_the_python_reader_read_the_same_ids(spark):
     from producer_core.messages import id_bytes, record_id
 
     good, other = id_bytes(ONE, 7), id_bytes(TWO, 4096)
@@ -498,14 +511,14 @@ def test_an_id_is_read_as_the_producer_s_own_reader_does(spark):
             ),
         }
     )
-    found = decoded(spark.createDataFrame(table)).orderBy("offset").collect()
+    found = with_ids(spark.createDataFrame(table)).orderBy("offset").collect()
     wanted = [record_id(case) for case in cases]
     assert [
         bytes(row.session) + row.seq.to_bytes(8, "big") if row.session else None for row in found
     ] == wanted
 
 
-def test_a_sequence_beyond_a_signed_number_is_nobody_s_id(spark):
+def test_a_sequence_beyond_a_signed_64_bit_number_is_no_id(spark):
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     table = pa.table(
         {
@@ -514,21 +527,25 @@ def test_a_sequence_beyond_a_signed_number_is_nobody_s_id(spark):
             "headers": pa.array([[{"key": "pc-id", "value": b"\xff" * 24}]], pa.list_(header)),
         }
     )
-    assert decoded(spark.createDataFrame(table)).collect()[0].session is None
+    assert with_ids(spark.createDataFrame(table)).collect()[0].session is None
 
 
 def test_records_are_grouped_where_they_are_read(spark):
-    """What is shuffled are groups: below every exchange stands a partial sum, or the ledger."""
+    """Groups are shuffled, not records: below every exchange there is a partial sum, or the ledger."""
     plan = plant(2_000, seed=1)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
     records = planned(spark, plan)
-    batches = ledgers.understood(ledgers.parsed(telemetry(spark, values)))
-    told = LedgerFrames(ledgers.sound(keep(ledgers.rows(batches))), keep(ledgers.given_up(batches, TOPIC)))
-    question = ComparisonRequest(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
-    rows = keep(groups.zoned_rows(groups.with_doubts(about(spark, question, told.rows, question.spans))))
+    batches = ledgers.readable(ledgers.parsed(telemetry(spark, values)))
+    frames = LedgerFrames(
+        ledgers.valid_rows(materialize(ledgers.rows(batches))), materialize(ledgers.given_up(batches, TOPIC))
+    )
+    request = ComparisonRequest(TOPIC, CLUSTER, spans(plan.edges()), 0.0)
+    rows = materialize(
+        groups.zoned_rows(groups.with_doubts(rows_in_spans(spark, request, frames.rows, request.spans)))
+    )
 
     grouped = executed(groups.groups(records))
-    whole = executed(compare(question, told, rows, lambda ranges: records))
+    whole = executed(first_pass(request, frames, rows, lambda ranges: records))
 
     first, exchange, partial = (
         grouped.index(word) for word in ("HashAggregate", "Exchange", "partial_count")
@@ -543,7 +560,7 @@ def executed(frame):
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
-def test_an_id_is_written_as_people_read_it(spark):
+def test_the_text_of_an_id(spark):
     from producer_core.messages import id_bytes, id_text
 
     named = log(spark, [(0, 0, ONE, 12), (0, 1, uuid.UUID(int=2**127 + 5), 2**40)]).withColumn(

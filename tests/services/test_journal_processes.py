@@ -1,4 +1,4 @@
-"""The journal among processes: one owner, kill -9, a full disk, a fork."""
+"""The journal with several processes: one owner, `kill -9`, a full disk, a fork."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer_core.errors import ForkedProducer, JournalLocked
 from tests.unit.journaling import a_record, fill, kept
 
 
-def test_a_second_process_is_refused_with_the_owners_pid(tmp_path):
+def test_a_second_process_is_rejected_with_the_owners_pid(tmp_path):
     with (
         Journal.open(tmp_path / "journal"),
         pytest.raises(JournalLocked, match="open in this process already"),
@@ -30,10 +30,10 @@ def test_a_second_process_is_refused_with_the_owners_pid(tmp_path):
         )
         assert "JournalLocked" in other.stderr
         assert f"process {os.getpid()}" in other.stderr
-        fill(journal, [0])  # the refused one took nothing away
+        fill(journal, [0])  # the rejected process did not release the lock
 
 
-def test_a_forked_child_may_not_write(tmp_path):
+def test_a_forked_child_cannot_write(tmp_path):
     with Journal.open(tmp_path / "journal") as journal:
         child = os.fork()
         if child == 0:
@@ -53,33 +53,33 @@ from producer_core.delivery.journal import Journal, JournalRecord
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal.open(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
-taken = 0
+accepted = 0
 try:
     while True:
-        journal.append(JournalRecord(taken, "orders", None, b"x" * 90))
-        taken += 1
+        journal.append(JournalRecord(accepted, "orders", None, b"x" * 90))
+        accepted += 1
 except JournalFull as error:
     assert "cannot be written" in str(error), error
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-journal.append(JournalRecord(taken, "orders", None, b"after"))
-print(taken, len(list(journal.read())), flush=True)
+journal.append(JournalRecord(accepted, "orders", None, b"after"))
+print(accepted, len(list(journal.read())), flush=True)
 """
 
 
-def test_a_full_disk_leaves_nothing_half_written_and_heals(tmp_path):
+def test_a_full_disk_leaves_no_partial_record_and_the_journal_recovers(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(tmp_path / "journal")],
         capture_output=True,
         text=True,
         check=True,
     )
-    taken, read = map(int, ran.stdout.split())
+    accepted, read = map(int, ran.stdout.split())
 
-    assert read == taken + 1
-    said = []
-    with Journal.open(tmp_path / "journal", notice=lambda *words: said.append(words)) as again:
-        assert kept(again) == list(range(taken + 1))
-    assert said == []
+    assert read == accepted + 1
+    notices = []
+    with Journal.open(tmp_path / "journal", notice=lambda *notice: notices.append(notice)) as again:
+        assert kept(again) == list(range(accepted + 1))
+    assert notices == []
 
 
 WRITER = """
@@ -100,28 +100,28 @@ for _ in range(3):
 
 
 @pytest.mark.parametrize("level", ["process", "power"])
-def test_what_an_append_returned_for_survives_kill_9(tmp_path, level):
-    path, promised = tmp_path / "journal", set()
+def test_messages_confirmed_by_an_append_survive_kill_9(tmp_path, level):
+    path, confirmed = tmp_path / "journal", set()
     for lines in (5, 40, 200):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path), level], stdout=subprocess.PIPE, text=True
         )
         for _ in range(lines):
-            promised.add(int(writer.stdout.readline()))
+            confirmed.add(int(writer.stdout.readline()))
         writer.send_signal(signal.SIGKILL)
         rest = writer.stdout.read().split("\n")[:-1]
-        promised |= {int(line) for line in rest if line}
+        confirmed |= {int(line) for line in rest if line}
         writer.wait()
         writer.stdout.close()
 
     with Journal.open(path) as journal:
         records = list(journal.read())
-    assert promised <= {record.seq for record in records}
+    assert confirmed <= {record.seq for record in records}
     assert all(int(record.value) == record.seq for record in records)
     assert len({record.seq for record in records}) == len(records)
 
 
-def test_a_forked_child_does_not_keep_a_killed_owners_lock(tmp_path):
+def test_a_forked_child_does_not_keep_the_lock_of_a_killed_owner(tmp_path):
     code = """
 import os, sys, time
 from producer_core.delivery.journal import Journal
@@ -145,7 +145,7 @@ os.kill(os.getpid(), 9)
         owner.stdout.close()
 
 
-def test_a_second_name_of_the_folder_is_the_same_folder(tmp_path):
+def test_a_symbolic_link_to_the_folder_shares_its_lock(tmp_path):
     (tmp_path / "other").symlink_to(tmp_path / "journal")
     with Journal.open(tmp_path / "journal"), pytest.raises(JournalLocked):
         Journal.open(tmp_path / "other")
@@ -171,11 +171,11 @@ taken = fill_up(0)
 ballast = open(folder + "/ballast", "wb", buffering=0)
 try:
     while True:
-        ballast.write(b"x" * 512)  # somebody else takes every byte that is left
+        ballast.write(b"x" * 512)  # another file takes all remaining space
 except OSError:
     pass
 assert len(list(journal.read())) - journal.unsettled() == 0
-for seq in range(taken):  # marks find room on the full disk, and so make room
+for seq in range(taken):  # settle steps find room on the full disk and free space
     journal.settle((seq,), {("orders", 0): seq})
 assert journal.unsettled() <= 1, journal.unsettled()
 again = fill_up(taken + 1)
@@ -185,7 +185,7 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("level", ["buffered", "process", "power"])
-def test_a_full_disk_is_emptied_by_what_is_acknowledged(tmp_path, level):
+def test_a_full_disk_empties_as_messages_are_acknowledged(tmp_path, level):
     """A small tmpfs in a mount namespace of its own."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -194,7 +194,7 @@ def test_a_full_disk_is_emptied_by_what_is_acknowledged(tmp_path, level):
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
             break
     else:
-        return  # no tmpfs may be mounted here; the test with a bound on the file's size has to do
+        return  # tmpfs cannot be mounted here; the test with a file size limit covers the behaviour
     ran = subprocess.run(
         [*command, sys.executable, "-c", FULL, str(disk), level],
         capture_output=True,

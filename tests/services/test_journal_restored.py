@@ -1,4 +1,4 @@
-"""A journal that is put back from a copy (a backup, a snapshot of a machine), counted by an independent reader."""
+"""No message is lost when a journal is restored from a backup or a snapshot, as counted by an independent consumer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def topic(kafka):
     return name
 
 
-def by_id(kafka, topic):
-    """The values that a read_committed reader sees, by the id in the record."""
-    found, ended = defaultdict(list), set()
+def values_by_id(kafka, topic):
+    """Return the values that a read_committed consumer reads, grouped by the id in the record."""
+    by_id, ended = defaultdict(list), set()
     reader = Consumer({
         "bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True,
         "isolation.level": "read_committed",
@@ -33,44 +33,46 @@ def by_id(kafka, topic):
     while len(ended) < 2:
         for message in reader.consume(500, timeout=1):
             if message.error() is None:
-                found[dict(message.headers())[ID_HEADER]].append(int(message.value()))
+                by_id[dict(message.headers())[ID_HEADER]].append(int(message.value()))
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
     reader.close()
-    return found
+    return by_id
 
 
-@pytest.mark.parametrize("before", ["half", "none"])
+@pytest.mark.parametrize("sent_before_copy", ["half", "none"])
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_no_message_is_lost_when_a_journal_is_put_back_from_a_copy(kafka, topic, tmp_path, delivery, before):
-    """`before`: how many of its messages the journal had sent when it was copied."""
+def test_no_message_is_lost_when_a_journal_is_restored_from_a_copy(
+    kafka, topic, tmp_path, delivery, sent_before_copy
+):
+    """`sent_before_copy` is the share of the messages that was sent before the journal was copied."""
     journal, copy = tmp_path / "j", tmp_path / "copy"
 
-    def life(numbers, *, copied=False):
+    def run_producer(numbers, *, copied=False):
         with ReliableKafkaProducer(
             kafka.bootstrap_servers, store=None, journal_dir=journal, delivery=delivery
         ) as producer:
-            half = len(numbers) // 2 if before == "half" else 0
+            half = len(numbers) // 2 if sent_before_copy == "half" else 0
             for number in numbers[:half]:
                 producer.send_message(topic, b"%d" % number, f"k{number % 5}")
             producer.flush()
             for number in numbers[half:]:
                 producer.send_message(topic, b"%d" % number, f"k{number % 5}")
-            if copied:  # while some are on their way
+            if copied:  # while some messages are in flight
                 shutil.copytree(journal, copy)
             producer.flush()
         return producer.close()
 
-    life(range(200), copied=True)
-    life(range(200, 400))
+    run_producer(range(200), copied=True)
+    run_producer(range(200, 400))
     shutil.rmtree(journal)
     copy.rename(journal)
-    last = life(range(400, 600))
+    last = run_producer(range(400, 600))
 
-    found = by_id(kafka, topic)
-    assert {len(set(values)) for values in found.values()} == {1}  # no two messages share an id
-    copies = sorted(number for values in found.values() for number in values)
-    assert sorted(set(copies)) == list(range(600))
+    by_id = values_by_id(kafka, topic)
+    assert {len(set(values)) for values in by_id.values()} == {1}  # no two messages share an id
+    delivered = sorted(number for values in by_id.values() for number in values)
+    assert sorted(set(delivered)) == list(range(600))
     if delivery == "exactly_once":
-        assert copies == list(range(600))
+        assert delivered == list(range(600))
     assert (last.dead, last.journaled, last.lost) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""The real Kafka that we start: it answers, survives what is done to it, and leaves nothing behind."""
+"""A real Kafka started by the package: it works, survives kills and restarts, and leaves no processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support import eventually
 
 
 def send(servers, topic, count=1, timeout=60):
-    """How many of `count` messages were acknowledged."""
+    """Return how many of `count` messages were acknowledged."""
     acknowledged = []
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
     for number in range(count):
@@ -47,7 +47,7 @@ def high_watermark(servers, topic, partition=0):
 
 
 class Relay:
-    """Passes bytes on to one address, both ways, and counts the connections."""
+    """Forwards bytes to one address in both directions, and counts the connections."""
 
     def __init__(self, target):
         self.connections = 0
@@ -58,10 +58,10 @@ class Relay:
 
     def _accept(self):
         while True:
-            here, _ = self._server.accept()
+            client, _ = self._server.accept()
             self.connections += 1
-            there = socket.create_connection(self._target)
-            for one, other in ((here, there), (there, here)):
+            upstream = socket.create_connection(self._target)
+            for one, other in ((client, upstream), (upstream, client)):
                 Thread(target=self._pass_on, args=(one, other), daemon=True).start()
 
     def _pass_on(self, one, other):
@@ -72,7 +72,7 @@ class Relay:
 
 
 def brokers_under(folder):
-    """The broker processes whose settings lie under this folder."""
+    """Return the broker processes whose settings are below this folder."""
     return [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -81,7 +81,7 @@ def brokers_under(folder):
 
 
 @pytest.mark.kafka
-def test_a_node_answers_is_stopped_goes_on_with_its_data_and_ends(tmp_path):
+def test_a_node_answers_and_keeps_its_data_over_a_restart(tmp_path):
     with kafka.start(folder=tmp_path / "kafka") as cluster:
         cluster.create_topic("orders", partitions=1, config={"retention.ms": "3600000"})
         assert send(cluster.bootstrap_servers, "orders", 100) == 100
@@ -93,7 +93,7 @@ def test_a_node_answers_is_stopped_goes_on_with_its_data_and_ends(tmp_path):
 
         assert high_watermark(cluster.direct_servers, "orders") == 100
         cluster.delete_topic("orders")
-        with pytest.raises(BrokerError, match="There is no node 2"):
+        with pytest.raises(BrokerError, match="Node 2 does not exist"):
             cluster.kill(2)
         first_id = cluster.cluster_id
     assert brokers_under(tmp_path) == []
@@ -106,7 +106,7 @@ def test_a_node_answers_is_stopped_goes_on_with_its_data_and_ends(tmp_path):
 
 
 @pytest.mark.kafka
-def test_settings_of_ours_win_and_unknown_topics_can_be_refused():
+def test_own_properties_override_the_defaults_and_auto_creation_can_be_off():
     with kafka.start(auto_create=False, properties=lambda node: {"num.partitions": "7"}) as cluster:
         assert "num.partitions=7" in cluster.nodes[0].settings_file.read_text()
         assert send(cluster.bootstrap_servers, "never-made", timeout=2) == 0
@@ -117,7 +117,7 @@ def test_settings_of_ours_win_and_unknown_topics_can_be_refused():
 
 
 @pytest.mark.kafka
-def test_clients_can_be_sent_through_something_in_between():
+def test_clients_can_be_sent_through_a_proxy():
     passed = []
 
     def relay_for(node):
@@ -135,20 +135,20 @@ def test_clients_can_be_sent_through_something_in_between():
         assert high_watermark(cluster.direct_servers, "orders") == 10
 
 
-def test_an_advertised_address_may_be_given_for_some_nodes_only(tmp_path):
+def test_an_advertised_address_for_some_nodes_only(tmp_path):
     nodes = kafka.advertised(layout.plan(2, tmp_path), {2: ("proxy", 1234)})
     assert [node.address for node in nodes] == [f"127.0.0.1:{nodes[0].port}", "proxy:1234"]
     assert f"CLIENT://{nodes[1].listens}," in layout.settings(nodes[1], nodes, auto_create=True)["listeners"]
 
 
 @pytest.mark.kafka
-def test_a_broker_that_cannot_start_is_an_error_with_the_end_of_its_log():
+def test_the_error_of_a_broker_that_cannot_start_has_the_end_of_its_log():
     with pytest.raises(BrokerError, match=r"(?s)could not be formatted|Broker 1 ended.*log\.segment\.bytes"):
         kafka.start(properties={"log.segment.bytes": "not a number"})
 
 
 @pytest.mark.kafka
-def test_brokers_die_with_a_process_that_is_killed(tmp_path):
+def test_brokers_end_when_their_process_is_killed(tmp_path):
     script = (
         "import sys, time; from producer_core.brokers import kafka\n"
         "cluster = kafka.start(); print(cluster.folder, flush=True); time.sleep(600)"
@@ -164,7 +164,7 @@ def test_brokers_die_with_a_process_that_is_killed(tmp_path):
 
 
 @pytest.mark.kafka3
-def test_three_nodes_go_on_while_one_is_killed_and_take_it_back():
+def test_three_nodes_continue_without_a_killed_one_and_accept_it_again():
     with kafka.start(nodes=3) as cluster:
         cluster.create_topic("orders", partitions=6)
         assert send(cluster.bootstrap_servers, "orders", 300) == 300
@@ -221,7 +221,7 @@ def test_broker_start_leaves_a_broker_running_until_broker_stop(tmp_path):
 
 
 @pytest.mark.kafka
-def test_broker_start_secure_gives_users_whose_permissions_the_command_line_changes(tmp_path):
+def test_broker_start_secure_creates_users_whose_acls_the_command_line_changes(tmp_path):
     def cli(*words, check=True):
         return subprocess.run(
             [sys.executable, "-m", "producer_core.cli", *map(str, words)],
@@ -267,7 +267,7 @@ def test_broker_start_secure_gives_users_whose_permissions_the_command_line_chan
 
 
 @pytest.mark.kafka
-def test_a_secured_broker_keeps_its_passwords_with_its_data(tmp_path):
+def test_a_secured_broker_with_a_folder_keeps_its_passwords(tmp_path):
     seen = []
     for _ in range(2):
         with kafka.start(folder=tmp_path / "kafka", secure=True) as cluster:
@@ -278,47 +278,47 @@ def test_a_secured_broker_keeps_its_passwords_with_its_data(tmp_path):
     assert seen[0] == seen[1]
 
 
-def test_without_openssl_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_without_openssl_the_error_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingTool, match="apt-get install openssl"):
-        secure.prepare(tmp_path / "security")
+        secure.create_security(tmp_path / "security")
 
 
 @pytest.mark.kafka
-def test_a_producer_tells_that_one_copy_is_all_there_is(kafka):
-    class Heard(Hook):
+def test_a_producer_notes_weak_replication_of_a_single_node(kafka):
+    class Notices(Hook):
         def notice(self, notice):
-            told.append(notice)
+            notices.append(notice)
 
-    told = []
+    notices = []
     kafka.create_topic("alone", partitions=1)
-    with ReliableKafkaProducer(kafka.bootstrap_servers, store=None, hooks=[Heard()]) as producer:
+    with ReliableKafkaProducer(kafka.bootstrap_servers, store=None, hooks=[Notices()]) as producer:
         producer.send_message("alone", b"1")
-        eventually(lambda: any(notice.kind == "weak_replication" for notice in told), timeout=60)
+        eventually(lambda: any(notice.kind == "weak_replication" for notice in notices), timeout=60)
         producer.flush(60)
-        assert producer.get_basic_stats()["messages_sent"] == 1  # a warning holds nobody up
+        assert producer.get_basic_stats()["messages_sent"] == 1  # a warning does not block sending
 
 
 @pytest.mark.kafka3
-def test_a_topic_where_acks_all_may_mean_one_copy_is_told(kafka3):
-    told = []
-    looking = ReplicationWatch(client_config(kafka3.bootstrap_servers), told.append)
+def test_a_topic_with_a_weak_acks_all_is_noted(kafka3):
+    notices = []
+    watch = ReplicationWatch(client_config(kafka3.bootstrap_servers), notices.append)
     kafka3.create_topic("one-copy", partitions=1, replicas=1)
     kafka3.create_topic("one-in-sync", partitions=1, config={"min.insync.replicas": "1"})
     kafka3.create_topic("two-in-sync", partitions=1)
 
     for topic in ("two-in-sync", "one-copy", "one-in-sync"):
-        looking.look(topic)
+        watch.check(topic)
 
-    eventually(lambda: len(told) == 2, timeout=60)
-    assert {notice.details["topic"]: notice.details["strength"] for notice in told} == {
+    eventually(lambda: len(notices) == 2, timeout=60)
+    assert {notice.details["topic"]: notice.details["strength"] for notice in notices} == {
         "one-copy": "one_copy",
         "one-in-sync": "one_copy_at_times",
     }
 
 
 @pytest.mark.kafka
-def test_a_broker_that_was_killed_is_shown_as_ended_and_can_be_started_anew(tmp_path):
+def test_a_killed_broker_is_shown_as_ended_and_can_be_started_again(tmp_path):
     try:
         port = layout.plan(1, tmp_path)[0].port
         started = json.loads(command("start", "--json", "--port", str(port), state=tmp_path).stdout)
@@ -336,22 +336,22 @@ def test_a_broker_that_was_killed_is_shown_as_ended_and_can_be_started_anew(tmp_
     assert brokers_under(tmp_path) == []
 
 
-def test_a_taken_port_is_named():
+def test_the_error_for_a_port_in_use_names_it():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(BrokerError, match=f"Port {taken.getsockname()[1]} is taken"):
+        with pytest.raises(BrokerError, match=f"Port {taken.getsockname()[1]} is in use"):
             layout.plan(1, Path("unused"), port=taken.getsockname()[1])
 
 
-def test_without_java_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_without_java_the_error_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(MissingTool, match=r"none was found.*openjdk-17-jre-headless"):
         find_java()
 
 
-def test_an_old_java_is_named_as_too_old(monkeypatch, tmp_path):
+def test_an_old_java_is_rejected_with_its_version(monkeypatch, tmp_path):
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
@@ -362,14 +362,14 @@ def test_an_old_java_is_named_as_too_old(monkeypatch, tmp_path):
         find_java()
 
 
-def test_without_jgo_the_error_says_what_to_install(monkeypatch, tmp_path):
+def test_without_jgo_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jgo.env", None)
     with pytest.raises(MissingTool, match=r"producer-core\[broker\]"):
         jars.fetch()
 
 
-def test_without_a_network_nothing_half_fetched_is_left(monkeypatch, tmp_path):
+def test_a_fetch_without_a_network_leaves_no_files(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     with pytest.raises(BrokerError, match=r"could not be fetched.*producer-core broker fetch"):
@@ -378,12 +378,12 @@ def test_without_a_network_nothing_half_fetched_is_left(monkeypatch, tmp_path):
     assert [path.name for path in jars.folder().parent.iterdir()] == [jars.folder().with_suffix(".lock").name]
 
 
-def test_a_cluster_of_no_nodes_is_refused(tmp_path):
+def test_a_cluster_without_nodes_is_rejected(tmp_path):
     with pytest.raises(ConfigError):
         kafka.check_folder(tmp_path, 0)
 
 
-def test_cluster_ids_are_new_and_never_look_like_an_option():
+def test_cluster_ids_are_unique_and_never_start_with_a_dash():
     ids = {layout.new_cluster_id() for _ in range(500)}
     assert len(ids) == 500
     assert not any(each.startswith("-") for each in ids)

@@ -1,4 +1,4 @@
-"""`make run`'s process, as a person starts and ends it: in a terminal, in the background, killed."""
+"""The process of `make run`, started and ended as users do: in a terminal, in the background, killed."""
 
 import fcntl
 import http.client
@@ -29,7 +29,7 @@ ENDS_WITHIN = 60
 
 
 class Run:
-    """The process with a terminal of its own, and what it printed there."""
+    """The process in its own terminal, with its output."""
 
     def __init__(self, *arguments, ignoring_sigint=False):
         self.terminal, side = pty.openpty()
@@ -55,7 +55,7 @@ class Run:
         try:
             while data := os.read(self.terminal, 4096):
                 self.text += data.decode(errors="replace").replace("\r\n", "\n")
-        except OSError:  # the terminal's other side is closed
+        except OSError:  # the other side of the terminal is closed
             pass
 
     @property
@@ -64,7 +64,7 @@ class Run:
 
     @property
     def port(self):
-        """The one it said last: a dashboard that is started again may find its own taken meanwhile."""
+        """Return the last printed port: a restarted dashboard may get another one."""
         return int(re.findall(r"^http://127\.0\.0\.1:(\d+)$", self.text, re.M)[-1])
 
     def is_up(self):
@@ -118,7 +118,7 @@ def start(monkeypatch, tmp_path):
 
 @pytest.fixture
 def port():
-    """A port where a number of free ones begin; it may be taken between here and there, the next is then."""
+    """Return the first of several free ports; if it is taken in the meantime, the next one is used."""
     free = ReservedPort.first_free(18800)
     free.release()
     return free.number
@@ -136,7 +136,7 @@ def listens_on(process):
     }
 
 
-def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_goes_on(start, port):
+def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_works(start, port):
     first = start("--port", port).wait_until_up()
     lines = first.text.splitlines()
     assert len([line for line in lines if line]) == (3 if first.port == port else 4)
@@ -163,7 +163,7 @@ def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_goes_on(start, po
     second.assert_ends_cleanly()
 
 
-def test_two_at_once_share_the_store_and_the_second_says_which_port_it_took(start, port):
+def test_two_concurrent_runs_share_the_store_and_the_second_prints_its_port(start, port):
     first = start("--port", port).wait_until_up()
     second = start("--port", first.port).wait_until_up()
 
@@ -179,7 +179,7 @@ def test_two_at_once_share_the_store_and_the_second_says_which_port_it_took(star
         assert "locked" not in run.text.lower()
 
 
-def test_a_background_job_that_ignores_sigint_still_ends_on_it(start, port):
+def test_a_background_job_that_ignores_sigint_ends_on_it(start, port):
     run = start("--port", port, ignoring_sigint=True).wait_until_up()
 
     run.process.send_signal(signal.SIGINT)
@@ -188,10 +188,10 @@ def test_a_background_job_that_ignores_sigint_still_ends_on_it(start, port):
 
 
 @pytest.mark.parametrize("after", [0.15, 0.6, 1.2])
-def test_ctrl_c_while_it_starts_ends_it_too(start, port, after):
+def test_ctrl_c_during_the_start_ends_it(start, port, after):
     run = start("--port", port)
     with pytest.raises(subprocess.TimeoutExpired):
-        run.process.wait(after)  # one of several moments of the start; none of them may hang
+        run.process.wait(after)  # at several moments of the start, none of which may hang
     handled = psutil.Process(run.process.pid)
 
     eventually(lambda: _handles_sigint(handled))
@@ -206,10 +206,10 @@ def _handles_sigint(process):
         caught = next(line for line in file if line.startswith("SigCgt"))
     return int(caught.split()[1], 16) & (
         1 << (signal.SIGTERM - 1)
-    )  # Python itself catches SIGINT from its start
+    )  # Python itself handles SIGINT from its start
 
 
-def test_a_killed_run_leaves_no_dashboard_behind_and_a_readable_store(start, port):
+def test_a_killed_run_leaves_no_dashboard_and_a_readable_store(start, port):
     run = start("--port", port).wait_until_up()
     store = run.store
     eventually(lambda: dead(store) > 0, 60)
@@ -221,19 +221,21 @@ def test_a_killed_run_leaves_no_dashboard_behind_and_a_readable_store(start, por
     assert dead(store) > 0
 
 
-def test_a_dashboard_that_dies_is_started_again_and_that_is_said(start, port):
+def test_a_dashboard_that_dies_is_restarted_with_a_message(start, port):
     run = start("--port", port).wait_until_up()
 
     run.dashboard().kill()
 
-    eventually(lambda: "It is started again." in run.text and run.text.count("Store: ") == 2, STARTS_WITHIN)
+    eventually(
+        lambda: "Restarting the dashboard." in run.text and run.text.count("Store: ") == 2, STARTS_WITHIN
+    )
     eventually(run.healthy)
     run.wait_until_up()
     run.type_ctrl_c()
     run.assert_ends_cleanly()
 
 
-def test_a_terminal_that_is_closed_ends_it(start, port):
+def test_closing_the_terminal_ends_it(start, port):
     run = start("--port", port).wait_until_up()
 
     run.process.send_signal(signal.SIGHUP)
@@ -241,7 +243,7 @@ def test_a_terminal_that_is_closed_ends_it(start, port):
     run.assert_ends_cleanly()
 
 
-def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_again(start, port):
+def test_a_replay_after_the_rejections_empties_the_topic_and_a_rejected_topic_fails_again(start, port):
     run = start("--port", port).wait_until_up()
     store = run.store
     eventually(lambda: dead(store, topic="payments") > 20, 120)
@@ -258,7 +260,7 @@ def test_a_replay_after_the_window_empties_the_topic_and_the_refused_one_fails_a
     assert (done.acknowledged, done.failed_again) == (done.total, 0), done.message
     assert dead(store, topic="payments") == 0
     again = eventually(lambda: _ended(store, audit), 60)
-    assert again.acknowledged == 0 < again.failed_again, again.message  # of many only the canary is sent
+    assert again.acknowledged == 0 < again.failed_again, again.message  # only the canary of many is sent
     assert again.failed_again + again.skipped == again.total, again.message
     run.type_ctrl_c()
     run.assert_ends_cleanly()
@@ -274,7 +276,7 @@ def _ended(store, operation):
     return found if found.ended else None
 
 
-def test_an_unreachable_kafka_is_two_lines_and_exit_code_2(start, port):
+def test_an_unreachable_kafka_prints_two_lines_and_exits_with_2(start, port):
     run = start("--port", port, "--bootstrap-servers", "localhost:1")
 
     assert run.process.wait(STARTS_WITHIN) == 2
@@ -282,7 +284,7 @@ def test_an_unreachable_kafka_is_two_lines_and_exit_code_2(start, port):
     assert "Traceback" not in run.text
 
 
-def test_a_store_that_is_a_folder_is_a_sentence(start, port, tmp_path):
+def test_a_folder_as_store_is_reported_in_one_sentence(start, port, tmp_path):
     run = start("--port", port, "--store", tmp_path)
 
     assert run.process.wait(STARTS_WITHIN) == 2
@@ -291,7 +293,7 @@ def test_a_store_that_is_a_folder_is_a_sentence(start, port, tmp_path):
 
 
 @pytest.mark.kafka
-def test_on_a_real_kafka_replayed_payments_are_there_exactly_once(start, port, kafka):
+def test_on_a_real_kafka_replayed_payments_are_on_the_topic_exactly_once(start, port, kafka):
     run = start("--port", port, "--bootstrap-servers", kafka.bootstrap_servers).wait_until_up()
     store = run.store
     assert store.path.name == "demo-127.0.0.1.duckdb"
@@ -312,7 +314,7 @@ def test_on_a_real_kafka_replayed_payments_are_there_exactly_once(start, port, k
 
 
 def _ids_on(kafka, topic):
-    """How often each message id is on the topic; up to its ends, for a replay in transactions leaves markers there."""
+    """Return how often each message id is on the topic; reads to the ends, because transactions leave markers."""
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "test", "enable.partition.eof": True}
     )

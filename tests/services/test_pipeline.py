@@ -1,4 +1,4 @@
-"""The telemetry pipeline: real Spark reads a real Kafka into a real store."""
+"""The telemetry job with a real Spark, Kafka and store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from producer_core.cli import main
 from producer_core.metrics.telemetry import SCHEMA_VERSION, decode, encode
 from producer_core.pipeline import sink, telemetry
 from producer_core.pipeline.merge_batch import missing
-from producer_core.pipeline.progress import shown
+from producer_core.pipeline.progress import show_progress
 from producer_core.pipeline.slices import pieces
 from producer_core.pipeline.spark_master import default_master
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
@@ -89,17 +89,17 @@ def totals(store):
 
 
 def client_side(store):
-    """What librdkafka said, as the latency page asks for it."""
+    """Return librdkafka's statistics as the latency page queries them."""
     return store.rows("client_series", bucket=60), store.rows("broker_series", bucket=60)
 
 
 def kept(folder, column="acknowledged"):
-    """The sum of a column over the Parquet history, as any reader would read it."""
+    """Return the sum of a column over the Parquet history, as any reader would compute it."""
     ((total,),) = duckdb.sql(f"SELECT sum({column}) FROM read_parquet('{folder}/**/*.parquet')").fetchall()
     return total
 
 
-def test_a_batch_survives_its_way_through_kafka():
+def test_a_batch_is_unchanged_by_encoding_and_decoding():
     original = batch("p1", 3)
     assert decode(encode(original)) == original
 
@@ -141,7 +141,7 @@ def test_a_batch_counts_once_however_often_it_comes(kafka, topic, store, run, tm
     assert sorted(bytes(value) for (value,) in aside) == sorted(broken)
 
 
-def test_a_micro_batch_that_is_too_large_comes_in_pieces_each_record_once(spark, kafka, topic):
+def test_a_large_micro_batch_is_split_into_pieces_with_each_record_once(spark, kafka, topic):
     client = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     sizes = [1_000] * 20 + [9_000, None, 300_000] + [1_000] * 20
     for number, size in enumerate(sizes):
@@ -151,14 +151,14 @@ def test_a_micro_batch_that_is_too_large_comes_in_pieces_each_record_once(spark,
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
     records = spark.read.format("kafka").options(**options).option("subscribe", topic).load()
 
-    def came(most):
+    def split(most):
         return [
             [(int(bytes(key)), value) for key, value in zip(*(piece[name].to_pylist() for name in ("key", "value")), strict=True)]
             for piece, last in pieces(records, options, most=most)
         ]  # fmt: skip
 
     for most, least in ((10_000_000, 1), (40_000, 3), (6_000, 10)):
-        parts = came(most)
+        parts = split(most)
         every = sorted((key, value) for part in parts for key, value in part)
         assert every == [
             (number, None if size is None else bytes([number]) * size) for number, size in enumerate(sizes)
@@ -166,10 +166,10 @@ def test_a_micro_batch_that_is_too_large_comes_in_pieces_each_record_once(spark,
         assert len(parts) >= least
         for part in parts:
             assert len(part) == 1 or sum(len(value or b"") for _, value in part) <= 2 * most
-    assert [last for _, last in pieces(records, options, most=40_000)].index(True) == len(came(40_000)) - 1
+    assert [last for _, last in pieces(records, options, most=40_000)].index(True) == len(split(40_000)) - 1
 
 
-def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, topic, store, run, tmp_path):
+def test_published_telemetry_equals_the_producers_own_store(kafka, topic, store, run, tmp_path):
     orders = f"orders-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(orders, partitions=2)
     own = Store.open(tmp_path / "own.duckdb")
@@ -179,7 +179,7 @@ def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, topic, store
         for number in range(2_000):
             producer.send_message(orders, {"n": number})
         producer.flush(30)
-        # the client tells of its brokers once a second
+        # the client reports on its brokers once a second
         eventually(lambda: any(row["rtt_count"] for row in client_side(own)[1]))
 
     run()
@@ -191,10 +191,10 @@ def test_what_a_producer_publishes_equals_what_it_wrote_down(kafka, topic, store
 
 
 class Broken(Exception):
-    """What ends a run at a named point."""
+    """Ends a run at a named point."""
 
 
-def test_runs_that_end_at_every_point_are_gone_on_with_to_the_unit(kafka, topic, store, run, tmp_path):
+def test_runs_that_end_at_every_point_are_continued_without_loss(kafka, topic, store, run, tmp_path):
     fleet = Fleet(producers=2, seconds=90, now=time.time(), seed=1, late=0.2, strange=3)
     each = len(fleet.records) // len(POINTS)
     for number, point in enumerate(POINTS):
@@ -206,7 +206,7 @@ def test_runs_that_end_at_every_point_are_gone_on_with_to_the_unit(kafka, topic,
             if reached == point:
                 raise Broken(point)
 
-        with pytest.raises(Broken):  # the next one goes on where this one ended
+        with pytest.raises(Broken):  # the next run continues where this one ended
             run(history=tmp_path / "history", reached=broken)
     run(history=tmp_path / "history")
 
@@ -221,12 +221,12 @@ def test_a_driver_killed_after_its_transaction_and_before_the_checkpoint_counts_
 ):
     fleet = Fleet(producers=3, seconds=10, now=time.time(), seed=1)
     publish_fleet(kafka.bootstrap_servers, topic, fleet.records)
-    told = {
+    settings = {
         "servers": kafka.bootstrap_servers, "topics": [topic], "store": str(store.path), "once": True,
         "history": str(tmp_path / "history"), "die": {"point": "merged", "after": 1}, "master": "local[1,4]",
     }  # fmt: skip
     driver = subprocess.run(
-        [sys.executable, "-m", "tests.pipelines.telemetry_driver", json.dumps(told)],
+        [sys.executable, "-m", "tests.pipelines.telemetry_driver", json.dumps(settings)],
         capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert driver.returncode == -signal.SIGKILL, driver.stderr
@@ -239,7 +239,7 @@ def test_a_driver_killed_after_its_transaction_and_before_the_checkpoint_counts_
         assert difference(found_in_history(connection, tmp_path / "history"), fleet.truth) == ""
 
 
-def test_a_job_goes_on_until_it_is_told_to_end_and_is_seen_in_the_store(kafka, topic, store, tmp_path):
+def test_a_job_runs_until_sigterm_and_has_a_row_in_the_store(kafka, topic, store, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     publish(kafka, topic, [encode(batch("p1", 0))])
@@ -254,18 +254,16 @@ def test_a_job_goes_on_until_it_is_told_to_end_and_is_seen_in_the_store(kafka, t
         publish(kafka, topic, [encode(batch("p1", 1))])
         eventually(lambda: totals(store)[0][0] == 20)
         eventually(lambda: store.rows("jobs")[0]["records_done"] == 2)
-        assert not list(
-            here.iterdir()
-        )  # nothing of Spark's, so that it may be a folder where one may not write
+        assert not list(here.iterdir())  # Spark creates nothing there, so the folder may be read-only
         (seen,) = store.rows("jobs")
         job.send_signal(signal.SIGTERM)
-        said, errors = job.communicate(timeout=60)
+        output, errors = job.communicate(timeout=60)
     finally:
         job.kill()
         job.wait()
 
     assert job.returncode == 0, errors
-    assert json.loads(said) == {"batches": 2, "merged": 2, "set_aside": 0, "missing": 0}
+    assert json.loads(output) == {"batches": 2, "merged": 2, "set_aside": 0, "missing": 0}
     assert errors.splitlines()[0] == f"Starting Spark on {default_master()} …"
     assert all(
         line.startswith(("Starting Spark", "no batches yet", "merged ")) for line in errors.splitlines()
@@ -274,7 +272,7 @@ def test_a_job_goes_on_until_it_is_told_to_end_and_is_seen_in_the_store(kafka, t
     assert store.rows("jobs")[0]["state"] == "done"
 
 
-def test_how_far_a_stream_is_comes_from_its_own_progress():
+def test_a_streams_lag_comes_from_its_own_progress():
     class Source:
         startOffset = None
         endOffset = '{"t":{"0":5,"1":7},"u":{"0":1}}'
@@ -292,18 +290,18 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_long_batch_job_draws_a_bar_and_leaves_nothing(spark):
+def test_a_long_batch_job_draws_a_bar_and_removes_it(spark):
     shares, terminal, file = [], Terminal(), io.StringIO()
 
-    with shown(spark, "counting", records=4_000_000, stream=terminal, told=shares.append):
+    with show_progress(spark, "counting", records=4_000_000, stream=terminal, on_share=shares.append):
         hashes = spark.range(4_000_000, numPartitions=8).selectExpr("sha2(cast(id as string), 256) as hash")
         eventually(lambda: (hashes.where("hash like 'a%'").count(), shares)[1])
-    with shown(spark, "counting", stream=file):
+    with show_progress(spark, "counting", stream=file):
         spark.range(10).count()
 
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)
-    assert shares[-1] == 1  # also where the last look came before the last task
+    assert shares[-1] == 1  # also when the last update came before the last task
     assert "counting: " in terminal.getvalue()
     assert "of 4,000,000 records" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\033[K")
@@ -311,12 +309,12 @@ def test_a_long_batch_job_draws_a_bar_and_leaves_nothing(spark):
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
-# what is told before Spark starts
+# errors before Spark starts
 
 
 @pytest.fixture
 def ask(kafka, topic, tmp_path):
-    """The command, which is to fail; nothing may be left behind."""
+    """Return a function that runs the command, which must fail and create nothing."""
 
     def asked(*arguments, servers=kafka.bootstrap_servers, topic=topic):
         command = ["pipeline", "telemetry", "--once", "--topic", topic, "-b", servers]
@@ -330,14 +328,14 @@ def ask(kafka, topic, tmp_path):
     return asked
 
 
-def test_what_cannot_be_done_is_a_sentence_before_spark_starts(ask, tmp_path, topic, monkeypatch):
+def test_errors_are_reported_before_spark_starts(ask, tmp_path, topic, monkeypatch):
     assert "No broker answers at 127.0.0.1:1" in ask(servers="127.0.0.1:1")
-    assert "There is no topic 'no-such-topic'" in ask(topic="no-such-topic")
+    assert "Topic 'no-such-topic' does not exist" in ask(topic="no-such-topic")
     assert f"Did you mean '{topic}'?" in ask(topic=topic[:-1])
-    assert "'lokal[2]' is no Spark master" in ask("--master", "lokal[2]")
+    assert "'lokal[2]' is not a Spark master" in ask("--master", "lokal[2]")
     assert "No Spark master answers at spark://127.0.0.1:1" in ask("--master", "spark://127.0.0.1:1")
     (tmp_path / "jars").mkdir()
-    assert "Among the 0 jars of --jars there is no spark-sql-kafka" in ask("--jars", tmp_path / "jars")
+    assert "The 0 jars of --jars do not contain spark-sql-kafka" in ask("--jars", tmp_path / "jars")
     offsets = tmp_path / "checkpoint" / "spark" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text("v1\n{")
@@ -347,8 +345,8 @@ def test_what_cannot_be_done_is_a_sentence_before_spark_starts(ask, tmp_path, to
     assert "Apache Spark needs Java 17 or newer; none was found" in ask()
 
 
-def test_a_connector_that_nobody_can_fetch_is_told_within_seconds(tmp_path, kafka, topic):
-    """Behind a wall that lets nothing through; a repository that answers nothing stands for it."""
+def test_fetching_the_connector_from_a_silent_repository_fails_within_seconds(tmp_path):
+    """A repository that accepts connections and sends nothing simulates a firewall that drops packets."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:

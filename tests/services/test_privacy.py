@@ -233,7 +233,7 @@ def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, 
     ).run()
 
     assert not page.exception
-    assert "is not one of RE2" in drawn(page) and leaked(drawn(page)) == [] and "orders" not in drawn(page)
+    assert "is not valid RE2" in drawn(page) and leaked(drawn(page)) == [] and "orders" not in drawn(page)
 
 
 def test_parts_of_the_page_show_none():
@@ -277,7 +277,7 @@ def test_logs_hold_none(caplog):
             Message("m-1", "t", "ann.lee@shop.example", VALUE, datetime.now()), ERROR
         )
 
-        BatchSend().refused(InvalidMessage(ERROR))
+        BatchSend().record_rejected(InvalidMessage(ERROR))
 
     assert len(caplog.records) == 2 and leaked(repr([vars(record) for record in caplog.records])) == []
 

@@ -1,4 +1,4 @@
-"""The fault proxy before the embedded broker: each fault does what its name says, and ends when told."""
+"""The fault proxy in front of the embedded broker: each fault has its effect, and ends with its rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from producer_core.brokers import embedded
-from producer_core.brokers.proxy import (
+from producer_core.errors import ConfigError
+from tests.proxy import (
     BlackHole,
     Delay,
     FaultProxy,
@@ -21,15 +22,14 @@ from producer_core.brokers.proxy import (
     Swallow,
     Tap,
 )
-from producer_core.brokers.proxy_connection import transactional_id
-from producer_core.errors import ConfigError
+from tests.proxy.connection import transactional_id
 from tests.support import eventually
 
 PATIENCE = 30
 
 
 class Client:
-    """A real producer behind the proxy, warm, and what was reported to it."""
+    """A connected producer behind the proxy, with its delivery reports."""
 
     def __init__(self, servers, **settings):
         self.errors, self.reports = [], []
@@ -47,9 +47,9 @@ class Client:
         self.settled()
 
     def send(self, value):
-        self.producer.produce("orders", value.encode(), on_delivery=self.heard)
+        self.producer.produce("orders", value.encode(), on_delivery=self.on_delivery)
 
-    def heard(self, error, message):
+    def on_delivery(self, error, message):
         self.reports.append((message.value(), error and error.name()))
 
     def settled(self):
@@ -77,7 +77,7 @@ def client(proxy):
 
 
 def on_log(broker, value):
-    """How often the topic has it, read directly: the proxy harms producing only."""
+    """Return how often the value is on the topic, read without the proxy."""
     reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "log_level": 0})
     try:
         _, end = reader.get_watermark_offsets(TopicPartition("orders", 0), timeout=10)
@@ -100,7 +100,7 @@ def test_without_rules_it_only_counts(proxy, client, broker):
     assert proxy.faults == 0
 
 
-def test_a_reset_request_never_arrives_and_is_sent_again(proxy, client, broker):
+def test_a_reset_request_is_lost_and_retried(proxy, client, broker):
     with proxy.during(Rule(Reset(), api="Produce", times=1)):
         client.send("reset")
 
@@ -109,7 +109,7 @@ def test_a_reset_request_never_arrives_and_is_sent_again(proxy, client, broker):
     assert (on_log(broker, "reset"), proxy.counts["Reset"]) == (1, 1)
 
 
-def test_a_swallowed_answer_belongs_to_a_request_that_arrived(proxy, client, broker):
+def test_a_request_with_a_swallowed_answer_reaches_the_broker(proxy, client, broker):
     """The embedded broker keeps both copies of a plain client's retry; a real one would drop the second."""
     with proxy.during(Rule(Swallow(after=0.1), api="Produce", times=1)):
         client.send("swallowed")
@@ -138,7 +138,7 @@ def test_a_held_request_arrives_after_the_clients_own_retry(proxy, client, broke
     assert on_log(broker, "held") == 2
 
 
-def test_delayed_requests_arrive_in_their_order(proxy, client):
+def test_delayed_requests_arrive_in_order(proxy, client):
     with proxy.during(Rule(Delay(0.05, up_to=0.2), api="Produce")):
         for number in range(5):
             client.send(str(number))
@@ -147,17 +147,17 @@ def test_delayed_requests_arrive_in_their_order(proxy, client):
 
 
 @pytest.mark.parametrize("way", ["both", "requests", "answers"])
-def test_what_a_partition_kept_back_arrives_when_it_ends(proxy, client, way):
+def test_data_held_by_a_partition_arrives_when_it_ends(proxy, client, way):
     with proxy.during(Rule(Partition(way))):
-        client.send("kept back")
+        client.send("held back")
         client.producer.flush(0.3)
         assert client.reports == []
 
-    assert client.settled() == [(b"kept back", None)]
+    assert client.settled() == [(b"held back", None)]
     assert client.errors == []
 
 
-def test_refused_clients_come_back(proxy, client):
+def test_refused_clients_reconnect(proxy, client):
     with proxy.during(Rule(Refuse())):
         client.send("refused")
         eventually(lambda: client.producer.poll(0.05) or client.errors, PATIENCE)
@@ -173,7 +173,7 @@ def test_a_slow_network_is_slow_and_loses_nothing(proxy, client):
         assert len(client.settled()) == 20
 
 
-def test_a_tap_hears_requests_and_answers(proxy, client):
+def test_a_tap_gets_requests_and_answers(proxy, client):
     heard = []
     with proxy.during(
         Rule(Tap(lambda frame: heard.append("request")), api="Produce", times=1),
@@ -187,7 +187,7 @@ def test_a_tap_hears_requests_and_answers(proxy, client):
     assert heard == ["request", "answer"]
 
 
-def test_rules_choose_by_what_a_request_contains_and_skip(proxy, client):
+def test_rules_match_by_content_and_skip(proxy, client):
     with proxy.during(
         Rule(Reset(), api="Produce", containing=b"another topic"),
         Rule(Reset(), api="Produce", containing=b"orders", skip=1, times=1),
@@ -211,14 +211,14 @@ def test_the_same_seed_makes_the_same_decisions():
     assert 30 < sum(decisions(1)) < 90
 
 
-def test_a_rule_that_could_never_work_is_refused():
+def test_a_rule_that_can_never_match_is_rejected():
     with pytest.raises(ConfigError, match="Produced"):
         Rule(Reset(), api="Produced")
     with pytest.raises(ConfigError, match="whole connections"):
         Rule(Partition(), api="Produce")
 
 
-def test_the_transactional_id_is_found_in_an_end_of_a_transaction():
+def test_the_transactional_id_of_an_end_txn_request():
     head = struct.pack(">ihhih", 0, 26, 1, 7, 3) + b"abc"
     flexible = struct.pack(">ihhih", 0, 26, 3, 7, 3) + b"abc\0"
 
@@ -235,7 +235,7 @@ def test_connections_can_be_reset_on_request(proxy, client):
     assert proxy.counts["connections"] > before
 
 
-def test_a_stopped_proxy_is_stopped_once(broker):
+def test_stopping_a_proxy_twice_does_nothing(broker):
     standing = FaultProxy()
     standing.stop()
     standing.stop()

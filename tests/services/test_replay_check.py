@@ -274,7 +274,7 @@ def test_a_transaction_that_is_open_ends_the_look_and_is_said(kafka, topic):
     producer.abort_transaction(60)
 
     assert not the_only(found).complete
-    assert "a transaction that has not ended holds the rest back" in the_only(found).text
+    assert "an open transaction hides the remaining records" in the_only(found).text
 
 
 def test_records_that_retention_took_are_said(kafka, topic):
@@ -318,7 +318,7 @@ def test_without_permission_nothing_is_guessed_and_what_to_grant_is_said(secured
 
     assert flags == {}
     assert (hidden.partitions, hidden.complete) == (0, False)
-    assert "Nobody could look at orders: no permission to see orders (grant DESCRIBE" in hidden.text
+    assert "Nobody could look at orders: no permission to describe orders (grant DESCRIBE" in hidden.text
     assert (elsewhere.max_message_bytes, elsewhere.complete) == (None, False)
     assert "grant DESCRIBE_CONFIGS on elsewhere" in elsewhere.text
-    assert "no permission to see elsewhere (grant DESCRIBE and READ" in elsewhere.text
+    assert "no permission to describe elsewhere (grant DESCRIBE and READ" in elsewhere.text

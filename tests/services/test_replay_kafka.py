@@ -174,7 +174,7 @@ def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
 
 
 def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeypatch):
-    monkeypatch.setattr(record_lookup, "_OLDER", 10)
+    monkeypatch.setattr(record_lookup, "_MAX_OLDER_RECORDS", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [dead_letter(number) for number in range(50)], timestamp_ms=now)
     produce(kafka, topic, [dead_letter(99)], timestamp_ms=now + 7_200_000)
@@ -182,11 +182,11 @@ def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeyp
     answer = probe(kafka, topic, 7, since_ms=now + 3_600_000)
 
     assert (answer.outcome, answer.unread) == ("not_found", {0})
-    assert "as far as timestamps tell" in answer.text
+    assert "according to timestamps" in answer.text
 
 
 def test_the_time_index_saves_reading_what_is_older(kafka, topic, monkeypatch):
-    monkeypatch.setattr(record_lookup, "_OLDER", 10)
+    monkeypatch.setattr(record_lookup, "_MAX_OLDER_RECORDS", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [dead_letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
     produce(kafka, topic, [dead_letter(500)], timestamp_ms=now)

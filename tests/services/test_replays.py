@@ -22,7 +22,7 @@ def media():
         yield started
 
 
-@pytest.mark.parametrize("name, dead letters", SHORT.items(), ids=SHORT)
+@pytest.mark.parametrize("name, dead_letters", SHORT.items(), ids=SHORT)
 def test_each_dead_letter_is_on_its_topic_once_or_stays_one_and_is_told(media, name, dead_letters):
     result = run(media, name, seed=1, dead_letters=dead_letters)
     assert result.good, f"{result.violations}; again: {command(result)}; {result.notes}"

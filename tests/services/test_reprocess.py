@@ -1,5 +1,7 @@
-"""The reprocess job: dead letters are sent to a real Kafka, and kcat counts. Spark sends them, and is killed meanwhile, where
-it matters who sends; elsewhere a thread does, as Spark's tasks would."""
+"""The reprocess job with a real Kafka; kcat counts the records.
+
+Spark sends them, and is killed, where the sender matters; elsewhere a thread sends them as Spark's tasks would.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from producer_core.delivery.dead_letter import delivery_of
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.kafka import record_lookup
 from producer_core.messages import id_bytes, id_text
-from producer_core.pipeline.reprocess import batches, bring, brought, reprocess, spark_replay
+from producer_core.pipeline.reprocess import batches, from_sources, import_sources, reprocess, spark_replay
 from producer_core.store import Store
 from tests import reprocess_driver
 from tests.replays import dead_letters as made
@@ -46,12 +48,12 @@ def topic(kafka):
 
 @pytest.fixture
 def no_spark(monkeypatch):
-    """In place of a session: each wave is sent by a thread of ours."""
-    monkeypatch.setattr(spark_replay, "SparkBatch", reprocess_driver.Here)
+    """Replace the session: a thread sends each batch."""
+    monkeypatch.setattr(spark_replay, "SparkBatch", reprocess_driver.ThreadBatch)
     return reprocess_driver.NoSpark
 
 
-def letters_for(kafka, topic, count, **changes):
+def dead_letters_for(kafka, topic, count, **changes):
     sessions = made.sessions(SESSIONS)
     return [
         dead_letter(
@@ -62,13 +64,13 @@ def letters_for(kafka, topic, count, **changes):
     ]  # fmt: skip
 
 
-def there(kafka, topic):
-    """How often each dead letter is on the topic for a read_committed reader that is not ours."""
+def counts(kafka, topic):
+    """Return how often each dead letter is on the topic for a read_committed consumer."""
     return Counter(record.number for record in read(kafka.bootstrap_servers, topic))
 
 
 def run(spark, kafka, store, **more):
-    """In one wave, unless the test says otherwise; what was begun keeps its plan."""
+    """Run the job, in one batch unless the test says otherwise; a started operation keeps its plan."""
     plan = {"slices": 3} if "operation_id" in more else {"slices": 3, "canary": 0}
     return reprocess(spark, store, kafka.bootstrap_servers, who="ann", timeout=300, **{**plan, **more})
 
@@ -79,7 +81,7 @@ def settled(store):
 
 
 def produce(kafka, topic, records):
-    """Value, key and headers of each, as if it were a while ago: a doubtful dead letter that just failed is let rest for 40 s."""
+    """Write records with a timestamp of 100 s ago: a probe of a recent dead letter waits for 40 s."""
     long_ago = int((time.time() - 100) * 1000)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for value, key, headers in records:
@@ -101,29 +103,29 @@ def command(kafka, store, *more):
 
 
 @pytest.mark.spark
-def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_there_once(
+def test_after_kills_of_the_driver_and_of_workers_each_record_is_on_the_topic_once(
     spark, kafka, kcat, topic, store, monkeypatch
 ):
-    """The driver before it writes its second wave down; then each wave's first task in its open transaction."""
-    count, wave = 600, 200
-    DeadLetters(store).add(letters_for(kafka, topic, count))
-    dying = ["-m", "tests.reprocess_driver", kafka.bootstrap_servers, str(store.path), str(wave)]
+    """The driver dies before it stores its second batch; then each batch's first task dies in its open transaction."""
+    count, batch = 600, 200
+    DeadLetters(store).add(dead_letters_for(kafka, topic, count))
+    dying = ["-m", "tests.reprocess_driver", kafka.bootstrap_servers, str(store.path), str(batch)]
 
     died = subprocess.run([sys.executable, *dying], cwd=ROOT, capture_output=True, timeout=120)
 
     assert died.returncode == -signal.SIGKILL, died.stderr
     (killed,) = replay.list_operations(store)
-    assert (killed.acknowledged, killed.left) == (wave, count - wave)
-    assert there(kafka, topic).total() == 2 * wave
-    # Its lease is not waited for: that a dead owner's is taken over is shown elsewhere.
+    assert (killed.acknowledged, killed.left) == (batch, count - batch)
+    assert counts(kafka, topic).total() == 2 * batch
+    # Release the lease; other tests show that a dead owner's lease expires.
     store.execute("replay_let_go", operation=killed.operation_id, owner=killed.owner)
 
-    monkeypatch.setattr(batches, "runner", reprocess_driver.dying_worker)
-    done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None, wave=wave)
+    monkeypatch.setattr(batches, "task_function", reprocess_driver.dying_worker)
+    done = run(spark, kafka, store, operation_id=killed.operation_id, slices=None, wave=batch)
 
-    assert there(kafka, topic) == Counter(range(count))
+    assert counts(kafka, topic) == Counter(range(count))
     assert len(read(kafka.bootstrap_servers, topic, committed=False)) > count
-    assert (done.acknowledged, done.landed, done.left, done.state) == (2 * wave, wave, 0, "done")
+    assert (done.acknowledged, done.landed, done.left, done.state) == (2 * batch, batch, 0, "done")
     assert done.delivery == "exactly_once"
     assert DeadLetters(store).count(DeadLetterFilter()) == 0
     (job,) = store.rows("jobs")
@@ -133,38 +135,40 @@ def test_a_driver_killed_after_a_commit_and_killed_workers_and_each_letter_is_th
 
 
 @pytest.mark.kafka
-def test_a_driver_killed_after_it_sent_a_small_wave_itself_and_each_letter_is_there_once(
+def test_after_a_kill_of_a_driver_that_sent_a_small_batch_each_record_is_on_the_topic_once(
     no_spark, kafka, kcat, topic, store
 ):
-    """Its canary is written down, what came after it is only on the topic."""
+    """Its canary is in the store; the next batch is only on the topic."""
     count = 150
-    DeadLetters(store).add(letters_for(kafka, topic, count))
+    DeadLetters(store).add(dead_letters_for(kafka, topic, count))
     dying = ["-m", "tests.reprocess_driver", kafka.bootstrap_servers, str(store.path), "1000", "10"]
 
     died = subprocess.run([sys.executable, *dying], cwd=ROOT, capture_output=True, timeout=120)
 
     assert died.returncode == -signal.SIGKILL, died.stderr
     (killed,) = replay.list_operations(store)
-    assert (killed.acknowledged, there(kafka, topic).total()) == (10, 111)
+    assert (killed.acknowledged, counts(kafka, topic).total()) == (10, 111)
     store.execute("replay_let_go", operation=killed.operation_id, owner=killed.owner)
 
     done = run(no_spark, kafka, store, operation_id=killed.operation_id, slices=None)
 
-    assert there(kafka, topic) == Counter(range(count))
+    assert counts(kafka, topic) == Counter(range(count))
     assert (done.acknowledged, done.landed, done.left, done.state) == (49, 101, 0, "done")
 
 
 @pytest.mark.spark
-def test_an_export_in_another_store_and_only_what_is_not_there(
+def test_an_export_in_another_store_sends_only_the_missing_records(
     spark, kafka, kcat, topic, store, tmp_path, monkeypatch
 ):
-    """All are in doubt, some of them are there: Spark finds them, and they are not sent."""
-    dead_letters = letters_for(kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100)
+    """All are uncertain, some are on the topic: Spark finds those, and they are not sent."""
+    dead_letters = dead_letters_for(
+        kafka, topic, 200, verdict="possibly_persisted", accepted_at=time.time() - 100
+    )
     DeadLetters(store).add(dead_letters)
     produce(
         kafka, topic, [(one.value, one.key, delivery_of(one).record_headers) for one in dead_letters[:50]]
     )
-    file = tmp_path / "letters.parquet"
+    file = tmp_path / "dead-letters.parquet"
     files.export(store, DeadLetterFilter(), file, who="ann", origin="cli")
     elsewhere = Store.open(tmp_path / "elsewhere.duckdb")
     DeadLetters(elsewhere).add([dead_letter(9_000, topic=topic, cluster_id=kafka.cluster_id)])
@@ -174,28 +178,28 @@ def test_an_export_in_another_store_and_only_what_is_not_there(
     assert json.loads(seen.stdout)["total"] == 200
     assert DeadLetters(elsewhere).count(DeadLetterFilter()) == 1
 
-    bring(elsewhere, {}, who="ann", file=file)
-    monkeypatch.setattr(record_lookup, "FAR", 10)
+    import_sources(elsewhere, {}, who="ann", file=file)
+    monkeypatch.setattr(record_lookup, "BULK_THRESHOLD", 10)
     done = run(
         spark,
         kafka,
         elsewhere,
-        selection=brought(DeadLetterFilter(), file=file),
+        selection=from_sources(DeadLetterFilter(), file=file),
         slice_by="key",
         inconclusive="send",
     )
 
     assert (done.landed, done.acknowledged, done.state, done.owner) == (50, 150, "done", None)
-    assert there(kafka, topic) == Counter(range(200))
+    assert counts(kafka, topic) == Counter(range(200))
     assert DeadLetters(elsewhere).count(DeadLetterFilter()) == 1
     elsewhere.close()
 
 
 @pytest.mark.spark
-def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store, topic):
+def test_a_failing_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store, topic):
     compacted = f"{topic}-c"
     kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
-    DeadLetters(store).add([replace(one, key=None) for one in letters_for(kafka, compacted, 40)])
+    DeadLetters(store).add([replace(one, key=None) for one in dead_letters_for(kafka, compacted, 40)])
 
     done = run(spark, kafka, store, canary=3)
 
@@ -206,7 +210,7 @@ def test_a_bad_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, store
 
 
 @pytest.mark.kafka
-def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(no_spark, kafka, kcat, store, topic):
+def test_a_spring_dead_letter_topic_is_replayed_to_its_original_topic(no_spark, kafka, kcat, store, topic):
     dlt = f"{topic}-dlt"
     kafka.create_topic(dlt, partitions=2)
     produce(kafka, dlt, [
@@ -225,18 +229,18 @@ def test_a_dead_letter_topic_in_springs_dialect_goes_back_to_its_topic(no_spark,
 
     settings = client_config(kafka.bootstrap_servers).settings
     for _ in range(2):
-        bring(store, settings, who="ann", dead_letter_topic=dlt)
-    where = brought(DeadLetterFilter(), dead_letter_topic=dlt)
+        import_sources(store, settings, who="ann", dead_letter_topic=dlt)
+    where = from_sources(DeadLetterFilter(), dead_letter_topic=dlt)
     done, again = [run(no_spark, kafka, store, selection=where, inconclusive="send") for _ in range(2)]
 
     assert (done.acknowledged, done.total, again.total) == (60, 60, 0)
-    assert there(kafka, topic) == Counter(range(60))
+    assert counts(kafka, topic) == Counter(range(60))
 
 
 @pytest.mark.kafka
-def test_the_command_looks_before_it_asks_and_a_mistyped_topic_is_told(kafka, store, topic):
-    """Both without Spark: it is not started before somebody agreed."""
-    DeadLetters(store).add(letters_for(kafka, topic, 6) + letters_for(kafka, "gone", 9)[6:])
+def test_the_command_shows_a_dry_run_first_and_reports_a_mistyped_topic(kafka, store, topic):
+    """Neither starts Spark, which waits for the confirmation."""
+    DeadLetters(store).add(dead_letters_for(kafka, topic, 6) + dead_letters_for(kafka, "gone", 9)[6:])
 
     refused = CliRunner().invoke(main, command(kafka, store))
     mistyped = CliRunner().invoke(main, command(kafka, store, "--topic", "ordrs"), catch_exceptions=False)
@@ -254,29 +258,29 @@ def test_the_command_looks_before_it_asks_and_a_mistyped_topic_is_told(kafka, st
 
 
 @pytest.mark.kafka
-def test_paused_by_somebody_gone_on_with_by_id_and_cancelled(no_spark, kafka, kcat, store, topic):
-    DeadLetters(store).add(letters_for(kafka, topic, 600))
+def test_a_replay_is_paused_continued_by_id_and_cancelled(no_spark, kafka, kcat, store, topic):
+    DeadLetters(store).add(dead_letters_for(kafka, topic, 600))
 
-    def act(what, moment):
-        eventually(lambda: settled(store) >= moment, 120, every=0.05)
-        what(store, replay.live(store)[0].operation_id, who="bob", origin="dashboard")
+    def act(action, count):
+        eventually(lambda: settled(store) >= count, 120, every=0.05)
+        action(store, replay.live(store)[0].operation_id, who="bob", origin="dashboard")
 
-    def meanwhile(what, moment, **more):
-        thread = threading.Thread(target=act, args=(what, moment))
+    def run_and(action, count, **more):
+        thread = threading.Thread(target=act, args=(action, count))
         thread.start()
-        told = run(no_spark, kafka, store, wave=20, **more)
+        done = run(no_spark, kafka, store, wave=20, **more)
         thread.join()
-        return told
+        return done
 
-    paused = meanwhile(replay.pause, 10, rate=60.0)
+    paused = run_and(replay.pause, 10, rate=60.0)
     assert (paused.state, paused.owner) == ("paused", None)
     assert 0 < paused.left < 600
-    assert there(kafka, topic).total() == 600 - paused.left
+    assert counts(kafka, topic).total() == 600 - paused.left
 
-    done = meanwhile(
+    done = run_and(
         replay.cancel, 600 - paused.left + 10, operation_id=paused.operation_id, rate=80.0, slices=None
     )
-    sent = there(kafka, topic)
+    sent = counts(kafka, topic)
     assert done.state == "cancelled"
     assert done.ended
     assert set(sent.values()) == {1}

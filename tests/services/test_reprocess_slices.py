@@ -1,5 +1,7 @@
-"""One slice of a reprocess as Spark's tasks send it, on a real Kafka and without Spark: attempts that die, twins, and
-attempts of a driver that is gone."""
+"""One slice of a reprocess as Spark's tasks send it, on a real Kafka and without Spark.
+
+The tests cover attempts that die, concurrent attempts, and attempts of a driver that no longer owns the operation.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ FIRST = 1 << 32
 
 
 class Stage:
-    """A topic, dead letters of one session for it, and an operation whose one slice is sealed with the number FIRST."""
+    """A topic, dead letters of one session for it, and an operation with one slice that is sealed with the number
+    FIRST."""
 
     def __init__(self, kafka):
         self.kafka = kafka
@@ -46,28 +49,28 @@ class Stage:
         ]
         self.floors = {self.topic: dict.fromkeys(range(3), -1)}
         self.partitions = require_topic(self.settings, "producer-core-progress")
-        self.notes = self.seal(FIRST)
+        self.progress = self.seal(FIRST)
 
-    def seal(self, number, keep=None, slices=(0,)):
-        notes = ProgressTopic("producer-core-progress", self.partitions, dict.fromkeys(slices, -1))
+    def seal(self, number, clients=None, slices=(0,)):
+        progress = ProgressTopic("producer-core-progress", self.partitions, dict.fromkeys(slices, -1))
         since = seal(
-            self.settings, notes, self.operation, slices, number,
-            interrupt=lambda: False, say=lambda text: None, keep=keep,
+            self.settings, progress, self.operation, slices, number,
+            interrupt=lambda: False, report=lambda text: None, clients=clients,
         )  # fmt: skip
-        return ProgressTopic(notes.topic, notes.partitions, since)
+        return ProgressTopic(progress.topic, progress.partitions, since)
 
-    def errand(self, number=FIRST + 1, most=10, rate=None, floors=None):
-        where = (number, floors or self.floors, self.notes)
-        return SliceTask(self.operation, self.settings, *where, most, CanaryRule(), COUNT, rate)
+    def task(self, number=FIRST + 1, transaction_size=10, rate=None, floors=None):
+        fields = (number, floors or self.floors, self.progress)
+        return SliceTask(self.operation, self.settings, *fields, transaction_size, CanaryRule(), COUNT, rate)
 
-    def send(self, errand=None, dead_letters=None, **more):
-        """What one attempt of the task says."""
-        batches = reprocess_batches.table(dead_letters or self.dead_letters, Slicing(1)).to_batches()
-        told = slice_task.send(errand or self.errand(), batches, **more)
-        rows = [row for batch in told for row in batch.to_pylist()]
+    def send(self, task=None, dead_letters=None, **more):
+        """Return the outcomes of one attempt of the task."""
+        batches = reprocess_batches.slice_table(dead_letters or self.dead_letters, Slicing(1)).to_batches()
+        results = slice_task.send(task or self.task(), batches, **more)
+        rows = [row for batch in results for row in batch.to_pylist()]
         return Counter(row["ending"] for row in rows)
 
-    def there(self):
+    def counts(self):
         return Counter(record.number for record in read(self.kafka.bootstrap_servers, self.topic))
 
 
@@ -79,24 +82,26 @@ def stage(kafka, kcat):
 ONCE = Counter(dict.fromkeys(range(COUNT), 1))
 
 
-def test_a_slice_is_sent_and_a_second_attempt_finds_all_of_it(stage):
+def test_a_second_attempt_finds_all_records_of_the_first(stage):
     first, second = stage.send(), stage.send()
 
     assert (first, second) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
     assert stage.there() == ONCE
 
 
-def test_the_slices_of_a_task_share_one_pace_of_as_much_as_they_have_of_the_wave(stage, monkeypatch):
+def test_the_slices_of_a_task_share_their_part_of_the_batchs_rate(stage, monkeypatch):
     paces = []
-    monkeypatch.setattr(slice_task, "ReplayPace", lambda *words: paces.append(words[0]) or ReplayPace(*words))
-    stage.notes = stage.seal(FIRST + 1, slices=(0, 1, 2))
-    errand = replace(stage.errand(rate=400.0), dead_letters=4 * COUNT)
+    monkeypatch.setattr(
+        slice_task, "ReplayPace", lambda *arguments: paces.append(arguments[0]) or ReplayPace(*arguments)
+    )
+    stage.progress = stage.seal(FIRST + 1, slices=(0, 1, 2))
+    task = replace(stage.task(rate=400.0), dead_letters=4 * COUNT)
     dead_letters = [
         one._replace(key=b"k%d" % number) for number, one in enumerate(stage.dead_letters)
     ]  # no slice is empty
-    batches = reprocess_batches.table(dead_letters, Slicing(3, "key")).to_batches()
+    batches = reprocess_batches.slice_table(dead_letters, Slicing(3, "key")).to_batches()
 
-    rows = [row for batch in slice_task.send(errand, batches) for row in batch.to_pylist()]
+    rows = [row for batch in slice_task.send(task, batches) for row in batch.to_pylist()]
 
     assert paces == [100.0]
     assert {row["slice"] for row in rows} == {0, 1, 2}
@@ -108,7 +113,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("committed", [0, 20])
-def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_the_rest(
+def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_sends_the_rest(
     stage, monkeypatch, committed
 ):
     def die(self, batch):
@@ -133,70 +138,72 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_one_sends_
     assert stage.there() == ONCE
 
 
-def test_a_twin_that_fences_back_after_a_lost_connection_sends_nothing_again(stage, monkeypatch):
-    """It hears of no fence: its answers are lost, and it begins anew where its twin has sent the rest."""
-    twin = []
+def test_an_attempt_that_fences_a_concurrent_one_after_a_lost_connection_sends_nothing_twice(
+    stage, monkeypatch
+):
+    """It gets no fencing error because its connection is lost, and starts again after the other attempt sent the rest."""
+    other = []
     transact = TransactionalReplay._transact
 
     def cut_off(self, batch):
-        if twin or stage.there().total() < 20:
+        if other or stage.there().total() < 20:
             return transact(self, batch)
-        twin.append(None)
-        twin.append(stage.send())
+        other.append(None)
+        other.append(stage.send())
         self._unknown = batch
         lost = TransactionFailed(KafkaError(KafkaError._TIMED_OUT))
         return self._after_failure(lost, len(batch))
 
     monkeypatch.setattr(TransactionalReplay, "_transact", cut_off)
-    told = stage.send()
+    outcomes = stage.send()
 
-    assert (told, twin[1]) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
+    assert (outcomes, other[1]) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
     assert stage.there() == ONCE
 
 
-def test_a_topic_that_is_made_while_it_is_sent_to_is_read_from_its_first_record(stage):
-    """It had no floors when the wave began: what an earlier attempt sent there must be found."""
-    errand = stage.errand(floors={"another": {}})
+def test_a_topic_created_during_the_replay_is_read_from_its_first_record(stage):
+    """It had no floors when the batch started, but the records of an earlier attempt must be found."""
+    task = stage.task(floors={"another": {}})
 
-    assert stage.send(errand) == stage.send(errand) == {"acknowledged": COUNT}
+    assert stage.send(task) == stage.send(task) == {"acknowledged": COUNT}
     assert stage.there() == ONCE
 
 
-def test_where_the_seals_are_not_those_of_this_driver_nothing_is_sent(stage):
-    """The progress topic was deleted and made again, say: nobody can tell whose the slice is."""
-    errand = stage.errand(number=(7 << 32) + 1)
+def test_without_a_seal_of_this_driver_nothing_is_sent(stage):
+    """For example, the progress topic was deleted and re-created: the owner of the slice is unknown."""
+    task = stage.task(number=(7 << 32) + 1)
 
-    assert stage.send(errand) == {}
+    assert stage.send(task) == {}
     assert stage.there() == {}
 
 
-def test_of_twins_the_fenced_one_leaves_and_each_letter_is_there_once(stage, monkeypatch):
-    twin = []
+def test_of_two_concurrent_attempts_the_fenced_one_stops_and_each_record_is_sent_once(stage, monkeypatch):
+    other = []
     transact = TransactionalReplay._transact
 
     def overtaken(self, batch):
-        if not twin and sum(stage.there().values()) >= 20:
-            twin.append(None)
-            twin.append(stage.send())
+        if not other and sum(stage.there().values()) >= 20:
+            other.append(None)
+            other.append(stage.send())
         return transact(self, batch)
 
     monkeypatch.setattr(TransactionalReplay, "_transact", overtaken)
-    told = stage.send()
+    outcomes = stage.send()
 
-    assert twin[1] == {"acknowledged": COUNT}
-    assert told == {"acknowledged": 20}
+    assert other[1] == {"acknowledged": COUNT}
+    assert outcomes == {"acknowledged": 20}
     assert stage.there() == ONCE
 
 
 def test_after_a_seal_an_attempt_of_an_earlier_driver_sends_nothing(stage):
-    late = stage.errand()
+    late = stage.task()
     stage.seal(FIRST + (1 << 32))
 
     assert stage.send(late) == {}
     assert stage.there() == {}
 
 
-def test_a_seal_in_the_middle_ends_the_attempt_that_was_sending(stage, monkeypatch):
+def test_a_seal_stops_a_running_attempt(stage, monkeypatch):
     transact = TransactionalReplay._transact
 
     def sealed(self, batch):
@@ -210,10 +217,10 @@ def test_a_seal_in_the_middle_ends_the_attempt_that_was_sending(stage, monkeypat
     assert stage.there() == Counter(range(30))
 
 
-def test_a_share_of_the_rate_is_kept(stage):
+def test_an_attempt_keeps_its_rate(stage):
     began = time.monotonic()
-    assert stage.send(stage.errand(rate=40.0)) == {"acknowledged": COUNT}
-    assert time.monotonic() - began >= (COUNT - 10) / 40 - 0.1  # the first transaction need not wait
+    assert stage.send(stage.task(rate=40.0)) == {"acknowledged": COUNT}
+    assert time.monotonic() - began >= (COUNT - 10) / 40 - 0.1  # the first transaction does not wait
     assert stage.there() == ONCE
 
 
@@ -222,7 +229,7 @@ def test_a_share_of_the_rate_is_kept(stage):
 
 @pytest.fixture
 def fences(monkeypatch):
-    """How often somebody fenced since the stage was set."""
+    """Collect the clients that fence."""
     done, fence = [], TransactionalClient.fence
     monkeypatch.setattr(
         TransactionalClient, "fence", lambda self, waiting: done.append(self) or fence(self, waiting)
@@ -230,69 +237,69 @@ def fences(monkeypatch):
     return done
 
 
-def test_with_the_client_of_its_seal_a_driver_sends_wave_after_wave_and_neither_fences_nor_reads_back(
-    stage, fences, monkeypatch
-):
-    keep = ClientPool()
-    stage.notes = stage.seal(FIRST, keep)
+def test_with_the_client_of_its_seal_a_driver_sends_without_fence_and_read_back(stage, fences, monkeypatch):
+    clients = ClientPool()
+    stage.progress = stage.seal(FIRST, clients)
     monkeypatch.setattr(TransactionalReplay, "_look", lambda *_: pytest.fail("it read back"))
 
     for number, start in enumerate(range(0, COUNT, 20), 1):
-        told = stage.send(stage.errand(FIRST + number), stage.dead_letters[start : start + 20], keep=keep)
-        assert told == {"acknowledged": 20}
+        outcomes = stage.send(
+            stage.task(FIRST + number), stage.dead_letters[start : start + 20], clients=clients
+        )
+        assert outcomes == {"acknowledged": 20}
 
     assert len(fences) == 1
     assert stage.there() == ONCE
-    keep.close()
+    clients.close()
 
 
-def test_where_somebody_took_the_id_of_a_kept_client_it_begins_anew_and_finds_what_he_sent(stage, fences):
-    """A twin of the same wave elsewhere, that is: it fenced, sent half of the dead letters, and is gone."""
-    keep = ClientPool()
-    stage.notes = stage.seal(FIRST, keep)
+def test_an_attempt_whose_client_was_fenced_starts_again_and_finds_the_sent_records(stage, fences):
+    """A concurrent attempt of the same batch fenced it and sent half of the dead letters."""
+    clients = ClientPool()
+    stage.progress = stage.seal(FIRST, clients)
     half = stage.send(dead_letters=stage.dead_letters[:30])
     del fences[:]
 
-    told = stage.send(keep=keep)
+    outcomes = stage.send(clients=clients)
 
-    assert (half, told) == ({"acknowledged": 30}, {"acknowledged": COUNT})
+    assert (half, outcomes) == ({"acknowledged": 30}, {"acknowledged": COUNT})
     assert len(fences) == 1
     assert stage.there() == ONCE
-    keep.close()
+    clients.close()
 
 
-def test_a_kept_client_of_a_driver_that_slept_sends_nothing_after_the_seal_of_the_next(stage):
-    keep = ClientPool()
-    stage.notes = stage.seal(FIRST, keep)
+def test_a_kept_client_sends_nothing_after_the_next_drivers_seal(stage):
+    clients = ClientPool()
+    stage.progress = stage.seal(FIRST, clients)
     stage.seal(FIRST + (1 << 32))
 
-    assert stage.send(keep=keep) == {}
+    assert stage.send(clients=clients) == {}
     assert stage.there() == {}
-    assert keep.take(0, 1 << 40) is None
+    assert clients.take(0, 1 << 40) is None
 
 
-def test_who_is_not_wanted_any_more_sends_nothing_and_takes_no_client(stage):
-    keep = ClientPool()
-    stage.notes = stage.seal(FIRST, keep)
+def test_an_abandoned_attempt_sends_nothing_and_takes_no_client(stage):
+    clients = ClientPool()
+    stage.progress = stage.seal(FIRST, clients)
 
-    assert stage.send(keep=keep, alone=lambda: True) == {}
+    assert stage.send(clients=clients, abandoned=lambda: True) == {}
     assert stage.there() == {}
-    assert stage.send(keep=keep) == {"acknowledged": COUNT}  # and takes nothing from those who are
+    assert stage.send(clients=clients) == {"acknowledged": COUNT}  # the client is still in the pool
     assert stage.there() == ONCE
-    keep.close()
+    clients.close()
 
 
-def test_a_slice_of_which_too_many_fail_gives_the_rest_back(stage):
-    """Records without a key on a compacted topic, alone in their transactions, so that each is to blame by itself."""
+def test_a_slice_with_too_many_failures_gives_the_rest_back(stage):
+    """Records without a key on a compacted topic fail; each is alone in its transaction, so each fails by itself."""
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
     dead_letters = [one._replace(key=None, topic=compacted) for one in stage.dead_letters]
-    errand = replace(stage.errand(most=1), rule=CanaryRule(last=5))
+    task = replace(stage.task(most=1), rule=CanaryRule(last=5))
 
-    assert stage.send(errand, dead_letters) == {"failed": 5, "pending": COUNT - 5}
+    assert stage.send(task, dead_letters) == {"failed": 5, "pending": COUNT - 5}
 
 
-def test_what_a_task_says_has_the_columns_that_spark_was_told(stage):
+def test_a_tasks_rows_have_the_columns_of_the_declared_schema(stage):
     assert [f"{field.name}" for field in outcome_schema()] == [
         part.split()[0] for part in slice_task.OUTCOME.split(", ")
     ]

@@ -1,4 +1,4 @@
-"""A broker with TLS, passwords and access control: what a sender and an operator see when something is refused."""
+"""A broker with TLS, passwords and access control: what a producer and an operator see when something is rejected."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.support import eventually
 
 pytestmark = pytest.mark.kafka
 
-LONG = 45.0
-ALONE = {"retry_backoff_ms": 30_000, "retry.backoff.max.ms": 30_000}
-"""A client that transmits once only, so that each refusal proves itself however slow this machine is."""
+TIMEOUT_S = 45.0
+SINGLE_TRANSMISSION = {"retry_backoff_ms": 30_000, "retry.backoff.max.ms": 30_000}
+"""A client that transmits only once, so that every rejection is provable even on a slow machine."""
 
 
 @pytest.fixture(scope="module")
 def secured():
-    """One node whose clients need TLS, a password and a permission."""
+    """One node whose clients need TLS, a password and permissions."""
     needs("java", "openjdk-17-jre-headless")
     needs("openssl", "openssl")
     with real.start(secure=True, auto_create=False) as cluster:
@@ -44,16 +44,18 @@ def secured():
 
 @pytest.fixture
 def topic(secured, numbers=itertools.count(1)):
-    """A topic of this test's own, on which `app2` may do nothing; nor may it anywhere else."""
+    """A topic for one test. `app2` has no permission on it or on any other topic."""
     name = f"secured-{next(numbers)}"
     secured.create_topic(name, partitions=2)
     yield name
-    gone = on(name, "WRITE", "READ", "DESCRIBE") + on("elsewhere", "WRITE")
-    secure.revoke(secured.direct_servers, "app2", gone)
+    permissions = topic_permissions(name, "WRITE", "READ", "DESCRIBE") + topic_permissions(
+        "elsewhere", "WRITE"
+    )
+    secure.revoke(secured.direct_servers, "app2", permissions)
 
 
-class Heard(Hook):
-    """The notices, in their order."""
+class NoticeRecorder(Hook):
+    """Record notices in order."""
 
     def __init__(self):
         self.notices = []
@@ -66,128 +68,134 @@ class Heard(Hook):
 
 
 @contextlib.contextmanager
-def sender(cluster, user, *, heard=None, servers=None, **config):
+def sender(cluster, user, *, recorder=None, servers=None, **config):
     with ReliableKafkaProducer(
         servers or cluster.bootstrap_servers,
         {**cluster.security.settings(user), **config},
         RetryConfig(max_retries=0),
         store=None,
-        hooks=[heard] if heard else [],
+        hooks=[recorder] if recorder else [],
     ) as producer:
         try:
             yield producer
         finally:
-            producer.close(timeout=1)  # a client that may not connect has nothing to wait for
+            producer.close(timeout=1)  # a client that may not connect will not deliver anything
 
 
 def dead(producer):
     return producer.dlq.dead_letters()
 
 
-def on(topic, *operations):
+def topic_permissions(topic, *operations):
     return [Permission("topic", topic, operation) for operation in operations]
 
 
-def grant(cluster, wanted):
-    """Returns when the broker acts by it, as `app2` itself sees."""
-    secure.grant(cluster.direct_servers, "app2", wanted)
-    eventually(lambda: not lacking(cluster, wanted), timeout=LONG)
+def grant(cluster, permissions):
+    """Grant permissions and wait until the broker applies them to `app2`."""
+    secure.grant(cluster.direct_servers, "app2", permissions)
+    eventually(lambda: not missing_permissions(cluster, permissions), timeout=TIMEOUT_S)
 
 
-def revoke(cluster, gone):
-    secure.revoke(cluster.direct_servers, "app2", gone)
-    eventually(lambda: lacking(cluster, gone) == gone, timeout=LONG)
+def revoke(cluster, permissions):
+    secure.revoke(cluster.direct_servers, "app2", permissions)
+    eventually(lambda: missing_permissions(cluster, permissions) == permissions, timeout=TIMEOUT_S)
 
 
-def lacking(cluster, wanted):
+def missing_permissions(cluster, permissions):
     client = client_config(cluster.bootstrap_servers, cluster.security.settings("app2"))
-    topics = sorted({permission.name for permission in wanted})
-    return acls.lacking(wanted, acls.Cluster(client).operations(topics, timeout=LONG))
+    topics = sorted({permission.name for permission in permissions})
+    return acls.missing_permissions(permissions, acls.Cluster(client).operations(topics, timeout=TIMEOUT_S))
 
 
 def values(cluster, topic):
-    """What an independent reader finds there, over the listener without security."""
+    """Return the values that an independent consumer reads over the listener without security."""
     command = ["kcat", "-b", cluster.direct_servers, "-C", "-t", topic, "-e", "-q", "-f", "%s\n"]
     read = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return read.stdout.splitlines()
 
 
-# who gets in
+# authentication
 
 
 @pytest.mark.parametrize("user", ["app", "app2"])
-def test_with_the_right_password_messages_arrive(secured, topic, user, kcat):
+def test_messages_arrive_with_the_right_password(secured, topic, user, kcat):
     if user == "app2":
-        grant(secured, on(topic, "WRITE"))
+        grant(secured, topic_permissions(topic, "WRITE"))
 
     with sender(secured, user) as producer:
         for number in range(100):
             producer.send_message(topic, str(number).encode(), key=number)
-        producer.flush(LONG)
+        producer.flush(TIMEOUT_S)
         assert producer.get_basic_stats()["messages_sent"] == 100
 
     assert sorted(map(int, values(secured, topic))) == list(range(100))
 
 
-def test_a_wrong_password_is_told_while_the_message_still_waits(secured, topic, kcat):
-    heard = Heard()
-    with sender(secured, "app", heard=heard, **{"sasl.password": "geheim"}) as producer:
+def test_a_wrong_password_is_reported_while_the_message_is_still_pending(secured, topic, kcat):
+    recorder = NoticeRecorder()
+    with sender(secured, "app", recorder=recorder, **{"sasl.password": "geheim"}) as producer:
         producer.send_message(topic, b"1")
 
-        (notice,) = eventually(lambda: heard.of("connection_refused"), timeout=LONG)[:1]
-        assert producer.pending_count == 1  # its 120 s are not over: nobody had to wait for them
+        (notice,) = eventually(lambda: recorder.of("connection_refused"), timeout=TIMEOUT_S)[:1]
+        assert producer.pending_count == 1  # reported before its 120 s timeout
         assert (notice.severity, notice.details["code"]) == ("critical", "_AUTHENTICATION")
         assert "Authentication failed" in notice.text
-        eventually(lambda: "uthentication failed" in (producer.connection.error or ""), timeout=LONG)
+        eventually(lambda: "uthentication failed" in (producer.connection.error or ""), timeout=TIMEOUT_S)
         assert not producer.connection.connected
 
-    assert "geheim" not in repr(heard.notices)
+    assert "geheim" not in repr(recorder.notices)
     (dead_letter,) = dead(producer)
     assert dead_letter.verdict == "not_sent"
     assert values(secured, topic) == []
 
 
-def refusals(secured, folder):
+def rejected_connections(secured, folder):
     secure.certify(folder / "other.pem", folder / "other-broker.pem")
     by_address = secured.bootstrap_servers.replace("localhost", "127.0.0.1")
     return {
         "a wrong password": (secured.bootstrap_servers, {"sasl.password": "geheim"}),
-        "an authority that does not know the broker": (
+        "an authority that did not sign the broker's certificate": (
             secured.bootstrap_servers,
             {"ssl.ca.location": str(folder / "other.pem")},
         ),
-        "a certificate of another name": (by_address, {}),
+        "a certificate for another name": (by_address, {}),
     }
 
 
 @pytest.mark.parametrize(
     "case",
-    ["a wrong password", "an authority that does not know the broker", "a certificate of another name"],
+    [
+        "a wrong password",
+        "an authority that did not sign the broker's certificate",
+        "a certificate for another name",
+    ],
 )
-def test_who_is_not_let_in_has_sent_nothing_and_knows_it(secured, topic, case, tmp_path, kcat):
-    heard = Heard()
-    servers, wrong = refusals(secured, tmp_path)[case]
-    with sender(secured, "app", heard=heard, servers=servers, delivery_timeout_ms=3000, **wrong) as producer:
+def test_messages_are_not_sent_when_the_connection_is_rejected(secured, topic, case, tmp_path, kcat):
+    recorder = NoticeRecorder()
+    servers, wrong = rejected_connections(secured, tmp_path)[case]
+    with sender(
+        secured, "app", recorder=recorder, servers=servers, delivery_timeout_ms=3000, **wrong
+    ) as producer:
         for number in range(3):
             producer.send_message(topic, str(number).encode())
-        eventually(lambda: len(dead(producer)) == 3, timeout=LONG)
+        eventually(lambda: len(dead(producer)) == 3, timeout=TIMEOUT_S)
 
-    assert heard.of("connection_refused")
+    assert recorder.of("connection_refused")
     assert {dead_letter.verdict for dead_letter in dead(producer)} == {"not_sent"}
     assert {dead_letter.code for dead_letter in dead(producer)} == {"_MSG_TIMED_OUT"}
     assert values(secured, topic) == []
-    with pytest.raises(BrokerUnreachable, match="refuse the connection"):
+    with pytest.raises(BrokerUnreachable, match="rejected the connection"):
         acls.check(
             client_config(servers, {**secured.security.settings("app"), **wrong}), [topic], feature="send"
         )
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL"])
-def test_a_wrong_security_protocol_is_told_and_named_as_the_likely_cause(secured, topic, protocol, kcat):
-    heard = Heard()
-    with sender(secured, "app", heard=heard, **{"security.protocol": protocol}) as producer:
+def test_a_wrong_security_protocol_is_reported_as_the_likely_cause(secured, topic, protocol, kcat):
+    recorder = NoticeRecorder()
+    with sender(secured, "app", recorder=recorder, **{"security.protocol": protocol}) as producer:
         producer.send_message(topic, b"1")
-        (notice,) = eventually(lambda: heard.of("connection_lost"), timeout=LONG)
+        (notice,) = eventually(lambda: recorder.of("connection_lost"), timeout=TIMEOUT_S)
         assert "security_protocol" in notice.text
         assert producer.pending_count == 1
 
@@ -195,91 +203,96 @@ def test_a_wrong_security_protocol_is_told_and_named_as_the_likely_cause(secured
     assert values(secured, topic) == []
 
 
-# who may do what
+# permissions
 
 
 @pytest.mark.parametrize("allowed", [(), ("DESCRIBE",), ("READ",)])
-def test_without_write_a_message_is_dead_at_once_and_safe_to_send_again(secured, topic, allowed, kcat):
+def test_without_write_a_message_becomes_a_dead_letter_at_once_and_can_be_replayed(
+    secured, topic, allowed, kcat
+):
     if allowed:
-        grant(secured, on(topic, *allowed) + on("elsewhere", "WRITE"))
+        grant(secured, topic_permissions(topic, *allowed) + topic_permissions("elsewhere", "WRITE"))
 
-    with sender(secured, "app2", **ALONE) as producer:
+    with sender(secured, "app2", **SINGLE_TRANSMISSION) as producer:
         producer.send_message(topic, b"1")
-        (dead_letter,) = eventually(
-            lambda: dead(producer), timeout=LONG
-        )  # not after the 120 s of its time-out
+        # long before its timeout of 120 s
+        (dead_letter,) = eventually(lambda: dead(producer), timeout=TIMEOUT_S)
 
         assert dead_letter.code == "TOPIC_AUTHORIZATION_FAILED"
         assert dead_letter.verdict in ("not_sent", "rejected")
         assert "Grant WRITE on the topic" in failure_of(dead_letter.code).advice
         assert values(secured, topic) == []
 
-        grant(secured, on(topic, "WRITE"))
-        assert replayed(producer, topic) == 1
+        grant(secured, topic_permissions(topic, "WRITE"))
+        assert replay_all(producer, topic) == 1
 
     assert values(secured, topic) == ["1"]
 
 
-def test_a_user_who_may_write_nowhere_gets_the_message_back_and_one_notice(secured, topic, kcat):
-    grant(secured, on(topic, "READ"))
-    heard = Heard()
-    with sender(secured, "app2", heard=heard) as producer:
+def test_a_user_without_any_write_permission_causes_a_dead_letter_and_one_notice(secured, topic, kcat):
+    grant(secured, topic_permissions(topic, "READ"))
+    recorder = NoticeRecorder()
+    with sender(secured, "app2", recorder=recorder) as producer:
         producer.send_message(topic, b"1")
-        (dead_letter,) = eventually(lambda: dead(producer), timeout=LONG)
+        (dead_letter,) = eventually(lambda: dead(producer), timeout=TIMEOUT_S)
 
         assert dead_letter.code in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
         assert dead_letter.verdict == "not_sent"
-        assert len(heard.of("fatal_error")) <= 1  # not one for each time that the client is re-created
-        grant(secured, on(topic, "WRITE"))
-        assert replayed(producer, topic) == 1
+        assert len(recorder.of("fatal_error")) <= 1  # not one for every recreation of the client
+        grant(secured, topic_permissions(topic, "WRITE"))
+        assert replay_all(producer, topic) == 1
 
     assert values(secured, topic) == ["1"]
 
 
-def test_a_user_who_may_write_nowhere_may_still_ask(secured, topic):
-    """A client that asked for a producer id would be refused one, and break in the middle of its questions."""
-    grant(secured, on(topic, "DESCRIBE"))
+def test_a_user_without_any_write_permission_can_query(secured, topic):
+    """A client that requests a producer id would be rejected and fail in the middle of its queries."""
+    grant(secured, topic_permissions(topic, "DESCRIBE"))
     config = client_config(secured.bootstrap_servers, secured.security.settings("app2"))
     complaints = []
 
-    asking = admin(config.settings, {"error_cb": complaints.append})
-    until = time.monotonic() + 2  # a producer id is asked for, and refused, within half a second
-    while time.monotonic() < until:
-        assert len(asking.list_topics(topic, timeout=LONG).topics[topic].partitions) == 2
-        asking.poll(0.05)
+    client = admin(config.settings, {"error_cb": complaints.append})
+    deadline = time.monotonic() + 2  # a producer id is requested and rejected within half a second
+    while time.monotonic() < deadline:
+        assert len(client.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) == 2
+        client.poll(0.05)
 
     assert complaints == []
-    assert metadata_count(config.settings)(topic, LONG) == 2
-    assert cluster_id(config.settings, None, LONG) == cluster_id(config.settings, topic, LONG) is not None
+    assert metadata_count(config.settings)(topic, TIMEOUT_S) == 2
+    assert (
+        cluster_id(config.settings, None, TIMEOUT_S)
+        == cluster_id(config.settings, topic, TIMEOUT_S)
+        is not None
+    )
 
 
-def replayed(producer, topic):
-    """Until nothing is dead any more: the client may still believe for a moment that it may not."""
+def replay_all(producer, topic):
+    """Replay until there are no dead letters: the client may still have outdated permissions for a moment."""
     done = 0
-    deadline = time.monotonic() + LONG
+    deadline = time.monotonic() + TIMEOUT_S
     while dead(producer) and time.monotonic() < deadline:
-        done += producer.replay_dlq_messages(topic, timeout=LONG, inconclusive="send")
+        done += producer.replay_dlq_messages(topic, timeout=TIMEOUT_S, inconclusive="send")
     return done
 
 
-def test_without_read_the_probe_says_that_it_may_not_look(secured, topic, kcat):
-    grant(secured, on(topic, "WRITE"))
+def test_without_read_a_probe_is_inconclusive_and_names_the_permission(secured, topic, kcat):
+    grant(secured, topic_permissions(topic, "WRITE"))
     with sender(secured, "app2") as producer:
         message_id = producer.send_message(topic, b"1")
-        producer.flush(LONG)
+        producer.flush(TIMEOUT_S)
 
-    blind = probe(producer.config.settings, topic, None, message_id, timeout=LONG)
-    assert blind.outcome == "inconclusive"
-    assert "grant READ" in blind.text
+    denied = probe(producer.config.settings, topic, None, message_id, timeout=TIMEOUT_S)
+    assert denied.outcome == "inconclusive"
+    assert "grant READ" in denied.text
 
-    grant(secured, on(topic, "READ"))
-    seen = probe(producer.config.settings, topic, None, message_id, timeout=LONG)
-    assert (seen.outcome, seen.offset) == ("found", 0)
+    grant(secured, topic_permissions(topic, "READ"))
+    allowed = probe(producer.config.settings, topic, None, message_id, timeout=TIMEOUT_S)
+    assert (allowed.outcome, allowed.offset) == ("found", 0)
 
 
-def test_a_permission_that_is_taken_and_given_back_in_mid_stream_loses_nothing(secured, topic, kcat):
-    grant(secured, on(topic, "WRITE", "READ"))
-    with sender(secured, "app2", **ALONE) as producer:
+def test_revoking_and_granting_a_permission_while_sending_loses_no_message(secured, topic, kcat):
+    grant(secured, topic_permissions(topic, "WRITE", "READ"))
+    with sender(secured, "app2", **SINGLE_TRANSMISSION) as producer:
         numbers = itertools.count()
 
         def send():
@@ -290,66 +303,68 @@ def test_a_permission_that_is_taken_and_given_back_in_mid_stream_loses_nothing(s
 
         for _ in range(50):
             send()
-        eventually(lambda: sent() == 50, timeout=LONG)
+        eventually(lambda: sent() == 50, timeout=TIMEOUT_S)
 
-        revoke(secured, on(topic, "WRITE"))
-        eventually(lambda: send() or dead(producer), timeout=LONG)
-        grant(secured, on(topic, "WRITE"))
+        revoke(secured, topic_permissions(topic, "WRITE"))
+        eventually(lambda: send() or dead(producer), timeout=TIMEOUT_S)
+        grant(secured, topic_permissions(topic, "WRITE"))
         before = sent()
-        eventually(lambda: send() or sent() > before, timeout=LONG)
-        producer.flush(LONG)
+        eventually(lambda: send() or sent() > before, timeout=TIMEOUT_S)
+        producer.flush(TIMEOUT_S)
 
-        refused = dead(producer)
-        assert {dead_letter.code for dead_letter in refused} == {"TOPIC_AUTHORIZATION_FAILED"}
-        assert {dead_letter.verdict for dead_letter in refused} <= {"not_sent", "rejected"}
-        assert replayed(producer, topic) == len(refused)
+        rejected = dead(producer)
+        assert {dead_letter.code for dead_letter in rejected} == {"TOPIC_AUTHORIZATION_FAILED"}
+        assert {dead_letter.verdict for dead_letter in rejected} <= {"not_sent", "rejected"}
+        assert replay_all(producer, topic) == len(rejected)
 
     assert sorted(map(int, values(secured, topic))) == list(range(next(numbers)))
 
 
-# what a feature needs, said before anything is sent
+# permissions of features, checked before sending
 
 
-def test_the_table_of_permissions_is_what_a_feature_needs(secured, topic):
+def test_the_table_lists_exactly_the_permissions_that_each_feature_needs(secured, topic):
     client = client_config(secured.bootstrap_servers, secured.security.settings("app2"))
 
     def missing(feature):
-        return acls.check(client, [topic], feature=feature, transactional_id=topic, timeout=LONG)
+        return acls.check(client, [topic], feature=feature, transactional_id=topic, timeout=TIMEOUT_S)
 
     for feature in acls.FEATURES:
-        needs = acls.needed(feature, [topic], transactional_id=topic)
+        needs = acls.required_permissions(feature, [topic], transactional_id=topic)
         assert missing(feature) == needs
 
         secure.grant(secured.direct_servers, "app2", needs)
-        eventually(lambda feature=feature: missing(feature) == [], timeout=LONG)
+        eventually(lambda feature=feature: missing(feature) == [], timeout=TIMEOUT_S)
 
         secure.revoke(secured.direct_servers, "app2", needs)
         eventually(
-            lambda feature=feature: missing(feature) == acls.needed(feature, [topic], transactional_id=topic),
-            timeout=LONG,
+            lambda feature=feature: (
+                missing(feature) == acls.required_permissions(feature, [topic], transactional_id=topic)
+            ),
+            timeout=TIMEOUT_S,
         )
 
 
-def test_exactly_once_is_refused_with_the_list_of_what_is_missing(secured, topic):
-    grant(secured, on(topic, "WRITE"))
+def test_exactly_once_is_rejected_with_a_list_of_missing_permissions(secured, topic):
+    grant(secured, topic_permissions(topic, "WRITE"))
     client = client_config(secured.bootstrap_servers, secured.security.settings("app2"))
 
-    with pytest.raises(BrokerError) as refused:
-        acls.require(client, [topic], feature="exactly_once", transactional_id=topic, timeout=LONG)
+    with pytest.raises(BrokerError) as rejected:
+        acls.require(client, [topic], feature="exactly_once", transactional_id=topic, timeout=TIMEOUT_S)
 
-    assert f"READ on topic {topic} (to read back what the last transaction left)" in str(refused.value)
-    assert f"WRITE on transactional id {topic}* (to commit" in str(refused.value)
-    assert "WRITE on topic" not in str(refused.value)
+    assert f"READ on topic {topic} (to read back the records of the last transaction)" in str(rejected.value)
+    assert f"WRITE on transactional id {topic}* (to commit" in str(rejected.value)
+    assert "WRITE on topic" not in str(rejected.value)
 
 
-def once(cluster, folder, transactional_id, *, transact=False):
-    """An exactly-once producer of `app2`, who may use the id when `transact` says so."""
+def exactly_once_producer(cluster, folder, transactional_id, *, transact=False):
+    """Return an exactly-once producer of `app2`; `transact` grants it the transactional id."""
     if transact:
         allowed = Permission("transactional_id", transactional_id, "WRITE", prefixed=True)
         secure.grant(cluster.direct_servers, "app2", [allowed])
         client = client_config(cluster.bootstrap_servers, cluster.security.settings("app2"))
-        asked = f"{transactional_id}-asked"
-        eventually(lambda: acls.Cluster(client).may_transact(asked, timeout=LONG), timeout=LONG)
+        probe_id = f"{transactional_id}-asked"
+        eventually(lambda: acls.Cluster(client).may_transact(probe_id, timeout=TIMEOUT_S), timeout=TIMEOUT_S)
     return ReliableKafkaProducer(
         cluster.bootstrap_servers,
         cluster.security.settings("app2"),
@@ -360,35 +375,35 @@ def once(cluster, folder, transactional_id, *, transact=False):
     )
 
 
-def test_exactly_once_does_not_start_where_its_permissions_are_missing(secured, topic, tmp_path, kcat):
+def test_exactly_once_does_not_start_without_its_permissions(secured, topic, tmp_path, kcat):
     with pytest.raises(BrokerError, match=rf"WRITE on transactional id {topic}\*"):
-        once(secured, tmp_path, topic)
+        exactly_once_producer(secured, tmp_path, topic)
 
-    grant(secured, on(topic, "WRITE", "READ"))
-    with once(secured, tmp_path, topic, transact=True) as producer:
+    grant(secured, topic_permissions(topic, "WRITE", "READ"))
+    with exactly_once_producer(secured, tmp_path, topic, transact=True) as producer:
         for number in range(20):
             producer.send_message(topic, str(number).encode(), key=number)
-        producer.flush(LONG)
+        producer.flush(TIMEOUT_S)
     assert sorted(map(int, values(secured, topic))) == list(range(20))
 
 
-def test_exactly_once_sends_nothing_to_a_topic_it_may_not_read_back(secured, topic, tmp_path, kcat):
-    grant(secured, on(topic, "WRITE"))
+def test_exactly_once_sends_nothing_to_a_topic_without_read_permission(secured, topic, tmp_path, kcat):
+    grant(secured, topic_permissions(topic, "WRITE"))
 
-    with once(secured, tmp_path, topic, transact=True) as producer:
+    with exactly_once_producer(secured, tmp_path, topic, transact=True) as producer:
         with pytest.raises(BrokerError, match=f"READ on topic {topic}"):
             producer.send_message(topic, b"1")
 
     assert values(secured, topic) == []
 
 
-def test_a_topic_that_nobody_made_lacks_nothing(secured):
+def test_a_topic_that_does_not_exist_lacks_no_permission(secured):
     client = client_config(secured.bootstrap_servers, secured.security.settings("app"))
-    assert acls.check(client, ["never-made"], feature="replay", timeout=LONG) == []
+    assert acls.check(client, ["never-made"], feature="replay", timeout=TIMEOUT_S) == []
 
 
-def test_the_doctor_names_the_permission_and_what_it_is_for(secured, topic):
-    grant(secured, on(topic, "WRITE"))
+def test_the_doctor_names_the_permission_and_its_purpose(secured, topic):
+    grant(secured, topic_permissions(topic, "WRITE"))
 
     found = list(
         examine(
@@ -397,26 +412,26 @@ def test_the_doctor_names_the_permission_and_what_it_is_for(secured, topic):
             topics=[topic, "hidden"],
             features=["exactly_once"],
             transactional_id=topic,
-            timeout=LONG,
+            timeout=TIMEOUT_S,
         )
     )
 
-    said = {(finding.check, finding.level, finding.text) for finding in found}
+    findings = {(finding.check, finding.level, finding.text) for finding in found}
     fixes = [finding.fix for finding in found]
     assert (
         f"topic {topic}",
         "problem",
-        "We lack READ (to read back what the last transaction left).",
-    ) in said
+        "We lack READ (to read back the records of the last transaction).",
+    ) in findings
     assert f"Grant READ on topic {topic}." in fixes
-    assert ("topic hidden", "problem", "We may not even see whether it exists.") in said
+    assert ("topic hidden", "problem", "We may not even see whether it exists.") in findings
     assert f"Grant WRITE on transactional ids with the prefix {topic}." in fixes
 
 
-# the files
+# files
 
 
-def test_keys_and_passwords_are_for_their_owner_only(secured):
+def test_only_the_owner_can_read_keys_and_passwords(secured):
     folder = secured.security.folder
     files = list(folder.iterdir())
     assert {file.name for file in files} >= {"ca.pem", "broker.pem", "app.password", "app.properties"}

@@ -326,7 +326,7 @@ print(os.waitstatus_to_exitcode(status), producer.close().acknowledged)
     said = done.stdout.splitlines()
     assert "acknowledged=0, dead=0" in said[1]
     assert said[0].startswith("ForkedProducer")
-    assert "Make one in the child" in said[0]
+    assert "Create one in the child" in said[0]
     assert said[-1] == "0 2"
     assert sorted(on_topic(broker, topic)) == [b"after", b"before"]
 

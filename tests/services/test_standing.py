@@ -1,4 +1,4 @@
-"""Our standing with a real broker: retention, a forgotten producer, a topic made anew, a log that was cut back."""
+"""Loss detection on a real broker: retention, an expired producer, a recreated topic, a truncated log."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from producer_core.brokers import kafka as real
 from tests.conftest import needs
 from tests.support import eventually
-from tests.unit.standing_rig import Rig
+from tests.unit.standing_rig import MonitoredProducer
 
 pytestmark = pytest.mark.kafka
-LONG = 60
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A broker of our own: it is stopped, harmed and started again."""
+    """A broker for this module only, because its tests stop it and damage its log."""
     needs("java", "openjdk-17-jre-headless")
-    often = {"producer.id.expiration.check.interval.ms": "200"}
-    with real.start(folder=tmp_path_factory.mktemp("standing") / "one", properties=often) as running:
+    properties = {"producer.id.expiration.check.interval.ms": "200"}
+    with real.start(folder=tmp_path_factory.mktemp("standing") / "one", properties=properties) as running:
         yield running
 
 
@@ -43,98 +43,103 @@ def topic(cluster):
 
 @pytest.fixture
 def rig(cluster, topic):
-    """`idle=0`: every write counts as the first one after a long time."""
-    with Rig(cluster.bootstrap_servers, topic, idle=0.0, again=0.0) as made:
-        yield made
+    """With `idle=0` every write triggers a check."""
+    with MonitoredProducer(cluster.bootstrap_servers, topic, idle=0.0, check_interval=0.0) as producer:
+        yield producer
 
 
-def found(rig, case):
-    return eventually(lambda: [item for item in rig.loss_monitor.findings if item.case == case], LONG)[-1]
+def wait_for_finding(rig, case):
+    return eventually(lambda: [item for item in rig.loss_monitor.findings if item.case == case], TIMEOUT_S)[
+        -1
+    ]
 
 
-def test_what_is_there_is_found_to_be_ours(rig, topic):
+def test_an_acknowledged_record_on_the_log_is_recognised(rig, topic):
     rig.send(3)
     rig.send(1)
 
-    finding = found(rig, "intact")
+    finding = wait_for_finding(rig, "intact")
     assert finding.numbers["high_watermark"] == 4
     assert finding.numbers["record_at"] == finding.numbers["last_acknowledged"]
     assert rig.kinds() == []
 
 
-def test_records_that_retention_took_are_noted_and_nothing_more(rig, topic, admin):
+def test_records_removed_by_retention_are_reported_as_information_only(rig, topic, admin):
     rig.send(3)
-    admin.delete_records([TopicPartition(topic, 0, 3)])[TopicPartition(topic, 0)].result(LONG)
+    admin.delete_records([TopicPartition(topic, 0, 3)])[TopicPartition(topic, 0)].result(TIMEOUT_S)
     rig.send(1)
 
-    finding = found(rig, "retention_removed")
+    finding = wait_for_finding(rig, "retention_removed")
     assert (finding.numbers["low_watermark"], finding.numbers["last_acknowledged"]) == (3, 2)
-    assert eventually(rig.kinds, LONG)[0] == "retention_removed"
+    assert eventually(rig.kinds, TIMEOUT_S)[0] == "retention_removed"
     assert not rig.loss_monitor.lost
 
 
-def test_a_producer_that_the_broker_forgot_goes_on_and_its_records_are_there(rig, cluster, topic, admin):
-    """Kafka since 2.5 takes any sequence of a producer it does not know: no code comes, only the look tells."""
+def test_a_producer_whose_state_expired_continues_and_loses_no_record(rig, cluster, topic, admin):
+    """Since Kafka 2.5 the broker accepts any sequence of an unknown producer: only a check can detect it."""
     rig.send(3)
-    assert known_producers(cluster, topic) == 1
-    with forgetting(admin):
-        eventually(lambda: known_producers(cluster, topic) == 0, LONG)
+    assert count_known_producers(cluster, topic) == 1
+    with expire_producers(admin):
+        eventually(lambda: count_known_producers(cluster, topic) == 0, TIMEOUT_S)
     rig.send(1)
 
-    assert found(rig, "intact").numbers["high_watermark"] == 4
+    assert wait_for_finding(rig, "intact").numbers["high_watermark"] == 4
     assert [report.offset for report in rig.reports] == [0, 1, 2, 3]
     assert rig.failed == []
 
 
-def test_a_topic_made_anew_is_told_from_a_loss(rig, cluster, topic):
+def test_a_recreated_topic_is_distinguished_from_a_loss(rig, cluster, topic):
     rig.send(5)
-    eventually(lambda: rig.loss_monitor._inquiry.ids.get(topic), LONG)
+    eventually(lambda: rig.loss_monitor._investigation.ids.get(topic), TIMEOUT_S)
     cluster.delete_topic(topic)
     cluster.create_topic(topic, 1)
     rig.send(1)
 
-    finding = found(rig, "topic_recreated")
+    finding = wait_for_finding(rig, "topic_recreated")
     assert "its id was" in finding.text
-    eventually(lambda: rig.kinds() == ["topic_recreated"], LONG)
+    eventually(lambda: rig.kinds() == ["topic_recreated"], TIMEOUT_S)
     assert not rig.loss_monitor.lost
     rig.send(1)
     rig.send(1)
-    assert found(rig, "intact").numbers["high_watermark"] == 3
+    assert wait_for_finding(rig, "intact").numbers["high_watermark"] == 3
 
 
-def test_a_topic_that_is_gone_is_said_so(rig, cluster, topic):
+def test_a_deleted_topic_is_reported(rig, cluster, topic):
     rig.send(2)
     cluster.delete_topic(topic)
     rig.loss_monitor.check(topic, 0)
 
-    assert "does not exist any more" in found(rig, "topic_recreated").text
+    assert "no longer exists" in wait_for_finding(rig, "topic_recreated").text
 
 
-@pytest.mark.parametrize("remembered", [True, False], ids=["known producer", "forgotten producer"])
-def test_a_log_that_was_cut_back_is_a_loss_with_its_numbers(cluster, topic, admin, remembered):
-    """A restored backup, as it were: the broker answers OUT_OF_ORDER where it knows us, and nothing where not."""
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+@pytest.mark.parametrize("producer_known", [True, False], ids=["known producer", "expired producer"])
+def test_a_truncated_log_is_a_loss_with_numbers(cluster, topic, admin, producer_known):
+    """Like a restored backup: the broker returns OUT_OF_ORDER to a known producer, and no error to an unknown one."""
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         for _ in range(6):
-            rig.send(1)  # a batch each
+            rig.send(1)  # one batch each
         cluster.stop_node(1)
-        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2, snapshots=remembered)
+        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2, snapshots=producer_known)
         cluster.start_node(1)
-        if not remembered:
-            with forgetting(admin):
-                eventually(lambda: known_producers(cluster, topic) == 0, LONG)
+        if not producer_known:
+            with expire_producers(admin):
+                eventually(lambda: count_known_producers(cluster, topic) == 0, TIMEOUT_S)
         rig.send(1)
 
-        lost = found(rig, "acknowledged_lost")
+        lost = wait_for_finding(rig, "acknowledged_lost")
         assert lost.numbers["last_acknowledged"] == 5
         assert lost.numbers["high_watermark"] <= 3
-        eventually(lambda: "acknowledged_lost" in rig.kinds(), LONG)
-        assert ("loss_suspected" in rig.kinds()) == remembered
+        eventually(lambda: "acknowledged_lost" in rig.kinds(), TIMEOUT_S)
+        assert ("loss_suspected" in rig.kinds()) == producer_known
         assert set(rig.loss_monitor.lost) == {(topic, 0)}
 
 
-def test_another_record_in_the_place_of_ours_is_a_loss_too(cluster, topic):
-    """The log was cut back and somebody else wrote on, past our last offset: no number tells, only the record."""
-    with Rig(cluster.bootstrap_servers, topic) as rig, Rig(cluster.bootstrap_servers, topic) as other:
+def test_an_overwritten_record_is_a_loss(cluster, topic):
+    """After truncation another producer wrote past the last offset: only the record at the offset shows the loss."""
+    with (
+        MonitoredProducer(cluster.bootstrap_servers, topic) as rig,
+        MonitoredProducer(cluster.bootstrap_servers, topic) as other,
+    ):
         for _ in range(4):
             rig.send(1)
         cluster.stop_node(1)
@@ -143,14 +148,14 @@ def test_another_record_in_the_place_of_ours_is_a_loss_too(cluster, topic):
         other.send(10)
         rig.loss_monitor.check(topic, 0)
 
-        assert "there is another record now" in found(rig, "acknowledged_lost").text
+        assert "now has another record" in wait_for_finding(rig, "acknowledged_lost").text
 
 
-# what is done to the broker
+# operations on the broker
 
 
 def keep_batches(folder, count, *, snapshots):
-    """Cut a stopped broker's log after `count` batches. Without its snapshots it knows no producers but those in it."""
+    """Truncate a stopped broker's log after `count` batches. Without snapshots it knows only the producers in them."""
     log = folder / f"{0:020d}.log"
     data, end = log.read_bytes(), 0
     for _ in range(count):
@@ -162,39 +167,39 @@ def keep_batches(folder, count, *, snapshots):
 
 
 @contextlib.contextmanager
-def forgetting(admin):
-    """The broker drops what it knows of producers that were silent for a tenth of a second."""
-    change(admin, AlterConfigOpType.SET, "100")
+def expire_producers(admin):
+    """Let the broker expire the state of producers that were silent for a tenth of a second."""
+    set_expiration(admin, AlterConfigOpType.SET, "100")
     yield
-    change(admin, AlterConfigOpType.DELETE, None)
+    set_expiration(admin, AlterConfigOpType.DELETE, None)
 
 
-def change(admin, operation, value):
+def set_expiration(admin, operation, value):
     entry = ConfigEntry("producer.id.expiration.ms", value, incremental_operation=operation)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    for answer in admin.incremental_alter_configs([resource]).values():
-        answer.result(LONG)
+    for response in admin.incremental_alter_configs([resource]).values():
+        response.result(TIMEOUT_S)
 
 
-def known_producers(cluster, topic):
-    """How many producers the broker knows on partition 0: DescribeProducers, which our client does not offer."""
+def count_known_producers(cluster, topic):
+    """Count the producers that the broker knows on partition 0, with DescribeProducers, which the client lacks."""
     name = topic.encode()
     body = bytes([2, len(name) + 1]) + name + b"\x02" + struct.pack(">i", 0) + b"\x00\x00"
     request = struct.pack(">hhih", 61, 0, 7, -1) + b"\x00" + body
     host, port = cluster.nodes[0].direct_address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=LONG) as connection:
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         (size,) = struct.unpack(">i", receive(connection, 4))
-        answer = receive(connection, size)
+        response = receive(connection, size)
     # correlation id, tags, throttle, one topic: its name, one partition: its number, error, no message, producers
-    at = 4 + 1 + 4 + 1 + 1 + len(name) + 1 + 4
-    error, message, producers = struct.unpack_from(">hBB", answer, at)
-    assert (error, message) == (0, 0), answer
+    position = 4 + 1 + 4 + 1 + 1 + len(name) + 1 + 4
+    error, message, producers = struct.unpack_from(">hBB", response, position)
+    assert (error, message) == (0, 0), response
     return producers - 1
 
 
 def receive(connection, size):
-    found = b""
-    while len(found) < size:
-        found += connection.recv(size - len(found)) or pytest.fail("the broker hung up")
-    return found
+    data = b""
+    while len(data) < size:
+        data += connection.recv(size - len(data)) or pytest.fail("the broker hung up")
+    return data

@@ -1,4 +1,4 @@
-"""Our standing with a broker, through real librdkafka on the embedded one: codes, epochs, retention, duplicates."""
+"""Loss detection through real librdkafka on the embedded broker: error codes, epochs, retention, duplicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from producer_core.brokers import embedded
 from producer_core.delivery.loss_detection import AckedLogMonitor, KafkaBrokerQueries, RecordQuery
 from producer_core.messages import id_bytes
 from tests.support import eventually
-from tests.unit.standing_rig import Rig
+from tests.unit.standing_rig import MonitoredProducer
 
 SESSION = uuid.uuid4()
 
@@ -31,12 +31,12 @@ def topic(cluster):
 
 
 @pytest.fixture
-def asker(cluster):
+def queries(cluster):
     return KafkaBrokerQueries({"bootstrap.servers": cluster.bootstrap_servers})
 
 
-def put(cluster, topic, *values, partition=0, first_seq=0, ids=True):
-    """What a producer of our session writes."""
+def produce(cluster, topic, *values, partition=0, first_seq=0, ids=True):
+    """Write records as a producer with SESSION would."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 0})
     for seq, value in enumerate(values, first_seq):
         headers = [("pc-id", id_bytes(SESSION, seq))] if ids else []
@@ -44,11 +44,11 @@ def put(cluster, topic, *values, partition=0, first_seq=0, ids=True):
     assert producer.flush(30) == 0
 
 
-# the questions
+# queries
 
 
-def test_the_broker_shows_both_ends_and_the_record_in_between(cluster, topic, asker):
-    put(cluster, topic, b"a", b"b", b"c")
+def test_a_query_returns_both_watermarks_and_the_record_at_the_offset(cluster, topic, queries):
+    produce(cluster, topic, b"a", b"b", b"c")
 
     wanted = [
         RecordQuery(topic, 0, 1),
@@ -56,53 +56,53 @@ def test_the_broker_shows_both_ends_and_the_record_in_between(cluster, topic, as
         RecordQuery(topic, 1, 0),
         RecordQuery(topic, 0, None),
     ]
-    # one question a partition: the same partition twice is two rounds
-    here, there = asker.look([wanted[0], wanted[2]], 30)
-    (past,) = asker.look([wanted[1]], 30)
-    (ends,) = asker.look([wanted[3]], 30)
+    # one query per partition and call, so the same partition twice needs two calls
+    present, empty = queries.query([wanted[0], wanted[2]], 30)
+    (beyond,) = queries.query([wanted[1]], 30)
+    (ends,) = queries.query([wanted[3]], 30)
 
-    assert (here.low, here.high, here.found_at, here.found_id, here.trouble) == (
+    assert (present.low, present.high, present.found_at, present.found_id, present.problem) == (
         0, 3, 1, id_bytes(SESSION, 1), "",
     )  # fmt: skip
-    assert (there.low, there.high, there.found_at) == (0, 0, None)
-    assert (past.high, past.found_at, past.trouble) == (3, None, "")
+    assert (empty.low, empty.high, empty.found_at) == (0, 0, None)
+    assert (beyond.high, beyond.found_at, beyond.problem) == (3, None, "")
     assert (ends.low, ends.high) == (0, 3)
-    assert here.exists and here.topic_id == asker.topic_ids([topic], 30)[topic]
+    assert present.exists and present.topic_id == queries.topic_ids([topic], 30)[topic]
 
 
-def test_a_topic_that_is_not_there_is_said_so(asker):
-    (look,) = asker.look([RecordQuery("never-made", 0, 5)], 30)
+def test_a_query_reports_a_topic_that_does_not_exist(queries):
+    (view,) = queries.query([RecordQuery("never-made", 0, 5)], 30)
 
-    assert look.exists is False
-    assert asker.topic_ids(["never-made"], 30) == {}
-
-
-def test_a_message_in_doubt_is_looked_for_by_its_id(cluster, topic, asker):
-    put(cluster, topic, b"a", b"b")
-
-    (found,) = asker.look([RecordQuery(topic, 0, 1, f"{SESSION}-0")], 30)
-    (absent,) = asker.look([RecordQuery(topic, 0, None, f"{SESSION}-77")], 30)
-
-    assert (found.landing.outcome, found.landing.offset) == ("found", 0)
-    assert absent.landing.outcome == "not_found"
+    assert view.exists is False
+    assert queries.topic_ids(["never-made"], 30) == {}
 
 
-def test_nobody_answers_within_the_bound():
-    asker = KafkaBrokerQueries({"bootstrap.servers": "127.0.0.1:1"})
+def test_an_ambiguous_message_is_looked_up_by_its_id(cluster, topic, queries):
+    produce(cluster, topic, b"a", b"b")
 
-    (look,) = asker.look([RecordQuery("orders", 0, 5)], 0.5)
+    (found,) = queries.query([RecordQuery(topic, 0, 1, f"{SESSION}-0")], 30)
+    (absent,) = queries.query([RecordQuery(topic, 0, None, f"{SESSION}-77")], 30)
 
-    assert look.trouble
-    assert asker.topic_ids(["orders"], 0.5) == {}
-
-
-# through the lifecycle of real messages
+    assert (found.probe.outcome, found.probe.offset) == ("found", 0)
+    assert absent.probe.outcome == "not_found"
 
 
-def test_an_unknown_producer_with_everything_in_place_is_out_of_step_only(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_a_query_without_a_broker_ends_within_its_timeout():
+    queries = KafkaBrokerQueries({"bootstrap.servers": "127.0.0.1:1"})
+
+    (view,) = queries.query([RecordQuery("orders", 0, 5)], 0.5)
+
+    assert view.problem
+    assert queries.topic_ids(["orders"], 0.5) == {}
+
+
+# with messages in flight
+
+
+def test_an_unknown_producer_without_a_missing_record_is_desynchronised(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         rig.send(3)
-        cluster.fail_next(topic, "REQUEST_TIMED_OUT")  # makes it a retry, so that the next answer is fatal
+        cluster.fail_next(topic, "REQUEST_TIMED_OUT")  # causes a retry, so that the next error is fatal
         cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")
         rig.send(1)
 
@@ -114,8 +114,8 @@ def test_an_unknown_producer_with_everything_in_place_is_out_of_step_only(cluste
         assert "loss_suspected" not in rig.kinds()
 
 
-def test_out_of_order_is_suspected_at_once_and_then_resolved(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_out_of_order_is_a_suspicion_at_once_and_then_resolved(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         rig.send(3)
         cluster.fail_next(topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
         rig.send(1)
@@ -127,10 +127,10 @@ def test_out_of_order_is_suspected_at_once_and_then_resolved(cluster, topic):
         assert not rig.loss_monitor.lost
 
 
-def test_retention_explains_why_the_broker_does_not_know_us(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_retention_explains_an_unknown_producer(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         rig.send(2)
-        put(cluster, topic, *[b"x" * 900_000] * 12, ids=False)  # a mock partition keeps 5 MB
+        produce(cluster, topic, *[b"x" * 900_000] * 12, ids=False)  # a mock partition keeps 5 MB
         cluster.fail_next(topic, "REQUEST_TIMED_OUT")
         cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")
         rig.send(1)
@@ -142,8 +142,8 @@ def test_retention_explains_why_the_broker_does_not_know_us(cluster, topic):
         eventually(lambda: "retention_removed" in rig.kinds(), 30)
 
 
-def test_nothing_acknowledged_yet_is_nothing_to_lose(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_a_topic_without_acknowledgements_has_nothing_to_lose(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         cluster.fail_next(topic, "OUT_OF_ORDER_SEQUENCE_NUMBER")
         rig.send(1)
 
@@ -151,11 +151,11 @@ def test_nothing_acknowledged_yet_is_nothing_to_lose(cluster, topic):
         assert {finding.case for finding in rig.loss_monitor.findings} == {"nothing_to_lose"}
 
 
-def test_an_error_that_the_client_swallows_shows_as_a_rise_of_its_epoch(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_an_error_that_the_client_does_not_report_shows_as_an_epoch_rise(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         rig.send(2)
         eventually(lambda: rig.eos.get("producer_epoch") == 0, 30)
-        cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")  # on a first transmission: swallowed
+        cluster.fail_next(topic, "UNKNOWN_PRODUCER_ID")  # on a first transmission: not reported
         rig.send(1)
 
         eventually(lambda: "epoch_rose" in rig.kinds(), 30)
@@ -165,9 +165,9 @@ def test_an_error_that_the_client_swallows_shows_as_a_rise_of_its_epoch(cluster,
         eventually(lambda: "intact" in rig.cases(), 30)
 
 
-def test_a_duplicate_that_is_no_duplicate_is_acknowledged_and_lost(cluster, topic):
-    """The mock answers so without having the message; librdkafka reports a success without an offset."""
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_a_false_duplicate_is_reported_as_lost(cluster, topic):
+    """The mock broker returns this code without having the message; librdkafka reports a success without an offset."""
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         rig.send(2)
         cluster.fail_next(topic, "DUPLICATE_SEQUENCE_NUMBER")
         rig.send(1)
@@ -176,11 +176,11 @@ def test_a_duplicate_that_is_no_duplicate_is_acknowledged_and_lost(cluster, topi
         assert (topic, 0) in rig.loss_monitor.lost
         lost = rig.loss_monitor.lost[topic, 0]
         assert lost.trigger == "duplicate"
-        assert "yet it is not there" in lost.text
+        assert "but the log does not have it" in lost.text
 
 
-def test_a_partition_idle_for_long_is_looked_at_when_it_is_written_again(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic, idle=0.0) as rig:
+def test_an_idle_partition_is_checked_when_it_is_written_again(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic, idle=0.0) as rig:
         rig.send(1)
         rig.send(1)
 
@@ -188,8 +188,8 @@ def test_a_partition_idle_for_long_is_looked_at_when_it_is_written_again(cluster
         assert rig.kinds() == []
 
 
-def test_after_a_leader_changed_the_records_from_before_are_read_back_and_found(cluster, topic):
-    with Rig(cluster.bootstrap_servers, topic) as rig:
+def test_after_a_leader_change_earlier_records_are_read_back_and_found(cluster, topic):
+    with MonitoredProducer(cluster.bootstrap_servers, topic) as rig:
         rig.send(2)
         eventually(lambda: rig.loss_monitor._leaders._known.get((topic, 0)))
         cluster._mock.lead(topic, 1 if cluster.leader(topic) != 1 else 2)
@@ -200,19 +200,19 @@ def test_after_a_leader_changed_the_records_from_before_are_read_back_and_found(
         assert rig.kinds() == []
 
 
-def test_a_watch_that_fails_disturbs_nobody(cluster, topic, caplog):
+def test_a_failing_monitor_does_not_affect_delivery(cluster, topic, caplog):
     class Broken(AckedLogMonitor):
         def acknowledged(self, batch):
             raise RuntimeError("broken hook")
 
-    with Rig(cluster.bootstrap_servers, topic, made=Broken) as rig:
+    with MonitoredProducer(cluster.bootstrap_servers, topic, monitor_class=Broken) as rig:
         rig.send(5)
 
         assert [report.error for report in rig.reports] == [None] * 5
     assert "hook failed" in caplog.text
 
 
-def test_after_a_loss_what_is_in_doubt_waits_until_somebody_has_decided(cluster, topic):
+def test_after_a_loss_ambiguous_messages_become_dead_letters_until_the_topic_is_resumed(cluster, topic):
     reports = []
     retry = RetryConfig(max_retries=100, initial_delay_ms=50, max_delay_ms=100)
     config = {"message.timeout.ms": 1000, "linger.ms": 0}

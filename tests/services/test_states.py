@@ -1,4 +1,4 @@
-"""A state machine: whatever order reports, retries, looks, fatal errors and ends come in, each message is in one place."""
+"""A state machine of deliveries: each message is in exactly one place, whatever the order of events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CODES = [
 ]
 
 
-class Ends(Hook):
+class Outcomes(Hook):
     def __init__(self):
         self.acked, self.dead = Counter(), Counter()
 
@@ -40,8 +40,8 @@ class Ends(Hook):
         self.dead[int(dead_letter.message_id.rpartition("-")[2])] += 1
 
 
-class Life(RuleBasedStateMachine):
-    """The transport keeps everything in flight until a rule reports it."""
+class Deliveries(RuleBasedStateMachine):
+    """Runs a producer whose transport keeps messages in flight until a rule reports them."""
 
     journaled = False
 
@@ -51,8 +51,8 @@ class Life(RuleBasedStateMachine):
     def begin(self, ordering, policy):
         self.folder = Path(tempfile.mkdtemp())
         self.options = {"ordering": ordering, "on_ambiguous": policy}
-        self.accepted, self.gone = set(), Counter()
-        self.ends = Ends()
+        self.accepted = set()
+        self.outcomes = Outcomes()
         self.start()
 
     def start(self):
@@ -61,7 +61,7 @@ class Life(RuleBasedStateMachine):
             "memory:1", None, QUICK, store=self.folder / "s.duckdb" if self.journaled else None,
             journal_dir=self.folder / "journal" if self.journaled else None,
             transport=InMemoryTransport.factory(made, script=lambda delivery: "hold", capacity=20),
-            hooks=(self.ends,), health_check_interval=3600, run_replays=False, **self.options,
+            hooks=(self.outcomes,), health_check_interval=3600, run_replays=False, **self.options,
         )  # fmt: skip
         self.transport = made[0]
         self.producer.connection.acknowledged()
@@ -85,41 +85,41 @@ class Life(RuleBasedStateMachine):
         self.transport._report(list(zip(held, outcomes, strict=True)))
 
     @rule(blind=st.booleans())
-    def the_broker_answers_looks_or_not(self, blind):
+    def set_probes_answered(self, blind):
         self.transport.blind = blind
 
     @rule()
-    def the_client_turns_fatal(self):
+    def fail_client(self):
         self.transport.break_client(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER))
 
     @rule(timeout=st.sampled_from([0.0, 0.05]))
-    def close_and_start_again(self, timeout):
+    def restart(self, timeout):
         self.close(timeout)
         self.start()
 
     def close(self, timeout):
-        before = Counter(self.ends.acked) + Counter(self.ends.dead)
+        before = Counter(self.outcomes.acked) + Counter(self.outcomes.dead)
         report = self.producer.close(timeout=timeout)
         assert report.lost == 0
         if not self.journaled:
             assert report.journaled == 0
-            assert set(self.ends.acked) | set(self.ends.dead) == self.accepted
+            assert set(self.outcomes.acked) | set(self.outcomes.dead) == self.accepted
             assert report.acknowledged + report.dead == len(self.accepted)
-            self.accepted, self.ends = set(), Ends()
+            self.accepted, self.outcomes = set(), Outcomes()
             return
         with Journal.open(self.folder / "journal") as journal:
             kept = {record.seq for record in journal.read()}
-        assert kept | set(self.ends.acked) | set(self.ends.dead) == self.accepted
-        assert not kept & (set(self.ends.acked) | set(self.ends.dead))
+        assert kept | set(self.outcomes.acked) | set(self.outcomes.dead) == self.accepted
+        assert not kept & (set(self.outcomes.acked) | set(self.outcomes.dead))
         assert report.journaled == len(kept)
-        assert before <= Counter(self.ends.acked) + Counter(self.ends.dead)
+        assert before <= Counter(self.outcomes.acked) + Counter(self.outcomes.dead)
 
     @invariant()
-    def nothing_ends_twice(self):
-        if hasattr(self, "ends"):
-            ended = Counter(self.ends.acked) + Counter(self.ends.dead)
-            assert not [seq for seq, times in ended.items() if times > 1]
-            assert set(ended) <= self.accepted
+    def each_message_has_one_outcome(self):
+        if hasattr(self, "outcomes"):
+            settled = Counter(self.outcomes.acked) + Counter(self.outcomes.dead)
+            assert not [seq for seq, times in settled.items() if times > 1]
+            assert set(settled) <= self.accepted
 
     def teardown(self):
         if hasattr(self, "producer"):
@@ -131,12 +131,12 @@ class Life(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-class LifeWithAJournal(Life):
+class DeliveriesWithJournal(Deliveries):
     journaled = True
 
 
-@pytest.mark.parametrize("machine", [Life, LifeWithAJournal])
-def test_every_message_is_in_exactly_one_place_in_any_order_of_events(machine):
+@pytest.mark.parametrize("machine", [Deliveries, DeliveriesWithJournal])
+def test_each_message_is_in_exactly_one_place_in_any_order_of_events(machine):
     from hypothesis.stateful import run_state_machine_as_test
 
     steps = settings(max_examples=12, stateful_step_count=15, deadline=None, derandomize=True)

@@ -217,7 +217,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged_and_heals(small_disk):
     kept = 0
     with (
         ballast.open("wb") as file,
-        pytest.raises(StoreFull, match=r"is full; what was committed before is safe.*Free some space"),
+        pytest.raises(StoreFull, match=r"is full; committed data is safe.*Free some space"),
     ):
         while True:
             dead_letters.add([dead_letter("p", kept)])

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again under an exactly-once producer, with foreign records past its old offsets."""
+"""A topic that is deleted and recreated under an exactly-once producer, with other records beyond its old offsets."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def topic(kafka):
     return name
 
 
-def committed(kafka, topic):
-    """The values that a read_committed reader sees, but for the foreign ones."""
-    found, ended = [], set()
+def own_values(kafka, topic):
+    """Return the values that a read_committed consumer reads, without those of another producer."""
+    values, ended = [], set()
     reader = Consumer({
         "bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True,
         "isolation.level": "read_committed",
@@ -32,26 +32,26 @@ def committed(kafka, topic):
     while len(ended) < 2:
         for message in reader.consume(500, timeout=1):
             if message.error() is None:
-                found += [int(message.value())] if message.value() != b"foreign" else []
+                values += [int(message.value())] if message.value() != b"foreign" else []
             elif message.error().code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
     reader.close()
-    return sorted(found)
+    return sorted(values)
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the same producer", "a new start"])
-def test_what_is_accepted_after_a_topic_was_made_again_is_on_it_once(kafka, topic, tmp_path, restarted):
+def test_messages_accepted_after_a_topic_was_recreated_are_on_it_once(kafka, topic, tmp_path, restarted):
     def send(producer, numbers):
         for number in numbers:
             producer.send_message(topic, b"%d" % number, f"k{number % 7}")
         producer.flush(120)
 
-    def opened():
+    def open_producer():
         return ReliableKafkaProducer(
             kafka.bootstrap_servers, store=None, journal_dir=tmp_path / "j", delivery="exactly_once"
         )
 
-    producer = opened()
+    producer = open_producer()
     send(producer, range(200))
     if restarted:
         producer.close()
@@ -59,24 +59,24 @@ def test_what_is_accepted_after_a_topic_was_made_again_is_on_it_once(kafka, topi
     kafka.delete_topic(topic)
     eventually(lambda: kafka.create_topic(topic, partitions=2) or True, 30)
     foreign = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for number in range(1000):  # past every offset that ours had
+    for number in range(1000):  # beyond every offset of the earlier records
         foreign.produce(topic, b"foreign", partition=number % 2)
     assert foreign.flush(60) == 0
 
-    producer = opened() if restarted else producer
+    producer = open_producer() if restarted else producer
     send(producer, range(200, 400))
     report = producer.close()
 
-    assert committed(kafka, topic) == list(range(200, 400))
+    assert own_values(kafka, topic) == list(range(200, 400))
     assert (report.dead, report.journaled, report.lost) == (0, 0, 0)
 
 
-def test_a_crash_after_the_topic_was_made_again_and_grew_past_the_old_offsets_writes_nothing_twice(
+def test_a_crash_after_a_topic_was_recreated_and_grew_past_the_old_offsets_writes_no_duplicates(
     kafka, topic, tmp_path
 ):
     journal, copy = tmp_path / "j", tmp_path / "copy"
 
-    def opened():
+    def open_producer():
         return ReliableKafkaProducer(
             kafka.bootstrap_servers, store=None, journal_dir=journal, delivery="exactly_once"
         )
@@ -85,15 +85,16 @@ def test_a_crash_after_the_topic_was_made_again_and_grew_past_the_old_offsets_wr
         for number in numbers:
             producer.send_message(topic, b"%d" % number, f"k{number % 7}")
 
-    producer = opened()
+    producer = open_producer()
     send(producer, range(1000))
     producer.flush(120)
     kafka.delete_topic(topic)
     eventually(lambda: kafka.create_topic(topic, partitions=2) or True, 30)
-    send(producer, range(1000, 1050))  # below every offset that is written down
+    send(producer, range(1000, 1050))  # below every stored offset
     producer.flush(120)
     send(producer, range(1050, 1100))
-    shutil.copytree(journal, copy)  # as a killed process leaves it: committed, and not settled
+    shutil.copytree(journal, copy)  # the state of a killed process: committed but not settled
+
     producer.flush(120)
     producer.close()
 
@@ -103,8 +104,8 @@ def test_a_crash_after_the_topic_was_made_again_and_grew_past_the_old_offsets_wr
     assert foreign.flush(60) == 0
     shutil.rmtree(journal)
     copy.rename(journal)
-    producer = opened()
+    producer = open_producer()
     producer.flush(120)
     producer.close()
 
-    assert committed(kafka, topic) == list(range(1000, 1100))
+    assert own_values(kafka, topic) == list(range(1000, 1100))

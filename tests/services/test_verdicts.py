@@ -1,4 +1,4 @@
-"""Verdicts on a real librdkafka: what is said of a message that came back."""
+"""Verdicts of failed messages with real librdkafka."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def send(broker, **config):
         return eventually(lambda: producer.dlq.get(message_id), timeout=20)
 
 
-def test_a_refusal_in_the_first_second_is_never_called_not_sent(broker):
+def test_a_rejection_in_the_first_second_never_has_the_verdict_not_sent(broker):
     broker.reject("orders", "POLICY_VIOLATION")
     assert send(broker).verdict in ("rejected", "possibly_persisted")
 
 
-def test_a_refusal_after_a_hidden_retry_is_possibly_persisted(broker):
+def test_a_rejection_after_a_retry_inside_librdkafka_is_possibly_persisted(broker):
     broker.fail_next("orders", "REQUEST_TIMED_OUT", 1)
     broker.fail_next("orders", "POLICY_VIOLATION", 1)
     assert send(broker).verdict == "possibly_persisted"
 
 
-def test_a_quick_refusal_of_a_warm_client_is_rejected(broker):
+def test_a_quick_rejection_of_a_connected_client_is_rejected(broker):
     quick = RetryConfig(max_retries=0)
     with ReliableKafkaProducer(broker.bootstrap_servers, None, quick, store=None) as producer:
         producer.send_message("orders", {"warm": 1})
@@ -49,7 +49,7 @@ def test_a_quick_refusal_of_a_warm_client_is_rejected(broker):
     assert dead_letter.verdict == "rejected"
 
 
-def test_a_time_out_of_a_client_that_had_sent_is_possibly_persisted(broker):
+def test_a_timeout_of_a_client_that_has_sent_before_is_possibly_persisted(broker):
     quick = RetryConfig(max_retries=0)
     config = {"delivery_timeout_ms": 1500, "linger_ms": 0}
     with ReliableKafkaProducer(broker.bootstrap_servers, config, quick, store=None) as producer:
@@ -61,25 +61,26 @@ def test_a_time_out_of_a_client_that_had_sent_is_possibly_persisted(broker):
     assert (dead_letter.verdict, dead_letter.code) == ("possibly_persisted", "_MSG_TIMED_OUT")
 
 
-def test_a_late_refusal_says_why_it_is_doubted(broker):
-    """A new client connects first, so that its messages are old when they are refused."""
+def test_a_late_rejection_gives_the_reason_of_its_verdict(broker):
+    """A new client has to connect first, so its messages are no longer new when the broker rejects them."""
     broker.fail_next("orders", "REQUEST_TIMED_OUT", 1)
     broker.fail_next("orders", "MSG_SIZE_TOO_LARGE", 1)
     dead_letter = send(broker)
 
     assert dead_letter.verdict == "possibly_persisted"
     assert dead_letter.verdict_reason == (
-        "Attempt 1: The broker refused it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have landed."
+        "Attempt 1: The broker rejected it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have been written."
     )
 
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("batch_size", [None, 280])
-def test_a_batch_with_one_message_too_large_is_refused_whole_and_smaller_batches_save_the_others(
-    kafka, batch_size
-):
-    """Twenty of 20 bytes between twenty of 500, to a topic that takes 300: librdkafka makes one batch of them, and gives
-    each of them the code of the batch. The code says nothing of the one message, so the words must not either."""
+def test_one_too_large_message_fails_its_whole_batch_and_smaller_batches_avoid_that(kafka, batch_size):
+    """Send 20 messages of 20 bytes and 20 of 500 bytes to a topic with max.message.bytes=300.
+
+    librdkafka puts them into one batch and gives each message the code of the batch. The code does not tell which message is
+    too large, so neither may its explanation.
+    """
     topic = f"small-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "300"})
     config = {"linger_ms": 1000, **({} if batch_size is None else {"batch_size": batch_size})}
@@ -92,16 +93,16 @@ def test_a_batch_with_one_message_too_large_is_refused_whole_and_smaller_batches
         ]
         producer.flush(60)
         assert producer.pending_count == 0
-        died = [
+        dead = [
             [dead_letter for one in column if (dead_letter := producer.dlq.get(one))]
             for column in zip(*ids, strict=True)
         ]
-    there = len(read(kafka.bootstrap_servers, topic)) - 1
+    written = len(read(kafka.bootstrap_servers, topic)) - 1
 
-    small, large = died
-    assert (len(small), len(large), there) == ((20, 20, 0) if batch_size is None else (0, 20, 20))
+    small, large = dead
+    assert (len(small), len(large), written) == ((20, 20, 0) if batch_size is None else (0, 20, 20))
     assert {dead_letter.code for dead_letter in (*small, *large)} == {"MSG_SIZE_TOO_LARGE"}
     assert {dead_letter.verdict for dead_letter in (*small, *large)} <= {"rejected", "possibly_persisted"}
     meaning = failure_of("MSG_SIZE_TOO_LARGE")
-    assert "the batch that the client made of it and others" in meaning.meaning
+    assert "the batch that contains it" in meaning.meaning
     assert "set batch_size below the topic's limit" in meaning.advice

@@ -1,4 +1,4 @@
-"""Pages for tests: a page drawn by Streamlit's AppTest, and everything that a reader sees of it."""
+"""Render pages with Streamlit's AppTest, and read their visible content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOSTILE = '<img src=x onerror="alert(1)"> **bold** <a href="https://evil.example
 
 
 def opened(name, path, monkeypatch, **address):
-    """The page `producer_core.dashboard.views.<name>` of a store, at an address."""
+    """Run the page `producer_core.dashboard.views.<name>` on a store, at an address."""
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
@@ -25,7 +25,7 @@ def opened(name, path, monkeypatch, **address):
 
 
 def trees(page):
-    """The trees of live HTML on the page."""
+    """Return the node trees of the page."""
     found = []
     for element in page.get("bidi_component"):
         data = json.loads(element.proto.json or element.proto.mixed.json or "{}")
@@ -34,13 +34,13 @@ def trees(page):
 
 
 def text_of(page):
-    """What a reader sees: HTML as it is, and the texts of the trees."""
+    """Return the HTML of the page and the text of its trees."""
     html = [element.body for element in page.get("html")]
     return " ".join([*html, *(_text(tree) for tree in trees(page))])
 
 
 def tiles_of(page):
-    """Name and value of each key figure, in their order."""
+    """Return label and value of each tile, in order."""
     return [
         (_text(tile[2][0]), _text(tile[2][1]))
         for tree in trees(page)
@@ -54,7 +54,7 @@ def _text(tree):
 
 
 def links(page):
-    """Every address that the trees lead to."""
+    """Return every link target in the trees."""
     return [href for tree in trees(page) for href in _links(tree)]
 
 
@@ -66,7 +66,7 @@ def _links(tree):
 
 
 def rows_of(page, label):
-    """The rows of the table with that label, each as its texts."""
+    """Return the cell texts of each row of the table with that label."""
     for tree in trees(page):
         if not isinstance(tree, str) and tree[1].get("aria-label") == label:
             body = tree[2][0][2][1]

@@ -1,7 +1,7 @@
-"""How others name the errors: the whole of what their packages define, read from them once.
+"""The error names of other clients, complete, as read once from their packages.
 
 Apache Kafka 4.3.1 (Errors.java and org.apache.kafka.common.errors) and kafka-python (kafka.errors of 2.0.2, of
-kafka-python-ng 2.2.3 and of 3.0.12). A number follows where the error is one of the protocol.
+kafka-python-ng 2.2.3 and of 3.0.12). Errors of the protocol are followed by their number.
 """
 
 PROTOCOL = """

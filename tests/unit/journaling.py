@@ -1,4 +1,4 @@
-"""What the journal's tests need: records, what is kept, and a crash."""
+"""Helpers for the journal's tests: records, the unsettled sequences, and a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kept(journal):
 
 
 def crash(path, tmp_path, name="copy"):
-    """The folder as a killed process leaves it: a copy, because this process still holds the original."""
+    """Copy the folder as a killed process leaves it. The original is still open in this process."""
     copy = tmp_path / name
     shutil.copytree(path, copy)
     return copy

@@ -1,4 +1,4 @@
-"""What the tests of the notebook share: a store in which ten of a hundred messages died."""
+"""Fixtures of the notebook tests: a store in which ten of a hundred messages failed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def dead_letter(
-    number, *, topic="orders", died, code="POLICY_VIOLATION", text="Policy violation", verdict="rejected"
+    number, *, topic="orders", failed_at, code="POLICY_VIOLATION", text="Policy violation", verdict="rejected"
 ):
     return DeadLetter(
         message_id=f"m-{number}", cluster_id="c", producer_id="p", topic=topic, key=b"k", value=b'{"card":"4111 1111 1111 1111"}',
         headers=(), partition=None, timestamp_ms=None, verdict=verdict, verdict_reason="Refused.", kind="permanent",
         code=code, error_text=text, fingerprint=fingerprint(code, text),
-        attempts=(Attempt(died, code, text),), accepted_at=died, failed_at=died,
+        attempts=(Attempt(failed_at, code, text),), accepted_at=failed_at, failed_at=failed_at,
     )  # fmt: skip
 
 
 def filled(store, now):
-    """Ninety acknowledged and ten dead on `orders`, by a producer that is alive for a minute."""
+    """Add ninety acknowledged and ten failed messages on `orders`, by a producer that counts as running for a minute."""
     producer = ProducerRow(
         "p", "c", "shop", "host", 7, "0.1", now - 60, now + 60, None, True, None, 3, 1, 4, 100_000, 2**27, None, True,
         "at_least_once", "{}",
@@ -36,17 +36,17 @@ def filled(store, now):
     statistics = StatisticsRow(int(now) - 5, "c", "p", "orders", 100, 90, 10, 10, 0, 0, 0, 0, 10, 0.1)
     latencies = (LatencyRow(int(now) - 5, "c", "p", "orders", bucket_of(0.02), 90),)
     store.append(Batch("p", 1, (statistics,), latencies, (), producer))
-    DeadLetters(store).add([dead_letter(number, died=now - 5) for number in range(10)])
+    DeadLetters(store).add([dead_letter(number, failed_at=now - 5) for number in range(10)])
     return store
 
 
 _template = {}
-"""A filled store and its moment, copied for each test until it is some seconds old."""
+"""A filled store and its time; tests copy it until it is 15 seconds old."""
 
 
 @pytest.fixture
 def now(tmp_path_factory):
-    """The moment of the store: the page compares with the real clock, and other tests may have taken minutes."""
+    """Return the time of the store; a new store is made when it is old, because the page uses the real clock."""
     if time.time() - _template.get("now", 0.0) > 15:
         path, now = tmp_path_factory.mktemp("template") / "store.duckdb", float(int(time.time()))
         filled(Store.open(path), now).close()
@@ -62,7 +62,7 @@ def store(tmp_path, now):
 
 @pytest.fixture
 def displayed(monkeypatch):
-    """What is displayed: the bundles and their options."""
+    """Record the displayed bundles and their options."""
     shown = []
 
     class Handle:

@@ -1,9 +1,9 @@
-"""A disk that loses its power: what a program did to its files, and every state in which the disk may then be.
+"""Simulate a disk that loses power: record file operations and generate every state that the disk may then have.
 
-The file operations run for real and are written down on the way. A state follows the rules that POSIX gives and no file
-system is weaker than: what a file had at its last sync is there; a later write, cut or extension is there or not, each
-sector of 512 bytes and the size by itself, in any order; a name that was made, moved or deleted counts after the sync
-of its folder, and may count before it.
+The file operations really run and are recorded. The states follow the POSIX rules, which are the weakest guarantee of
+any file system. The content of a file at its last sync is durable. A later write, truncation or extension is durable or
+not, independently for each sector of 512 bytes and for the size, in any order. A created, moved or deleted name is
+durable after the sync of its folder, and may be durable before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SECTOR = 512
 
 
 class Content(NamedTuple):
-    """The bytes of a file: `data`, and zeros up to `size`."""
+    """The bytes of a file: `data`, followed by zeros up to `size`."""
 
     data: bytes
     size: int
 
-    def written(self, data: bytes, at: int) -> Content:
-        end = at + len(data)
-        return Content(self.data.ljust(at, b"\0")[:at] + data + self.data[end:], max(self.size, end))
+    def written(self, data: bytes, offset: int) -> Content:
+        end = offset + len(data)
+        return Content(self.data.ljust(offset, b"\0")[:offset] + data + self.data[end:], max(self.size, end))
 
     def cut(self, size: int) -> Content:
         return Content(self.data[:size], size)
@@ -41,7 +41,7 @@ EMPTY = Content(b"", 0)
 
 
 class Inode:
-    """A file, with the content of its last sync and every one since, or a folder."""
+    """A folder, or a file with its content at the last sync and after each later change."""
 
     def __init__(self, content: Content | None) -> None:
         self.versions = [] if content is None else [content]
@@ -51,14 +51,16 @@ class Inode:
             self.versions.append(content)
 
     def choices(self) -> list[list[bytes] | list[int]]:
-        """For each sector the bytes that it may have, and last the sizes."""
+        """Return the possible bytes of each sector, and last the possible sizes."""
         sectors = -(-max(len(version.data) for version in self.versions) // SECTOR)
-        found = [_distinct(version.sector(number) for version in self.versions) for number in range(sectors)]
-        return [*found, _distinct(version.size for version in self.versions)]
+        by_sector = [
+            _distinct(version.sector(number) for version in self.versions) for number in range(sectors)
+        ]
+        return [*by_sector, _distinct(version.size for version in self.versions)]
 
 
-class Name(NamedTuple):
-    """An operation on a folder: `path` is made (for `inode`), moved here from `source`, or deleted (no inode)."""
+class NameChange(NamedTuple):
+    """A change in a folder: `path` is created for `inode`, moved here from `source`, or deleted (no inode)."""
 
     path: str
     inode: Inode | None
@@ -74,21 +76,21 @@ class Name(NamedTuple):
 
 
 State = dict[str, "Content | None"]
-"""Paths below the root with their content, None for a folder."""
+"""The content by path below the root, or None for a folder."""
 
 
 class Disk:
-    """Watches the files below `root`, from its making on; what is there already is durable."""
+    """Record the operations on files below `root`. Files that exist at construction are durable."""
 
     def __init__(self, root: Path, monkeypatch) -> None:
         self.root = root
-        self.on_change = lambda: None  # called after each operation, with none under way
-        self._names: dict[str, Inode] = {".": Inode(None)}
+        self.on_change = lambda: None  # called after each operation, while no other one runs
+        self._current: dict[str, Inode] = {".": Inode(None)}
         for path in sorted(root.rglob("*")):
             content = None if path.is_dir() else Content(data := path.read_bytes(), len(data))
-            self._names[self._name(path)] = Inode(content)
-        self._durable = dict(self._names)
-        self._pending: dict[str, list[Name]] = {}
+            self._current[self._name(path)] = Inode(content)
+        self._durable = dict(self._current)
+        self._pending: dict[str, list[NameChange]] = {}
         self._handles: dict[int, str] = {}
         self._files: dict[int, Inode] = {}
         self._lock = threading.RLock()
@@ -107,7 +109,7 @@ class Disk:
             monkeypatch.setattr(os, name, self._watched(getattr(os, name), getattr(self, f"_{name}")))
 
     def states(self, rng: random.Random, count: int, exhaustive: int = 32) -> Iterator[State]:
-        """What the disk may hold if the power fails now: all when those are few, else so many at random."""
+        """Yield the possible states after a power failure now: all of them if few, else `count` random ones."""
         pending = [name for names in self._pending.values() for name in names]
         files = list(
             dict.fromkeys([*self._durable.values(), *(name.inode for name in pending if name.inode)])
@@ -119,23 +121,25 @@ class Disk:
                 yield self._state(chosen[: len(pending)], chosen[len(pending) :], changed)
             return
         for _ in range(count):
-            late = rng.choice((0, 0.1, 0.5, 0.9, 1))  # how much of what was not synced is there
-            names = [rng.random() < late for _ in pending]
-            content = [_one_of(choice, late, rng) for choice in choices]
+            written_share = rng.choice(
+                (0, 0.1, 0.5, 0.9, 1)
+            )  # the share of unsynced changes that are durable
+            names = [rng.random() < written_share for _ in pending]
+            content = [_choose(choice, written_share, rng) for choice in choices]
             yield self._state(names, content, changed)
 
     def now(self) -> State:
-        """What the program sees."""
-        return {path: _latest(inode) for path, inode in self._names.items()}
+        """Return the state that the program currently sees."""
+        return {path: _latest(inode) for path, inode in self._current.items()}
 
-    def _state(self, kept, chosen, changed) -> State:
-        names, content, at = dict(self._durable), {}, 0
+    def _state(self, applied, chosen, changed) -> State:
+        names, content, position = dict(self._durable), {}, 0
         pending = [name for names in self._pending.values() for name in names]
-        for name in itertools.compress(pending, kept):
+        for name in itertools.compress(pending, applied):
             name.apply(names)
         for file in changed:
-            parts = chosen[at : at + len(file.choices())]
-            at += len(parts)
+            parts = chosen[position : position + len(file.choices())]
+            position += len(parts)
             content[file] = Content(b"".join(parts[:-1])[: parts[-1]], parts[-1])
         return {
             path: content.get(inode) or _latest(inode)
@@ -143,13 +147,13 @@ class Disk:
             if all(str(above) in names for above in Path(path).parents)
         }
 
-    # what the program does; each says whether the disk may have a new state then
+    # operations of the program; each returns whether the disk may have a new state
 
-    def _watched(self, real, note):
+    def _watched(self, real, record_change):
         def call(*args, **options):
             with self._lock:
                 result = real(*args, **options)
-                if note(result, *args):
+                if record_change(result, *args):
                     self.on_change()
                 return result
 
@@ -158,44 +162,44 @@ class Disk:
     def _name(self, path) -> str:
         return os.path.relpath(path, self.root)
 
-    def _is_ours(self, path) -> bool:
+    def _is_below_root(self, path) -> bool:
         return isinstance(path, str | Path) and Path(os.path.abspath(path)).is_relative_to(self.root)
 
-    def _bind(self, name: Name) -> bool:
-        name.apply(self._names)
+    def _bind(self, name: NameChange) -> bool:
+        name.apply(self._current)
         self._pending.setdefault(str(Path(name.path).parent), []).append(name)
         return True
 
     def _open(self, file, path, flags, *_) -> bool:
         self._files.pop(file, None)
         self._handles.pop(file, None)
-        if not self._is_ours(path):
+        if not self._is_below_root(path):
             return False
         name = self._handles[file] = self._name(path)
-        made = name not in self._names
-        if made:
-            self._bind(Name(name, Inode(EMPTY)))
-        self._files[file] = self._names[name]
+        created = name not in self._current
+        if created:
+            self._bind(NameChange(name, Inode(EMPTY)))
+        self._files[file] = self._current[name]
         if flags & os.O_TRUNC:
             self._files[file].change(EMPTY)
-        return made
+        return created
 
     def _close(self, _, file) -> bool:
         self._files.pop(file, None)
         return False
 
     def _write(self, written, file, data) -> bool:
-        """Into a file that is opened for appending."""
+        """Record a write to a file opened for appending."""
         return self._change(file, lambda content: content.written(bytes(data)[:written], content.size))
 
-    def _pwrite(self, written, file, data, at) -> bool:
-        return self._change(file, lambda content: content.written(bytes(data)[:written], at))
+    def _pwrite(self, written, file, data, offset) -> bool:
+        return self._change(file, lambda content: content.written(bytes(data)[:written], offset))
 
     def _ftruncate(self, _, file, size) -> bool:
         return self._change(file, lambda content: content.cut(size))
 
-    def _posix_fallocate(self, _, file, at, size) -> bool:
-        return self._change(file, lambda content: content._replace(size=max(content.size, at + size)))
+    def _posix_fallocate(self, _, file, offset, size) -> bool:
+        return self._change(file, lambda content: content._replace(size=max(content.size, offset + size)))
 
     def _change(self, file, changed) -> bool:
         inode = self._files.get(file)
@@ -217,20 +221,20 @@ class Disk:
     _fdatasync = _fsync
 
     def _mkdir(self, _, path, *__) -> bool:
-        return self._is_ours(path) and self._bind(Name(self._name(path), Inode(None)))
+        return self._is_below_root(path) and self._bind(NameChange(self._name(path), Inode(None)))
 
     def _replace(self, _, source, path) -> bool:
-        if not self._is_ours(path):
+        if not self._is_below_root(path):
             return False
         source = self._name(source)
-        return self._bind(Name(self._name(path), self._names[source], source))
+        return self._bind(NameChange(self._name(path), self._current[source], source))
 
     def _unlink(self, _, path, **__) -> bool:
-        return self._is_ours(path) and self._bind(Name(self._name(path), None))
+        return self._is_below_root(path) and self._bind(NameChange(self._name(path), None))
 
 
 def restore(state: State, root: Path) -> None:
-    """Make the files of a state in an empty folder."""
+    """Create the files of a state in an empty folder."""
     for path, content in state.items():
         if content is None:
             (root / path).mkdir(exist_ok=True)
@@ -247,6 +251,6 @@ def _distinct(values):
     return list(dict.fromkeys(values))
 
 
-def _one_of(choice, late, rng):
-    """The latest one with this probability, else any."""
-    return choice[-1] if rng.random() < late else rng.choice(choice)
+def _choose(choice, written_share, rng):
+    """Return the latest value with this probability, else a random one."""
+    return choice[-1] if rng.random() < written_share else rng.choice(choice)

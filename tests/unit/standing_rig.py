@@ -1,4 +1,4 @@
-"""A real client on a broker with a watch as its hook, and all that both had to say."""
+"""A real producer on a broker with a loss monitor as its hook, and the events of both."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from tests.factories import loss_monitor
 _RETRY = RetryConfig(max_retries=3, initial_delay_ms=20, max_delay_ms=100, jitter=False)
 
 
-class Rig(Hook):
-    """Sends to partition 0 of one topic and waits until all is settled; passes on what it hears to the watch."""
+class MonitoredProducer(Hook):
+    """Send to one topic, wait until all messages are settled, and pass the hook events on to the monitor."""
 
-    def __init__(self, servers, topic, config=None, *, made=AckedLogMonitor, producer=None, **options):
+    def __init__(
+        self, servers, topic, config=None, *, monitor_class=AckedLogMonitor, producer=None, **options
+    ):
         self.topic, self.loss_monitor = topic, None
         self.notices, self.failed, self.reports, self.eos = [], [], [], {}
         self.producer = ReliableKafkaProducer(
@@ -28,9 +30,16 @@ class Rig(Hook):
             health_check_interval=3600,
             **(producer or {}),
         )
-        asker, session = KafkaBrokerQueries({"bootstrap.servers": servers}), uuid.UUID(self.producer.identity)
+        queries, session = (
+            KafkaBrokerQueries({"bootstrap.servers": servers}),
+            uuid.UUID(self.producer.identity),
+        )
         self.loss_monitor = loss_monitor(
-            asker, self.notices.append, made=made, ids=MessageIds(session), **{"confirm": 0.1, **options}
+            queries,
+            self.notices.append,
+            made=monitor_class,
+            ids=MessageIds(session),
+            **{"confirm_delay": 0.1, **options},
         )
         self.loss_monitor.start()
 
@@ -54,7 +63,7 @@ class Rig(Hook):
     def cases(self):
         return [finding.case for finding in self.loss_monitor.findings]
 
-    # the hook
+    # hook methods
 
     def acknowledged(self, batch):
         self.loss_monitor.acknowledged(batch)

@@ -1,4 +1,4 @@
-"""The advisory check asks for every pinned package, fails on a finding, and never passes silently without a database."""
+"""The advisory check queries every pinned package, fails on a finding, and reports an unreachable database."""
 
 import http.server
 import json
@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def osv(affected):
     """Serve OSV's batch query on a local port: `affected` maps a package name to its advisory ids."""
-    asked = []
+    requested = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             queries = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["queries"]
-            asked.extend((query["package"]["name"], query["version"]) for query in queries)
+            requested.extend((query["package"]["name"], query["version"]) for query in queries)
             results = [
                 {"vulns": [{"id": one} for one in affected.get(query["package"]["name"], ())]}
                 for query in queries
@@ -38,7 +38,7 @@ def osv(affected):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+            yield f"http://127.0.0.1:{server.server_address[1]}", requested
         finally:
             server.shutdown()
 
@@ -51,14 +51,14 @@ def check(address, *options):
 
 
 def test_every_pinned_package_and_jar_is_looked_up():
-    with osv({}) as (address, asked):
+    with osv({}) as (address, requested):
         done = check(address)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    names = {name for name, _ in asked}
+    names = {name for name, _ in requested}
     assert {"confluent-kafka", "duckdb", "streamlit", "pyspark"} <= names
     assert {"org.apache.kafka:kafka-clients", "at.yawk.lz4:lz4-java"} <= names
-    assert f"{len(asked)} packages checked, 0 advisories" in done.stdout
+    assert f"{len(requested)} packages checked, 0 advisories" in done.stdout
 
 
 def test_a_known_advisory_fails_the_check_and_names_the_package():

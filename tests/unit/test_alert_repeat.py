@@ -311,7 +311,7 @@ def producing(tmp_path, *routes):
 
 
 def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_CHECK_S", 0.0)
     heard = []
 
     def mine(payload):
@@ -324,7 +324,7 @@ def test_a_producer_tells_its_own_functions(tmp_path, monkeypatch):
 
 
 def test_functions_that_hang_and_raise_slow_neither_producing_nor_closing(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_LOOK", 0.0)
+    monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_CHECK_S", 0.0)
     hanging, called = threading.Event(), []
 
     def hangs(payload):

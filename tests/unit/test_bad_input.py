@@ -1,4 +1,4 @@
-"""What raises at the call, and what becomes a dead letter: one table, shown in the README and run here."""
+"""Invalid input: calls that raise and messages that become dead letters, as the table in the README lists them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ RAISES = [
     ("a topic that is not text", {"topic": None, "value": {}}, InvalidMessage, "topic name"),
 ]
 
-DIES = [
+DEAD_LETTERS = [
     ("10 MB, above message.max.bytes", {"value": b"x" * 10_000_000}, "MSG_SIZE_TOO_LARGE"),
     ("a partition the topic does not have", {"value": {}, "partition": 99}, "_UNKNOWN_PARTITION"),
 ]
@@ -108,31 +108,31 @@ def broker():
 @pytest.fixture(scope="module")
 def producer(broker, tmp_path_factory):
     store = tmp_path_factory.mktemp("store") / "s.duckdb"
-    with ReliableKafkaProducer(broker.bootstrap_servers, store=store, cluster_id="c") as made:
-        made.send_message("orders", {"warm": 1})
-        made.flush(10)
-        yield made
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=store, cluster_id="c") as created:
+        created.send_message("orders", {"warm": 1})
+        created.flush(10)
+        yield created
 
 
 @pytest.mark.parametrize(("case", "arguments"), SENT, ids=[row[0] for row in SENT])
-def test_is_sent(producer, case, arguments):
+def test_a_valid_message_is_sent(producer, case, arguments):
     reports = []
     producer.send_message(**{"topic": "orders", **arguments}, on_delivery=reports.append)
     producer.flush(10)
     assert [report.error for report in reports] == [None]
 
 
-@pytest.mark.parametrize(("case", "arguments", "kind", "says"), RAISES, ids=[row[0] for row in RAISES])
-def test_raises_at_the_call_and_disturbs_nothing(producer, case, arguments, kind, says):
-    with pytest.raises(kind, match=says):
+@pytest.mark.parametrize(("case", "arguments", "kind", "expected"), RAISES, ids=[row[0] for row in RAISES])
+def test_an_invalid_message_raises_and_has_no_side_effect(producer, case, arguments, kind, expected):
+    with pytest.raises(kind, match=expected):
         producer.send_message(**{"topic": "orders", **arguments})
     assert producer.pending_count == 0
     assert producer.send_message("orders", {"next": 1}) is not None
     producer.flush(10)
 
 
-@pytest.mark.parametrize(("case", "arguments", "code"), DIES, ids=[row[0] for row in DIES])
-def test_becomes_a_dead_letter_with_a_safe_verdict(producer, case, arguments, code):
+@pytest.mark.parametrize(("case", "arguments", "code"), DEAD_LETTERS, ids=[row[0] for row in DEAD_LETTERS])
+def test_an_undeliverable_message_becomes_a_dead_letter_with_a_safe_verdict(producer, case, arguments, code):
     message_id = producer.send_message(**{"topic": "orders", **arguments})
     producer.flush(10)
     dead_letter = eventually(lambda: producer.dlq.get(message_id))
@@ -150,7 +150,7 @@ def test_a_closed_producer_raises(broker, tmp_path):
 
 
 @pytest.mark.parametrize("value", [{1: 1, "1": 2}, {"a": [{None: 1, "null": 2}]}, {True: 1, "true": 2}])
-def test_two_keys_that_become_the_same_text_are_refused(value):
+def test_keys_that_become_the_same_text_are_rejected(value):
     with pytest.raises(InvalidMessage, match="same text"):
         encode_value(value)
     assert (
@@ -159,7 +159,7 @@ def test_two_keys_that_become_the_same_text_are_refused(value):
     )
 
 
-def test_callbacks_of_the_clients_settings_are_called_too_and_a_fault_of_theirs_disturbs_nothing(caplog):
+def test_user_callbacks_of_the_client_run_and_their_errors_have_no_effect(caplog):
     errors, statistics = [], []
 
     def error_cb(error):
@@ -171,45 +171,45 @@ def test_callbacks_of_the_clients_settings_are_called_too_and_a_fault_of_theirs_
         eventually(lambda: "_TRANSPORT" in errors and statistics, timeout=30)
         eventually(lambda: producer.connection.unreachable, timeout=30)
 
-    assert "a callback of the client's settings failed" in caplog.text
+    assert "a callback from the client's settings failed" in caplog.text
 
 
-def test_a_timeout_that_is_no_number_of_seconds_is_refused_and_the_producer_lives(broker):
+def test_an_invalid_timeout_raises_and_the_producer_keeps_working(broker):
     with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
-        for wrong in ("x", float("nan"), -1, True):
+        for invalid in ("x", float("nan"), -1, True):
             with pytest.raises(ConfigError, match="number of seconds"):
-                producer.flush(wrong)
+                producer.flush(invalid)
             with pytest.raises(ConfigError, match="number of seconds"):
-                producer.close(wrong)
+                producer.close(invalid)
         producer.send_message("orders", 1)
         producer.flush()
         assert producer.get_stats()["messages_sent"] == 1
 
 
 @pytest.mark.parametrize("store", ["a\0b", ":memory:"])
-def test_a_store_that_is_no_path_is_refused(store):
+def test_a_store_that_is_not_a_path_raises_a_config_error(store):
     with pytest.raises(ConfigError, match="not a path"):
         ReliableKafkaProducer("127.0.0.1:1", store=store)
 
 
-def test_two_addresses_for_one_client_are_refused():
+def test_two_addresses_for_one_client_raise_a_config_error():
     with pytest.raises(ConfigError, match="given twice"):
         ReliableKafkaProducer({"bootstrap.servers": "a:1"}, {"bootstrap.servers": "b:1"}, store=None)
 
 
 @pytest.mark.parametrize("key", [numpy.arange(3), numpy.arange(1)])
-def test_an_array_is_no_key(broker, key):
+def test_an_array_is_rejected_as_a_key(broker, key):
     with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
         with pytest.raises(InvalidMessage, match="A key must be"):
             producer.send_message("orders", 1, key)
 
 
-def test_a_journal_level_without_a_journal_is_refused():
+def test_a_journal_level_without_a_journal_raises_a_config_error():
     with pytest.raises(ConfigError, match="only used with a journal"):
         ReliableKafkaProducer("127.0.0.1:1", store=None, journal_level="power")
 
 
-def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
+def test_messages_to_a_wrong_address_become_dead_letters_with_verdict_not_sent(tmp_path):
     settings = {"delivery_timeout_ms": 300, "linger_ms": 0}
     with ReliableKafkaProducer("127.0.0.1:1", settings, store=tmp_path / "s.duckdb") as producer:
         message_id = producer.send_message("orders", {"a": 1})
@@ -217,7 +217,7 @@ def test_a_wrong_address_becomes_dead_letters_that_were_never_sent(tmp_path):
     assert (dead_letter.verdict, dead_letter.code) == ("not_sent", "_MSG_TIMED_OUT")
 
 
-def test_messages_of_an_outage_are_called_not_sent_with_its_reason_also_after_others_were_sent(tmp_path):
+def test_messages_of_an_outage_are_not_sent_even_after_earlier_successful_sends(tmp_path):
     settings = {"delivery_timeout_ms": 1500, "linger_ms": 0}
     with (
         embedded.start(topics={"orders": 1}) as broker,
@@ -227,7 +227,7 @@ def test_messages_of_an_outage_are_called_not_sent_with_its_reason_also_after_ot
     ):
         producer.send_message("orders", 1)
         producer.flush()
-        eventually(lambda: any(producer.connection._transmitted))  # the statistics have it
+        eventually(lambda: any(producer.connection._transmitted))  # the statistics include the message
         broker.down()
         eventually(lambda: producer.connection.unreachable, timeout=30)
         reports = []
@@ -241,12 +241,12 @@ def test_messages_of_an_outage_are_called_not_sent_with_its_reason_also_after_ot
 
 
 @pytest.mark.parametrize("servers", ["", [], "host:port", "a b:9092", "host:99999x", "local\0host:1"])
-def test_an_address_that_is_none_raises_at_once(servers):
+def test_an_invalid_address_raises_immediately(servers):
     with pytest.raises(ConfigError):
         ReliableKafkaProducer(servers, store=None)
 
 
-def test_an_interrupt_just_after_the_client_has_a_message_takes_it_back_and_disturbs_no_report(
+def test_an_interrupt_after_the_client_accepted_a_message_withdraws_it_and_loses_no_report(
     broker, tmp_path, monkeypatch, caplog
 ):
     store = tmp_path / "s.duckdb"
@@ -274,26 +274,26 @@ def test_an_interrupt_just_after_the_client_has_a_message_takes_it_back_and_dist
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(1), asyncio.CancelledError()])
-def test_what_a_callback_raises_ends_nothing_of_ours(broker, raised):
-    heard, told = [], []
+def test_an_exception_in_a_callback_does_not_stop_the_producer(broker, raised):
+    reported, callbacks = [], []
 
     def on_delivery(report):
-        heard.append(report.message_id)
+        reported.append(report.message_id)
         raise raised
 
     with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
         for number in range(20):
             producer.send_message(
-                "orders", {"n": number}, callback=lambda ok, *_: told.append(ok), on_delivery=on_delivery
+                "orders", {"n": number}, callback=lambda ok, *_: callbacks.append(ok), on_delivery=on_delivery
             )
             producer.flush(10)
 
-        assert (len(set(heard)), told) == (20, [True] * 20)
+        assert (len(set(reported)), callbacks) == (20, [True] * 20)
         assert producer.pending_count == 0
 
 
-def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report(broker, monkeypatch):
-    """The first of its key is refused on the spot, so the second, of another thread, is sent by the interrupted one."""
+def test_an_interrupt_while_a_lane_dispatches_leaves_the_message_to_its_report(broker, monkeypatch):
+    """The client rejects the first message of a key at once, so the interrupted thread sends the second one too."""
     producer = ReliableKafkaProducer(broker.bootstrap_servers, store=None, ordering="strict")
     transport, reports = producer._enqueuer.transport, []
     produce, main = transport.produce, threading.current_thread()
@@ -325,7 +325,7 @@ def test_an_interrupt_just_after_a_waiting_messages_turn_leaves_it_to_its_report
     producer.close()
 
 
-def test_a_fault_while_reports_are_settled_does_not_end_the_thread_that_polls(broker, monkeypatch):
+def test_an_error_during_settlement_does_not_end_the_poll_thread(broker, monkeypatch):
     reports = []
     with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
         settlement = producer._engine.settlement
@@ -341,4 +341,4 @@ def test_a_fault_while_reports_are_settled_does_not_end_the_thread_that_polls(br
         producer.send_message("orders", {"n": 2}, on_delivery=reports.append)
 
         assert eventually(lambda: reports)[0].error is None
-        assert producer.pending_count == 1  # nobody knows; close() says that the broker may have it
+        assert producer.pending_count == 1  # its outcome is unknown; close() reports it as possibly persisted

@@ -1,4 +1,4 @@
-"""Messages sent together: claimed and written down in groups, each of which ends for itself."""
+"""send_batch: messages are claimed and journaled in groups, and each message has its own outcome."""
 
 from __future__ import annotations
 
@@ -36,41 +36,41 @@ def make(tmp_path=None, script=None, **options):
 
 
 def claimed(dedup):
-    """What is claimed and not confirmed."""
-    return [key for key, held in dedup._memory._held.items() if isinstance(held, tuple)]
+    """Return the keys that are claimed and not confirmed."""
+    return [key for key, held in dedup._memory._entries.items() if isinstance(held, tuple)]
 
 
 def counts(result):
     return {name: result[name] for name in ("total", "sent", "failed", "duplicate")}
 
 
-def some(count, value=b"v"):
+def make_deliveries(count, value=b"v"):
     return [Delivery(b"", seq, "orders", None, value) for seq in range(count)]
 
 
-def test_messages_come_in_groups_of_a_size_the_last_one_smaller():
-    assert [len(group) for group in groups(some(2 * TOGETHER + 1))] == [TOGETHER, TOGETHER, 1]
+def test_messages_are_grouped_by_count():
+    assert [len(group) for group in groups(make_deliveries(2 * TOGETHER + 1))] == [TOGETHER, TOGETHER, 1]
     assert list(groups([])) == []
 
 
-def test_a_group_of_large_messages_is_a_small_one():
-    assert [len(group) for group in groups(some(5, b"x" * (3 << 20)))] == [2, 2, 1]
-    assert len(list(groups(some(3, None)))) == 1
+def test_large_messages_are_grouped_by_size():
+    assert [len(group) for group in groups(make_deliveries(5, b"x" * (3 << 20)))] == [2, 2, 1]
+    assert len(list(groups(make_deliveries(3, None)))) == 1
 
 
-def test_of_messages_that_are_made_slowly_only_two_go_together():
+def test_messages_of_a_slow_input_are_grouped_by_time():
     clock = FakeClock()
 
     def slow():
-        for delivery in some(3):
+        for delivery in make_deliveries(3):
             yield delivery
             clock.advance(1.0)
 
     assert [len(group) for group in groups(slow(), clock=clock)] == [2, 1]
 
 
-def test_what_came_before_the_input_failed_is_handed_on():
-    first = some(1)
+def test_messages_before_a_failure_of_the_input_are_yielded():
+    first = make_deliveries(1)
 
     def broken():
         yield from first
@@ -82,33 +82,33 @@ def test_what_came_before_the_input_failed_is_handed_on():
     assert seen == [first]
 
 
-def test_what_a_generator_gave_is_sent_before_it_gives_the_next(tmp_path):
-    """It was kept until five hundred were there: for as long as the generator took."""
+def test_a_message_of_a_slow_generator_is_sent_before_the_next_one(tmp_path):
+    """Regression: messages waited until the generator had yielded five hundred."""
     producer, transport = make(tmp_path)
 
     def slow():
         for number in range(3):
             yield {"n": number}
-            eventually(lambda: len(transport.log["orders"]) == number + 1)  # before the next round
+            eventually(lambda: len(transport.log["orders"]) == number + 1)  # before the next iteration
 
     assert producer.send_batch("orders", slow())["sent"] == 3
     producer.close()
 
 
-def test_a_generator_that_sends_keeps_its_order(tmp_path):
+def test_messages_that_a_generator_sends_keep_their_order(tmp_path):
     producer, transport = make(tmp_path)
 
-    def sends():
+    def sending_generator():
         yield {"n": 1}
         producer.send_message("orders", {"n": 2})
         yield {"n": 3}
 
-    assert producer.send_batch("orders", sends())["sent"] == 2
+    assert producer.send_batch("orders", sending_generator())["sent"] == 2
     assert [delivery.value for delivery in transport.log["orders"]] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
     producer.close()
 
 
-def test_a_generator_that_raises_leaves_what_came_before_sent(tmp_path):
+def test_messages_before_an_exception_in_a_generator_are_sent(tmp_path):
     producer, transport = make(tmp_path)
 
     def broken():
@@ -122,11 +122,11 @@ def test_a_generator_that_raises_leaves_what_came_before_sent(tmp_path):
     producer.close()
 
 
-class Stopping:
-    """Takes so many, then something else happens at each."""
+class FailingProduce:
+    """Accepts `count` messages and raises `error` for each later one."""
 
-    def __init__(self, transport, at, error):
-        self._produce, self._left, self._error = transport.produce, at, error
+    def __init__(self, transport, count, error):
+        self._produce, self._left, self._error = transport.produce, count, error
         transport.produce = self
 
     def __call__(self, delivery):
@@ -136,27 +136,29 @@ class Stopping:
         self._produce(delivery)
 
 
-def test_a_transaction_fenced_in_the_middle_of_a_batch_leaves_those_before_it_sent_and_the_others_failed(
+def test_a_transaction_fenced_during_a_batch_fails_only_the_messages_that_were_not_sent(
     tmp_path,
 ):
-    """The whole batch raised, and two of its messages were sent."""
+    """Regression: the whole batch raised although two of its messages were sent."""
     producer, transport = make(tmp_path, enable_deduplication=True)
-    Stopping(transport, 2, Fenced())
+    FailingProduce(transport, 2, Fenced())
 
     result = producer.send_batch("orders", [{"n": number} for number in range(5)])
 
     assert counts(result) == {"total": 5, "sent": 2, "failed": 3, "duplicate": 0}
-    eventually(lambda: producer.journal.unsettled() == 0)  # raised means not sent, at the next start either
+    eventually(
+        lambda: producer.journal.unsettled() == 0
+    )  # a failed message is not sent at the next start either
     assert not claimed(producer.deduplicator)
     producer.close()
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_an_interrupt_in_the_middle_of_a_batch_leaves_no_claim_and_nothing_half_accepted(tmp_path, journal):
-    """The claims of the seven that were not sent stayed: their copies were held back for minutes."""
+def test_an_interrupt_during_a_batch_leaves_no_claim_and_no_partly_accepted_message(tmp_path, journal):
+    """Regression: the claims of seven unsent messages stayed, and their duplicates were held for minutes."""
     producer, transport = make(tmp_path if journal else None, enable_deduplication=True)
     producer._in_groups = True
-    stopping = Stopping(transport, 3, KeyboardInterrupt())
+    failing_produce = FailingProduce(transport, 3, KeyboardInterrupt())
     values = [{"n": number} for number in range(10)]
 
     with pytest.raises(KeyboardInterrupt):
@@ -165,7 +167,7 @@ def test_an_interrupt_in_the_middle_of_a_batch_leaves_no_claim_and_nothing_half_
 
     assert len(transport.log["orders"]) == 3
     assert not claimed(producer.deduplicator)
-    transport.produce = stopping._produce
+    transport.produce = failing_produce._produce
     again = producer.send_batch("orders", values)
     assert counts(again) == {"total": 10, "sent": 7, "failed": 0, "duplicate": 3}
     assert producer.close().journaled == 0
@@ -179,32 +181,32 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
     )  # fmt: skip
     producer._in_groups = True
 
-    def interrupted(deadline, why):
+    def interrupted(deadline, reason):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(producer._engine.enqueuer, "_wait_for_room", interrupted)
     with pytest.raises(KeyboardInterrupt):
         producer.send_batch("orders", [{"n": number} for number in range(6)])
 
-    assert len(claimed(producer.deduplicator)) == 2  # those that are in flight
+    assert len(claimed(producer.deduplicator)) == 2  # of the messages in flight
     eventually(lambda: made[0].held == 2)
     made[0].release()
     assert producer.close().acknowledged == 2
 
 
 @pytest.mark.parametrize("interrupted_at", [1, 2])
-def test_an_interrupt_while_a_batch_stands_aside_leaves_no_claim(monkeypatch, interrupted_at):
-    """The second time a thousand of its messages are on their way."""
+def test_an_interrupt_while_a_batch_yields_to_the_poll_thread_leaves_no_claim(monkeypatch, interrupted_at):
+    """At the second yield a thousand messages of the batch are in flight."""
     producer, transport = make(enable_deduplication=True)
     producer._in_groups = True
     calls = []
 
-    def aside():
+    def yield_to_poller():
         calls.append(None)
         if len(calls) == interrupted_at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(transport, "yield_to_poller", aside)
+    monkeypatch.setattr(transport, "yield_to_poller", yield_to_poller)
     with pytest.raises(KeyboardInterrupt):
         producer.send_batch("orders", [{"n": number} for number in range(1100)])
     producer.flush(10)
@@ -216,11 +218,11 @@ def test_an_interrupt_while_a_batch_stands_aside_leaves_no_claim(monkeypatch, in
     producer.close()
 
 
-def test_a_message_is_nowhere_yet_while_its_sender_stands_aside(tmp_path, monkeypatch):
+def test_a_message_is_not_accepted_yet_while_its_sender_yields_to_the_poll_thread(tmp_path, monkeypatch):
     producer, transport = make(tmp_path, enable_deduplication=True)
     seen = []
 
-    def aside():
+    def yield_to_poller():
         seen.append(
             (
                 producer.pending_count,
@@ -229,7 +231,7 @@ def test_a_message_is_nowhere_yet_while_its_sender_stands_aside(tmp_path, monkey
             )
         )
 
-    monkeypatch.setattr(transport, "yield_to_poller", aside)
+    monkeypatch.setattr(transport, "yield_to_poller", yield_to_poller)
     for number in range(1025):
         producer.send_message("orders", {"n": number})
         if number == 1023:
@@ -239,7 +241,7 @@ def test_a_message_is_nowhere_yet_while_its_sender_stands_aside(tmp_path, monkey
     assert seen == [(0, 0, 0), (0, 0, 0)]
 
 
-def test_an_interrupt_while_redis_is_asked_leaves_no_claim():
+def test_an_interrupt_during_a_claim_in_redis_leaves_no_claim():
     dedup = MessageDeduplicator()
 
     class Interrupted:
@@ -248,13 +250,13 @@ def test_an_interrupt_while_redis_is_asked_leaves_no_claim():
         def claim(self, key, owner):
             raise KeyboardInterrupt
 
-        def claim_many(self, asked):
+        def claim_many(self, keys):
             raise KeyboardInterrupt
 
         def release(self, key, owner):
             self.released.append(key)
 
-    dedup._shared = Interrupted()
+    dedup._outbox = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         dedup.claim("a", "orders", b"x" * 24)
     with pytest.raises(KeyboardInterrupt):
@@ -264,8 +266,8 @@ def test_an_interrupt_while_redis_is_asked_leaves_no_claim():
     assert len(Interrupted.released) == 3
 
 
-def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
-    """Claims of a group whose first waited long had expired when the last was sent: a copy of it went out too."""
+def test_a_claim_is_renewed_when_its_message_finds_room():
+    """Regression: claims of a group expired while its first message waited for room, and a duplicate was sent."""
     made, clock = [], FakeClock()
     producer = ReliableKafkaProducer(
         "memory:1", store=None, enable_deduplication=True, health_check_interval=3600,
@@ -274,34 +276,34 @@ def test_a_claim_is_renewed_when_its_message_finds_room_at_last():
     producer._in_groups = True
     memory = producer.deduplicator._memory
     memory._clock = clock
-    lives = []  # how long the claim of each lives that goes to the client
+    lifetimes = []  # of the claim of each message when the client receives it
     produce = made[0].produce
 
-    def seen(delivery):
+    def produce_and_record(delivery):
         produce(delivery)
-        lives.append(memory._held[delivery.checksum][0] - clock.now)
+        lifetimes.append(memory._entries[delivery.checksum][0] - clock.now)
 
-    def room(deadline, why):
+    def make_room(deadline, reason):
         clock.advance(100.0)
         eventually(lambda: made[0].held == 1)
         made[0].release()
 
-    made[0].produce = seen
-    producer._engine.enqueuer._wait_for_room = room
+    made[0].produce = produce_and_record
+    producer._engine.enqueuer._wait_for_room = make_room
     values = [{"n": number} for number in range(3)]
     sender = threading.Thread(target=producer.send_batch, args=("orders", values))
     sender.start()
-    eventually(lambda: len(lives) == 3)
+    eventually(lambda: len(lifetimes) == 3)
     eventually(lambda: made[0].held == 1)
     made[0].release()
     sender.join(10)
 
-    assert min(lives) >= memory._claim_ttl - 100
+    assert min(lifetimes) >= memory._claim_ttl - 100
     producer.close()
 
 
-def test_a_claim_outlives_the_wait_for_room_and_the_delivery():
-    """It ended while the message was in flight that had waited for room, and a copy was sent beside it."""
+def test_a_claim_lasts_for_the_wait_for_room_and_the_delivery():
+    """Regression: a claim expired while its message was in flight after a wait for room, and a duplicate was sent."""
     producer, _ = make(enable_deduplication=True)
     assert (
         producer.deduplicator._memory._claim_ttl
@@ -310,8 +312,8 @@ def test_a_claim_outlives_the_wait_for_room_and_the_delivery():
     producer.close()
 
 
-def test_messages_whose_sync_failed_are_not_sent_under_their_old_numbers(tmp_path, monkeypatch):
-    """Sent again under them they were accepted, and a crash forgot them: their numbers counted as done."""
+def test_messages_whose_sync_failed_get_new_sequences(tmp_path, monkeypatch):
+    """Regression: under their old sequences, which counted as settled, they were lost in a crash."""
     producer, transport = make(tmp_path, journal_level="power", enable_deduplication=True)
     values = [{"n": number} for number in range(5)]
     sync = os.fdatasync
@@ -330,11 +332,11 @@ def test_messages_whose_sync_failed_are_not_sent_under_their_old_numbers(tmp_pat
     assert not transport.log["orders"]
     again = producer.send_batch("orders", values)
     assert counts(again) == {"total": 5, "sent": 5, "failed": 0, "duplicate": 0}
-    assert not producer._engine.enqueuer._journal_full  # told again when it begins again
+    assert not producer._engine.enqueuer._journal_full  # the next full journal is reported again
     producer.close()
 
 
-def test_an_interrupt_while_the_disk_is_waited_for_leaves_nothing_in_the_journal(tmp_path, monkeypatch):
+def test_an_interrupt_during_a_sync_leaves_no_record_in_the_journal(tmp_path, monkeypatch):
     producer, transport = make(tmp_path, journal_level="power")
 
     def interrupted(ticket):
@@ -355,8 +357,8 @@ def test_an_interrupt_while_the_disk_is_waited_for_leaves_nothing_in_the_journal
     assert not transport.log["orders"]
 
 
-def test_a_batch_that_is_taken_ends_the_trouble_with_a_full_journal(tmp_path):
-    """After a batch the next want of room was told to nobody."""
+def test_an_accepted_batch_ends_the_state_of_a_full_journal(tmp_path):
+    """Regression: after a batch the next full journal was not reported."""
     producer, _ = make(tmp_path)
     producer._engine.enqueuer._journal_full = True
 
@@ -368,14 +370,12 @@ def test_a_batch_that_is_taken_ends_the_trouble_with_a_full_journal(tmp_path):
 
 @pytest.mark.parametrize("batch", [True, False])
 @pytest.mark.parametrize("journal", [True, False])
-def test_a_message_that_waits_for_room_while_the_producer_closes_is_refused_not_lost(
-    tmp_path, journal, batch
-):
-    """It was taken by a client that nobody polls any more: accepted, and never heard of again."""
-    made, ended = [], []
-    where = {"journal_dir": tmp_path / "journal", "ordering": "none"} if journal else {}
+def test_a_message_that_waits_for_room_during_close_is_refused_and_not_lost(tmp_path, journal, batch):
+    """Regression: a client that was no longer polled accepted the message, which was lost."""
+    made, results = [], []
+    journal_options = {"journal_dir": tmp_path / "journal", "ordering": "none"} if journal else {}
     producer = ReliableKafkaProducer(
-        "memory:1", store=None, health_check_interval=3600, **where,
+        "memory:1", store=None, health_check_interval=3600, **journal_options,
         transport=InMemoryTransport.factory(made, capacity=1, script=lambda delivery: "hold"),
     )  # fmt: skip
     producer._in_groups = True
@@ -388,22 +388,22 @@ def test_a_message_that_waits_for_room_while_the_producer_closes_is_refused_not_
                 if batch
                 else producer.send_message("orders", {"n": 1})
             )
-            ended.append(result)
+            results.append(result)
         except ProducerClosed as error:
-            ended.append(error)
+            results.append(error)
 
     sender = threading.Thread(target=send)
     sender.start()
-    eventually(lambda: (producer._engine.waiting >= (2 if journal else 1) and sender.is_alive()) or ended)
+    eventually(lambda: (producer._engine.waiting >= (2 if journal else 1) and sender.is_alive()) or results)
     report = producer.close(0.2)
     sender.join(10)
 
     assert not sender.is_alive()
-    accepted = 1 + (journal and (batch or isinstance(ended[0], str)))
+    accepted = 1 + (journal and (batch or isinstance(results[0], str)))
     assert report.acknowledged + report.dead + report.journaled == accepted
     assert not producer._engine.pending
     if not journal:
-        assert ended[0]["failed"] == 1 if batch else isinstance(ended[0], ProducerClosed)
+        assert results[0]["failed"] == 1 if batch else isinstance(results[0], ProducerClosed)
 
 
 def test_equal_messages_in_one_group_are_sent_once(tmp_path):
@@ -419,7 +419,7 @@ def test_equal_messages_in_one_group_are_sent_once(tmp_path):
 
 
 @pytest.mark.parametrize("ordering", ["key", "strict", "none"])
-def test_large_messages_tombstones_and_what_cannot_be_written_in_one_batch(tmp_path, ordering):
+def test_a_batch_may_mix_large_messages_tombstones_and_invalid_values(tmp_path, ordering):
     producer, transport = make(tmp_path, ordering=ordering)
     values = [b"x" * (10 << 20), None, {"n": float("nan")}, b"x" * (10 << 20), {"n": 5}]
 
@@ -445,7 +445,7 @@ def test_a_batch_with_a_journal_is_sent_in_order_and_settled(tmp_path, level):
     producer.close()
 
 
-def test_a_batch_syncs_once_for_many(tmp_path, monkeypatch):
+def test_a_batch_syncs_the_journal_once_for_many_messages(tmp_path, monkeypatch):
     producer, _ = make(tmp_path, journal_level="power")
     synced = []
     monkeypatch.setattr(os, "fdatasync", lambda file, sync=os.fdatasync: (synced.append(file), sync(file)))
@@ -456,7 +456,7 @@ def test_a_batch_syncs_once_for_many(tmp_path, monkeypatch):
     producer.close()
 
 
-def test_a_batch_tells_which_failed_and_which_were_there_before(tmp_path):
+def test_the_result_of_a_batch_counts_failures_and_duplicates(tmp_path):
     producer, _ = make(
         tmp_path,
         lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None,
@@ -471,7 +471,7 @@ def test_a_batch_tells_which_failed_and_which_were_there_before(tmp_path):
     producer.close()
 
 
-def test_a_batch_that_the_journal_cannot_take_at_once_goes_one_by_one(tmp_path, monkeypatch):
+def test_a_batch_that_does_not_fit_the_journal_is_accepted_one_by_one(tmp_path, monkeypatch):
     producer, _ = make(tmp_path)
 
     def full(records):
@@ -484,7 +484,7 @@ def test_a_batch_that_the_journal_cannot_take_at_once_goes_one_by_one(tmp_path, 
     producer.close()
 
 
-def test_a_batch_larger_than_the_clients_queue_waits_in_the_journal_and_is_told_all_the_same(tmp_path):
+def test_a_batch_larger_than_the_clients_queue_waits_in_the_journal_and_is_reported(tmp_path):
     made = []
     producer = ReliableKafkaProducer(
         "memory:1", store=None, transport=InMemoryTransport.factory(made, capacity=50),
@@ -510,7 +510,7 @@ def test_records_appended_together_survive_a_crash_together(tmp_path, level):
         assert again.next_sequence >= 5
 
 
-def test_of_records_that_have_no_room_together_none_is_kept(tmp_path):
+def test_records_that_do_not_fit_together_are_all_refused(tmp_path):
     with Journal.open(tmp_path / "own", max_bytes=20_000) as journal:
         with pytest.raises(JournalFull):
             journal.append_many([a_record(seq, b"x" * 5_000) for seq in range(10)])
@@ -528,7 +528,7 @@ def test_records_whose_sync_failed_are_not_accepted(tmp_path, monkeypatch):
         assert kept(journal) == []
 
 
-def test_what_waits_in_the_journal_while_the_producer_closes_stays_there(tmp_path):
+def test_messages_that_wait_in_the_journal_during_close_stay_there(tmp_path):
     made = []
     producer = ReliableKafkaProducer(
         "memory:1", store=None, journal_dir=tmp_path / "journal", health_check_interval=3600,

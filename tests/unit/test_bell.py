@@ -1,4 +1,4 @@
-"""The bell: a ring wakes all who wait, and none is missed by who asks after he waits."""
+"""Wakeup: a notification wakes all waiting threads, and none is missed."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from producer_core._internal.wakeup import Wakeup
 from tests.support import eventually
 
 
-def test_a_ring_wakes_all_who_wait():
-    bell, woken = Wakeup(), []
+def test_a_notification_wakes_all_waiting_threads():
+    wakeup, woken = Wakeup(), []
 
     def wait(number):
-        bell.wait(60)
+        wakeup.wait(60)
         woken.append(number)
 
     waiting = [threading.Thread(target=wait, args=(number,)) for number in range(4)]
     for thread in waiting:
         thread.start()
-    eventually(lambda: len(bell._waiting) == 4)
-    bell.notify_all()
+    eventually(lambda: len(wakeup._waiting) == 4)
+    wakeup.notify_all()
     for thread in waiting:
         thread.join(60)
 
     assert sorted(woken) == [0, 1, 2, 3]
 
 
-def test_a_ring_while_somebody_asks_whether_he_must_wait_is_heard():
-    bell = Wakeup()
+def test_a_notification_during_the_check_of_the_condition_is_not_missed():
+    wakeup = Wakeup()
 
-    bell.wait(60, unless=lambda: bell.notify_all())  # it says no, and would wait
-    bell.wait(60, unless=lambda: True)
+    wakeup.wait(60, unless=lambda: wakeup.notify_all())  # returns None, so the thread would wait
+    wakeup.wait(60, unless=lambda: True)
 
-    assert bell._waiting == []
+    assert wakeup._waiting == []
 
 
-def test_who_waited_in_vain_is_forgotten():
-    bell = Wakeup()
-    bell.wait(0.001)
-    bell.notify_all()
+def test_a_timed_out_wait_leaves_nothing_behind():
+    wakeup = Wakeup()
+    wakeup.wait(0.001)
+    wakeup.notify_all()
 
-    assert bell._waiting == []
+    assert wakeup._waiting == []

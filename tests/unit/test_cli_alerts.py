@@ -136,7 +136,7 @@ def weak(path, now):
     """The alert of a topic with one copy, as its producer's watch tells it."""
     told = []
     looking = ReplicationWatch(
-        CONFIG, told.append, ask=lambda name: topic(name, copies=2, least=1), clock=lambda: now
+        CONFIG, told.append, describe=lambda name: topic(name, replicas=2, min_isr=1), clock=lambda: now
     )
     looking.client_statistics({"topics": {"orders": {}}})
     (notice,) = eventually(lambda: told)

@@ -171,24 +171,24 @@ def topic(**changes):
         (
             {},
             "ok",
-            "1 broker may fail with writing going on, and an acknowledged message survives the loss of 1 broker",
+            "1 broker may fail without stopping writes, and an acknowledged message survives the loss of 1 broker",
         ),
         (
             {"replication_factor": 1, "in_sync": 1, "min_insync_replicas": 1},
             "warning",
             "acks=all means one disk",
         ),
-        ({"min_insync_replicas": 3}, "warning", "no broker may fail, or writing stops"),
+        ({"min_insync_replicas": 3}, "warning", "writes stop as soon as one broker fails"),
         (
             {"min_insync_replicas": 1},
             "warning",
-            "2 brokers may fail with writing going on, but an acknowledged message",
+            "2 brokers may fail without stopping writes, but an acknowledged message",
         ),
         ({"in_sync": 2}, "warning", "2 of 3 replicas in sync"),
         ({"leaderless": 1}, "problem", "have no leader"),
         ({"max_message_bytes": 1000}, "warning", "die at the broker"),
         ({"operations": frozenset({"DESCRIBE"})}, "problem", "WRITE (to send)"),
-        ({"operations": frozenset({"DESCRIBE", "WRITE"})}, "warning", "READ (to look"),
+        ({"operations": frozenset({"DESCRIBE", "WRITE"})}, "warning", "READ (to check"),
         (
             {"operations": frozenset({"DESCRIBE", "WRITE"})},
             "warning",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core._internal.masking import is_secret_name, mask, mask_headers, mask_text, shown
+from producer_core._internal.masking import display_value, is_secret_name, mask, mask_headers, mask_text
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_a_secret_field_that_is_null_stays_null():
 
 
 def test_bytes_are_shown_as_what_they_are():
-    assert shown(None) is None
-    assert shown(b'{"password": "x"}') == {"password": "***"}
-    assert shown(b'{"password": "x"}', reveal=True) == {"password": "x"}
-    assert shown(b"plain ann@example.com") == "plain a***@example.com"
-    assert shown(b"\xff\x00") == "2 bytes that are not text"
-    assert shown(b"\xff\x00", reveal=True) == "0xff00"
+    assert display_value(None) is None
+    assert display_value(b'{"password": "x"}') == {"password": "***"}
+    assert display_value(b'{"password": "x"}', reveal=True) == {"password": "x"}
+    assert display_value(b"plain ann@example.com") == "plain a***@example.com"
+    assert display_value(b"\xff\x00") == "2 bytes that are not text"
+    assert display_value(b"\xff\x00", reveal=True) == "0xff00"
 
 
 def test_headers_keep_order_duplicates_and_null():

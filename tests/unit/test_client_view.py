@@ -1,4 +1,4 @@
-"""The client's view: librdkafka's statistics as rows that can be merged, through recorder, store, and telemetry."""
+"""librdkafka's statistics as rows that can be merged: in the recorder, the store and telemetry."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pytest
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
-from producer_core.delivery.exactly_once.merged_statistics import merged
+from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
 from producer_core.metrics.client_stats import ClientStats
-from producer_core.metrics.recorder import added_up
+from producer_core.metrics.recorder import sum_by_minute
 from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, BrokerRow, ClientRow, Store
 from tests.support import eventually
@@ -41,16 +41,16 @@ def statistics(*brokers, **changes):
     return known | changes
 
 
-def taken(*all_of, late=0.0):
-    view = ClientStats()
-    for one in all_of:
-        view.add(one, 1_800_000_000 + late)
-    (client,), brokers = view.take(WHERE)
+def rows_of(*samples, late=0.0):
+    client_stats = ClientStats()
+    for one in samples:
+        client_stats.add(one, 1_800_000_000 + late)
+    (client,), brokers = client_stats.take(WHERE)
     return client, brokers
 
 
-def test_a_second_of_statistics_is_a_row_of_the_client_and_one_of_each_broker():
-    client, (row,) = taken(statistics(broker()))
+def test_one_second_of_statistics_gives_a_client_row_and_a_row_for_each_broker():
+    client, (row,) = rows_of(statistics(broker()))
     assert (client.queued_sum, client.room_sum, client.samples) == (50, 1000, 1)
     assert (client.batches, client.batch_messages, client.batch_bytes) == (5, 20, 4000)
     assert (client.fill_highest, client.unpolled_highest, client.late_highest) == (0.9, 3, 0.0)
@@ -61,8 +61,8 @@ def test_a_second_of_statistics_is_a_row_of_the_client_and_one_of_each_broker():
     assert row.in_flight_highest == 3
 
 
-def test_counters_count_what_was_added_and_begin_again_with_a_new_client():
-    _, (row,) = taken(
+def test_counters_are_summed_as_increases_and_restart_with_a_new_client():
+    _, (row,) = rows_of(
         statistics(broker(tx=10, txretries=2)),
         statistics(broker(tx=14, txretries=2)),
         statistics(broker(tx=3, txretries=1)),
@@ -70,29 +70,29 @@ def test_counters_count_what_was_added_and_begin_again_with_a_new_client():
     assert (row.requests, row.retries) == (17, 3)
 
 
-def test_a_broker_that_was_away_counts_from_zero_again():
-    _, (row,) = taken(statistics(broker(tx=10)), statistics(), statistics(broker(tx=14)))
+def test_the_counters_of_a_broker_that_returns_start_at_zero():
+    _, (row,) = rows_of(statistics(broker(tx=10)), statistics(), statistics(broker(tx=14)))
     assert row.requests == 24
 
 
-def test_a_broker_that_was_killed_is_down_while_librdkafka_knows_only_the_bootstrap_address():
-    """The table said that it was connected for 100 % of the time, under «No broker can be reached»."""
+def test_a_killed_broker_is_down_while_librdkafka_lists_only_the_bootstrap_address():
+    """Regression: the table showed the broker as connected for 100 % of the time during an outage."""
     outage = statistics(broker(-1, nodename="kafka1:9092", state="TRY_CONNECT", tx=0))
-    _, (bootstrap, row) = taken(statistics(broker()), outage, outage, statistics(broker()))
+    _, (bootstrap, row) = rows_of(statistics(broker()), outage, outage, statistics(broker()))
     assert (row.samples, row.up, row.down, row.disconnects) == (4, 2, 2, 1)
     assert (bootstrap.broker_id, bootstrap.down) == (-1, 2)
 
 
 def test_a_broker_that_left_the_cluster_is_not_down():
-    _, rows = taken(statistics(broker(1), broker(2)), statistics(broker(1)), statistics(broker(1)))
+    _, rows = rows_of(statistics(broker(1), broker(2)), statistics(broker(1)), statistics(broker(1)))
     assert [(row.broker_id, row.samples, row.down, row.disconnects) for row in rows] == [
         (1, 3, 0, 0),
         (2, 1, 0, 0),
     ]
 
 
-def test_two_seconds_add_up_and_keep_the_higher_maximum():
-    client, (row,) = taken(
+def test_two_seconds_are_summed_and_the_higher_maximum_is_kept():
+    client, (row,) = rows_of(
         statistics(broker()),
         statistics(broker(rtt=window(8, 40_000, 6000, 5000)), msg_cnt=150, replyq=1),
     )
@@ -100,24 +100,24 @@ def test_two_seconds_add_up_and_keep_the_higher_maximum():
     assert (row.rtt_count, row.rtt_sum, row.rtt_p99) == (10, pytest.approx(0.1), pytest.approx(0.049))
 
 
-def test_what_was_taken_is_not_taken_again():
-    view = ClientStats()
-    view.add(statistics(broker()), 1_800_000_000)
-    view.take(WHERE)
-    assert view.take(WHERE) == ((), ())
+def test_statistics_are_taken_once():
+    client_stats = ClientStats()
+    client_stats.add(statistics(broker()), 1_800_000_000)
+    client_stats.take(WHERE)
+    assert client_stats.take(WHERE) == ((), ())
 
 
-def test_statistics_that_nobody_fetched_say_how_late_they_came():
-    assert taken(statistics(), late=8.5)[0].late_highest == pytest.approx(7.5)
+def test_the_delay_of_late_statistics_is_recorded():
+    assert rows_of(statistics(), late=8.5)[0].late_highest == pytest.approx(7.5)
 
 
-def test_a_first_epoch_is_no_rise():
-    client, _ = taken(statistics(eos={"epoch_cnt": 0}), statistics(), statistics(eos={"epoch_cnt": 3}))
+def test_the_first_epoch_does_not_count_as_a_rise():
+    client, _ = rows_of(statistics(eos={"epoch_cnt": 0}), statistics(), statistics(eos={"epoch_cnt": 3}))
     assert client.epoch_rises == 2
 
 
-def test_a_broker_that_only_stands_in_the_metadata_has_no_row_and_one_that_is_missed_is_down():
-    _, rows = taken(
+def test_an_unused_broker_of_the_metadata_has_no_row_and_an_unreachable_one_is_down():
+    _, rows = rows_of(
         statistics(
             broker(1, state="INIT", connects=0),
             broker(2, state="TRY_CONNECT", connects=0),
@@ -138,70 +138,70 @@ def test_a_broker_that_only_stands_in_the_metadata_has_no_row_and_one_that_is_mi
         ((), 0),
     ],
 )
-def test_a_client_is_cut_off_while_it_wants_a_broker_and_has_none(states, cut_off):
-    client, _ = taken(
+def test_a_client_is_cut_off_while_it_needs_a_broker_and_has_no_connection(states, cut_off):
+    client, _ = rows_of(
         statistics(*(broker(number, state=state) for number, state in enumerate(states)), msg_cnt=0)
     )
     assert client.cut_off == cut_off
 
 
-def test_a_client_whose_messages_wait_and_whose_brokers_left_the_metadata_is_cut_off():
-    assert taken(statistics(msg_cnt=7))[0].cut_off == 1
-    assert taken(statistics(msg_cnt=0))[0].cut_off == 0
+def test_a_client_with_queued_messages_and_without_brokers_is_cut_off():
+    assert rows_of(statistics(msg_cnt=7))[0].cut_off == 1
+    assert rows_of(statistics(msg_cnt=0))[0].cut_off == 0
 
 
-@pytest.mark.parametrize("nothing", [{}, {"brokers": {"memory": {"state": "UP"}}}])
-def test_what_is_no_statistics_of_librdkafka_makes_no_rows(nothing):
-    view = ClientStats()
-    view.add(nothing, 1.0)
-    assert view.take(WHERE) == ((), ())
+@pytest.mark.parametrize("other", [{}, {"brokers": {"memory": {"state": "UP"}}}])
+def test_statistics_that_are_not_librdkafkas_give_no_rows(other):
+    client_stats = ClientStats()
+    client_stats.add(other, 1.0)
+    assert client_stats.take(WHERE) == ((), ())
 
 
 def test_several_clients_of_one_producer_are_one_view():
-    client, (row,) = taken(
-        merged([statistics(broker()), statistics(broker(rtt=window(6, 20_000, 90_000, 9)))])
+    client, (row,) = rows_of(
+        merge_statistics([statistics(broker()), statistics(broker(rtt=window(6, 20_000, 90_000, 9)))])
     )
     assert (client.queued_sum, client.room_sum, client.batch_messages) == (100, 2000, 40)
     assert (row.rtt_count, row.rtt_sum, row.rtt_highest, row.requests) == (8, pytest.approx(0.08), 0.09, 20)
 
 
-# the way to the store
+# batches, telemetry and the store
 
 
-def a_batch(sequence=0, at=WHERE[0], **changes):
-    client, rows = taken(statistics(broker(**changes)))
+def make_batch(sequence=0, at=WHERE[0], **changes):
+    client, rows = rows_of(statistics(broker(**changes)))
     client, rows = client._replace(window_start=at), tuple(row._replace(window_start=at) for row in rows)
     return Batch("p", sequence, client_statistics=(client,), broker_statistics=rows)
 
 
-def test_batches_that_wait_too_long_become_one_with_sums_and_maxima():
+def test_batches_beyond_the_limit_are_merged_with_sums_and_maxima():
     at = WHERE[0] // 60 * 60
-    both = added_up(a_batch(0, at), a_batch(1, at + 1, rtt=window(1, 90_000, 90_000, 90_000)))
+    both = sum_by_minute(make_batch(0, at), make_batch(1, at + 1, rtt=window(1, 90_000, 90_000, 90_000)))
     (client,), (row,) = both.client_statistics, both.broker_statistics
     assert (client.window_start, client.samples, client.fill_highest) == (at, 2, 0.9)
     assert (row.rtt_count, row.rtt_p99) == (3, pytest.approx(0.09))
 
 
-def test_telemetry_carries_them_and_reads_older_and_newer_records():
-    assert decode(encode(a_batch())) == a_batch()
-    older = orjson.loads(encode(a_batch()))
+def test_telemetry_contains_client_rows_and_reads_older_and_newer_records():
+    assert decode(encode(make_batch())) == make_batch()
+    older = orjson.loads(encode(make_batch()))
     del older["client_statistics"], older["broker_statistics"]
     assert decode(orjson.dumps(older)) == Batch("p", 0)
-    assert decode(orjson.dumps({**orjson.loads(encode(a_batch())), "weather": [[1]]})) == a_batch()
+    assert decode(orjson.dumps({**orjson.loads(encode(make_batch())), "weather": [[1]]})) == make_batch()
 
 
-def test_a_row_with_columns_that_we_do_not_know_is_no_telemetry_of_ours():
-    newer = orjson.loads(encode(a_batch()))
+def test_a_row_with_unknown_columns_is_refused():
+    newer = orjson.loads(encode(make_batch()))
     newer["broker_statistics"][0].append(7)
     with pytest.raises(ValueError, match="telemetry"):
         decode(orjson.dumps(newer))
 
 
-def test_the_store_rolls_them_up_with_the_same_sums_and_maxima_and_prunes_them(tmp_path):
+def test_the_store_rolls_up_client_rows_with_equal_sums_and_maxima_and_prunes_them(tmp_path):
     store, old = Store.open(tmp_path / "store.duckdb"), WHERE[0] // 3600 * 3600 - 10_800
     for sequence in range(4):
         store.append(
-            a_batch(sequence, old + 30 * sequence, rtt=window(1, 1000 * sequence, 0, 1000 * sequence))
+            make_batch(sequence, old + 30 * sequence, rtt=window(1, 1000 * sequence, 0, 1000 * sequence))
         )
     before = store.rows("broker_series", bucket=60), store.rows("client_series", bucket=60)
 
@@ -217,10 +217,10 @@ def test_the_store_rolls_them_up_with_the_same_sums_and_maxima_and_prunes_them(t
     assert store.rows("broker_series", bucket=60) == store.rows("client_series", bucket=60) == []
 
 
-def test_a_real_client_leaves_rows_of_its_broker_in_the_store(tmp_path):
+def test_a_real_client_writes_rows_of_its_broker_to_the_store(tmp_path):
     path = tmp_path / "store.duckdb"
-    with embedded.start(topics={"orders": 2}) as place:
-        with ReliableKafkaProducer(place.bootstrap_servers, store=path) as producer:
+    with embedded.start(topics={"orders": 2}) as running:
+        with ReliableKafkaProducer(running.bootstrap_servers, store=path) as producer:
 
             def written():
                 producer.send_message("orders", {"n": 1})
@@ -236,7 +236,7 @@ def test_a_real_client_leaves_rows_of_its_broker_in_the_store(tmp_path):
     assert 0 < row["rtt_sum"] / row["rtt_count"] < 30
 
 
-def test_rows_name_the_columns_of_their_tables(tmp_path):
+def test_the_rows_have_the_columns_of_their_tables(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     with store.borrow() as connection:
         for table, kind in (("client_statistics", ClientRow), ("broker_statistics", BrokerRow)):

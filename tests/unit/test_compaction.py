@@ -1,4 +1,4 @@
-"""Messages in doubt that were not found on a compacted topic: which of them have a newer record of their key."""
+"""Ambiguous messages that were not found on a compacted topic: which of them have a newer record of their key."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.exactly_once import MemoryProgress
 
 EARLIER, NOW, FOREIGN = (uuid.UUID(int=number) for number in (1, 2, 3))
 IDS = MessageIds(NOW, first=10, earlier=[SequenceSpan(0, 10, EARLIER)])
-WHERE = ("t", 0)
+PARTITION = ("t", 0)
 
 
 @dataclass
-class OnTopic:
-    """A record as a reader gives it."""
+class TopicRecord:
+    """A record as a consumer returns it."""
 
     id: bytes
     at: float
-    place: int = 0
+    record_offset: int = 0
     number: int = 0
 
     def key(self):
@@ -41,14 +41,14 @@ class OnTopic:
         return (1, int(self.at * 1000))
 
     def offset(self):
-        return self.place
+        return self.record_offset
 
     def partition(self):
         return self.number
 
 
-def foreign(at, place=0, number=0):
-    return OnTopic(FOREIGN.bytes + bytes(8), at, place, number)
+def foreign(at, record_offset=0, number=0):
+    return TopicRecord(FOREIGN.bytes + bytes(8), at, record_offset, number)
 
 
 def delivery(seq, at=100.0):
@@ -60,9 +60,9 @@ def delivery(seq, at=100.0):
 @pytest.mark.parametrize(
     "record, newer",
     [
-        (OnTopic(IDS.of(9), 999.0), False),  # an earlier start's older message, written late
-        (OnTopic(IDS.of(12), 1.0), True),
-        (foreign(95.0), True),  # another producer's clock may be behind
+        (TopicRecord(IDS.of(9), 999.0), False),  # an older message of an earlier start, written late
+        (TopicRecord(IDS.of(12), 1.0), True),
+        (foreign(95.0), True),  # the clock of another producer may be behind
         (foreign(50.0), False),
         (foreign(200.0, number=1), False),  # on another partition
     ],
@@ -71,43 +71,43 @@ def test_own_records_are_compared_by_sequence_and_others_by_time(record, newer):
     keys = KeyIndex(IDS.number, slack=10.0)
     keys.add(id_text(IDS.of(11)), b"k", 100.0, partition=0)
 
-    keys.saw(record)
+    keys.observe(record)
 
     assert list(keys.newer()) == ([id_text(IDS.of(11))] if newer else [])
     if record.number == 0:
         later = LaterRecords(IDS.number)
-        later.saw(record)
+        later.observe(record)
         assert (later.after(11, b"k", 100.0) is not None) == newer
 
 
-def test_beyond_its_bound_the_newest_record_stands_for_every_key():
-    later = LaterRecords(IDS.number, most=0)
-    later.saw(OnTopic(IDS.of(5), 1.0, place=70))
+def test_above_the_limit_the_newest_record_applies_to_every_key():
+    later = LaterRecords(IDS.number, max_keys=0)
+    later.observe(TopicRecord(IDS.of(5), 1.0, record_offset=70))
 
     assert later.after(4, b"another", 1.0) == 70
     assert later.after(6, b"another", 1.0) is None
 
 
-def test_a_second_crash_still_sees_the_newer_record_of_a_message_that_is_held_back():
+def test_a_second_crash_still_finds_the_newer_record_of_a_held_back_message():
     progress = MemoryProgress()
-    ledger = LogPositions(progress, IDS)
-    ledger.begin({WHERE: 3})
+    positions = LogPositions(progress, IDS)
+    positions.start_partitions({PARTITION: 3})
     later = LaterRecords(IDS.number)
-    later.saw(OnTopic(IDS.of(2), 1.0, place=5))
-    ledger.found(WHERE, [(IDS.of(2), LogPosition("t", 0, 5))])
-    ledger.saw(WHERE, later, None)
+    later.observe(TopicRecord(IDS.of(2), 1.0, record_offset=5))
+    positions.set_found(PARTITION, [(IDS.of(2), LogPosition("t", 0, 5))])
+    positions.add_later_keys(PARTITION, later, None)
 
-    landed, superseded, rest = split([delivery(1), delivery(2), delivery(3)], ledger)
-    ledger.settle(landed)
-    before = ledger.off(WHERE)
+    written, superseded, rest = split([delivery(1), delivery(2), delivery(3)], positions)
+    positions.settle(written)
+    before = positions.settled_offset(PARTITION)
     progress.settle([1])  # its dead letter is on disk
-    ledger.settle([(rest[0], LogPosition("t", 0, 6))])
+    positions.settle([(rest[0], LogPosition("t", 0, 6))])
 
     assert ([one.seq for one in superseded], [one.seq for one in rest]) == ([1], [3])
-    assert (before, ledger.off(WHERE)) == (4, 6)
+    assert (before, positions.settled_offset(PARTITION)) == (4, 6)
 
 
-def test_a_broker_without_settings_is_not_taken_for_one_that_compacts():
+def test_a_broker_without_settings_is_not_treated_as_compacting():
     with embedded.start(brokers=1, topics={"t": 1}) as broker:
         missing = [MissingRecord(id_text(IDS.of(1)), b"k", 1.0, None)]
 
@@ -119,10 +119,11 @@ def test_a_broker_without_settings_is_not_taken_for_one_that_compacts():
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["newer", "not known"])
-def test_a_message_in_doubt_is_not_sent_again_behind_a_newer_record_of_its_key(monkeypatch, known):
+def test_an_ambiguous_message_with_a_newer_record_of_its_key_is_not_sent_again(monkeypatch, known):
+
     made, left = [], ["_MSG_TIMED_OUT"]
     factory = InMemoryTransport.factory(made, script=lambda delivery: left.pop() if left else None)
-    monkeypatch.setattr("producer_core.delivery.ambiguity._SEARCHING", 0.0)
+    monkeypatch.setattr("producer_core.delivery.ambiguity._SEARCH_TIMEOUT", 0.0)
     producer = ReliableKafkaProducer(
         "memory:1", None, RetryConfig(max_retries=1, initial_delay_ms=1), store=None, transport=factory
     )

@@ -1,4 +1,4 @@
-"""Settings: the names people know, what is set when they set nothing, and contradictions that say their fix."""
+"""Client settings: accepted names, defaults, and contradictions with their fix."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def settings(**overrides):
     return dict(client_config("localhost:9092", overrides).settings)
 
 
-# what is set
+# defaults
 
 
-def test_the_defaults_are_the_promised_ones():
+def test_the_defaults_are_as_documented():
     found = settings()
     assert {name: found[name] for name in DEFAULTS} == {
         "enable.idempotence": True,
@@ -39,7 +39,7 @@ def test_the_defaults_are_the_promised_ones():
         "retry.backoff.ms": 500,
         "topic.metadata.propagation.max.ms": 5_000,
     }
-    assert "retries" not in found  # left to librdkafka's maximum
+    assert "retries" not in found  # librdkafka's default is its maximum
     assert found["client.id"].startswith("reliable-producer-")
 
 
@@ -55,7 +55,7 @@ def test_the_defaults_are_the_promised_ones():
             {"request_timeout_ms": 9000, "socket.timeout.ms": 7000},
             {"request.timeout.ms": 9000, "socket.timeout.ms": 7000},
         ),
-        (  # it was overruled by the other, silently
+        (  # librdkafka would let the other setting take precedence
             {"socket_timeout_ms": 7000, "request_timeout_ms": 9000},
             {"request.timeout.ms": 9000, "socket.timeout.ms": 7000},
         ),
@@ -82,22 +82,22 @@ def test_the_defaults_are_the_promised_ones():
         ({"retries": 3}, {"retries": 3}),
     ],
 )
-def test_a_setting_may_have_the_name_that_its_user_knows(given, expected):
+def test_kafka_and_kafka_python_names_are_accepted(given, expected):
     found = settings(**given)
     assert {name: found[name] for name in expected} == expected
 
 
-def test_every_name_we_translate_to_is_one_of_the_library():
+def test_every_translated_name_is_a_librdkafka_property():
     for target in {*NAMES.values(), *DEFAULTS}:
         assert knows_property(target), target
 
 
-def test_the_library_takes_what_we_give_it():
+def test_librdkafka_accepts_the_resulting_settings():
     found = settings(buffer_memory=2**25, max_request_size=1000, retries=5)
     confluent_kafka.Producer(found)
 
 
-def test_our_own_settings_do_not_reach_the_library():
+def test_producer_settings_do_not_reach_librdkafka():
     config = client_config(
         "a:1", {"max_block_ms": 1500, "value_serializer": bytes, "key_serializer": str.encode}
     )
@@ -105,21 +105,21 @@ def test_our_own_settings_do_not_reach_the_library():
     assert not {"max_block_ms", "max.block.ms", "value_serializer"} & set(config.settings)
 
 
-def test_none_means_the_default_as_with_kafka_python():
+def test_none_means_the_default_as_in_kafka_python():
     assert settings(ssl_cafile=None, linger_ms=None)["linger.ms"] == 5
 
 
-def test_a_delivery_timeout_of_nought_is_no_timeout():
+def test_a_delivery_timeout_of_zero_is_no_timeout():
     assert client_config("a:1", {"delivery_timeout_ms": 0}).delivery_timeout == math.inf
 
 
-def test_an_error_of_the_library_is_one_line():
+def test_an_error_of_librdkafka_is_one_line():
     with pytest.raises(ConfigError) as caught:
         client_config("a:1", {"batch_size": 0})
     assert "\n" not in str(caught.value)
 
 
-def test_seconds_are_what_the_rest_of_the_code_reads():
+def test_derived_times_are_in_seconds():
     config = client_config("a:1", {"delivery_timeout_ms": 1500, "retry.backoff.ms": 2000})
     assert (config.delivery_timeout, config.retry_backoff) == (
         1.5,
@@ -127,7 +127,7 @@ def test_seconds_are_what_the_rest_of_the_code_reads():
     )  # retry.backoff.max.ms caps it at 1 s
 
 
-def test_a_cap_below_the_default_backoff_lowers_the_backoff():
+def test_a_backoff_cap_below_the_default_lowers_the_backoff():
     assert client_config("a:1", {"retry.backoff.max.ms": 200}).settings["retry.backoff.ms"] == 200
     assert client_config("a:1", {}).retry_backoff == 0.5
 
@@ -136,7 +136,7 @@ def test_a_cap_below_the_default_backoff_lowers_the_backoff():
 
 
 @pytest.mark.parametrize(
-    ("given", "says", "fix"),
+    ("given", "expected", "fix"),
     [
         ({"acks": 1}, "contradicts idempotence", "acks='all'"),
         ({"acks": 0}, "contradicts idempotence", "enable_idempotence=False"),
@@ -149,9 +149,9 @@ def test_a_cap_below_the_default_backoff_lowers_the_backoff():
             "Keep one",
         ),
         ({"enable.gapless.guarantee": True}, "gapless", 'ordering="strict"'),
-        ({"transactional.id": "x"}, "nobody commits", 'delivery="exactly_once"'),
-        ({"max_block_ms": -1}, "negative", "0 means"),
-        ({"max_block_ms": "soon"}, "max_block_ms='soon'", "0 means"),
+        ({"transactional.id": "x"}, "no code would commit", 'delivery="exactly_once"'),
+        ({"max_block_ms": -1}, "negative", "With 0, send_message"),
+        ({"max_block_ms": "soon"}, "max_block_ms='soon'", "With 0, send_message"),
         ({"linger_ms": "soon"}, "linger.ms", "CONFIGURATION.md"),
         ({"linger_ms": 10**9}, "outside allowed range", "CONFIGURATION.md"),
         ({"acks": "most"}, "acks", "CONFIGURATION.md"),
@@ -163,19 +163,19 @@ def test_a_cap_below_the_default_backoff_lowers_the_backoff():
         ({"linger_ms": 5, "queue.buffering.max.ms": 6}, "both set linger.ms", "Keep one"),
     ],
 )
-def test_a_contradiction_is_an_error_that_says_the_fix(given, says, fix):
-    with pytest.raises(ConfigError, match=says) as raised:
+def test_a_contradiction_raises_an_error_with_its_fix(given, expected, fix):
+    with pytest.raises(ConfigError, match=expected) as raised:
         client_config("localhost:9092", given)
     assert fix in raised.value.fix
     assert fix in str(raised.value)
 
 
-def test_a_configuration_error_can_be_caught_as_a_value_error_too():
+def test_a_config_error_is_a_value_error():
     assert issubclass(ConfigError, ValueError)
     assert issubclass(ConfigError, ProducerError)
 
 
-def test_saying_the_same_twice_is_no_contradiction():
+def test_the_same_value_under_two_names_is_not_a_contradiction():
     assert settings(**{"linger_ms": 5, "linger.ms": 5})["linger.ms"] == 5
 
 
@@ -186,19 +186,19 @@ def test_saying_the_same_twice_is_no_contradiction():
     "servers",
     ["a:1,b:2", "a:1, b:2 ,", ["a:1", "b:2"], ("a:1", " b:2")],
 )
-def test_servers_are_a_list_or_a_comma_string(servers):
+def test_servers_are_a_list_or_a_comma_separated_string(servers):
     assert addresses(servers) == "a:1,b:2"
 
 
 @pytest.mark.parametrize(
     "server", ["kafka", "kafka.shop.example:9092", "10.0.0.1:9092", "[::1]:9092", "SASL_SSL://a:1"]
 )
-def test_what_the_library_understands_is_an_address(server):
+def test_addresses_that_librdkafka_accepts_are_valid(server):
     assert addresses(server) == server
 
 
 @pytest.mark.parametrize("servers", ["", [], ",", ["a b:1"], "a:port", "a:123456", "http//:x"])
-def test_what_is_no_address_is_an_error_with_an_example(servers):
+def test_an_invalid_address_raises_an_error_with_an_example(servers):
     with pytest.raises(ConfigError, match=r"localhost:9092|broker1:9092"):
         addresses(servers)
 
@@ -217,7 +217,7 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_is_in_the_settings_and_nowhere_to_be_seen(name):
+def test_a_secret_is_in_the_settings_but_never_displayed(name):
     config = client_config("a:1", {name: SECRETS[name], "sasl_plain_username": "me"})
     assert "hunter2" in config.settings.values()
     for shown in (repr(config), str(config), f"{config}", str(config.masked())):
@@ -225,13 +225,13 @@ def test_a_secret_is_in_the_settings_and_nowhere_to_be_seen(name):
         assert "me" in shown
 
 
-def test_an_error_about_settings_shows_no_secret():
+def test_an_error_about_settings_contains_no_secret():
     with pytest.raises(ConfigError) as raised:
         client_config("a:1", {**SECRETS, "acks": 1})
     assert "hunter2" not in str(raised.value)
 
 
-def test_settings_cannot_be_changed_afterwards():
+def test_settings_are_immutable():
     config = client_config("a:1")
     with pytest.raises(TypeError):
         config.settings["acks"] = "0"
@@ -243,7 +243,7 @@ def test_settings_cannot_be_changed_afterwards():
 # retries
 
 
-def test_the_retry_defaults_are_the_contracts():
+def test_the_retry_defaults_are_as_documented():
     assert dataclasses.asdict(RetryConfig()) == {
         "max_retries": 3,
         "initial_delay_ms": 100,
@@ -278,27 +278,27 @@ def test_the_retry_defaults_are_the_contracts():
         ("retriable_errors", "KafkaTimeoutError"),
     ],
 )
-def test_impossible_retries_are_an_error_that_names_the_field(field, value):
+def test_an_invalid_retry_setting_raises_an_error_with_its_name(field, value):
     with pytest.raises(ConfigError, match=field):
         RetryConfig(**{field: value})
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numpy_numbers_are_numbers():
     config = RetryConfig(max_retries=numpy.int64(2), initial_delay_ms=numpy.float64(1.5))
     assert (config.max_retries, config.initial_delay_ms) == (2, 1.5)
 
 
-# the library's names
+# librdkafka's names
 
 
-def test_the_librarys_properties_are_read_from_the_library():
+def test_property_names_are_read_from_librdkafka():
     assert {"message.timeout.ms", "compression.codec"} <= property_names()
     assert knows_property("request.required.acks")
     assert not knows_property("linger.mss")
 
 
 @given(st.text(max_size=30), st.text(max_size=10) | st.integers() | st.none() | st.booleans())
-def test_any_setting_is_taken_or_a_configuration_error(name, value):
+def test_any_setting_is_accepted_or_raises_a_config_error(name, value):
     try:
         config = client_config("a:1", {name: value})
     except ConfigError:
@@ -310,7 +310,7 @@ def test_any_setting_is_taken_or_a_configuration_error(name, value):
     st.sampled_from(sorted({*DEFAULTS, *NAMES, "retries", "batch_size", "buffer_memory"})),
     st.text(max_size=10) | st.integers() | st.floats() | st.none(),
 )
-def test_any_value_is_taken_or_a_configuration_error(name, value):
+def test_any_value_is_accepted_or_raises_a_config_error(name, value):
     try:
         client_config("a:1", {name: value})
     except ConfigError:

@@ -1,4 +1,4 @@
-"""The connection: what an operator hears of it, and how often."""
+"""The state of the connection, and the notices about it."""
 
 from __future__ import annotations
 
@@ -23,77 +23,79 @@ def refused(milliseconds=12, broker="b1"):
 
 
 @pytest.fixture
-def told():
+def notices():
     return []
 
 
 @pytest.fixture
-def connection(told):
-    return ConnectionState(told.append, clock=lambda: 0.0)
+def connection(notices):
+    return ConnectionState(notices.append, clock=lambda: 0.0)
 
 
-def test_a_refusal_that_repeats_is_told_once_until_a_connection_was_made(connection, told):
+def test_a_repeated_refusal_is_reported_once_until_the_next_connection(connection, notices):
     for milliseconds in (12, 15, 11):
         connection.failed(refused(milliseconds))
         connection.failed(ALL_DOWN)
         connection.statistics(DOWN)
-    assert [notice.kind for notice in told] == ["connection_refused"]
-    assert told[0].text == connection.error == "sasl_ssl://b1:9092/bootstrap: SASL authentication error: no"
+    assert [notice.kind for notice in notices] == ["connection_refused"]
+    assert (
+        notices[0].text == connection.error == "sasl_ssl://b1:9092/bootstrap: SASL authentication error: no"
+    )
 
     connection.statistics(UP)
     connection.failed(refused())
-    assert [notice.kind for notice in told] == ["connection_refused", "connected", "connection_refused"]
+    assert [notice.kind for notice in notices] == ["connection_refused", "connected", "connection_refused"]
 
 
-def test_each_broker_that_refuses_is_told(connection, told):
+def test_each_broker_that_refuses_is_reported(connection, notices):
     for broker in ("b1", "b2", "b1", "b2"):
         connection.failed(refused(broker=broker))
-    assert len(told) == 2
+    assert len(notices) == 2
 
 
-def test_a_connection_that_never_came_about_is_told_once_with_its_reason(connection, told):
+def test_a_first_connection_that_fails_is_reported_once_with_the_reason(connection, notices):
     connection.failed(KafkaError(KafkaError._TRANSPORT, "b1:9092: Connection refused"))
     connection.failed(ALL_DOWN)
     for _ in range(5):
         connection.statistics(DOWN)
-    (notice,) = told
+    (notice,) = notices
     assert (notice.kind, notice.severity) == ("connection_lost", "critical")
     assert notice.text == "No broker is connected: b1:9092: Connection refused"
 
 
-def test_brokers_that_are_down_without_a_reason_point_to_the_protocol(connection, told):
+def test_brokers_that_are_down_without_a_reason_point_to_the_protocol(connection, notices):
     connection.failed(ALL_DOWN)
     for _ in range(5):
         connection.statistics(DOWN)
-    (notice,) = told
+    (notice,) = notices
     assert "security_protocol" in notice.text
 
 
-def test_a_client_that_connects_at_its_second_try_tells_no_loss(connection, told):
+def test_a_client_that_connects_at_the_second_attempt_reports_no_loss(connection, notices):
     connection.failed(KafkaError(KafkaError._TRANSPORT, "[::1]:9092: Connection refused"))
     connection.failed(ALL_DOWN)
     connection.statistics(DOWN)
     connection.statistics(UP)
-    assert [notice.kind for notice in told] == ["connected"]
+    assert [notice.kind for notice in notices] == ["connected"]
 
 
-def test_a_lost_connection_is_told_once(connection, told):
+def test_a_lost_connection_is_reported_once(connection, notices):
     connection.statistics(UP)
     connection.failed(ALL_DOWN)
     for _ in range(5):
         connection.statistics(DOWN)
-    assert [notice.kind for notice in told] == ["connected", "connection_lost"]
+    assert [notice.kind for notice in notices] == ["connected", "connection_lost"]
     connection.statistics(UP)
-    assert told[-1].kind == "connected"
+    assert notices[-1].kind == "connected"
 
 
-def test_an_acknowledgement_proves_a_connection_before_the_first_statistics(connection, told):
+def test_an_acknowledgement_proves_a_connection_before_the_first_statistics(connection, notices):
     connection.acknowledged()
 
     assert connection.connected
 
 
-def test_a_late_acknowledgement_does_not_end_a_loss_that_was_told(connection, told):
+def test_a_late_acknowledgement_does_not_end_a_reported_loss(connection, notices):
     connection.acknowledged()
     connection.failed(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     connection.acknowledged()
@@ -101,26 +103,26 @@ def test_a_late_acknowledgement_does_not_end_a_loss_that_was_told(connection, to
     assert not connection.connected
 
 
-# reached or not
+# unreachable brokers and unsent messages
 
 
-def refused_connection(after="0ms in state CONNECT, 5 identical error(s) suppressed"):
+def connection_error(after="0ms in state CONNECT, 5 identical error(s) suppressed"):
     return KafkaError(
         KafkaError._TRANSPORT,
         f"b1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after {after})",
     )
 
 
-def test_the_reason_is_librdkafkas_without_its_counts(connection):
-    connection.failed(refused_connection())
+def test_the_reason_is_librdkafkas_text_without_its_counts(connection):
+    connection.failed(connection_error())
 
     assert connection.error == "b1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
 
 
-def test_brokers_are_unreachable_once_the_first_attempts_failed_and_until_one_is_there(connection):
+def test_brokers_are_unreachable_from_the_first_failed_attempts_until_a_connection(connection):
     assert connection.unreachable is None
-    assert connection.failed(refused_connection()) is not None
-    assert connection.unreachable is None  # another broker of the list may be there
+    assert connection.failed(connection_error()) is not None
+    assert connection.unreachable is None  # another broker of the list may be available
     assert connection.failed(ALL_DOWN) is None
 
     assert connection.unreachable.endswith("Connection refused")
@@ -132,9 +134,9 @@ def transmitting(requests, messages=0):
     return {"brokers": {"1": {"state": "UP", "req": {"Produce": requests}}}, "txmsgs": messages}
 
 
-def test_a_message_is_proved_unsent_where_nothing_was_transmitted_since_it_was_accepted(told):
+def test_a_message_is_provably_not_sent_if_nothing_was_transmitted_since_its_acceptance(notices):
     now = [100.0]
-    connection = ConnectionState(told.append, clock=lambda: now[0])
+    connection = ConnectionState(notices.append, clock=lambda: now[0])
     accepted, produced = 100.0, time.monotonic()
     connection.statistics(transmitting(0))
     assert not connection.may_have_sent(accepted, produced)
@@ -142,14 +144,14 @@ def test_a_message_is_proved_unsent_where_nothing_was_transmitted_since_it_was_a
     now[0] = 101.0
     connection.statistics(transmitting(1, 5))
     assert connection.may_have_sent(accepted, produced)
-    assert connection.may_have_sent(101.5, produced)  # the clock was set
+    assert connection.may_have_sent(101.5, produced)  # the clock was changed
     assert not connection.may_have_sent(101.5, time.monotonic())
 
     connection.statistics(transmitting(1, 5))
     assert not connection.may_have_sent(101.5, time.monotonic())
-    connection.broke(ALL_DOWN, sent=True)
+    connection.client_failed(ALL_DOWN, sent=True)
     assert connection.may_have_sent(101.5, time.monotonic())
-    connection.statistics(transmitting(1, 5))  # of another client
+    connection.statistics(transmitting(1, 5))  # of the new client
     assert connection.may_have_sent(100.5, time.monotonic())
 
 
@@ -162,13 +164,13 @@ def counting(node=1, **counters):
     [
         counting(disconnects=3),
         counting(disconnects=2, req_timeouts=1),
-        counting(disconnects=1),  # dropped in an outage, and known again
+        counting(disconnects=1),  # dropped during an outage, and present again
         {"brokers": {}},
     ],
-    ids=["disconnect", "time-out", "counted from zero", "dropped"],
+    ids=["disconnect", "time-out", "restarted at zero", "dropped"],
 )
-def test_a_message_may_have_been_transmitted_twice_once_a_connection_was_interrupted(connection, interrupted):
-    accepted = 0.0  # of a clock that stands
+def test_a_message_may_have_been_transmitted_twice_after_an_interruption(connection, interrupted):
+    accepted = 0.0  # the clock does not advance
     connection.statistics(counting(disconnects=2))
     before = time.monotonic()
     connection.statistics(counting(disconnects=2))
@@ -179,29 +181,29 @@ def test_a_message_may_have_been_transmitted_twice_once_a_connection_was_interru
     assert not connection.may_have_repeated(accepted, time.monotonic())
 
 
-def test_a_retry_of_another_request_says_nothing_about_messages(connection):
+def test_a_retry_of_another_request_is_no_retry_of_messages(connection):
     connection.statistics(counting(disconnects=2))
     before = time.monotonic()
     connection.statistics(counting(disconnects=2, txretries=1))
     assert not connection.may_have_repeated(0.0, before)
 
 
-def test_what_a_bootstrap_address_counts_says_nothing_about_messages(connection):
+def test_counters_of_a_bootstrap_address_are_ignored(connection):
     connection.statistics(counting(-1, disconnects=0))
     before = time.monotonic()
     connection.statistics(counting(-1, disconnects=4))
     assert not connection.may_have_repeated(0.0, before)
 
 
-def test_the_cause_of_a_message_that_never_left_has_advice_that_helps(connection):
-    connection.failed(refused_connection())
+def test_the_cause_of_an_unsent_message_is_a_code_with_useful_advice(connection):
+    connection.failed(connection_error())
     assert connection.cause == "_ALL_BROKERS_DOWN"
     connection.failed(refused())
     assert connection.cause == "_AUTHENTICATION"
 
 
-def test_without_a_broker_health_and_the_dead_letters_say_why():
-    """Through real librdkafka, on a port where nobody listens."""
+def test_health_and_dead_letters_name_the_reason_when_no_broker_is_reachable():
+    """With real librdkafka and a port without a listener."""
     (port,) = free_ports(1)
     producer = ReliableKafkaProducer(f"127.0.0.1:{port}", store=None)
     producer.send_message("orders", b"1")

@@ -82,7 +82,7 @@ def test_one_click_replays_a_few_safe_dead_letters_without_a_canary(path, store)
         3,
         0,
     )
-    assert "A live producer takes it within seconds" in text_of(page)
+    assert "a running producer picks it up within seconds" in text_of(page)
     assert "replay_confirm" not in [button.key for button in page.button], "no confirmation is needed"
     preflight_done(store, only_replay(store).operation_id)
     assert only_replay(store).state == "planned"
@@ -99,7 +99,7 @@ def test_one_click_stops_for_a_decision_if_the_preflight_finds_a_question(path, 
 
     assert not page.exception
     assert only_replay(store).state == "ready"
-    assert "What a replay of these 3 dead letters" in text_of(page)
+    assert "Dry run: 3 records" in text_of(page)
     assert not page.button(key="replay_confirm").disabled
 
 
@@ -123,9 +123,9 @@ def test_a_replay_larger_than_a_canary_sends_ten_records_first(path, store):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"verdict": "possibly_persisted"}, "may be on the broker already"),
-        ({"verdict": "inconclusive"}, "may be on the broker already"),
-        ({"replayable": False}, "would be left out"),
+        ({"verdict": "possibly_persisted"}, "may already be on the broker"),
+        ({"verdict": "inconclusive"}, "may already be on the broker"),
+        ({"replayable": False}, "would be skipped"),
     ],
 )
 def test_an_unsafe_selection_opens_the_dry_run(path, store, changes, reason):
@@ -178,7 +178,7 @@ def test_two_users_who_replay_the_same_selection_share_one_replay(store):
     second = actions.start_replay(store, DeadLetterFilter(until=3000.0), shown=3, who="bea")
 
     assert second.operation_id == first.operation_id == only_replay(store).operation_id
-    assert "by ann. No second one was made." in second.note
+    assert "by ann. No second replay was created." in second.note
 
 
 def test_a_replay_without_pending_records_reports_their_states(store):
@@ -187,7 +187,7 @@ def test_a_replay_without_pending_records_reports_their_states(store):
 
     done = actions.start_replay(store, DeadLetterFilter(ids=ids), shown=3)
 
-    assert (done.ok, done.text) == (False, "None of them waits any more: 3 are archived.")
+    assert (done.ok, done.text) == (False, "None of the selected dead letters is pending: 3 are archived.")
     assert queries.operations(store) == []
 
 
@@ -199,7 +199,7 @@ def test_a_replay_of_fewer_records_than_shown_reports_that(path, store):
     page.button(key="replay").click().run()
 
     assert only_replay(store).total == 2
-    assert "1 of the 3 waits no more: somebody was faster." in text_of(page)
+    assert "1 of 3 was already handled by someone else." in text_of(page)
 
 
 # refused actions
@@ -303,7 +303,7 @@ def test_old_values_replace_newer_ones_only_on_request(path, store):
     redrawn(page)
     assert page.button(key="replay_confirm").label == "Replay 1 now"
 
-    page.segmented_control(key=f"newer_{one}").set_value("Send them all the same").run()
+    page.segmented_control(key=f"newer_{one}").set_value("Send anyway").run()
     assert page.button(key="replay_confirm").label == "Replay 3 now"
     assert "will replace a newer record of the same key for good" in text_of(page)
     page.button(key="replay_confirm").click().run()
@@ -400,7 +400,7 @@ def test_clear_reports_records_that_a_replay_holds(path, store):
     actions.start_replay(store, ALL, who="ann")
     page = bar(path)
     assert page.button(key="replay").label == "Replay 2 …"
-    assert "2 dead letters are in a replay already" in text_of(page)
+    assert "2 records are already in a replay" in text_of(page)
 
     page.button(key="clear").click().run()
 
@@ -413,8 +413,8 @@ def test_clear_reports_records_that_a_replay_holds(path, store):
 def confirmed_widget(store, **found):
     """Return the actions of a widget whose user has confirmed the replay, after the preflight."""
     widget = WidgetActions(store)
-    click = {"type": "replay", "at": time.time(), "mark": "", "until": time.time(), "shown": 2}
-    assert "Looking ahead" in widget.answer(click).said
+    click = {"type": "replay", "at": time.time(), "target": "", "until": time.time(), "shown": 2}
+    assert "Checking topics" in widget.answer(click).message
     preflight_done(store, only_replay(store).operation_id, **found)
     return widget
 
@@ -423,13 +423,13 @@ def test_a_notebook_click_reports_the_preflight_question_and_sends_nothing(store
     buried(store, 2)
     widget = confirmed_widget(store, newer_keys=1)
 
-    answer = widget.answer({"type": "ask"})
+    answer = widget.answer({"type": "refresh"})
 
-    assert answer.said.startswith(
-        "Nothing was sent yet. 1 record of orders has a key for which a newer record"
+    assert answer.message.startswith(
+        "Nothing sent yet. 1 record of orders has a key for which a newer record"
     )
     assert (answer.progress, only_replay(store).state) == (0.0, "ready")
-    widget.answer({"type": "cancel", "mark": answer.following, "at": time.time()})
+    widget.answer({"type": "cancel", "target": answer.operation, "at": time.time()})
     assert only_replay(store).state == "cancelled"
 
 
@@ -438,6 +438,6 @@ def test_a_notebook_click_continues_after_an_announced_unknown_outcome(store):
     widget = confirmed_widget(store)
     assert only_replay(store).state == "ready"
 
-    widget.answer({"type": "ask"})
+    widget.answer({"type": "refresh"})
 
     assert only_replay(store).state == "planned"

@@ -72,28 +72,28 @@ def changed(item, **changes):
 @pytest.mark.parametrize(
     ("firing", "more", "tone", "text"),
     [
-        ((), {}, "good", "No alert fires. 34 rules are watched."),
-        ((lost(),), {}, "bad", "1 alert fires."),
-        ((lost(), burning()), {"pending": 1}, "bad", "2 alerts fire; 1 waits to fire."),
-        ((changed(lost(), acknowledged_by="ada"),), {}, "quiet", "1 alert fires, somebody looks after it."),
+        ((), {}, "good", "No alerts firing. 34 rules evaluated."),
+        ((lost(),), {}, "bad", "1 alert firing."),
+        ((lost(), burning()), {"pending": 1}, "bad", "2 alerts firing; 1 pending."),
+        ((changed(lost(), acknowledged_by="ada"),), {}, "quiet", "1 alert firing, acknowledged."),
         (
             (changed(lost(), silenced=True),),
             {},
             "quiet",
-            "Nothing fires that people are told of; 1 is silenced.",
+            "All firing alerts are suppressed; 1 silenced.",
         ),
         (
             (lost(), *[changed(burning(), muted_by="connection_lost fires and explains it")] * 2),
             {},
             "bad",
-            "1 alert fires; 2 follow from connection_lost, so nobody is told of them.",
+            "1 alert firing; 2 inhibited by connection_lost.",
         ),
-        ((alert("dedup_degraded", "p", NOW, reason="x"),), {}, "warning", "1 alert fires."),
+        ((alert("dedup_degraded", "p", NOW, reason="x"),), {}, "warning", "1 alert firing."),
         (
             (),
             {"elsewhere": 2},
             "quiet",
-            "No alert fires. 2 more fire about something else than what is chosen above.",
+            "No alerts firing. 2 more firing outside the current filter.",
         ),
     ],
 )
@@ -113,32 +113,32 @@ def test_an_alert_whose_condition_is_over_omits_its_advice():
     assert wording.alert({**found, "since": None}, NOW) == "Critical for 5 min: it burns. Run."
     assert (
         wording.alert({**found, "since": NOW - 60}, NOW)
-        == "Critical for 5 min: it burns. Over since 60 s; it resolves in 4 min."
+        == "Critical for 5 min: it burns. Cleared 60 s ago; resolves in 4 min."
     )
 
 
 def test_a_missing_evaluator_is_reported_first():
     tone, text = sentence(evaluated=False)
 
-    assert tone == "bad" and text.startswith("Nobody judges the alerts of this store now")
+    assert tone == "bad" and text.startswith("Alert evaluation is not running; data may be stale.")
 
 
 def test_the_next_state_change_is_described():
     rule = RULES["slow_delivery"]
     pending = changed(burning(), state="pending", since=NOW - 60)
 
-    assert alert_wording.alert_ending(pending, rule, NOW) == "It fires in 4 min, if it goes on."
-    assert alert_wording.alert_ending(changed(pending, state="firing"), rule, NOW) == (
-        "Its condition is over; it resolves in 9 min."
+    assert alert_wording.next_transition(pending, rule, NOW) == "Fires in 4 min if the condition persists."
+    assert alert_wording.next_transition(changed(pending, state="firing"), rule, NOW) == (
+        "Condition cleared; resolves in 9 min."
     )
-    assert alert_wording.alert_ending(
+    assert alert_wording.next_transition(
         alert("acknowledged_lost", "t", NOW, text="x"), RULES["acknowledged_lost"], NOW
-    ) == ("It fires until somebody acknowledges it.")
+    ) == ("Fires until acknowledged.")
 
 
 def test_a_failing_route_shows_its_duration_and_error():
     assert alert_wording.route_state(True, "3 min ago", 2, 0, "HTTP 500") == (
-        "bad", "Nobody is told over it since 3 min ago: HTTP 500. 2 messages wait.",
+        "bad", "Delivery began failing 3 min ago: HTTP 500. 2 notifications queued.",
     )  # fmt: skip
     assert alert_wording.route_state(True, "", 0, 0, "")[0] == "good"
     assert alert_wording.route_state(False, "", 0, 0, "")[0] == "quiet"
@@ -150,7 +150,7 @@ def test_a_failing_route_shows_its_duration_and_error():
 def test_an_empty_store_shows_every_rule_and_no_routes(store):
     found = page(store)
 
-    assert (found.firing, found.pending, found.ended, found.routes, found.judge) == ((), (), (), (), None)
+    assert (found.firing, found.pending, found.ended, found.routes, found.evaluator) == ((), (), (), (), None)
     assert {one.name for one in found.rules} == set(RULES)
 
 
@@ -201,7 +201,7 @@ def test_a_rule_shows_its_episodes_and_its_silence(store):
         1,
         "upgrade",
     )
-    assert not first.told and next(one for one in page(store).rules if one.name == "fenced").told
+    assert not first.reported and next(one for one in page(store).rules if one.name == "fenced").reported
 
 
 def test_mistakes_in_the_rules_file_are_listed_and_the_built_in_rules_apply(store):
@@ -236,7 +236,7 @@ def test_a_failing_route_shows_its_undelivered_alerts_but_not_its_address(store,
         1,
     )
     assert shown.failing_since is not None and "HTTP 500" in shown.answer
-    assert [(row["rule"], row["status"], row["attempts"]) for row in found.untold] == [
+    assert [(row["rule"], row["status"], row["attempts"]) for row in found.undelivered] == [
         ("error_budget_fast", "firing", 1)
     ]
     assert "s3cr3t" not in repr(found)
@@ -266,7 +266,7 @@ def test_the_alert_details_name_topic_time_and_notifications(store):
 
     assert (found.topic, found.until) == ("payments", NOW + 30)
     assert found.since == burning().started_at - 3600
-    assert [(row["route"], row["status"], row["outcome"]) for row in found.told] == [
+    assert [(row["route"], row["status"], row["outcome"]) for row in found.notifications] == [
         ("mine", "firing", "told")
     ]
     assert alert_queries.alert_detail(store, "nothing", NOW) is None
@@ -487,7 +487,7 @@ def test_the_server_evaluates_alerts_once_for_all_sessions_and_stops_cleanly(sto
     before = sorted(threads())
     for _ in range(5):
         worker.start(store.path)
-    judge = eventually(lambda: page(store).judge)
+    judge = eventually(lambda: page(store).evaluator)
 
     assert judge.here
     assert threads().count("alerts-of-the-dashboard") == 1 and threads().count("alerts") <= 1 + before.count(
@@ -505,7 +505,7 @@ def test_the_worker_waits_for_a_store_that_does_not_exist_yet(tmp_path, worker, 
     assert not path.exists()
 
     store = Store.open(path)
-    eventually(lambda: page(store).judge)
+    eventually(lambda: page(store).evaluator)
     worker.stop_all()
     store.close()
 
@@ -513,7 +513,7 @@ def test_the_worker_waits_for_a_store_that_does_not_exist_yet(tmp_path, worker, 
 def test_a_silence_of_a_whole_rule_is_described_as_such():
     assert (
         alert_wording.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW))
-        == "high_latency, whatever it is about"
+        == "high_latency, all subjects"
     )
 
 

@@ -1,4 +1,4 @@
-"""Jobs and audits on the fleet page: their data on a real store, their words, and the page of one audit."""
+"""Jobs and audits on the fleet page: queries on a real store, texts, and the page of one audit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from producer_core.dashboard.queries.audits import AuditedPart, audits, findings, one
 from producer_core.dashboard.queries.jobs import jobs, state_of
-from producer_core.dashboard.wording import audits as told
-from producer_core.dashboard.wording import jobs as of
+from producer_core.dashboard.wording import audits as wording
+from producer_core.dashboard.wording import jobs as job_wording
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, Store
 from tests.unit.auditing import WHOLE, audited, job, job_ended
@@ -38,21 +38,21 @@ def now():
 # jobs
 
 
-def test_a_job_that_runs_tells_its_progress_and_what_lies_behind(store, now):
+def test_a_running_job_has_progress_and_lag(store, now):
     job(store, began=now - 100, seen=now - 1, records_done=120, records_total=480, lag=9, message="reads")
     (found,) = jobs(store, now)
     assert (found.state, found.share, found.lag, found.message) == ("running", 0.25, 9, "reads")
 
 
 @pytest.mark.parametrize(
-    ("state", "silent", "said"),
+    ("state", "silent", "text"),
     [("running", 59, "running"), ("running", 61, "dead"), ("done", 999, "done"), ("failed", 999, "failed")],
 )
-def test_a_job_that_runs_and_was_not_seen_for_a_minute_is_dead(state, silent, said):
-    assert state_of(state, silent) == said
+def test_a_running_job_without_a_heartbeat_for_a_minute_is_dead(state, silent, text):
+    assert state_of(state, silent) == text
 
 
-def test_dead_jobs_come_first_and_the_latest_before_the_older(store, now):
+def test_jobs_are_sorted_dead_first_then_latest(store, now):
     job(store, "old", began=now - 900, seen=now - 800)
     job_ended(store, "old", "done", began=now - 900, ended=now - 800)
     job(store, "new", began=now - 90, seen=now - 80)
@@ -62,40 +62,40 @@ def test_dead_jobs_come_first_and_the_latest_before_the_older(store, now):
     assert [found.name for found in jobs(store, now)] == ["dead", "runs", "new", "old"]
 
 
-def test_progress_is_told_in_the_unit_of_the_job():
-    assert of.progress("integrity", 12_000, 50_000, 0.24) == "24.0 % of 50,000 records"
-    assert of.progress("telemetry", 312, None, None) == "312 batches"
-    assert of.progress("telemetry", 1, None, None) == "1 batch"
-    assert of.progress("reprocess", None, None, None) == "–"
-    assert (of.lag(None), of.lag(0), of.lag(1)) == ("–", "none", "1 record")
-    assert (of.last_success(None), of.last_success(3.0)) == ("never", "3 s ago")
+def test_progress_is_in_the_unit_of_the_job():
+    assert job_wording.progress("integrity", 12_000, 50_000, 0.24) == "24.0 % of 50,000 records"
+    assert job_wording.progress("telemetry", 312, None, None) == "312 batches"
+    assert job_wording.progress("telemetry", 1, None, None) == "1 batch"
+    assert job_wording.progress("reprocess", None, None, None) == "–"
+    assert (job_wording.lag(None), job_wording.lag(0), job_wording.lag(1)) == ("–", "none", "1 record")
+    assert (job_wording.last_success(None), job_wording.last_success(3.0)) == ("never", "3 s ago")
 
 
-def test_the_page_shows_jobs_and_says_which_is_dead(path, store, now, monkeypatch):
+def test_the_page_shows_jobs_and_marks_dead_ones(path, store, now, monkeypatch):
     job(store, began=now - 600, seen=now, records_done=312, lag=0, last_success_at=now - 1, message="merged")
     job(store, "integrity orders", "integrity", began=now - 600, seen=now - 200, message="token=hunter2")
     page = opened("fleet", path, monkeypatch)
     assert not page.exception
     dead, runs = rows_of(page, JOBS)
-    assert "dead: not seen for" in dead[1] and dead[0].startswith("Audit integrity orders")
+    assert "dead: never finished, last seen" in dead[1] and dead[0].startswith("Audit integrity orders")
     assert "hunter2" not in text_of(page)
-    assert runs[2:4] == ["312 batches", "none"] and "runs since 10 min" in runs[1]
-    assert "1 job is dead" in text_of(page) and "No telemetry job runs" not in text_of(page)
+    assert runs[2:4] == ["312 batches", "none"] and "running for 10 min" in runs[1]
+    assert "1 job is dead" in text_of(page) and "No telemetry job running" not in text_of(page)
     assert not any("pipeline telemetry" in code.value for code in page.code)
 
 
-def test_producers_that_look_silent_since_telemetry_ended_are_not_blamed_alone(path, store, now, monkeypatch):
+def test_a_stopped_telemetry_job_is_reported_before_silent_producers(path, store, now, monkeypatch):
     store.append(Batch("web", 0, producer=producer("web", now, seen_at=now - 400)))
     job(store, began=now - 900, seen=now - 400)
     text = text_of(opened("fleet", path, monkeypatch))
-    why, who = "No telemetry job runs; the last was seen 7 min ago.", "1 is not heard of any more"
-    assert 0 <= text.find(why) < text.find(who)  # the cause first
+    cause, effect = "No telemetry job running; last seen 7 min ago.", "1 is not reporting"
+    assert 0 <= text.find(cause) < text.find(effect)
 
 
 # audits
 
 
-def test_of_each_topic_the_last_audit_is_told_those_with_faults_first(store, now):
+def test_the_latest_audit_per_topic_is_listed_faults_first(store, now):
     audited(store, "a", at=now - 900, topic="orders", lost=3)
     audited(store, "b", at=now - 800, topic="orders")
     audited(store, "c", at=now - 700, topic="payments", duplicated=2)
@@ -109,7 +109,7 @@ def test_of_each_topic_the_last_audit_is_told_those_with_faults_first(store, now
     assert [last.audit.audit_id for last in audits(store, "refunds", now)] == ["d"]
 
 
-def test_the_last_that_was_done_stays_beside_one_that_runs_failed_or_was_killed(store, now):
+def test_the_last_finished_audit_stays_beside_a_newer_unfinished_one(store, now):
     audited(store, "done", at=now - 900)
     begin = {"topic": "orders", "cluster": "c", "isolation": "read_committed"}
     store.execute("begin_audit", id="next", started=now - 61, **begin)
@@ -120,17 +120,17 @@ def test_the_last_that_was_done_stays_beside_one_that_runs_failed_or_was_killed(
     (failed,) = audits(store, None, now)
     assert [last.audit.audit_id for last in (killed, running, failed)] == ["done"] * 3
     assert [last.later.state for last in (killed, running, failed)] == ["dead", "running", "failed"]
-    assert told.later(killed.later, now) == "A newer one was killed; it began 61 s ago."
-    assert told.later(failed.later, now).endswith("The topic was deleted.")
+    assert wording.later(killed.later, now) == "A newer audit started 61 s ago and was killed."
+    assert wording.later(failed.later, now).endswith("The topic was deleted.")
 
 
-def test_faults_of_an_earlier_part_are_not_forgotten_when_the_next_night_is_clean(store, now):
+def test_faults_of_an_earlier_range_stay_after_a_clean_partial_audit(store, now):
     audited(store, "monday", at=now - 900, lost=3, sentence="3 are lost.")
     audited(store, "tuesday", at=now - 800, duplicated=1, sentence="1 is there more than once.")
     audited(store, "thursday", at=now - 700, ranges={"0": [400, 500, 0, 500]})
     (last,) = audits(store, None, now)
     assert (last.audit.audit_id, last.earlier.audit_id) == ("thursday", "tuesday")
-    assert told.earlier(last.earlier, now) == "An earlier one, 13 min ago: 1 is there more than once."
+    assert wording.earlier(last.earlier, now) == "Earlier audit, 13 min ago: 1 is there more than once."
     audited(store, "whole", at=now - 600)
     (last,) = audits(store, None, now)
     assert (last.audit.audit_id, last.earlier) == ("whole", None)
@@ -140,7 +140,7 @@ def test_faults_of_an_earlier_part_are_not_forgotten_when_the_next_night_is_clea
     "numbers",
     [{"acknowledged": 0, "unledgered": 1000}, {"acknowledged": 10, "unledgered": 990}, {"auditable": False}],
 )
-def test_known_losses_are_not_forgotten_when_later_audits_could_not_have_seen_them(store, now, numbers):
+def test_known_losses_stay_after_audits_that_cannot_detect_them(store, now, numbers):
     audited(store, "monday", at=now - 900, lost=10, sentence="10 are lost.")
     for ago, night in ((800, "tuesday"), (700, "wednesday")):
         audited(store, night, at=now - ago, duplicated=1, **numbers)
@@ -151,7 +151,7 @@ def test_known_losses_are_not_forgotten_when_later_audits_could_not_have_seen_th
     assert (last.audit.audit_id, last.earlier) == ("thursday", None)
 
 
-def test_audits_of_one_topic_that_run_at_once_live_and_die_each_for_itself(store, now):
+def test_concurrent_audits_of_a_topic_have_separate_heartbeats(store, now):
     begin = {"topic": "orders", "cluster": "c", "isolation": "x"}
     store.execute("begin_audit", id="first", started=now - 900, **begin)
     store.execute("begin_audit", id="second", started=now - 60, **begin)
@@ -163,14 +163,14 @@ def test_audits_of_one_topic_that_run_at_once_live_and_die_each_for_itself(store
     assert [one(store, name, now + 99).audit.state for name in ("first", "second")] == ["running", "dead"]
 
 
-def test_what_the_ledgers_lack_bounds_the_verdict_and_is_told(path, store, now, monkeypatch):
+def test_gaps_in_the_ledgers_are_reported(path, store, now, monkeypatch):
     audited(
         store, "a-1", at=now - 90, ledger_lost=7, strange=1, notes=f"Its settings may not be read.\n{HOSTILE}"
     )
     page = opened("fleet", path, monkeypatch, audit="a-1")
     assert not page.exception
     text = text_of(page)
-    assert "7 acknowledgements; there was no room for them" in text and "1 record or row; a newer" in text
+    assert "7 acknowledgements; the buffer was full" in text and "1 record or row; a newer" in text
     assert "Its settings may not be read." in text
     assert not any(HOSTILE in element.body for element in page.get("html"))
 
@@ -189,42 +189,42 @@ def test_what_the_ledgers_lack_bounds_the_verdict_and_is_told(path, store, now, 
         ({}, False, "none", "good"),
     ],
 )
-def test_where_a_loss_could_not_have_shown_nobody_says_none(store, now, numbers, unauditable, lost, tone):
+def test_an_undetectable_loss_is_never_reported_as_none(store, now, numbers, unauditable, lost, tone):
     audited(store, "a", at=now - 9, **numbers)
     (last,) = audits(store, None, now)
     assert last.audit.unauditable is unauditable
-    assert told.number(last.audit, "lost") == lost
-    assert told.verdict(last.audit, now)[0] == tone
-    assert bool(told.why_unauditable(last.audit)) is unauditable
+    assert wording.number(last.audit, "lost") == lost
+    assert wording.verdict(last.audit, now)[0] == tone
+    assert bool(wording.why_unauditable(last.audit)) is unauditable
 
 
 @pytest.mark.parametrize(
-    ("ranges", "more", "said"),
+    ("ranges", "more", "text"),
     [
-        (WHOLE, {}, "all of it, 2 partitions"),
+        (WHOLE, {}, "whole topic, 2 partitions"),
         ({"0": [300, 400, 0, 400]}, {}, "a part: 100 offsets of 1 partition"),
         ({"0": [400, 400, 0, 400]}, {}, "nothing new, 1 partition"),
         ({"0": [0, 400, 0, 400]}, {"since": 0.0}, "from 1970-01-01 00:00:00: 400 offsets of 1 partition"),
         ({}, {}, "–"),
     ],
 )
-def test_which_part_of_a_topic_was_read(store, now, ranges, more, said):
+def test_the_audited_range_is_shown(store, now, ranges, more, text):
     audited(store, "a", at=now - 9, ranges=ranges, **more)
-    assert told.part_of_topic(one(store, "a", now).audit, None, now) == said
+    assert wording.audited_range(one(store, "a", now).audit, None, now) == text
 
 
-def test_ranges_that_make_no_sense_are_none(store, now):
+def test_malformed_ranges_are_ignored(store, now):
     audited(store, "a", at=now - 9, ranges=["what"])
     audited(store, "b", at=now - 9, ranges={"1": [0, 9, 0, 9], "0": [1, 2, 0, 9]})
     assert one(store, "a", now).audit.parts == ()
     assert one(store, "b", now).audit.parts == (AuditedPart(0, 1, 2, 0, 9), AuditedPart(1, 0, 9, 0, 9))
 
 
-def test_findings_lead_to_the_letter_that_the_store_has(store, now):
-    died = dead_letter(1, failed_at=now - 50)
-    DeadLetters(store).add([died])
+def test_findings_link_to_the_dead_letter_in_the_store(store, now):
+    failed = dead_letter(1, failed_at=now - 50)
+    DeadLetters(store).add([failed])
     audited(store, "a", at=now - 9, lost=1, given_up_found=1,
-            findings=[("given_up_found", died.message_id, 0, 5, "given up"), *LOST])  # fmt: skip
+            findings=[("given_up_found", failed.message_id, 0, 5, "given up"), *LOST])  # fmt: skip
     (known,) = findings(store, "a", "given_up_found", 10)
     assert (known.dead_letter, known.operation_id) == ("dead", None)
     assert [found.message_id for found in findings(store, "a", "lost", 2)] == ["m-0", "m-2"]
@@ -238,46 +238,51 @@ def test_undecided_messages_are_counted_and_listed(store, now):
     assert page.audit.numbers["undecided"] == 1
     assert page.kinds == ("lost", "undecided")
     assert page.faults == {0: {"lost": 2}, 1: {"lost": 1}}
-    assert [kind for kind, *_ in told.counts(page.audit)] == ["lost", "duplicated", "reordered", "undecided"]
+    assert [kind for kind, *_ in wording.counts(page.audit)] == [
+        "lost",
+        "duplicated",
+        "reordered",
+        "undecided",
+    ]
 
 
-def test_an_audit_that_is_not_there_is_none(store, now):
-    assert one(store, "nobody", now) is None
+def test_a_missing_audit_is_none(store, now):
+    assert one(store, "missing", now) is None
 
 
-def test_the_commands_quote_what_they_are_given():
-    assert "--store 'my store.duckdb'" in told.command("my store.duckdb")
-    assert told.query("it's") == "SELECT * FROM 'it''s/*.parquet'"
+def test_commands_quote_their_arguments():
+    assert "--store 'my store.duckdb'" in wording.command("my store.duckdb")
+    assert wording.query("it's") == "SELECT * FROM 'it''s/*.parquet'"
 
 
-def test_faults_are_told_above_the_page_of_three_topics_at_most(store, now):
+def test_the_summary_names_three_topics_with_faults_at_most(store, now):
     for number in range(5):
         audited(store, f"a{number}", at=now - 9 - number, topic=f"t{number}", lost=5 - number, reordered=1)
-    text = told.faults(audits(store, None, now))
-    assert text.startswith("The last audit found faults: t0 (5 lost and 1 out of order), t1 (")
+    text = wording.faults(audits(store, None, now))
+    assert text.startswith("Audit faults found: t0 (5 lost and 1 out of order), t1 (")
     assert "and 2 more topics" in text
-    assert told.faults(()) == ""
+    assert wording.faults(()) == ""
 
 
 # the pages
 
 
-def test_an_empty_store_says_how_an_audit_is_made(path, store, monkeypatch):
+def test_an_empty_store_shows_the_audit_command(path, store, monkeypatch):
     page = opened("fleet", path, monkeypatch)
     assert not page.exception
-    assert "No topic was audited" in text_of(page)
+    assert "No topic has been audited yet" in text_of(page)
     assert any(f"pipeline integrity --topic TOPIC --ledger-topic telemetry -b BROKER:9092 --store {path}" in code.value
                for code in page.code)  # fmt: skip
 
 
-def test_the_command_that_the_page_shows_exists_with_its_options():
+def test_the_audit_command_and_its_options_exist():
     from producer_core.cli.pipeline.integrity import integrity
 
     known = {option for parameter in integrity.params for option in parameter.opts}
-    assert {word for word in told.command("s").split() if word.startswith("-")} <= known
+    assert {word for word in wording.command("s").split() if word.startswith("-")} <= known
 
 
-def test_the_fleet_page_leads_to_the_audit(path, store, now, monkeypatch):
+def test_the_fleet_page_links_to_the_audit(path, store, now, monkeypatch):
     audited(store, "a-1", at=now - 90, lost=3, expired=2, sentence="orders: of 1,000 messages 3 are lost.")
     audited(store, "a-2", at=now - 80, topic="compact", auditable=False, sentence="compact is compacted.")
     page = opened("fleet", path, monkeypatch)
@@ -290,18 +295,18 @@ def test_the_fleet_page_leads_to_the_audit(path, store, now, monkeypatch):
         "none",
         "none",
     ]
-    assert orders[6] == "all of it, 2 partitions"
+    assert orders[6] == "whole topic, 2 partitions"
     assert compact[0] == "compact unauditable" and compact[2] == "?"
     assert "fleet?audit=a-1" in links(page)
     assert "orders (3 lost)" in text_of(page)
 
 
-def test_the_page_of_an_audit_shows_what_was_found_where_and_how_it_was_made(path, store, now, monkeypatch):
-    died = dead_letter(1, failed_at=now - 50)
-    DeadLetters(store).add([died])
+def test_the_audit_page_shows_findings_positions_and_parameters(path, store, now, monkeypatch):
+    failed = dead_letter(1, failed_at=now - 50)
+    DeadLetters(store).add([failed])
     audited(store, "older", at=now - 900)
     audited(store, "a-1", at=now - 90, lost=3, duplicated=1, path="found/a-1", foreign_records=4,
-            findings=[*LOST, ("duplicated", died.message_id, 1, 7, "a copy")])  # fmt: skip
+            findings=[*LOST, ("duplicated", failed.message_id, 1, 7, "a copy")])  # fmt: skip
     page = opened("fleet", path, monkeypatch, audit="a-1")
     assert not page.exception
     assert [row[0] for row in rows_of(page, "Findings: Lost")] == ["m-0", "m-2", "m-1"]
@@ -323,26 +328,26 @@ def test_the_page_of_an_audit_shows_what_was_found_where_and_how_it_was_made(pat
     assert len(rows_of(page, "Other audits of this topic, the latest first")) == 1
     assert {"fleet?audit=a-1&kind=duplicated", "fleet?audit=older", "fleet"} <= set(links(page))
     assert any("found/a-1/*.parquet" in code.value for code in page.code)
-    assert "4 records without a message id of ours" in text_of(page)
+    assert "4 records without a producer-core message id" in text_of(page)
 
     other = opened("fleet", path, monkeypatch, audit="a-1", kind="duplicated")
-    assert rows_of(other, "Findings: Duplicated")[0][4] == "dead letter, waits"
-    assert any(f"letter={died.message_id}" in href for href in links(other))
+    assert rows_of(other, "Findings: Duplicated")[0][4] == "dead letter, pending"
+    assert any(f"letter={failed.message_id}" in href for href in links(other))
 
 
-def test_only_the_first_findings_are_drawn_and_more_on_demand(path, store, now, monkeypatch):
+def test_the_first_findings_are_shown_and_more_on_request(path, store, now, monkeypatch):
     many = [("lost", f"m-{n:04d}", 0, n, "acknowledged") for n in range(130)]
     audited(store, "a-1", at=now - 90, lost=130, findings=many)
     page = opened("fleet", path, monkeypatch, audit="a-1")
     assert len(rows_of(page, "Findings: Lost")) == 100
-    assert "The first 100 of 130" in text_of(page)
+    assert "Showing the first 100 of 130" in text_of(page)
     assert "fleet?audit=a-1&kind=lost&findings=more" in links(page)
     more = opened("fleet", path, monkeypatch, audit="a-1", findings="more")
     assert len(rows_of(more, "Findings: Lost")) == 130
 
 
 @pytest.mark.parametrize("state", ["killed", "failed"])
-def test_an_audit_that_is_not_done_says_how_it_is(path, store, now, monkeypatch, state):
+def test_an_unfinished_audit_shows_its_state(path, store, now, monkeypatch, state):
     store.execute(
         "begin_audit", id="a", topic="orders", cluster="c", started=now - 99, isolation="read_committed"
     )
@@ -350,18 +355,18 @@ def test_an_audit_that_is_not_done_says_how_it_is(path, store, now, monkeypatch,
         store.execute("fail_audit", id="a", now=now, sentence="No broker answers.")
     page = opened("fleet", path, monkeypatch, audit="a")
     assert not page.exception
-    said = "could not be done: No broker answers." if state == "failed" else "it was killed"
-    assert said in text_of(page)
+    text = "The audit failed: No broker answers." if state == "failed" else "was killed"
+    assert text in text_of(page)
 
 
-def test_an_audit_that_the_store_does_not_know_is_said(path, store, monkeypatch):
+def test_an_unknown_audit_shows_a_note(path, store, monkeypatch):
     page = opened("fleet", path, monkeypatch, audit=HOSTILE)
     assert not page.exception
-    assert "There is no audit" in text_of(page) and "fleet" in links(page)
+    assert "is not in this store" in text_of(page) and "fleet" in links(page)
     assert not any(HOSTILE[:40] in element.body for element in page.get("html"))
 
 
-def test_what_a_topic_or_a_finding_is_called_is_never_markup(path, store, now, monkeypatch):
+def test_names_of_topics_and_findings_are_never_markup(path, store, now, monkeypatch):
     audited(store, "a-1", at=now - 90, topic=HOSTILE, lost=1, sentence=HOSTILE, path=HOSTILE,
             findings=[("lost", HOSTILE, 0, 1, HOSTILE)])  # fmt: skip
     job(store, HOSTILE, "integrity", began=now - 9, seen=now, message=HOSTILE)

@@ -1,4 +1,4 @@
-"""The errors page: its data on a real store, its words and figures, and the page in each of its states."""
+"""The errors page: queries on a real store, texts, charts, and the page in each state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from producer_core.dashboard import charts, queries, wording
-from producer_core.dashboard.charts.errors import colours, failed_attempts, fates, group_trend
+from producer_core.dashboard.charts.errors import colours, failed_attempts, group_trend, outcomes
 from producer_core.dashboard.queries.error_groups import error_group
 from producer_core.dashboard.queries.errors import errors
 from producer_core.dashboard.queries.view import RANGES, View
@@ -46,7 +46,7 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def now():
-    """When this test began: the page compares with the real clock."""
+    """Set NOW to the start of the test, because the page uses the real clock."""
     global NOW
     NOW = float(int(time.time()))
 
@@ -56,8 +56,9 @@ def error(ago, code="POLICY_VIOLATION", number=1, topic="payments", kind="perman
 
 
 def fill(store, *, old=True):
-    """Twenty minutes of orders; in the last five some payments die, and others are saved by a retry. Ten minutes ago
-    two died already; one code is new.
+    """Write twenty minutes of orders, with failed and retried payments in the last five minutes.
+
+    With `old`, two payments also failed about seven minutes ago. One code is new.
     """
     begin = 1200 if old else 200
     rows = [counts(NOW - ago, "orders", acknowledged=10) for ago in range(2, begin)]
@@ -80,14 +81,14 @@ def fill(store, *, old=True):
 # data
 
 
-def test_attempts_that_were_saved_by_a_retry_are_told_from_deaths(store):
+def test_attempts_saved_by_a_retry_are_counted_apart_from_failed_messages(store):
     fill(store)
     whole = errors(store, VIEW, NOW).whole
     assert (whole.attempts, whole.saved, whole.dead) == (9, 6, 3)
 
 
-def test_retry_success_is_one_number_on_both_pages_and_only_of_what_was_sent_again(store):
-    fill(store)  # the three dead letters died at their first attempt
+def test_retry_success_covers_retried_messages_and_agrees_on_both_pages(store):
+    fill(store)  # its three dead letters failed on the first attempt
     again = Attempt(NOW - 30, "_TIMED_OUT", "timed out"), Attempt(NOW - 29, "_TIMED_OUT", "timed out")
     DeadLetters(store).add([dead_letter(number, failed_at=NOW - 29, attempts=again) for number in (71, 72)])
     page, first = errors(store, VIEW, NOW), queries.overview(store, VIEW, NOW)
@@ -96,23 +97,25 @@ def test_retry_success_is_one_number_on_both_pages_and_only_of_what_was_sent_aga
     assert tile.more.startswith(wording.retries(page.whole.saved, page.given_up[0]))
 
 
-def test_what_died_is_one_number_in_every_table_while_statistics_are_late(store):
+def test_every_table_counts_the_same_failures_while_statistics_are_late(store):
     fill(store)
-    store.append(Batch("p", 1, (counts(NOW - 1, "payments", dead=9),)))  # more by the statistics, at the edge
+    store.append(
+        Batch("p", 1, (counts(NOW - 1, "payments", dead=9),))
+    )  # the statistics count more at the end of the range
     page = errors(store, VIEW, NOW)
     assert page.whole.dead == page.topics[0].now.dead == 3
-    assert sum(line.died for line in page.codes) == sum(line.group.count for line in page.groups) == 3
-    assert sum(line.died for line in page.kinds) == 3
+    assert sum(line.dead for line in page.codes) == sum(line.group.count for line in page.groups) == 3
+    assert sum(line.dead for line in page.kinds) == 3
 
 
-def test_every_code_has_what_it_means_and_how_it_was_before(store):
+def test_every_code_has_its_meaning_and_the_previous_count(store):
     fill(store)
     page = errors(store, VIEW, NOW)
     policy, size, timed_out = page.codes
     assert (policy.code, policy.attempts, policy.attempts_before) == ("POLICY_VIOLATION", 4, 5)
-    assert (policy.died, policy.died_before, policy.waiting) == (2, 2, 4)
-    assert (size.code, size.died, size.new) == ("MSG_SIZE_TOO_LARGE", 1, True)
-    assert (timed_out.code, timed_out.died, timed_out.new) == ("_TIMED_OUT", 0, False)
+    assert (policy.dead, policy.dead_before, policy.waiting) == (2, 2, 4)
+    assert (size.code, size.dead, size.new) == ("MSG_SIZE_TOO_LARGE", 1, True)
+    assert (timed_out.code, timed_out.dead, timed_out.new) == ("_TIMED_OUT", 0, False)
     assert (
         policy.failure.meaning and policy.failure.advice and policy.failure.error_type == "POLICY_VIOLATION"
     )
@@ -123,7 +126,7 @@ def test_every_code_has_what_it_means_and_how_it_was_before(store):
 def test_kinds_and_topics_add_up_to_the_whole(store):
     fill(store)
     page = errors(store, VIEW, NOW)
-    assert [(line.kind, line.codes, line.died) for line in page.kinds] == [
+    assert [(line.kind, line.codes, line.dead) for line in page.kinds] == [
         ("permanent", 2, 3),
         ("timed_out", 1, 0),
     ]
@@ -132,7 +135,7 @@ def test_kinds_and_topics_add_up_to_the_whole(store):
     assert sum(line.attempts for line in page.kinds) == sum(line.attempts for line in page.codes) == 9
 
 
-def test_groups_say_what_is_new_and_what_waits(store):
+def test_groups_show_new_and_pending_dead_letters(store):
     fill(store)
     groups = {line.group.code: line for line in errors(store, VIEW, NOW).groups}
     policy, size = groups["POLICY_VIOLATION"], groups["MSG_SIZE_TOO_LARGE"]
@@ -141,14 +144,14 @@ def test_groups_say_what_is_new_and_what_waits(store):
     assert sum(policy.group.trend.counts) == 2
 
 
-def test_nothing_is_called_new_in_a_store_that_began_within_the_range(store):
+def test_nothing_is_new_in_a_store_that_begins_within_the_range(store):
     fill(store, old=False)
     page = errors(store, VIEW, NOW)
-    assert not page.judges and not page.compares
-    assert page.news == () and not any(line.new for line in page.groups)
+    assert not page.detects_new and not page.compares
+    assert page.new_codes == () and not any(line.new for line in page.groups)
 
 
-def test_a_letter_that_died_again_in_its_replay_makes_no_new_group(store):
+def test_a_failed_replay_makes_no_new_group(store):
     fill(store)
     DeadLetters(store).add(
         [dead_letter(1, failed_at=NOW - 9, code="INVALID_RECORD", text="no key", replay_count=1), dead_letter(2, failed_at=NOW - 9, code="_ALL_BROKERS_DOWN", text="down")]
@@ -157,20 +160,20 @@ def test_a_letter_that_died_again_in_its_replay_makes_no_new_group(store):
     assert new == {"MSG_SIZE_TOO_LARGE", "_ALL_BROKERS_DOWN"}
 
 
-def test_deaths_whose_letters_are_in_another_store_are_counted(store):
+def test_failures_with_dead_letters_in_another_store_are_counted(store):
     fill(store)
     store.append(Batch("q", 0, (counts(NOW - 9, "far", producer="q", dead=7),)))
     page = errors(store, VIEW, NOW)
     assert (page.whole.dead, page.without_dead_letters) == (10, 7)
 
 
-def test_a_topic_narrows_everything(store):
+def test_a_topic_filters_everything(store):
     fill(store)
     page = errors(store, View("5 min", topic="orders"), NOW)
     assert (page.whole.attempts, page.codes, page.groups, page.waiting) == (0, (), (), 0)
 
 
-def test_a_range_that_is_over_ends_where_it_ends(store):
+def test_a_past_range_ends_at_its_end(store):
     fill(store)
     page = errors(store, View("Custom", start=int(NOW) - 500, end=int(NOW) - 300), NOW)
     assert page.whole.dead == 2
@@ -184,72 +187,72 @@ def test_every_range_is_drawn(store, window):
     store.rollup(NOW + 3 * 3600)
     page = errors(store, View(window), NOW)
     assert sum(sum(trace.y) for trace in failed_attempts(page).data) == page.whole.attempts
-    assert sum(sum(trace.y) for trace in fates(page).data) == page.whole.dead + page.whole.saved
+    assert sum(sum(trace.y) for trace in outcomes(page).data) == page.whole.dead + page.whole.saved
 
 
-def test_one_group_tells_its_whole_story(store):
+def test_a_group_has_counts_states_and_a_trend(store):
     fill(store)
     page = error_group(store, POLICY, VIEW, NOW)
     assert (page.ever.count, page.inside.count, page.before, dict(page.states)) == (4, 2, 2, {"dead": 4})
     assert not page.new
     assert sum(group_trend(page).data[0].y) == 2
-    assert error_group(store, "nobody", VIEW, NOW) is None
+    assert error_group(store, "missing", VIEW, NOW) is None
 
 
-def test_a_group_that_rests_is_drawn_over_all_its_time(store):
+def test_a_group_without_recent_failures_is_drawn_over_its_whole_time(store):
     fill(store)
     page = error_group(store, POLICY, View("Custom", start=int(NOW) - 10, end=int(NOW)), NOW)
     assert page.inside is None
     assert sum(group_trend(page).data[0].y) == 4
 
 
-def test_a_code_keeps_its_colour_when_others_come():
+def test_a_code_keeps_its_colour_when_others_appear():
     few, more = colours(["A", "_TIMED_OUT"]), colours(["A", "B", "C", "_TIMED_OUT"])
     assert few["A"] == more["A"]
     assert len(set(colours([f"C{number}" for number in range(8)]).values())) == 8
 
 
-# words
+# texts
 
 
 @pytest.mark.parametrize(
     ("known", "tone", "text"),
     [
-        ({}, "quiet", "Nothing was sent in the last 5 min."),
-        ({"settled": 1}, "good", "Nothing failed in the last 5 min: the one message was acknowledged at the first attempt."),
+        ({}, "quiet", "No messages sent in the last 5 min."),
+        ({"settled": 1}, "good", "No failures in the last 5 min: the only message was acknowledged on the first attempt."),
         ({"settled": 90, "attempts": 4, "saved": 3}, "good",
-         "4 attempts failed in the last 5 min, and no message died: 3 messages were acknowledged after a retry."),
-        ({"settled": 90, "attempts": 1}, "quiet", "1 attempt failed in the last 5 min, and no message died."),
+         "4 failed attempts and no failed messages in the last 5 min: 3 messages were acknowledged after a retry."),
+        ({"settled": 90, "attempts": 1}, "quiet", "1 failed attempt and no failed messages in the last 5 min."),
         ({"settled": 1000, "attempts": 4, "dead": 3, "worst": ("X", "orders", "It is too large.", 2)}, "warning",
-         "3 of 1,000 messages died in the last 5 min, most of them on orders with X: it is too large."),
+         "3 of 1,000 messages failed in the last 5 min, most on orders with X: it is too large."),
         ({"settled": 10, "attempts": 4, "dead": 3, "saved": 1, "new": ("X",)}, "bad",
-         "3 of 10 messages died in the last 5 min. 1 message was acknowledged after a retry. Never seen before: X."),
+         "3 of 10 messages failed in the last 5 min. 1 message was acknowledged after a retry. New: X."),
     ],
 )  # fmt: skip
-def test_the_sentence_says_how_it_is(known, tone, text):
+def test_the_summary_covers_each_state(known, tone, text):
     base = {"settled": 0, "attempts": 0, "saved": 0, "dead": 0}
     assert say.failing(say.FailingSentence("in the last 5 min", **{**base, **known})) == (tone, text)
 
 
-def test_something_new_is_never_said_in_a_good_tone():
+def test_new_codes_never_have_a_good_tone():
     assert say.failing(say.FailingSentence("now", 10, 1, 1, 0, new=("A", "B", "C", "D"))) == (
         "warning",
-        "1 attempt failed now, and no message died: 1 message was acknowledged after a retry. "
-        "Never seen before: A, B, C and 1 more.",
+        "1 failed attempt and no failed messages now: 1 message was acknowledged after a retry. "
+        "New: A, B, C and 1 more.",
     )
 
 
 # the page
 
 
-def test_the_page_of_an_empty_store_invents_nothing(path, store, monkeypatch):
+def test_the_page_of_an_empty_store_has_no_numbers(path, store, monkeypatch):
     page = opened("errors", path, monkeypatch)
     assert not page.exception
-    assert "Nothing was sent in the last 15 min." in text_of(page)
+    assert "No messages sent in the last 15 min." in text_of(page)
     assert [value for _, value in tiles_of(page)] == ["0", "0", "0", "–", "–", "0"]
 
 
-def test_the_page_leads_to_the_letters_of_a_code_and_of_a_group(path, store, monkeypatch):
+def test_the_page_links_to_the_dead_letters_of_codes_and_groups(path, store, monkeypatch):
     fill(store)
     page = opened("errors", path, monkeypatch, range="5 min", topic="payments")
     assert not page.exception
@@ -258,34 +261,34 @@ def test_the_page_leads_to_the_letters_of_a_code_and_of_a_group(path, store, mon
     assert f"errors?topic=payments&range=5+min&group={POLICY}" in links(page)
 
 
-def test_the_page_says_what_is_new_in_words(path, store, monkeypatch):
+def test_the_page_names_new_codes(path, store, monkeypatch):
     fill(store)
     page = opened("errors", path, monkeypatch, range="5 min")
-    assert "Never seen before: MSG_SIZE_TOO_LARGE." in text_of(page)
+    assert "New: MSG_SIZE_TOO_LARGE." in text_of(page)
     codes = rows_of(page, "Error codes, most dead letters first")
     assert [row[0].split()[:2] for row in codes][1] == ["MSG_SIZE_TOO_LARGE", "new"]
-    assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 as before"
+    assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 unchanged"
 
 
 def test_the_address_opens_one_group(path, store, monkeypatch):
     fill(store)
     page = opened("errors", path, monkeypatch, range="5 min", group=POLICY)
     assert not page.exception
-    said = text_of(page)
-    assert "2 dead letters, as before" in said and "4 dead" in said
+    text = text_of(page)
+    assert "2 dead letters, unchanged" in text and "4 dead" in text
     assert f"dead-letters?group={POLICY}" in links(page)
 
 
-def test_a_group_that_is_gone_is_said_to_be(path, store, monkeypatch):
-    page = opened("errors", path, monkeypatch, group="<b>nobody</b>")
+def test_a_missing_group_shows_a_note(path, store, monkeypatch):
+    page = opened("errors", path, monkeypatch, group="<b>missing</b>")
     assert not page.exception
-    assert "No dead letter here has the cause &lt;b&gt;nobody&lt;/b&gt;" in text_of(page)
+    assert "No dead letter in this store has the cause &lt;b&gt;missing&lt;/b&gt;" in text_of(page)
 
 
 def test_texts_are_masked_and_names_are_never_markup(path, store, monkeypatch):
     fill(store)
-    said = f"{HOSTILE} password=hunter2"
-    DeadLetters(store).add([dead_letter(9, failed_at=NOW - 5, topic=HOSTILE, code="ODD", text=said)])
+    error_text = f"{HOSTILE} password=hunter2"
+    DeadLetters(store).add([dead_letter(9, failed_at=NOW - 5, topic=HOSTILE, code="ODD", text=error_text)])
     store.append(Batch("q", 0, (counts(NOW - 5, HOSTILE, dead=1),), (), (error(5, "ODD", topic=HOSTILE),)))
     page = opened("errors", path, monkeypatch)
     assert not page.exception
@@ -295,26 +298,26 @@ def test_texts_are_masked_and_names_are_never_markup(path, store, monkeypatch):
     assert all("evil" not in href or href.startswith(("errors?", "dead-letters?")) for href in links(page))
 
 
-def test_a_store_that_cannot_be_read_is_said_and_the_page_stands(path, store, monkeypatch):
+def test_an_unreadable_store_shows_an_error_and_the_page_stays_up(path, store, monkeypatch):
     from producer_core.dashboard.views import errors as view
     from producer_core.errors import StoreLocked
 
     def locked(*_):
-        raise StoreLocked("Somebody holds it.")
+        raise StoreLocked("Another process holds it.")
 
     monkeypatch.setattr(view, "read_errors", locked)
     page = opened("errors", path, monkeypatch)
     assert not page.exception
-    assert "Somebody holds it." in text_of(page)
+    assert "Another process holds it." in text_of(page)
 
 
-def test_the_sentence_says_what_was_replayed_since():
+def test_the_summary_counts_replayed_and_archived_messages():
     known = say.FailingSentence(
         "in the last hour", 1000, 527, 0, 527, ("POLICY_VIOLATION", "payments", "A policy.", 527)
     )
     assert say.failing(known)[0] == "bad"
-    tone, text = say.failing(replace(known, cured=527))
-    assert (tone, text.endswith("a policy. All 527 were replayed since.")) == ("good", True)
-    tone, text = say.failing(replace(known, cured=500, aside=1))
-    assert (tone, text.endswith("500 were replayed and 1 was put aside since.")) == ("bad", True)
-    assert say.failing(replace(known, dead=1, cured=1))[1].endswith("It was replayed since.")
+    tone, text = say.failing(replace(known, replayed=527))
+    assert (tone, text.endswith("a policy. All 527 replayed since.")) == ("good", True)
+    tone, text = say.failing(replace(known, replayed=500, archived=1))
+    assert (tone, text.endswith("500 replayed and 1 archived since.")) == ("bad", True)
+    assert say.failing(replace(known, dead=1, replayed=1))[1].endswith("It has since been replayed.")

@@ -1,4 +1,4 @@
-"""The fleet page: its data on a real store, its words and figures, and the page in each of its states."""
+"""The fleet page: queries on a real store, texts, charts, and the page in each state."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def now():
-    """When this test began: the page compares with the real clock."""
+    """Set NOW to the start of the test, because the page uses the real clock."""
     global NOW
     NOW = float(int(time.time()))
 
 
 def add(store, name, *, seconds=60, rate=10, latency=0.005, dead=0, topic="orders", **changes):
-    """A producer with `seconds` of load until now."""
+    """Add a producer with `seconds` of load until now."""
     ats = range(int(NOW) - seconds, int(NOW))
     rows = [counts(at, topic, producer=name, acknowledged=rate) for at in ats]
     if dead:
@@ -65,7 +65,7 @@ def add(store, name, *, seconds=60, rate=10, latency=0.005, dead=0, topic="order
 # data
 
 
-def test_percentiles_are_those_of_merged_histograms_and_not_of_percentiles(store):
+def test_percentiles_come_from_merged_histograms_not_from_percentiles(store):
     add(store, "quick", rate=99, latency=0.005)
     add(store, "slow", rate=1, latency=1.0)
     p50, p95, p99, p999 = fleet(store, VIEW, NOW).found
@@ -73,7 +73,7 @@ def test_percentiles_are_those_of_merged_histograms_and_not_of_percentiles(store
     assert p999 == pytest.approx(1.0, rel=2 * RELATIVE_ERROR)
 
 
-def test_a_producer_is_told_with_its_own_numbers(store):
+def test_a_producer_has_its_own_numbers(store):
     add(store, "shop", rate=20, dead=3)
     DeadLetters(store).add(
         [dead_letter(number, failed_at=NOW - 5, producer_id="shop", topic="orders") for number in range(3)]
@@ -85,7 +85,7 @@ def test_a_producer_is_told_with_its_own_numbers(store):
     assert member.error_rate == pytest.approx(3 / 1203)
 
 
-def test_the_worst_comes_first_and_the_closed_last(store):
+def test_producers_are_sorted_worst_first_and_closed_last(store):
     add(store, "well")
     add(store, "failing", dead=1)
     add(store, "failing-more", dead=20)
@@ -105,16 +105,16 @@ def test_the_worst_comes_first_and_the_closed_last(store):
     assert (found.running, len(found.troubled), found.hosts) == (7, 6, 7)
 
 
-def test_one_that_was_not_heard_of_for_a_day_is_no_news(store):
+def test_a_producer_silent_for_a_day_is_no_longer_listed(store):
     add(store, "well")
     add(store, "gone", seconds=0, seen_at=NOW - FORGOTTEN - 5)
     assert [member.name for member in fleet(store, VIEW, NOW).members] == ["well"]
-    everybody = fleet(store, VIEW, NOW, everybody=True)
-    assert [member.state for member in everybody.members] == ["well", "gone"]
-    assert everybody.known == 2 and not everybody.troubled
+    all_producers = fleet(store, VIEW, NOW, include_all=True)
+    assert [member.state for member in all_producers.members] == ["well", "gone"]
+    assert all_producers.known == 2 and not all_producers.troubled
 
 
-def test_a_topic_leaves_those_who_write_to_it(store):
+def test_a_topic_filter_keeps_the_producers_that_write_to_it(store):
     add(store, "one", topic="orders")
     add(store, "two", topic="refunds")
     found = fleet(store, View("5 min", topic="refunds"), NOW)
@@ -130,7 +130,7 @@ def test_a_topic_leaves_those_who_write_to_it(store):
         ({"fill": 0.9}, "full"), ({}, "well"), ({"acknowledged": 0}, "idle"), ({"silent": 39}, "well"),
     ],
 )  # fmt: skip
-def test_the_worst_that_can_be_said_is_said(changes, state):
+def test_the_worst_state_applies(changes, state):
     known = {
         "closed": False,
         "silent": 1.0,
@@ -144,7 +144,7 @@ def test_the_worst_that_can_be_said_is_said(changes, state):
     assert state in STATES
 
 
-def test_what_is_about_the_whole_store_and_what_is_only_news_is_no_producers_trouble(store):
+def test_store_wide_and_info_alerts_are_no_problem_of_a_producer(store):
     add(store, "shop")
     found = (
         alert("high_dlq_size", "shop", NOW - 5, value=500, threshold=100),
@@ -155,7 +155,7 @@ def test_what_is_about_the_whole_store_and_what_is_only_news_is_no_producers_tro
     assert (member.alerts, member.troubled) == ((), False)
 
 
-def test_an_alert_about_a_topic_is_told_of_those_whose_messages_died_there(store):
+def test_an_alert_on_a_topic_belongs_to_the_producers_with_failures_there(store):
     add(store, "shop")
     add(store, "other")
     DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5, producer_id="shop", topic="payments")])
@@ -176,8 +176,8 @@ def test_an_alert_about_a_topic_is_told_of_those_whose_messages_died_there(store
     assert second.alerts == ()
 
 
-def test_the_same_deaths_are_counted_as_on_every_page(store):
-    """By dead letters: a dead letter that failed again in a replay is one message that died; and by statistics where none is here."""
+def test_every_page_counts_the_same_failures(store):
+    """A dead letter counts as one failed message even if its replay failed; statistics count failures without one."""
     add(store, "shop", dead=5, topic="payments")
     add(store, "far", dead=2, topic="refunds")
     DeadLetters(store).add(
@@ -190,7 +190,7 @@ def test_the_same_deaths_are_counted_as_on_every_page(store):
     assert "5 of 1,205 messages became dead letters" in latency(store, VIEW, NOW).findings[0].title
 
 
-def test_few_dots_still_have_an_axis_to_read_them_by(store):
+def test_axes_have_labels_even_for_few_dots(store):
     add(store, "one")
     add(store, "two", rate=90)
     drawn = spread(fleet(store, VIEW, NOW))
@@ -199,28 +199,28 @@ def test_few_dots_still_have_an_axis_to_read_them_by(store):
         assert low == int(low) and high >= low + 1
 
 
-# words and figures
+# texts and charts
 
 
 @pytest.mark.parametrize(
     ("known", "tone", "text"),
     [
-        ((0, 0, 0, []), "quiet", "No producer has written here yet. Start one on this store and it appears."),
-        ((0, 0, 3, []), "quiet", "No producer runs. The store remembers 3 producers."),
-        ((0, 0, 3, [("silent", 2)]), "bad", "No producer runs. 2 are not heard of any more."),
-        ((1, 1, 1, []), "good", "1 producer on 1 host runs, and nothing is wrong with it."),
-        ((12, 4, 12, []), "good", "12 producers on 4 hosts run, and nothing is wrong with any of them."),
-        ((12, 4, 12, [("alerting", 1)], True), "bad", "12 producers on 4 hosts run. 1 has an alert."),
-        ((12, 4, 12, [("failing", 1)]), "warning", "12 producers on 4 hosts run. 1 has messages that died."),
+        ((0, 0, 0, []), "quiet", "No producer has written to this store yet. Start one to see it here."),
+        ((0, 0, 3, []), "quiet", "No producers running. The store has records of 3 producers."),
+        ((0, 0, 3, [("silent", 2)]), "bad", "No producers running. 2 are not reporting."),
+        ((1, 1, 1, []), "good", "1 producer running on 1 host, no problems."),
+        ((12, 4, 12, []), "good", "12 producers running on 4 hosts, no problems."),
+        ((12, 4, 12, [("alerting", 1)], True), "bad", "12 producers running on 4 hosts. 1 has a firing alert."),
+        ((12, 4, 12, [("failing", 1)]), "warning", "12 producers running on 4 hosts. 1 has failed messages."),
         ((12, 4, 12, [("silent", 2), ("cut off", 1), ("full", 1)]), "bad",
-         "12 producers on 4 hosts run. 2 are not heard of any more, 1 reaches no broker and 1 has a full queue."),
+         "12 producers running on 4 hosts. 2 are not reporting, 1 has no broker connection and 1 has a full queue."),
     ],
 )  # fmt: skip
-def test_the_sentence_counts_the_trouble(known, tone, text):
-    assert say.crowd(say.FleetSummary(*known)) == (tone, text)
+def test_the_summary_counts_problems(known, tone, text):
+    assert say.fleet_summary(say.FleetSummary(*known)) == (tone, text)
 
 
-def test_whatever_the_state_the_worst_alert_is_shown():
+def test_the_worst_alert_is_shown_in_every_state():
     alerts = [("critical", "no broker"), ("warning", "slow"), ("warning", "many wait")]
     assert say.alerts_of("alerting", alerts) == (alerts[0], ["warning: slow", "warning: many wait"])
     assert say.alerts_of("cut off", alerts)[1][0] == "critical: no broker"
@@ -233,7 +233,7 @@ def test_the_commands_that_fill_a_fleet_exist():
 
     from producer_core.cli import main
 
-    for line in say.FILL.splitlines():
+    for line in say.TELEMETRY_COMMANDS.splitlines():
         context, command, (_, *rest) = click.Context(main), main, line.split()
         while isinstance(command, click.Group) and not rest[0].startswith("-"):
             command = command.get_command(context, rest.pop(0))
@@ -241,24 +241,24 @@ def test_the_commands_that_fill_a_fleet_exist():
         assert {word for word in rest if word.startswith("-")} <= known
 
 
-def test_every_producer_that_delivers_is_a_dot_and_its_name_is_no_markup(store):
+def test_every_delivering_producer_is_a_dot_with_an_escaped_name(store):
     add(store, "well")
     add(store, "odd", dead=1, client_id=HOSTILE)
     add(store, "idle", seconds=0)
     found = fleet(store, VIEW, NOW)
     drawn = spread(found)
-    assert [(trace.name, len(trace.x)) for trace in drawn.data] == [("Nothing wrong", 1), ("In trouble", 1)]
+    assert [(trace.name, len(trace.x)) for trace in drawn.data] == [("Healthy", 1), ("With problems", 1)]
     assert "<a" not in drawn.data[1].text[0] and "&lt;" in drawn.data[1].text[0]
     assert len(fleet_percentiles(found).data) == 4
 
 
-def test_an_empty_store_draws_sentences(store):
+def test_charts_of_an_empty_store_show_a_message(store):
     found = fleet(store, VIEW, NOW)
     for figure in (fleet_percentiles(found), spread(found)):
         assert not figure.data and figure.layout.annotations[0].text
 
 
-def test_every_word_of_a_search_must_fit(store):
+def test_every_word_of_a_search_must_match(store):
     add(store, "web", host="node-7")
     (member,) = fleet(store, VIEW, NOW).members
     assert matches(member, "WEB node") and matches(member, "") and not matches(member, "web node-8")
@@ -267,15 +267,15 @@ def test_every_word_of_a_search_must_fit(store):
 # the page
 
 
-def test_the_page_of_an_empty_store_invents_nothing_and_says_how_to_fill_it(path, store, monkeypatch):
+def test_the_page_of_an_empty_store_has_no_numbers_and_shows_how_to_add_producers(path, store, monkeypatch):
     page = opened("fleet", path, monkeypatch)
     assert not page.exception
-    assert "No producer has written here yet." in text_of(page)
+    assert "No producer has written to this store yet." in text_of(page)
     assert "producer-core pipeline telemetry" in page.code[0].value
     assert [value for _, value in tiles_of(page)] == ["0", "0", "0 /s", "–", "–", "–", "–", "0"]
 
 
-def test_the_page_lists_by_trouble_and_leads_on(path, store, monkeypatch):
+def test_the_page_lists_producers_by_problem_with_links(path, store, monkeypatch):
     add(store, "web")
     add(store, "batch", connected=False, connection_error="Connection refused")
     DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5, producer_id="web")])
@@ -288,7 +288,7 @@ def test_the_page_lists_by_trouble_and_leads_on(path, store, monkeypatch):
     assert "./?range=5+min&producer=web" in links(page)
 
 
-def test_a_search_and_the_trouble_narrow_the_list(path, store, monkeypatch):
+def test_search_and_problem_filter_narrow_the_list(path, store, monkeypatch):
     add(store, "web")
     add(store, "batch", connected=False)
     assert [row[0].split()[0] for row in rows_of(opened("fleet", path, monkeypatch, find="web"), LIST)] == [
@@ -299,7 +299,7 @@ def test_a_search_and_the_trouble_narrow_the_list(path, store, monkeypatch):
     ] == ["batch"]
 
 
-def test_many_producers_are_counted_and_the_worst_are_listed(path, store, monkeypatch):
+def test_all_producers_are_counted_and_the_worst_are_listed(path, store, monkeypatch):
     with store.borrow(write=True):
         for number in range(300):
             name = f"p-{number:04d}"
@@ -313,9 +313,9 @@ def test_many_producers_are_counted_and_the_worst_are_listed(path, store, monkey
     page = opened("fleet", path, monkeypatch)
     assert not page.exception
     rows = rows_of(page, LIST)
-    assert len(rows) == 50 and "no connection" in rows[0][1]
-    assert "300 producers on 9 hosts run. 1 reaches no broker." in text_of(page)
-    assert "The first 50 of 300, by trouble." in text_of(page)
+    assert len(rows) == 50 and "not connected yet" in rows[0][1]
+    assert "300 producers running on 9 hosts. 1 has no broker connection." in text_of(page)
+    assert "Showing the first 50 of 300, worst first." in text_of(page)
 
 
 def test_names_are_never_markup(path, store, monkeypatch):

@@ -1,4 +1,4 @@
-"""The latency page: its data on a real store, its figures, and the page in each of its states."""
+"""The latency page: queries on a real store, charts, and the page in each state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store(path):
 
 @pytest.fixture(autouse=True)
 def now():
-    """When this test began: the page compares with the real clock."""
+    """Set NOW to the start of the test, because the page uses the real clock."""
     global NOW
     NOW = float(int(time.time()))
 
@@ -68,7 +68,7 @@ def dead_letter(number, *, failed_at):
 
 
 def fill(store, *, seconds=120, topic="orders", brokers=(1, 2), client_rows=True, change=None, **changes):
-    """Seconds of load until now; `changes` are of broker 2, `change` of the client."""
+    """Write `seconds` of load until now; `changes` apply to broker 2, `change` to the client."""
     ats = range(int(NOW) - seconds, int(NOW))
     quick, slow = bucket_of(0.005), bucket_of(0.5)
     row = ProducerRow(
@@ -114,7 +114,7 @@ def text_of(page):
 # data
 
 
-def test_percentiles_are_of_merged_histograms_within_the_stated_error(store):
+def test_percentiles_of_merged_histograms_are_within_the_stated_error(store):
     fill(store)
     page = queries.latency(store, VIEW, NOW)
     p50, p95, p99, p999 = page.found
@@ -123,7 +123,7 @@ def test_percentiles_are_of_merged_histograms_within_the_stated_error(store):
     assert {one.found for one in page.percentiles} == {page.found}
 
 
-def test_the_parts_of_the_time_are_sums_over_counts_and_add_up_to_what_was_measured(store):
+def test_the_parts_of_the_latency_are_weighted_means_that_add_up(store):
     fill(store, rtt_count=300, rtt_sum=3.6)
     page = queries.latency(store, VIEW, NOW)
     whole = page.spent[len(page.spent) // 2]
@@ -140,7 +140,7 @@ def test_the_heatmap_counts_every_acknowledgement_once(store):
         assert cell.low < (0.005 if cell.share > 0.5 else 0.5) <= cell.high * (1 + RELATIVE_ERROR)
 
 
-def test_a_topic_narrows_the_messages_and_not_what_the_client_says(store):
+def test_a_topic_filters_messages_but_not_client_statistics(store):
     fill(store)
     page = queries.latency(store, queries.View("5 min", topic="another"), NOW)
     assert page.topics == () and page.found == (None,) * 4
@@ -160,7 +160,7 @@ def test_every_range_is_diagnosed_and_drawn(store, window):
     store.rollup(NOW + 3 * 3600)
     page = queries.latency(store, queries.View(window), NOW)
     assert [one.key for one in page.findings] == ["well"]
-    assert charts.spent(page).data
+    assert charts.time_spent(page).data
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ def test_every_range_is_diagnosed_and_drawn(store, window):
         ({"change": {"late_highest": 8.0}}, "Delivery reports are not fetched in time."),
     ],
 )  # fmt: skip
-def test_the_store_says_why(store, changes, title):
+def test_the_diagnosis_names_the_cause(store, changes, title):
     fill(store, **changes)
     first = queries.latency(store, VIEW, NOW).findings[0]
     assert (first.title, first.ongoing) == (title, True)
 
 
-def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store):
+def test_failures_are_diagnosed_by_their_most_frequent_cause_in_the_range(store):
     fill(store)
     store.append(Batch("q", 0, (messages(NOW - 50, "payments", 0, 20), messages(NOW - 9, "payments", 0, 10))))
     DeadLetters(store).add(
@@ -191,24 +191,24 @@ def test_what_died_is_told_by_its_most_frequent_cause_over_the_whole_range(store
     assert first.evidence.startswith("30 of them with POLICY_VIOLATION")
 
 
-# figures
+# charts
 
 
-def test_an_empty_store_draws_sentences_and_no_line(store):
+def test_charts_of_an_empty_store_show_a_message_and_no_line(store):
     page = queries.latency(store, VIEW, NOW)
-    for figure in (charts.percentiles, charts.heat, charts.spent, charts.rtt_by_broker):
+    for figure in (charts.percentiles, charts.heat, charts.time_spent, charts.rtt_by_broker):
         drawn = figure(page)
         assert not drawn.data
         assert drawn.layout.annotations[0].text.endswith("in this range.")
 
 
-def test_throttling_is_a_line_over_the_parts_and_not_one_of_them(store):
+def test_throttling_is_drawn_as_a_line_over_the_parts(store):
     fill(store, throttle_sum=9.0)
-    drawn = charts.spent(queries.latency(store, VIEW, NOW))
+    drawn = charts.time_spent(queries.latency(store, VIEW, NOW))
     assert [trace.type for trace in drawn.data] == ["bar"] * 4 + ["scatter"]
 
 
-def test_a_second_that_nobody_wrote_is_a_gap(store):
+def test_a_second_without_statistics_is_a_gap(store):
     fill(store, seconds=60)
     page = queries.latency(store, VIEW, NOW)
     first = charts.percentiles(page).data[0]
@@ -218,70 +218,68 @@ def test_a_second_that_nobody_wrote_is_a_gap(store):
 # the page
 
 
-def test_the_page_of_an_empty_store_invents_nothing(path, store, monkeypatch):
+def test_the_page_of_an_empty_store_has_no_numbers(path, store, monkeypatch):
     page = opened(path, monkeypatch)
     assert not page.exception
-    assert "nothing can be said about it" in text_of(page)
+    assert "no diagnosis is available" in text_of(page)
     assert [value for _, value in tiles_of(page)] == ["–"] * 8
 
 
-def test_the_page_of_a_store_of_an_older_producer_shows_percentiles_and_says_what_is_missing(
-    path, store, monkeypatch
-):
+def test_the_page_of_an_older_producer_has_percentiles_but_no_diagnosis(path, store, monkeypatch):
     fill(store, client_rows=False)
     page = opened(path, monkeypatch)
     assert not page.exception
-    assert "nothing can be said about it" in text_of(page)
+    assert "no diagnosis is available" in text_of(page)
     assert tiles_of(page)[0] == ("p50", "5.0 ms")
 
 
-def test_the_page_says_why_first_with_evidence_and_setting(path, store, monkeypatch):
+def test_the_page_starts_with_the_diagnosis_its_evidence_and_setting(path, store, monkeypatch):
     fill(store, change={"fill_highest": 0.99})
     page = opened(path, monkeypatch)
     assert not page.exception
-    said = text_of(page)
-    assert said.index("The producer&#x27;s queue is full.") < said.index("By broker")
-    assert "It was up to 99 % full" in said and "<code>buffer_memory" in said
+    text = text_of(page)
+    assert text.index("The producer&#x27;s queue is full.") < text.index("By broker")
+    assert "It was up to 99 % full" in text and "<code>buffer_memory" in text
     assert [label for label, _ in tiles_of(page)[:4]] == ["p50", "p95", "p99", "p99.9"]
-    assert "broker 2 (kafka2:9092)" in said
+    assert "broker 2 (kafka2:9092)" in text
 
 
-def test_what_is_over_is_said_as_something_earlier(path, store, monkeypatch):
+def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     fill(store, seconds=30)
-    begun = int(NOW) // 10 * 10 - 200
-    ats = range(begun, begun + 10)
+    start = int(NOW) // 10 * 10 - 200
+    ats = range(start, start + 10)
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
-    said = text_of(opened(path, monkeypatch, range="5 min"))
-    assert "Earlier: No broker could be reached." in said
-    assert "no connection to any broker, and nothing could be sent. It ended " in said
+    text = text_of(opened(path, monkeypatch, range="5 min"))
+    assert "Earlier: No broker could be reached." in text
+    assert "no connection to any broker, and nothing could be sent. Ended " in text
     assert (
-        f"from {wording.stamp(begun, None, time.time()).text} to {wording.stamp(begun + 10, None, time.time()).text} UTC, for 10 s."
-        in said
+        f"from {wording.stamp(start, None, time.time()).text} to {wording.stamp(start + 10, None, time.time()).text} UTC, for 10 s."
+        in text
     )
 
 
-def test_brokers_that_were_away_an_hour_ago_are_no_reason_now(store):
+def test_an_earlier_outage_is_no_current_finding(store):
     fill(store)
-    away = [client(at, cut_off=1) for at in range(int(NOW) - 300, int(NOW) - 200)]
-    store.append(Batch("q", 0, client_statistics=tuple(away)))
+    outage = [client(at, cut_off=1) for at in range(int(NOW) - 300, int(NOW) - 200)]
+    store.append(Batch("q", 0, client_statistics=tuple(outage)))
     for window in ("15 min", "24 hours"):
         first, second = queries.latency(store, queries.View(window), NOW).findings
         assert first.title.startswith("All is well now: ")
         assert (second.title, second.ongoing) == ("No broker could be reached.", False)
 
 
-def test_a_single_look_without_a_broker_long_ago_is_not_when_an_outage_began(store):
+def test_an_old_single_sample_does_not_start_an_outage(store):
     fill(store)
-    begun = int(NOW) - 30
-    looks = [client(at, cut_off=1) for at in (int(NOW) - 14 * 60, *range(begun, int(NOW)))]
-    store.append(Batch("q", 0, client_statistics=tuple(looks)))
+    start = int(NOW) - 30
+    samples = [client(at, cut_off=1) for at in (int(NOW) - 14 * 60, *range(start, int(NOW)))]
+    store.append(Batch("q", 0, client_statistics=tuple(samples)))
     (found, *_) = [
         one for one in queries.latency(store, queries.View("15 min"), NOW).findings if one.key == "cut-off"
     ]
-    assert found.ongoing and found.since >= begun - 10
+    assert found.ongoing and found.since >= start - 10
 
 
-def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):
+def test_a_topic_in_the_address_filters_the_page(path, store, monkeypatch):
     fill(store)
     page = opened(path, monkeypatch, topic="orders", range="5 min")
     assert not page.exception
@@ -291,5 +289,5 @@ def test_one_topic_in_the_address_narrows_the_page(path, store, monkeypatch):
 def test_names_are_never_markup(path, store, monkeypatch):
     hostile = "<img src=x onerror=alert(1)>"
     fill(store, topic=hostile, rtt_sum=40.0, address=hostile)
-    said = text_of(opened(path, monkeypatch))
-    assert "onerror" in said and hostile not in said
+    text = text_of(opened(path, monkeypatch))
+    assert "onerror" in text and hostile not in text

@@ -109,7 +109,7 @@ def test_a_click_is_refused_if_the_address_requests_another_filter(page, path):
     clear_button(page).click().run()
 
     assert pending(path) == 3
-    assert "Nothing was done" in text_of(page)
+    assert "No action taken" in text_of(page)
     assert clear_button(page).label == "Clear 1", (
         "the page shows the filter of the address and accepts the next action"
     )

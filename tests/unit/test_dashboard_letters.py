@@ -126,7 +126,7 @@ def test_null_empty_text_json_and_bytes_are_distinguished():
 def test_binary_content_is_shown_in_hexadecimal_when_revealed():
     assert dead_letter_wording.content(b"\xff\x10").text == ""
     assert dead_letter_wording.content(b"\xff\x10", reveal=True).text == "00000000  ff 10"
-    assert "1,000,000 bytes in all" in dead_letter_wording.content(b"\xff" * 1_000_000, reveal=True).text
+    assert "1,000,000 bytes in total" in dead_letter_wording.content(b"\xff" * 1_000_000, reveal=True).text
 
 
 def test_secrets_are_masked_until_revealed():
@@ -138,7 +138,7 @@ def test_secrets_are_masked_until_revealed():
 def test_large_values_are_not_drawn():
     large = b"x" * 10_000_000
     assert dead_letter_wording.content(large).kind == "hidden"
-    assert "too long to be shown masked" in dead_letter_wording.content(large).about
+    assert "too long to mask" in dead_letter_wording.content(large).about
     assert len(dead_letter_wording.content(large, reveal=True).text) < 21_000
     assert len(dead_letter_wording.key_cell(large)) < 20
 
@@ -162,36 +162,33 @@ def test_a_filter_is_described_in_words():
     where = DeadLetterFilter(topic="payments", code="X", state=None, ids=("a", "b"))
     assert (
         dead_letter_wording.filtered(where, None, None)
-        == "Topic payments, error X, any state, 2 messages chosen by id"
+        == "Topic payments, error X, any state, 2 messages selected by id"
     )
-    assert dead_letter_wording.filtered(DeadLetterFilter(), "1 hour", None) == "Died in the last hour"
+    assert dead_letter_wording.filtered(DeadLetterFilter(), "1 hour", None) == "Failed in the last hour"
     assert dead_letter_wording.filtered(DeadLetterFilter(), None, None) == ""
 
 
 def test_a_selection_reports_other_pages_and_changed_states():
-    assert (
-        dead_letter_wording.chosen(3, {"dead": 3}, 1, "dead")
-        == "3 chosen by hand, 1 of them not on this page."
-    )
+    assert dead_letter_wording.chosen(3, {"dead": 3}, 1, "dead") == "3 selected, 1 on other pages."
     assert (
         dead_letter_wording.chosen(4, {"dead": 1, "replayed": 2}, 0, "dead")
-        == "4 chosen by hand. 2 are replayed by now; 1 is not in this store any more: acts leave those alone."
+        == "4 selected. Actions skip 2 now replayed and 1 no longer in this store."
     )
-    assert dead_letter_wording.chosen(2, {"dead": 1, "archived": 1}, 0, None) == "2 chosen by hand."
+    assert dead_letter_wording.chosen(2, {"dead": 1, "archived": 1}, 0, None) == "2 selected."
 
 
 def test_the_totals_include_the_limits():
     text = dead_letter_wording.waiting(DeadLetterLoad(12_480, 3 << 20, NOW - 7200), DeadLetterLimits(), NOW)
     assert text.startswith(
-        "12,480 wait of at most 10,000; 3.0 MiB of 256.0 MiB, the oldest for 2 h of 7 days."
+        "12,480 dead letters pending (limit 10,000); 3.0 MiB of 256.0 MiB, oldest 2 h of 7 days."
     )
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
     text = dead_letter_wording.over(judge(load, DeadLetterLimits(), NOW))
     assert "the bound (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
-    assert text.count("nothing is dropped") == 1
+    assert text.count("Nothing is dropped") == 1
     assert dead_letter_wording.waiting(
         DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW
-    ).startswith("0 wait; 0 B.")
+    ).startswith("0 dead letters pending; 0 B.")
 
 
 # data
@@ -234,7 +231,7 @@ def test_a_selected_group_is_listed_even_if_it_is_small(store, monkeypatch):
 
 def test_all_counts_of_a_page_come_from_one_read(store):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
-    found = dead_letter_queries.seen(store, DeadLetterFilter(), NOW)
+    found = dead_letter_queries.snapshot(store, DeadLetterFilter(), NOW)
     assert found.page.total == found.causes.total == found.waiting.load.dead_letters == 2
 
 
@@ -244,10 +241,10 @@ def test_a_body_search_resumes_and_actions_apply_to_its_result(store, monkeypatc
         [dead_letter(number, value=b"needle" if number % 2 else b"hay") for number in range(6)]
     )
     where = DeadLetterFilter(body="NEEDLE")
-    search = dead_letter_queries.searched(store, where, NOW)
+    search = dead_letter_queries.search_bodies(store, where, NOW)
     assert (search.ids, search.complete, search.frozen) == (("m-5",), False, None)
     while not search.complete:
-        search = dead_letter_queries.searched(store, where, NOW, search)
+        search = dead_letter_queries.search_bodies(store, where, NOW, search)
     assert search.ids == ("m-5", "m-3", "m-1")
     assert (search.looked_at, search.of) == (6, 6)
     page = dead_letter_queries.found_page(store, search)
@@ -258,7 +255,7 @@ def test_a_body_search_resumes_and_actions_apply_to_its_result(store, monkeypatc
 
 def test_an_empty_search_result_selects_nothing(store):
     DeadLetters(store).add([dead_letter(1)])
-    search = dead_letter_queries.searched(store, DeadLetterFilter(body="absent"), NOW)
+    search = dead_letter_queries.search_bodies(store, DeadLetterFilter(body="absent"), NOW)
     page = dead_letter_queries.found_page(store, search)
     assert (search.complete, search.frozen, page.total) == (True, None, 0)
     assert queries.scope(store, page.seen).count == 0
@@ -273,11 +270,11 @@ def test_the_counts_include_the_limits_of_the_store(store):
 
 def test_a_stamp_changes_with_the_state_and_is_none_for_an_unknown_id(store):
     DeadLetters(store).add([dead_letter(1)])
-    before = dead_letter_queries.stamp(store, "m-1")
+    before = dead_letter_queries.change_stamp(store, "m-1")
     actions.clear(store, DeadLetterFilter())
-    assert before != dead_letter_queries.stamp(store, "m-1")
-    assert dead_letter_queries.stamp(store, "m-1")[0] == "archived"
-    assert dead_letter_queries.stamp(store, "nobody") is None
+    assert before != dead_letter_queries.change_stamp(store, "m-1")
+    assert dead_letter_queries.change_stamp(store, "m-1")[0] == "archived"
+    assert dead_letter_queries.change_stamp(store, "nobody") is None
 
 
 def test_a_dead_letter_shows_its_producer_name_and_acceptance_time(path, store, monkeypatch):
@@ -293,8 +290,8 @@ def test_a_dead_letter_shows_its_producer_name_and_acceptance_time(path, store, 
         dead_letter_queries.producer_of(store, queries.dead_letter(store, "m-1")) == "checkout-1 (process 7)"
     )
     assert dead_letter_queries.producer_of(store, queries.dead_letter(store, "m-2")) == ""
-    assert dead_letter_wording.accepted(0.2) == "accepted less than a second before"
-    assert dead_letter_wording.accepted(5.0) == "accepted 5 s before"
+    assert dead_letter_wording.accepted(0.2) == "accepted less than a second earlier"
+    assert dead_letter_wording.accepted(5.0) == "accepted 5 s earlier"
 
 
 def test_expensive_reads_are_cached_longer():
@@ -357,7 +354,7 @@ def test_a_reveal_is_audited(store):
     DeadLetters(store).add([dead_letter(1)])
     assert exports.reveal(store, "m-1").ok
     assert store.rows("audit_latest", limit=1)[0]["action"] == "reveal"
-    assert [event.what for event in dead_letter_queries.life(store, "m-1")][-1] == "revealed"
+    assert [event.what for event in dead_letter_queries.dead_letter_timeline(store, "m-1")][-1] == "revealed"
 
 
 # the page
@@ -383,8 +380,11 @@ def html_of(page):
 
 def test_an_empty_store_shows_that_nothing_is_pending(path, store, monkeypatch):
     page = page_of(path, monkeypatch)
-    assert "None match. What cannot be delivered appears here within seconds." in html_of(page)
-    assert "0 wait" in html_of(page)
+    assert (
+        "No matching dead letters. Messages that cannot be delivered appear here within seconds."
+        in html_of(page)
+    )
+    assert "0 dead letters pending" in html_of(page)
 
 
 def test_filters_and_address_stay_in_sync(path, store, monkeypatch):
@@ -432,7 +432,7 @@ def test_a_manual_selection_ignores_later_filters(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, selected=("m-1",), topic="orders")
-    assert "1 chosen by hand, 1 of them not on this page." in html_of(page)
+    assert "1 selected, 1 on other pages." in html_of(page)
     page.button(key="clear").click().run()
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
 
@@ -473,7 +473,7 @@ def test_the_details_report_a_dead_letter_that_was_removed(path, store, monkeypa
     assert "Dead letter details" in html_of(page)
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
     page.run()
-    assert "It was put aside; Restore brings it back." in html_of(page)
+    assert "Archived. Restore makes it pending again." in html_of(page)
     with store.borrow(write=True) as connection:
         connection.execute("DELETE FROM dead_letters WHERE message_id = 'm-1'")
     page.run()
@@ -489,7 +489,7 @@ def test_export_keeps_its_position_after_a_clear(path, store, monkeypatch):
 
     page.button(key="clear").click().run()
 
-    assert "None match." in html_of(page)
+    assert "No matching dead letters." in html_of(page)
     assert len(before) == 1 and positions(page.main, "Export") == before
 
 
@@ -535,9 +535,9 @@ def test_archived_dead_letters_are_listed_and_restored(path, store, monkeypatch)
 def test_a_body_search_shows_its_progress(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1, value=b"needle"), dead_letter(2)])
     page = page_of(path, monkeypatch, body="needle")
-    assert "Looked into all 2: 1 found." in html_of(page)
+    assert "Searched all 2: 1 found." in html_of(page)
     page = page_of(path, monkeypatch, body="nothing")
-    assert "Looked into all 2: 0 found." in html_of(page)
+    assert "Searched all 2: 0 found." in html_of(page)
     assert page.button(key="clear").disabled
 
 

@@ -91,7 +91,7 @@ def operation(**changes):
 
 
 def standing(one, now=NOW, runners=1):
-    return replay_wording.standing(one, owner="shop on host", hands=runners, now=now)
+    return replay_wording.replay_status(one, owner="shop on host", runners=runners, now=now)
 
 
 # the page
@@ -114,9 +114,9 @@ def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
 
     assert not page.exception
     text = text_of(page)
-    assert "1 replay is under way, 3 dead letters left." in text
-    assert "3 dead letters: all dead letters" in text and "Requested by ann (dashboard)" in text
-    assert "Being sent by client on host, process 1." in text
+    assert "1 replay in progress, 3 records left." in text
+    assert "3 records: all dead letters" in text and "Requested by ann (dashboard)" in text
+    assert "Running on client on host, process 1." in text
     assert f"operation={one}" in text
 
 
@@ -132,11 +132,11 @@ def test_an_ended_replay_shows_its_outcome_and_links_to_its_dead_letters(path, s
     page = opened(path, operation=one)
     text = text_of(page)
     assert not page.exception
-    assert "1 failed again. It is a dead letter as before, with the new error." in text
-    assert "Of 1 nobody can say whether it is on the topic." in text
+    assert "1 failed again. It stays a dead letter with the new error." in text
+    assert "1 record may already be on the topic." in text
     assert f"ids={ids[1]}" in text and f"ids={ids[2]}" in text
     assert any(f"letter={ids[2]}" in link for link in links(page))
-    assert "asked for it" in text and "its end" in text
+    assert "requested" in text and "ended" in text
 
 
 def test_an_unknown_replay_shows_a_message(path, store):
@@ -188,7 +188,7 @@ def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):
     )
 
     listed = text_of(opened(path))
-    assert "1 replay waits for a decision." in listed
+    assert "1 replay awaiting decision." in listed
     assert "Review and decide" in listed
     page = opened(path, operation=one)
     page.button(key="replay_confirm").click().run()
@@ -205,7 +205,7 @@ def test_without_a_runner_the_page_shows_the_replay_command(path, store):
 
     page = opened(path, operation=one)
 
-    assert "Nobody can carry it out now" in text_of(page)
+    assert "No running producer has credentials for this cluster." in text_of(page)
     assert page.code[0].value == f"producer-core dlq replay --store={path} --bootstrap-servers HOST:PORT"
 
 
@@ -238,12 +238,12 @@ def test_only_live_runners_are_counted(store):
     buried(store, 2)
     one, _ = started(store)
     later = time.time() + 30
-    assert queries.one_replay(store, one, time.time()).hands == 1
-    assert queries.one_replay(store, one, later).hands == 0
+    assert queries.one_replay(store, one, time.time()).runners == 1
+    assert queries.one_replay(store, one, later).runners == 0
 
     alive(store, later, producer_id="p-2")
 
-    assert queries.one_replay(store, one, later).hands == 1
+    assert queries.one_replay(store, one, later).runners == 1
 
 
 @pytest.mark.parametrize(("until", "later"), [(None, 2), (NOW + 100, 0)])
@@ -273,16 +273,16 @@ def test_the_pace_covers_recently_settled_records(store):
 @pytest.mark.parametrize(
     ("changes", "runners", "tone", "text"),
     [
-        ({}, 1, "good", "Being sent by shop on host."),
-        ({"state": "planned", "owner": None}, 1, "quiet", "It waits for a runner. A live producer takes it"),
-        ({"state": "planned", "owner": None}, 0, "bad", "Nobody can carry it out now"),
-        ({"state": "checking"}, 1, "quiet", "Looking ahead on the topics"),
-        ({"state": "ready", "owner": None, "checked_at": NOW - 60}, 1, "warning", "Looked ahead 60 s ago; it waits"),
-        ({"state": "paused", "owner": None}, 1, "quiet", "Paused with 80 of 100 left. Nothing is sent."),
-        ({"state": "paused"}, 1, "quiet", "It pauses: what is on its way"),
-        ({"state": "cancelled"}, 1, "quiet", "It is being cancelled"),
-        ({"lease_until": NOW - 20}, 1, "warning", "has let its lease run out 20 s ago: it died or hangs. Another live"),
-        ({"lease_until": NOW - 20}, 0, "bad", "it died or hangs. Nobody can carry it out now"),
+        ({}, 1, "good", "Running on shop on host."),
+        ({"state": "planned", "owner": None}, 1, "quiet", "Queued: a running producer picks it up"),
+        ({"state": "planned", "owner": None}, 0, "bad", "No running producer has credentials"),
+        ({"state": "checking"}, 1, "quiet", "Checking topics"),
+        ({"state": "ready", "owner": None, "checked_at": NOW - 60}, 1, "warning", "Topics checked 60 s ago; nothing sent."),
+        ({"state": "paused", "owner": None}, 1, "quiet", "Paused: 80 of 100 left."),
+        ({"state": "paused"}, 1, "quiet", "Pausing: waiting for records in flight."),
+        ({"state": "cancelled"}, 1, "quiet", "Cancelling: waiting for records in flight."),
+        ({"lease_until": NOW - 20}, 1, "warning", "expired 20 s ago; the process crashed or hangs. Another producer"),
+        ({"lease_until": NOW - 20}, 0, "bad", "the process crashed or hangs. No running producer has credentials"),
         ({"state": "done", "acknowledged": 100, "message": "Replayed 100 of 100"}, 0, "good", "Replayed 100 of 100."),
         ({"state": "done", "failed_again": 80, "message": "Replayed 20 of 100"}, 0, "warning", "Replayed 20 of 100."),
         ({"state": "stopped", "message": "Stopped itself"}, 0, "bad", "Stopped itself."),
@@ -300,19 +300,19 @@ def test_a_queued_replay_names_the_replay_ahead_of_it(store):
     started(store)
     DeadLetters(store).add([dead_letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
-    assert queries.one_replay(store, second, time.time()).behind is None, (
+    assert queries.one_replay(store, second, time.time()).blocked_by is None, (
         "the preflight does not wait for replays"
     )
     preflight_done(store, second, topic="late")
 
     seen = queries.one_replay(store, second, time.time())
 
-    assert seen.behind is not None
-    assert replay_wording.standing(seen.operation, owner="", hands=1, now=time.time(), behind=seen.behind) == (
-        "quiet", "It waits its turn: another replay, begun by ann, goes first. 3 dead letters are left of it.",
+    assert seen.blocked_by is not None
+    assert replay_wording.replay_status(seen.operation, owner="", runners=1, now=time.time(), blocked_by=seen.blocked_by) == (
+        "quiet", "Queued behind a replay started by ann, 3 records left.",
     )  # fmt: skip
     alive(store, time.time() + 60, producer_id="p-2")
-    assert queries.one_replay(store, second, time.time()).behind is None
+    assert queries.one_replay(store, second, time.time()).blocked_by is None
 
 
 def test_progress_shows_rate_and_remaining_time():
@@ -320,14 +320,14 @@ def test_progress_shows_rate_and_remaining_time():
 
     assert (
         replay_wording.progress(one, 8.0)
-        == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 had landed already"
+        == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 already on the topic"
     )
     assert replay_wording.progress(one, None).startswith("20 of 100; ")
 
 
 def test_the_canary_is_mentioned_only_while_it_runs():
     assert replay_wording.canary(operation(acknowledged=3)) == (
-        "The first 10 go alone; the rest follows when they are acknowledged."
+        "Canary: the first 10 are sent alone; the rest follows once they are acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
         assert replay_wording.canary(operation(**done)) == ""
@@ -337,25 +337,25 @@ def test_a_selection_is_described_and_masked():
     where = DeadLetterFilter(topic="payments", code="POLICY_VIOLATION", text="ann@example.com", until=5.0)
 
     assert replay_wording.selection(where).startswith(
-        "topic payments, error POLICY_VIOLATION, error text with «"
+        "topic payments, error POLICY_VIOLATION, error text contains “"
     )
     assert "ann@example.com" not in replay_wording.selection(where)
-    assert replay_wording.selection(DeadLetterFilter(ids=("a", "b"))) == "2 dead letters chosen by hand"
+    assert replay_wording.selection(DeadLetterFilter(ids=("a", "b"))) == "2 records selected by id"
     assert replay_wording.selection(ALL) == "all dead letters"
 
 
 @pytest.mark.parametrize(
     ("action", "outcome", "expected"),
     [
-        ("replay", "planned as 0123456789ab", ("asked for it", "", "0123456789ab")),
-        ("replay_pause", "paused (0123456789ab)", ("paused it", "", "0123456789ab")),
-        ("replay_end", "Replayed 2 of 2 (0123456789ab)", ("its end", "Replayed 2 of 2", "0123456789ab")),
-        ("replay", "Refused: Nobody can.", ("asked for it: refused", "Nobody can.", "")),
-        ("replay", "Nothing to replay", ("asked for it", "Nothing to replay", "")),
+        ("replay", "planned as 0123456789ab", ("requested", "", "0123456789ab")),
+        ("replay_pause", "paused (0123456789ab)", ("paused", "", "0123456789ab")),
+        ("replay_end", "Replayed 2 of 2 (0123456789ab)", ("ended", "Replayed 2 of 2", "0123456789ab")),
+        ("replay", "Refused: Nobody can.", ("requested: refused", "Nobody can.", "")),
+        ("replay", "Nothing to replay", ("requested", "Nothing to replay", "")),
     ],
 )
 def test_an_audit_row_is_described_in_words(action, outcome, expected):
-    assert tuple(replay_wording.did(action, outcome)) == expected
+    assert tuple(replay_wording.audit_entry(action, outcome)) == expected
 
 
 @pytest.mark.parametrize(
@@ -376,11 +376,11 @@ def test_durations_use_suitable_units(seconds, text):
 def test_the_summary_counts_running_replays():
     running, ready, paused = operation(), operation(state="ready"), operation(state="paused")
 
-    assert replay_wording.in_all([]) == ("quiet", "No replay is under way.")
-    assert replay_wording.in_all([running]) == ("good", "1 replay is under way, 80 dead letters left.")
-    assert replay_wording.in_all([ready])[1] == "1 replay waits for a decision."
-    assert replay_wording.in_all([running, running, ready, paused])[1] == (
-        "2 replays are under way, 160 dead letters left; 1 waits for a decision; 1 is paused."
+    assert replay_wording.replays_summary([]) == ("quiet", "No replays in progress.")
+    assert replay_wording.replays_summary([running]) == ("good", "1 replay in progress, 80 records left.")
+    assert replay_wording.replays_summary([ready])[1] == "1 replay awaiting decision."
+    assert replay_wording.replays_summary([running, running, ready, paused])[1] == (
+        "2 replays in progress, 160 records left; 1 awaiting decision; 1 paused."
     )
 
 
@@ -418,8 +418,8 @@ def test_a_discarded_dry_run_has_no_duration():
 
 
 def test_the_settings_describe_the_replay_worker():
-    assert "Started with PRODUCER_CORE_CONFIG" in replay_wording.carried_out("PRODUCER_CORE_CONFIG")
-    assert "This server carries them out, with shop.properties (b:9092)" in replay_wording.carried_out(
+    assert "set PRODUCER_CORE_CONFIG to" in replay_wording.runner_setup("PRODUCER_CORE_CONFIG")
+    assert "Run by this server with shop.properties (b:9092)" in replay_wording.runner_setup(
         "V", "shop.properties", "b:9092"
     )
-    assert replay_wording.carried_out("V", "f", "b", "no such host").endswith("cannot: no such host")
+    assert replay_wording.runner_setup("V", "f", "b", "no such host").endswith("with f: no such host")

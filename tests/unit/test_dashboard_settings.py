@@ -10,7 +10,7 @@ import pytest
 from producer_core.cli.store import _setting
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.queries.settings import reach, settings
+from producer_core.dashboard.queries.settings import cluster_connection, settings
 from producer_core.dashboard.server import doctor_run
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -66,7 +66,7 @@ def test_alert_and_masking_rules_come_from_their_files(store, path, rules_file):
     path.with_name("alerts.toml").write_text("[rules.slow_delivery]\nenabled = false\n")
     found = settings(store, time.time())
     assert found.alerts.problem is None and found.alerts.switched_off == ("slow_delivery",)
-    assert found.masking.rules.names == ("birth_date",) and found.masking.there
+    assert found.masking.rules.names == ("birth_date",) and found.masking.exists
 
 
 def test_an_invalid_alert_rules_file_is_reported(store, path):
@@ -88,7 +88,7 @@ def test_an_invalid_alert_rules_file_is_reported(store, path):
     ],
 )
 def test_connection_settings_never_contain_secrets(given, servers, secret):
-    found = reach("c", given)
+    found = cluster_connection("c", given)
     assert (found.servers, found.secret) == (servers, secret)
     assert "acks" not in found.settings and "***" not in found.settings.values()
 
@@ -116,7 +116,7 @@ def test_durations_of_settings_use_whole_units():
 
 @pytest.mark.parametrize(("problems", "warnings", "tone"), [(1, 2, "bad"), (0, 1, "warning"), (0, 0, "good")])
 def test_a_finished_doctor_run_has_a_summary(problems, warnings, tone):
-    found, text = settings_wording.examined(problems, warnings, 9, 3.2)
+    found, text = settings_wording.doctor_result(problems, warnings, 9, 3.2)
     assert found == tone and text.endswith("9 checks in 3 s.")
 
 
@@ -166,7 +166,7 @@ def test_a_store_has_one_doctor_run_at_a_time(path, store, monkeypatch):
 
 def test_a_cluster_that_requires_credentials_is_not_checked(path, store, monkeypatch):
     monkeypatch.setattr(doctor_run, "java_version", lambda: 17)
-    secured = reach("c", '{"bootstrap.servers": "a:9092", "sasl.password": "***"}')
+    secured = cluster_connection("c", '{"bootstrap.servers": "a:9092", "sasl.password": "***"}')
     found = {one.check: one for one in doctor_run.run_checks(path, secured, ())}
     assert "holds no credentials" in found["cluster"].text and "--config-file" in found["cluster"].fix
     assert found["store"].level == "ok"
@@ -179,7 +179,7 @@ def test_an_empty_store_has_a_complete_settings_page(path, store, monkeypatch):
     page = opened("settings", path, monkeypatch)
     assert not page.exception
     text = text_of(page)
-    assert str(path) in text and "none pending" in text and "Nobody has to sign in" in text
+    assert str(path) in text and "none pending" in text and "No sign-in required" in text
 
 
 def test_the_page_shows_rows_settings_and_the_command_to_change_them(path, store, monkeypatch, rules_file):
@@ -206,7 +206,7 @@ def test_the_doctor_button_starts_a_run_and_shows_its_findings(path, store, monk
     assert doctor_run.latest(path).join(10)
     page.run()
     assert not page.exception
-    assert "No problem and 1 warning" in text_of(page)
+    assert "No problems, 1 warning" in text_of(page)
     assert rows_of(page, "Doctor findings, the worst first") == [
         ["disk Warning", "Nearly full. What to do: Free some."]
     ]

@@ -1,4 +1,4 @@
-"""What the page says of its numbers."""
+"""Texts and numbers of the dashboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from producer_core.dashboard import wording
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("formatted", "expected"),
     [
         (wording.percent(None), "–"),
         (wording.percent(0.0), "0.00 %"),
@@ -32,34 +32,34 @@ from producer_core.dashboard import wording
         (wording.data_age(None, 100.0), "no data yet"),
         (wording.data_age(99.0, 100.0), "data is live"),
         (wording.data_age(40.0, 100.0), "data is 60 s old"),
-        (wording.act("Replay", 43), "Replay 43"),
-        (wording.act("Replay", 0), "Replay"),
+        (wording.button_label("Replay", 43), "Replay 43"),
+        (wording.button_label("Replay", 0), "Replay"),
         (wording.moment(0.0), "1970-01-01 00:00:00"),
     ],
 )
-def test_numbers_have_units_and_no_false_precision(said, text):
-    assert said == text
+def test_numbers_have_units_without_false_precision(formatted, expected):
+    assert formatted == expected
 
 
-def test_replay_says_why_it_cannot_be_pressed():
+def test_the_disabled_replay_button_has_a_reason():
     assert wording.why_no_replay("dead", 3, 1) is None
     assert "running producer" in wording.why_no_replay("dead", 3, 0)
-    assert "nothing" in wording.why_no_replay("dead", 0, 1)
-    assert "state dead" in wording.why_no_replay("archived", 3, 1)
+    assert wording.why_no_replay("dead", 0, 1) == "Nothing to replay."
+    assert "pending" in wording.why_no_replay("archived", 3, 1)
 
 
-def test_bytes_are_shown_in_hexadecimal_and_long_ones_are_cut():
+def test_binary_data_is_shown_in_hexadecimal_and_shortened():
     assert wording.hex_dump(b"text") is None
     assert wording.hex_dump(bytes([0, 255, 16])) == "00000000  00 ff 10"
-    assert wording.hex_dump(bytes([255]) * 5000).splitlines()[-1] == "… 5,000 bytes in all"
+    assert wording.hex_dump(bytes([255]) * 5000).splitlines()[-1] == "… 5,000 bytes in total"
 
 
-def test_long_values_are_cut_and_say_so():
+def test_long_values_are_shortened_with_a_note():
     assert wording.pretty({"a": [1, None]}, 100) == '{\n  "a": [\n    1,\n    null\n  ]\n}'
-    assert wording.pretty("x" * 30, 10) == f"{'x' * 10}\n… 30 characters in all"
+    assert wording.pretty("x" * 30, 10) == f"{'x' * 10}\n… 30 characters in total"
 
 
-def test_a_producer_is_said_to_be_gone_closed_or_without_connection():
+def test_a_producer_is_connected_silent_closed_or_disconnected():
     row = {"seen_at": 60.0, "closed_at": None, "connected": True, "connection_error": None}
     assert wording.producer_state(row, 61.0) == "connected"
     assert wording.producer_state(row, 100.0) == "not seen for 40 s"

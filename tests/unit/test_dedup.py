@@ -1,4 +1,4 @@
-"""De-duplication: one contract for every backend, here with memory; and what users see of it."""
+"""De-duplication: the contract of every backend, tested with memory here, and MessageDeduplicator."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.delivery.dedup.deduplicator import (
-    Claim,
-    MemoryClaimBackend,
-    MessageDeduplicator,
-    RedisClaimBackend,
-)
+from producer_core.delivery.dedup.claims import Claim
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
+from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
+from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 
@@ -24,56 +22,56 @@ TTL, CLAIM_TTL = 60.0, 10.0
 
 
 class BackendContract:
-    """What every backend promises. A subclass offers `backend`, and `after` that lets time pass and then looks."""
+    """Tests the contract of a backend. A subclass provides the fixtures `backend` and `after(seconds, check)`."""
 
-    def test_a_new_claim_is_new_and_stays_its_owners(self, backend):
+    def test_a_new_claim_is_new_and_stays_with_its_owner(self, backend):
         assert backend.claim("k", "a") is Claim.NEW
         assert backend.claim("k", "a") is Claim.NEW
         assert backend.claim("other", "b") is Claim.NEW
 
-    def test_a_copy_of_what_is_being_sent_is_pending_and_not_a_duplicate(self, backend):
+    def test_a_claim_of_a_key_that_another_owner_holds_is_pending(self, backend):
         backend.claim("k", "a")
         assert backend.claim("k", "b") is Claim.PENDING
         assert not backend.confirmed("k")
 
-    def test_a_copy_of_what_was_acknowledged_is_a_duplicate(self, backend):
+    def test_a_claim_of_a_confirmed_key_is_a_duplicate(self, backend):
         backend.claim("k", "a")
         backend.confirm("k")
         assert backend.claim("k", "b") is Claim.DUPLICATE
         assert backend.claim("k", "a") is Claim.DUPLICATE
         assert backend.confirmed("k")
 
-    def test_a_message_that_failed_can_be_sent_again_at_once(self, backend):
+    def test_a_released_key_can_be_claimed_at_once(self, backend):
         backend.claim("k", "a")
         backend.release("k", "a")
         assert backend.claim("k", "b") is Claim.NEW
 
-    def test_nobody_releases_the_claim_of_another(self, backend):
+    def test_a_release_by_another_owner_has_no_effect(self, backend):
         backend.claim("k", "a")
         backend.release("k", "b")
         assert backend.claim("k", "b") is Claim.PENDING
 
-    def test_what_is_confirmed_cannot_be_released(self, backend):
+    def test_a_confirmed_key_cannot_be_released(self, backend):
         backend.claim("k", "a")
         backend.confirm("k")
         backend.release("k", "a")
         assert backend.claim("k", "b") is Claim.DUPLICATE
 
-    def test_a_claim_that_is_neither_confirmed_nor_released_expires(self, backend, after):
+    def test_a_claim_expires_after_its_ttl(self, backend, after):
         backend.claim("k", "a")
         after(CLAIM_TTL, lambda: backend.claim("k", "b") is Claim.NEW)
 
-    def test_a_confirmed_message_is_forgotten_after_its_time(self, backend, after):
+    def test_a_confirmed_key_expires_after_its_ttl(self, backend, after):
         backend.confirm("k")
         after(TTL, lambda: not backend.confirmed("k"))
         assert backend.claim("k", "b") is Claim.NEW
 
-    def test_of_many_claims_at_the_same_time_one_is_new(self, backend):
-        found, ready = [], threading.Barrier(8)
+    def test_one_of_several_concurrent_claims_is_new(self, backend):
+        results, ready = [], threading.Barrier(8)
 
         def claim(owner):
             ready.wait()
-            found.append(backend.claim("k", owner))
+            results.append(backend.claim("k", owner))
 
         threads = [threading.Thread(target=claim, args=(f"owner-{number}",)) for number in range(8)]
         for thread in threads:
@@ -81,7 +79,7 @@ class BackendContract:
         for thread in threads:
             thread.join()
 
-        assert sorted(claim.value for claim in found) == ["new"] + ["pending"] * 7
+        assert sorted(claim.value for claim in results) == ["new"] + ["pending"] * 7
 
 
 @pytest.fixture
@@ -96,22 +94,22 @@ class TestMemory(BackendContract):
 
     @pytest.fixture
     def after(self, clock):
-        def look(seconds, check):
+        def advance_and_check(seconds, check):
             clock.advance(seconds - 0.01)
             assert not check()
             clock.advance(0.02)
             assert check()
 
-        return look
+        return advance_and_check
 
-    def test_renewing_a_claim_gives_it_its_whole_time_again(self, backend, clock):
+    def test_a_renewed_claim_gets_its_full_ttl(self, backend, clock):
         backend.claim("k", "a")
         clock.advance(CLAIM_TTL - 1)
         backend.claim("k", "a")
         clock.advance(CLAIM_TTL - 1)
         assert backend.claim("k", "b") is Claim.PENDING
 
-    def test_it_forgets_the_oldest_and_never_what_is_being_sent(self, clock):
+    def test_the_oldest_confirmed_key_is_dropped_and_never_a_pending_claim(self, clock):
         backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
         backend.claim("pending", "a")
         for key in "xyz":
@@ -120,25 +118,25 @@ class TestMemory(BackendContract):
         assert backend.claim("pending", "b") is Claim.PENDING
         assert len(backend) == 2
 
-    def test_however_many_are_confirmed_together_memory_keeps_the_latest_and_hardly_more(self, clock):
+    def test_memory_keeps_the_latest_confirmed_keys_and_hardly_more(self, clock):
         backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=128, clock=clock)
         for first in range(0, 1_000, 10):
             backend.confirm_many([f"k{number}" for number in range(first, first + 10)])
             assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 118), first + 10))
-            assert len(backend) == len(backend._held) <= 130
+            assert len(backend) == len(backend._entries) <= 130
 
-    def test_what_has_expired_takes_no_memory(self, clock):
+    def test_expired_entries_use_no_memory(self, clock):
         backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
-        backend.claim("in doubt", "a")
+        backend.claim("ambiguous", "a")
         backend.confirm("acknowledged")
         clock.advance(CLAIM_TTL)
         backend.claim("another", "a")
-        assert [*backend._held] == ["acknowledged", "another"]
+        assert [*backend._entries] == ["acknowledged", "another"]
         clock.advance(TTL)
         backend.claim("and another", "a")
-        assert [*backend._held] == ["and another"]
+        assert [*backend._entries] == ["and another"]
 
-    def test_what_is_confirmed_again_is_remembered_its_whole_time_again(self, clock):
+    def test_a_key_that_is_confirmed_again_gets_its_full_ttl(self, clock):
         backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
         backend.confirm("k")
         clock.advance(TTL - 1)
@@ -148,10 +146,10 @@ class TestMemory(BackendContract):
         assert backend.claim("k", "b") is Claim.DUPLICATE
 
 
-# the contract's face
+# MessageDeduplicator
 
 
-def test_a_second_copy_is_a_duplicate_whatever_its_time_fields_say():
+def test_an_equal_message_is_a_duplicate_whatever_its_time_fields():
     dedup = MessageDeduplicator()
     assert not dedup.is_duplicate({"n": 1, "timestamp": "now", "message_id": 1}, "orders")
     assert dedup.is_duplicate({"timestamp": "later", "message_id": 2, "n": 1}, "orders")
@@ -159,22 +157,22 @@ def test_a_second_copy_is_a_duplicate_whatever_its_time_fields_say():
     assert not dedup.is_duplicate({"n": 2}, "orders")
 
 
-def test_the_ignored_fields_are_settable():
+def test_the_ignored_fields_are_configurable():
     dedup = MessageDeduplicator(ignored_fields=("at",))
     assert not dedup.is_duplicate({"n": 1, "timestamp": 1, "at": 1}, "orders")
     assert dedup.is_duplicate({"n": 1, "timestamp": 1, "at": 2}, "orders")
     assert not dedup.is_duplicate({"n": 1, "timestamp": 2, "at": 1}, "orders")
 
 
-def test_a_full_memory_forgets_the_oldest_and_still_finds_the_newest():
+def test_a_full_memory_drops_the_oldest_and_still_finds_the_newest():
     dedup = MessageDeduplicator(max_memory_size=1)
     dedup.is_duplicate({"n": 1}, "orders")
     dedup.is_duplicate({"n": 2}, "orders")
-    assert dedup.is_duplicate({"n": 2}, "orders")  # it let every later duplicate through
+    assert dedup.is_duplicate({"n": 2}, "orders")  # regression: every later duplicate was missed
     assert dedup.get_stats()["memory_cache_size"] == 1
 
 
-def test_a_copy_is_sent_again_after_the_ttl():
+def test_an_equal_message_is_new_after_the_ttl():
     clock = FakeClock()
     dedup = MessageDeduplicator(ttl_seconds=60, clock=clock)
     dedup.is_duplicate({"n": 1}, "orders")
@@ -182,30 +180,30 @@ def test_a_copy_is_sent_again_after_the_ttl():
     assert not dedup.is_duplicate({"n": 1}, "orders")
 
 
-def test_of_two_threads_with_equal_messages_one_is_told_to_send():
+def test_one_of_several_threads_with_equal_messages_gets_false():
     for number in range(50):
-        dedup, told, ready = MessageDeduplicator(), [], threading.Barrier(4)
+        dedup, answers, ready = MessageDeduplicator(), [], threading.Barrier(4)
 
-        def ask(dedup=dedup, told=told, ready=ready, number=number):
+        def check(dedup=dedup, answers=answers, ready=ready, number=number):
             ready.wait()
-            told.append(dedup.is_duplicate({"n": number}, "orders"))
+            answers.append(dedup.is_duplicate({"n": number}, "orders"))
 
-        threads = [threading.Thread(target=ask) for _ in range(4)]
+        threads = [threading.Thread(target=check) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(told) == [False, True, True, True]
+        assert sorted(answers) == [False, True, True, True]
 
 
 def test_the_statistics_count_each_message_once():
     dedup = MessageDeduplicator()
     dedup.claim("d", "orders", "a")
     for _ in range(5):
-        dedup.claim("d", "orders", "copy")  # held: it asks again and again
+        dedup.claim("d", "orders", "duplicate")  # a held duplicate claims repeatedly
     dedup.claim("d", "orders", "a")  # a retry renews its claim
     dedup.confirm("d", "orders")
-    dedup.claim("d", "orders", "copy")
+    dedup.claim("d", "orders", "duplicate")
 
     stats = dedup.get_stats()
     assert {name: stats[name] for name in stats if name != "degraded"} == {
@@ -219,22 +217,22 @@ def test_the_statistics_count_each_message_once():
     }
 
 
-def test_rates_of_nothing_are_zero():
+def test_rates_are_zero_without_messages():
     stats = MessageDeduplicator().get_stats()
     assert (stats["duplicate_rate"], stats["cache_hit_rate"], stats["degraded"]) == (0.0, 0.0, False)
 
 
-def test_a_message_in_doubt_does_not_hold_its_copies_back_for_ever():
+def test_an_ambiguous_message_holds_back_its_duplicates_for_the_claim_ttl():
     clock = FakeClock()
     dedup = MessageDeduplicator(claim_ttl=150, clock=clock)
-    dedup.claim("d", "orders", "dead, possibly persisted")
-    assert dedup.claim("d", "orders", "copy") is Claim.PENDING
+    dedup.claim("d", "orders", "ambiguous")
+    assert dedup.claim("d", "orders", "duplicate") is Claim.PENDING
     clock.advance(150)
-    assert dedup.claim("d", "orders", "copy") is Claim.NEW
+    assert dedup.claim("d", "orders", "duplicate") is Claim.NEW
 
 
-@pytest.mark.parametrize("client", [None, redis.Redis(port=1)], ids=["memory", "Redis gone"])
-def test_the_claim_of_a_message_that_is_on_its_way_does_not_run_out(client):
+@pytest.mark.parametrize("client", [None, redis.Redis(port=1)], ids=["memory", "Redis down"])
+def test_the_claim_of_a_pending_message_does_not_expire(client):
     clock = FakeClock()
     dedup = MessageDeduplicator(client, claim_ttl=150, clock=clock)
     pending = {b"first"}
@@ -242,54 +240,54 @@ def test_the_claim_of_a_message_that_is_on_its_way_does_not_run_out(client):
     dedup.claim("d", "orders", b"first")
     for _ in range(3):
         clock.advance(150)
-        dedup.claim("another", "orders", b"sweeps")
-        assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
+        dedup.claim("another", "orders", b"other")
+        assert dedup.claim("d", "orders", b"duplicate") is Claim.PENDING
     pending.clear()
-    assert dedup.claim("d", "orders", b"copy") is Claim.NEW
+    assert dedup.claim("d", "orders", b"duplicate") is Claim.NEW
     dedup.close()
 
 
-def test_a_message_that_is_in_doubt_after_a_long_time_holds_its_copies_back_from_then_on():
+def test_a_prolonged_claim_holds_back_duplicates_for_its_full_ttl():
     clock = FakeClock()
     dedup = MessageDeduplicator(claim_ttl=150, clock=clock)
     dedup.claim("d", "orders", b"first")
     clock.advance(149)
     dedup.prolong("d", b"first")
-    dedup.prolong("d", b"copy")
+    dedup.prolong("d", b"duplicate")
     clock.advance(149)
-    assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
+    assert dedup.claim("d", "orders", b"duplicate") is Claim.PENDING
     clock.advance(1)
-    assert dedup.claim("d", "orders", b"copy") is Claim.NEW
+    assert dedup.claim("d", "orders", b"duplicate") is Claim.NEW
 
 
 @pytest.mark.parametrize(
     "client", [object(), "redis://localhost:6379/0", redis.asyncio.Redis()], ids=["object", "url", "asyncio"]
 )
-def test_what_is_no_redis_client_is_an_error_at_once(client):
+def test_an_invalid_redis_client_is_refused_at_once(client):
     with pytest.raises(ConfigError, match=r"must be a redis\.Redis"):
         MessageDeduplicator(client)
 
 
-def test_a_copy_that_is_let_go_leaves_the_claim_of_the_first_to_be_told():
-    """Redis was gone, and when it was back it heard of no claim: another process sent the message beside it."""
-    nobody = redis.Redis(port=1)
-    dedup = MessageDeduplicator(nobody)
+def test_a_release_of_a_duplicate_keeps_the_queued_claim_of_its_original():
+    """Regression: Redis did not receive the claim when it was back, and another process sent the message too."""
+    client = redis.Redis(port=1)
+    dedup = MessageDeduplicator(client)
     assert dedup.claim("d", "orders", b"first") is Claim.NEW
-    assert dedup.claim("d", "orders", b"copy") is Claim.PENDING
-    dedup.release("d", "orders", b"copy")
+    assert dedup.claim("d", "orders", b"duplicate") is Claim.PENDING
+    dedup.release("d", "orders", b"duplicate")
 
-    ((_, word),) = dedup._shared._words.values()
-    assert (word.kind, word.owner) == ("claim", b"first".hex())
+    ((_, update),) = dedup._outbox._updates.values()
+    assert (update.kind, update.owner) == ("claim", b"first".hex())
     dedup.close()
-    nobody.close()
+    client.close()
 
 
-class Spread:
-    """Behind a proxy that sends a script to the server of its first key, whatever the others are."""
+class ShardedRedis:
+    """Simulates a proxy that runs a script on the server of its first key, whatever the other keys are."""
 
     def __init__(self, servers):
         self._servers = [{} for _ in range(servers)]
-        self._asked = []
+        self._replies = []
 
     def _server(self, key):
         return self._servers[zlib.crc32(key.encode()) % len(self._servers)]
@@ -301,42 +299,42 @@ class Spread:
         return self
 
     def get(self, key):
-        self._asked.append(self._server(key).get(key))
+        self._replies.append(self._server(key).get(key))
 
     def delete(self, key):
-        self._asked.append(1)
+        self._replies.append(1)
 
     def execute(self):
-        return self._asked
+        return self._replies
 
 
-@pytest.mark.parametrize(("servers", "one_place"), [(1, True), (3, False)])
-def test_keys_that_lie_on_several_servers_are_not_asked_for_together(servers, one_place):
-    with redis.Redis(port=1) as nobody:
-        backend = RedisClaimBackend(nobody, ttl=60, claim_ttl=60)
-        backend._redis = Spread(servers)
+@pytest.mark.parametrize(("servers", "accepts_many"), [(1, True), (3, False)])
+def test_scripts_take_one_key_each_if_keys_are_on_several_servers(servers, accepts_many):
+    with redis.Redis(port=1) as client:
+        backend = RedisClaimBackend(client, ttl=60, claim_ttl=60)
+        backend._redis = ShardedRedis(servers)
 
-        assert backend._in_one_place() is one_place
+        assert backend._accepts_many_keys() is accepts_many
 
 
-def test_a_callback_that_fails_does_not_stop_the_message(caplog):
-    nobody = redis.Redis(port=1)
-    dedup = MessageDeduplicator(nobody, on_degraded=lambda degraded, text: 1 / 0)
+def test_an_exception_in_the_callback_does_not_stop_the_message(caplog):
+    client = redis.Redis(port=1)
+    dedup = MessageDeduplicator(client, on_degraded=lambda degraded, text: 1 / 0)
     assert not dedup.is_duplicate({"n": 1}, "orders")
     assert dedup.is_duplicate({"n": 1}, "orders")
     assert "de-duplication callback failed" in caplog.text
     dedup.close()
-    nobody.close()
+    client.close()
 
 
-def test_a_message_that_never_times_out_keeps_its_claim_for_a_day_and_not_for_ever():
-    clock = FakeClock()  # delivery_timeout_ms=0: the claim lived 30 s, then a copy was sent beside it
+def test_the_claim_of_a_message_without_a_delivery_timeout_lasts_for_a_day():
+    clock = FakeClock()  # regression: with delivery_timeout_ms=0 a claim expired after 30 s
     dedup = MessageDeduplicator(claim_ttl=math.inf, clock=clock)
     dedup.claim("d", "orders", "a")
     clock.advance(86_399)
-    assert dedup.claim("d", "orders", "copy") is Claim.PENDING
+    assert dedup.claim("d", "orders", "duplicate") is Claim.PENDING
     clock.advance(1)
-    assert dedup.claim("d", "orders", "copy") is Claim.NEW
+    assert dedup.claim("d", "orders", "duplicate") is Claim.NEW
 
 
 STEPS = st.lists(
@@ -348,7 +346,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_at_no_time_do_two_owners_hold_one_key(steps):
+def test_two_owners_never_hold_the_same_key(steps):
     clock = FakeClock()
     backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
     holder = {}  # key -> (owner, until)

@@ -100,7 +100,7 @@ def test_every_change_of_a_letter_is_in_the_counts(store, dead_letters):
 
 @pytest.mark.parametrize("few", [0, 100])
 def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monkeypatch, few):
-    monkeypatch.setattr("producer_core.store.dead_letter_counts._FEW", few)
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", few)
     ids = buried(store, 30)
     operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
@@ -128,7 +128,7 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
 
 
 def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, dead_letters, monkeypatch):
-    monkeypatch.setattr("producer_core.store.dead_letter_counts._FEW", 0)
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", 0)
     ids = buried(store, 10)
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
         dead_letters.claim("op", ids)
@@ -143,10 +143,10 @@ KILLED = """
 import os, sys
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool, dead_letter_counts
-dead_letter_counts._FEW = 0
+dead_letter_counts._TRIGGER_LIMIT = 0
 letters = DeadLetters(Store.open(sys.argv[1]))
 ids = letters.ids(DeadLetterFilter())
-connection_pool.ConnectionPool._let_go = lambda *_: os._exit(9)
+connection_pool.ConnectionPool._detach = lambda *_: os._exit(9)
 letters.claim("op", ids)
 """
 
@@ -179,7 +179,7 @@ def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, dead_letters)
 
 
 def test_counts_that_were_added_up_say_the_same_in_fewer_rows(store, dead_letters, monkeypatch):
-    monkeypatch.setattr("producer_core.store.dead_letter_counts._SOME", 10)
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._MIN_DIFFERENCES", 10)
     for first in range(0, 60, 6):
         dead_letters.add(list(some(60))[first : first + 6])
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="me", origin="python")

@@ -1,4 +1,4 @@
-"""The event log: one line a cause, a count a minute, and no handler holds up a message."""
+"""The event log: one line per cause, a count per minute, and no delay by logging handlers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def dead(number, code="_MSG_TIMED_OUT", topic="orders"):
     )
 
 
-def test_a_broker_that_cannot_be_reached_is_logged_with_its_address_once(log, lines):
+def test_an_unreachable_broker_is_logged_once_with_its_address(log, lines):
     for _ in range(100):
         log.connection_failed("b1:9092/bootstrap: Connection refused")
     log.connection_failed("b2:9092/bootstrap: Connection refused")
@@ -55,16 +55,16 @@ def test_a_broker_that_cannot_be_reached_is_logged_with_its_address_once(log, li
     assert lines.lines[0] == "broker connection failed: reason=b1:9092/bootstrap: Connection refused"
 
 
-def test_a_recovery_is_logged_and_a_first_connection_is_not(log, lines):
+def test_a_recovery_is_logged_but_not_the_first_connection(log, lines):
     log.notice(Notice("connected", "info", "Connected.", 0.0))
     log.notice(Notice("connection_lost", "critical", "No broker is connected: refused", 0.0))
     log.notice(Notice("connected", "info", "Connected.", 0.0))
 
     eventually(lambda: len(lines.lines) == 2)
-    assert lines.lines[1] == "connected to the brokers again"
+    assert lines.lines[1] == "broker connection restored"
 
 
-def test_two_hundred_dead_letters_are_one_line_a_cause_and_a_count(log, lines):
+def test_two_hundred_dead_letters_are_one_line_per_cause_and_a_count(log, lines):
     for number in range(200):
         log.died(dead(number))
     log.died(dead(200, code="MSG_SIZE_TOO_LARGE"))
@@ -76,7 +76,7 @@ def test_two_hundred_dead_letters_are_one_line_a_cause_and_a_count(log, lines):
     assert lines.lines[2].endswith("count=199")
 
 
-def test_a_cause_is_counted_once_a_minute(lines):
+def test_a_cause_is_counted_once_per_minute(lines):
     now = [0.0]
     logger = logging.Logger("events")
     logger.addHandler(lines)
@@ -94,17 +94,17 @@ def test_a_cause_is_counted_once_a_minute(lines):
     ]  # fmt: skip
 
 
-def test_a_handler_that_blocks_delays_nobody(log, lines):
+def test_a_blocking_handler_delays_no_caller(log, lines):
     lines.free.clear()
     for number in range(50):
         log.died(dead(number, code=f"CODE_{number}"))
     log.notice(Notice("connection_lost", "critical", "No broker is connected", 0.0))
     log.stop(0.0)
 
-    assert lines.lines == []  # whoever called is through
+    assert lines.lines == []  # the callers have returned
 
 
-def test_no_secret_of_an_address_is_logged(log, lines):
+def test_secrets_in_addresses_are_not_logged(log, lines):
     log.connection_failed("sasl_ssl://user:hunter2@b1:9092: refused, password=hunter2")
 
     eventually(lambda: lines.lines)

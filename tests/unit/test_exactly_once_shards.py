@@ -1,4 +1,4 @@
-"""Shards over a log in memory on which transactions end in every way: nothing lost, nothing twice, order kept."""
+"""Shards over a log in memory whose transactions end in every way: no loss, no duplicates, order kept."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ LOST = KafkaError(KafkaError._TIMED_OUT)
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a delivery report says."""
+class FakeMessage:
+    """A delivery report with a position."""
 
-    place: LogPosition
+    position: LogPosition
 
     def topic(self):
-        return self.place.topic
+        return self.position.topic
 
     def partition(self):
-        return self.place.partition
+        return self.position.partition
 
     def offset(self):
-        return self.place.offset
+        return self.position.offset
 
     def timestamp(self):
         return (1, 0)
 
 
 class Log:
-    """Partitions in memory. `endings` are drawn for each transaction; "committed" when there are none."""
+    """Partitions in memory. Each transaction draws its outcome from `endings`."""
 
-    def __init__(self, seed=0, endings=("committed",), bad=()):
+    def __init__(self, seed=0, endings=("committed",), rejected_seqs=()):
         self.records = defaultdict(list)
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.endings = list(endings)
-        self.bad = set(bad)
+        self.rejected_seqs = set(rejected_seqs)
         self.transactions = Counter()
         self.fences = Counter()
         self.partitions = 10**9
-        self.owners = {}  # the client that has a transactional id
+        self.owners = {}  # the client that owns each transactional id
         self.lock = threading.RLock()
-        self.trouble = False
+        self.disconnected = False
 
     def append(self, delivery):
         records = self.records[delivery.topic, delivery.partition]
@@ -66,13 +66,13 @@ class Log:
         return (
             delivery,
             None,
-            Written(LogPosition(delivery.topic, delivery.partition, len(records) - 1)),
+            FakeMessage(LogPosition(delivery.topic, delivery.partition, len(records) - 1)),
         )
 
     def seqs(self):
         return {
-            where: [int.from_bytes(id[16:]) for id in ids if id is not None]
-            for where, ids in self.records.items()
+            partition: [int.from_bytes(id[16:]) for id in ids if id is not None]
+            for partition, ids in self.records.items()
         }
 
     def verify(self, expected):
@@ -82,11 +82,11 @@ class Log:
 
 
 class FakeClient:
-    """A client whose transactions end as the log's chance says."""
+    """A client whose transactions end as drawn from the log's endings."""
 
     def __init__(self, log, name):
         self.log, self.name, self.alive = log, name, True
-        self.fenced_in_trouble = log.trouble
+        self.fenced_after_disconnect = log.disconnected
         self.dead = False
 
     def fence(self, waiting):
@@ -95,9 +95,9 @@ class FakeClient:
             self.log.owners[self.name] = self
 
     def transact(self, deliveries, deadline):
-        assert not self.dead, "used after a failure"
+        assert not self.dead, "the client is used after a failure"
         with self.log.lock:
-            ending = self.log.chance.choice(self.log.endings)
+            ending = self.log.rng.choice(self.log.endings)
             if self.log.owners[self.name] is not self:
                 ending = "fenced"
             self.log.transactions[ending] += 1
@@ -106,11 +106,11 @@ class FakeClient:
                 self.dead = True
                 error = KafkaError(KafkaError._UNKNOWN_PARTITION)
                 raise TransactionFailed(error, [(one, error, None) for one in gone])
-            bad = [one for one in deliveries if one.seq in self.log.bad]
-            if bad:
+            rejected = [one for one in deliveries if one.seq in self.log.rejected_seqs]
+            if rejected:
                 self.dead = True
                 error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
-                partitions = {one.partition for one in bad}
+                partitions = {one.partition for one in rejected}
                 refused = [(one, error, None) for one in deliveries if one.partition in partitions]
                 raise TransactionFailed(error, refused)
             if ending == "committed":
@@ -119,9 +119,9 @@ class FakeClient:
             if ending == "answer lost":
                 for one in deliveries:
                     self.log.append(one)
-            elif ending == "torn":  # a late EndTxn committed what had been appended of each partition
+            elif ending == "torn":  # a late EndTxn committed the records appended so far
                 partitions = sorted({one.partition for one in deliveries})
-                bound = {partition: self.log.chance.randrange(len(deliveries)) for partition in partitions}
+                bound = {partition: self.log.rng.randrange(len(deliveries)) for partition in partitions}
                 for position, one in enumerate(deliveries):
                     if position < bound[one.partition]:
                         self.log.append(one)
@@ -141,32 +141,36 @@ class FakeReadBack:
         self.log = log
 
     def __call__(self, offsets, wanted):
-        seen = ReadBackResult()
+        result = ReadBackResult()
         with self.log.lock:
-            for where, off in offsets.items():
-                records = self.log.records[where]
-                seen.ends[where] = len(records)
-                if off is not None:
-                    seen.found[where] = [
-                        (id, LogPosition(*where, offset, 0))
+            for partition, settled_offset in offsets.items():
+                records = self.log.records[partition]
+                result.ends[partition] = len(records)
+                if settled_offset is not None:
+                    result.found[partition] = [
+                        (id, LogPosition(*partition, offset, 0))
                         for offset, id in enumerate(records)
-                        if offset > off and id is not None and wanted(id)
+                        if offset > settled_offset and id is not None and wanted(id)
                     ]
-        return seen
+        return result
 
-    def beginnings(self, oldest, asked):
+    def start_offsets(self, oldest, selected):
         with self.log.lock:
-            return {where: -1 for where in self.log.records if where[0] in oldest and asked(where)}
+            return {
+                partition: -1
+                for partition in self.log.records
+                if partition[0] in oldest and selected(partition)
+            }
 
 
 @pytest.fixture
-def on(monkeypatch):
-    """Makes a sender over a log; without pauses."""
+def make_sender(monkeypatch):
+    """Create senders over a log, without pauses."""
 
     def make(log, **options):
         monkeypatch.setattr(shard, "TransactionalClient", lambda settings, name, **_: FakeClient(log, name))
         monkeypatch.setattr(shard, "ReadBack", lambda *_: FakeReadBack(log))
-        monkeypatch.setattr(shard, "_BREATH", 0.0)
+        monkeypatch.setattr(shard, "_COMMIT_PAUSE_S", 0.0)
         monkeypatch.setattr(
             shard.Shard, "_pause", lambda self, seconds: shard.Shard._wait(self, min(seconds, 0.001))
         )
@@ -177,38 +181,40 @@ def on(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_however_transactions_end_and_whenever_the_process_dies_each_is_there_once_and_in_order(on, seed):
-    chance = random.Random(seed)
+def test_each_message_is_written_once_and_in_order_however_transactions_and_processes_end(make_sender, seed):
+    rng = random.Random(seed)
     log = Log(seed, ["committed", "committed", "answer lost", "torn", "nothing"])
     progress = MemoryProgress()
     total = 0
-    for life in range(6):
-        with on(log, progress=progress, shards=chance.randint(1, 3)) as sender:
+    for start in range(6):
+        with make_sender(log, progress=progress, shards=rng.randint(1, 3)) as sender:
             left = [seq for seq in range(total) if seq not in progress.done]
-            fresh = list(range(total, total + chance.randrange(80)))
-            total += len(fresh)
-            for seq in left + fresh:
+            new = list(range(total, total + rng.randrange(80)))
+            total += len(new)
+            for seq in left + new:
                 sender.offer(sender.delivery(seq, partition=seq % 4))
-            if life < 5:  # killed: whatever its threads would still have settled is not settled
-                count = chance.randrange(len(left + fresh) + 1)
-                eventually(lambda count=count, sender=sender: sender.heard.settled() >= count, 30)
+            if start < 5:  # killed: anything that its threads had not settled stays unsettled
+                count = rng.randrange(len(left + new) + 1)
+                eventually(lambda count=count, sender=sender: sender.listener.settled() >= count, 30)
             else:
-                sender.wait(len(left + fresh))
-        assert sender.heard.twice == []
+                sender.wait(len(left + new))
+        assert sender.listener.reported_twice == []
     log.verify(range(total))
     assert progress.done == set(range(total))
     assert all(
-        off < len(log.records[where]) for where, off in progress.offsets.items() if where in log.records
+        settled_offset < len(log.records[partition])
+        for partition, settled_offset in progress.offsets.items()
+        if partition in log.records
     )
 
 
-def test_the_log_in_memory_can_tell_a_careless_sender(on, monkeypatch):
-    """The proof of the proof: without the read-back the same log has duplicates."""
+def test_the_log_in_memory_detects_duplicates(make_sender, monkeypatch):
+    """Test the test: without the read-back, the same log has duplicates."""
     monkeypatch.setattr(
         FakeReadBack, "__call__", lambda self, offsets, wanted: ReadBackResult(ends=dict.fromkeys(offsets, 0))
     )
     log = Log(1, ["committed", "answer lost"])
-    with on(log) as sender:
+    with make_sender(log) as sender:
         for seq in range(200):
             sender.offer(sender.delivery(seq, partition=seq % 4))
         sender.wait(200)
@@ -216,59 +222,59 @@ def test_the_log_in_memory_can_tell_a_careless_sender(on, monkeypatch):
         log.verify(range(200))
 
 
-def test_messages_that_are_refused_are_found_among_their_neighbours(on):
-    bad = {17, 18, 60}
-    log = Log(bad=bad)
-    with on(log, shards=1) as sender:
+def test_rejected_messages_are_identified_among_their_neighbours(make_sender):
+    rejected_seqs = {17, 18, 60}
+    log = Log(rejected_seqs=rejected_seqs)
+    with make_sender(log, shards=1) as sender:
         for seq in range(100):
             sender.offer(sender.delivery(seq, partition=seq % 2))
         sender.wait(100)
-        assert sender.heard.failed == dict.fromkeys(bad, ("MSG_SIZE_TOO_LARGE", "rejected"))
-    log.verify(set(range(100)) - bad)
+        assert sender.listener.failed == dict.fromkeys(rejected_seqs, ("MSG_SIZE_TOO_LARGE", "rejected"))
+    log.verify(set(range(100)) - rejected_seqs)
 
 
-def test_an_id_that_keeps_being_taken_is_given_up_and_what_was_not_sent_is_kept(on):
+def test_a_shard_stops_when_its_id_is_taken_repeatedly_and_keeps_its_unsent_messages(make_sender):
     log = Log(endings=["fenced"])
     progress = MemoryProgress()
-    with on(log, progress=progress, shards=1) as sender:
+    with make_sender(log, progress=progress, shards=1) as sender:
         sender.offer(sender.delivery(0, partition=0))
-        eventually(lambda: "fenced" in sender.heard.kinds)
+        eventually(lambda: "fenced" in sender.listener.kinds)
         with pytest.raises(Fenced):
             sender.transport.produce(sender.delivery(1, partition=0))
         assert sender.transport.outstanding() == 1
         sender.transport.purge()
-        assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
-        assert sender.heard.kinds.count("fenced") == 1
+        assert sender.listener.failed == {0: ("_PURGE_QUEUE", None)}
+        assert sender.listener.kinds.count("fenced") == 1
     assert progress.done == set()
     assert log.fences == {"t-id-0": 4}
 
 
-def test_the_late_request_of_a_killed_predecessor_does_not_stop_the_only_live_producer(on):
+def test_a_late_request_of_a_killed_process_does_not_stop_the_only_live_producer(make_sender):
     log = Log()
-    with on(log, shards=2) as sender:
-        for late in range(3):
-            sender.send(range(10 * late, 10 * late + 10), partition=late % 4)
-            sender.wait(10 * late + 10)
-            log.owners = dict.fromkeys(log.owners)  # it came; nobody lives behind it
+    with make_sender(log, shards=2) as sender:
+        for round in range(3):
+            sender.send(range(10 * round, 10 * round + 10), partition=round % 4)
+            sender.wait(10 * round + 10)
+            log.owners = dict.fromkeys(log.owners)  # the late request arrives; its process no longer runs
         sender.send(range(30, 50), partition=3)
         sender.wait(50)
-        assert "fenced" not in sender.heard.kinds
-        assert sender.heard.kinds.count("transactions_failing") >= 2
-        assert sender.heard.kinds[-1] == "transactions_recovered"
+        assert "fenced" not in sender.listener.kinds
+        assert sender.listener.kinds.count("transactions_failing") >= 2
+        assert sender.listener.kinds[-1] == "transactions_recovered"
     log.verify(range(50))
 
 
-def test_of_two_live_producers_with_one_id_the_newer_remains_and_neither_loses_or_repeats(on):
+def test_of_two_live_producers_with_one_id_the_newer_remains_without_loss_or_duplicates(make_sender):
     log = Log()
-    with on(log) as older:
+    with make_sender(log) as older:
         older.send(range(8), partition=0)
         older.wait(8)
-        with on(log, session=uuid.uuid4()) as newer:
+        with make_sender(log, session=uuid.uuid4()) as newer:
             newer.send(range(1000, 1008), partition=0)
             newer.wait(8)
             sent = {older: 8, newer: 1008}
-            while "fenced" not in older.heard.kinds:
-                assert "fenced" not in newer.heard.kinds
+            while "fenced" not in older.listener.kinds:
+                assert "fenced" not in newer.listener.kinds
                 for sender in (older, newer):
                     with contextlib.suppress(Fenced):
                         sender.transport.produce(sender.delivery(sent[sender], partition=0))
@@ -276,24 +282,24 @@ def test_of_two_live_producers_with_one_id_the_newer_remains_and_neither_loses_o
                 newer.wait(sent[newer] - 1000)
             newer.send([sent[newer]], partition=0)
             newer.wait(sent[newer] - 999)
-            assert "fenced" not in newer.heard.kinds
+            assert "fenced" not in newer.listener.kinds
             older.transport.purge()
-    (found,) = log.seqs().values()
-    assert Counter(found) == Counter([*older.heard.acknowledged, *newer.heard.acknowledged])
-    for own in ([seq for seq in found if seq < 1000], [seq for seq in found if seq >= 1000]):
-        assert own == sorted(own)
+    (seqs,) = log.seqs().values()
+    assert Counter(seqs) == Counter([*older.listener.acknowledged, *newer.listener.acknowledged])
+    for sequences in ([seq for seq in seqs if seq < 1000], [seq for seq in seqs if seq >= 1000]):
+        assert sequences == sorted(sequences)
 
 
-def test_messages_for_partitions_that_a_new_topic_lacks_go_to_those_it_has(on, monkeypatch):
+def test_messages_for_partitions_that_a_recreated_topic_lacks_go_to_existing_ones(make_sender, monkeypatch):
     log = Log()
     log.partitions = 6
-    with on(log, shards=2) as sender:
+    with make_sender(log, shards=2) as sender:
         monkeypatch.setattr(sender.transport._partitioner, "_ask", lambda topic, timeout: log.partitions)
         sender.send(range(60))
         sender.wait(60)
         assert len(log.records) == 6
 
-        with log.lock:  # deleted and made again
+        with log.lock:  # the topic is deleted and recreated
             log.partitions = 2
             log.records.clear()
             sender.send(range(60, 120))
@@ -302,16 +308,16 @@ def test_messages_for_partitions_that_a_new_topic_lacks_go_to_those_it_has(on, m
         sender.offer(sender.delivery(160, partition=5))
         sender.wait(161)
 
-        assert sender.heard.failed == {160: ("_UNKNOWN_PARTITION", "not_sent")}
-        assert "Nothing was lost" not in " ".join(notice.text for notice in sender.heard.notices)
-    found = {where: seqs for where, seqs in log.seqs().items() if seqs}
-    assert set(found) == {("t", 0), ("t", 1)}
-    assert Counter(seq for seqs in found.values() for seq in seqs) == Counter(range(60, 160))
-    keyed = [[seq for seq in seqs if seq >= 120] for seqs in found.values()]
+        assert sender.listener.failed == {160: ("_UNKNOWN_PARTITION", "not_sent")}
+        assert "Nothing was lost" not in " ".join(notice.text for notice in sender.listener.notices)
+    by_partition = {partition: seqs for partition, seqs in log.seqs().items() if seqs}
+    assert set(by_partition) == {("t", 0), ("t", 1)}
+    assert Counter(seq for seqs in by_partition.values() for seq in seqs) == Counter(range(60, 160))
+    keyed = [[seq for seq in seqs if seq >= 120] for seqs in by_partition.values()]
     assert sorted(keyed) == [[], list(range(120, 160))]
 
 
-def test_a_journal_without_room_delays_reports_and_repeats_nothing(on):
+def test_a_full_journal_delays_reports_and_repeats_no_message(make_sender):
     class FullOnce(MemoryProgress):
         refusals = 0
 
@@ -322,14 +328,14 @@ def test_a_journal_without_room_delays_reports_and_repeats_nothing(on):
             super().settle(seqs, offsets)
 
     log = Log()
-    with on(log, progress=FullOnce(), shards=1) as sender:
+    with make_sender(log, progress=FullOnce(), shards=1) as sender:
         sender.offer(sender.delivery(0, partition=0))
         sender.wait(1)
-        assert sender.heard.kinds == ["journal_full"]
+        assert sender.listener.kinds == ["journal_full"]
     log.verify([0])
 
 
-def test_given_up_before_anything_was_read_back_it_stays_in_doubt_and_later_it_was_not_sent(on, monkeypatch):
+def test_a_purged_message_is_ambiguous_before_the_read_back_and_not_sent_after_it(make_sender, monkeypatch):
     reading = threading.Event()
     log = Log()
     real = FakeReadBack.__call__
@@ -341,22 +347,22 @@ def test_given_up_before_anything_was_read_back_it_stays_in_doubt_and_later_it_w
     monkeypatch.setattr(FakeReadBack, "__call__", slow)
     progress = MemoryProgress()
     progress.settle((), {("t", 0): -1})
-    with on(log, progress=progress, shards=1) as sender:
+    with make_sender(log, progress=progress, shards=1) as sender:
         sender.offer(sender.delivery(0, partition=0))
         sender.transport.purge()
-        assert sender.heard.failed == {0: ("_PURGE_QUEUE", None)}
+        assert sender.listener.failed == {0: ("_PURGE_QUEUE", None)}
         reading.set()
-    with on(log, progress=progress, shards=1, age=60) as sender:
+    with make_sender(log, progress=progress, shards=1, age=60) as sender:
         eventually(lambda: sender.transport._shards[0].recovered.is_set())
         sender.offer(sender.delivery(1, partition=0))
         sender.transport.purge()
-        assert sender.heard.failed == {1: ("_PURGE_QUEUE", "not_sent")}
+        assert sender.listener.failed == {1: ("_PURGE_QUEUE", "not_sent")}
 
 
-def test_a_full_queue_says_so(on):
+def test_a_full_queue_rejects_messages(make_sender):
     log = Log()
-    with on(log, shards=1, age=60, settings={"queue.buffering.max.messages": 3}) as sender:
-        log.lock.acquire()  # nothing ends
+    with make_sender(log, shards=1, age=60, settings={"queue.buffering.max.messages": 3}) as sender:
+        log.lock.acquire()  # no transaction ends
         try:
             with pytest.raises(shard.ClientQueueFull):
                 for seq in range(20):
@@ -365,39 +371,39 @@ def test_a_full_queue_says_so(on):
             log.lock.release()
 
 
-@pytest.mark.parametrize("lived", [20, 0], ids=["", "copied before its first record"])
-def test_a_journal_that_was_put_back_from_a_copy_neither_loses_nor_repeats_a_message(on, tmp_path, lived):
+@pytest.mark.parametrize("sent_before", [20, 0], ids=["", "copied before its first record"])
+def test_a_journal_restored_from_a_copy_loses_and_repeats_no_message(make_sender, tmp_path, sent_before):
     log, path, copy = Log(), tmp_path / "j", tmp_path / "copy"
 
-    def life(count, *, copied=False):
-        with Journal.open(path) as journal, on(log, progress=journal, ids=journal.ids) as sender:
+    def run(count, *, copied=False):
+        with Journal.open(path) as journal, make_sender(log, progress=journal, ids=journal.ids) as sender:
             left = [record.seq for record in journal.read()]
             for seq in left:
                 sender.offer(sender.delivery(seq, partition=seq % 4))
-            given = range(journal.next_sequence, journal.next_sequence + count)
-            for seq in given:
+            new_seqs = range(journal.next_sequence, journal.next_sequence + count)
+            for seq in new_seqs:
                 journal.append(JournalRecord(seq, "t", None, b"x"))
-            if copied:  # before any of them is written
+            if copied:  # before any of the messages is written to the log
                 shutil.copytree(path, copy)
-            for seq in given:
+            for seq in new_seqs:
                 sender.offer(sender.delivery(seq, partition=seq % 4))
             sender.wait(len(left) + count)
-            return [journal.ids.of(seq) for seq in given]
+            return [journal.ids.of(seq) for seq in new_seqs]
 
-    expected = life(lived) + life(20, copied=True) + life(20)
+    expected = run(sent_before) + run(20, copied=True) + run(20)
     shutil.rmtree(path)
     copy.rename(path)
-    expected += life(20)
+    expected += run(20)
 
     written = [id for records in log.records.values() for id in records if id is not None]
     assert sorted(written) == sorted(expected)
-    assert len(set(written)) == 60 + lived
+    assert len(set(written)) == 60 + sent_before
 
 
-def _flip(place):
+def _flip(offset):
     def flip(file):
         data = bytearray(file.read_bytes())
-        data[place] ^= 1
+        data[offset] ^= 1
         file.write_bytes(data)
 
     return flip
@@ -408,41 +414,42 @@ DAMAGES = {
     "emptied": lambda file: file.write_bytes(b""),
     "cut at 60 bytes": lambda file: file.write_bytes(file.read_bytes()[:60]),
     "zeros": lambda file: file.write_bytes(bytes(4096)),
-    "a flip at the start": _flip(3),
-    "a flip in the first step": _flip(20),
-    "a flip in a later step": _flip(150),
+    "a flipped bit at the start": _flip(3),
+    "a flipped bit in the first step": _flip(20),
+    "a flipped bit in a later step": _flip(150),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_settle_log_has_no_message_sent_twice(on, tmp_path, damage):
-    log, path, said = Log(), tmp_path / "j", []
+def test_a_damaged_settle_log_causes_no_duplicates(make_sender, tmp_path, damage):
+    log, path, notices = Log(), tmp_path / "j", []
 
     def notice(kind, severity, text):
-        said.append(kind)
+        notices.append(kind)
 
-    def life(count, *, settles=True):
+    def run(count, *, settles=True):
         with (
             Journal.open(path, notice=notice) as journal,
-            on(log, progress=journal, ids=journal.ids) as sender,
+            make_sender(log, progress=journal, ids=journal.ids) as sender,
         ):
             left = [record.seq for record in journal.read()]
-            given = range(journal.next_sequence, journal.next_sequence + count)
-            for seq in given:
+            new_seqs = range(journal.next_sequence, journal.next_sequence + count)
+            for seq in new_seqs:
                 journal.append(JournalRecord(seq, "t", None, b"x"))
-            for seq in [*left, *given] if settles else ():
+            for seq in [*left, *new_seqs] if settles else ():
                 sender.offer(sender.delivery(seq, partition=seq % 4))
             sender.wait(len(left) + count if settles else 0)
 
-    life(20)
-    life(20)
-    assert said == []
+    run(20)
+    run(20)
+    assert notices == []
     DAMAGES[damage](path / "settled")
-    life(0, settles=False)  # ends before anything is settled again
-    assert set(said) <= {"journal_damaged", "journal_torn"} and said
-    told = len(said)
-    life(5)
+    run(0, settles=False)  # ends before it settles anything
+    assert set(notices) <= {"journal_damaged", "journal_torn"} and notices
+    reported_count = len(notices)
+    run(5)
 
-    assert len(said) == told  # repaired for good
+    assert len(notices) == reported_count  # the damage was repaired
+
     written = [id for records in log.records.values() for id in records if id is not None]
     assert (len(written), len(set(written))) == (45, 45)

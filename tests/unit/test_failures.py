@@ -1,4 +1,4 @@
-"""Every error code has a row; a verdict never promises more than is known."""
+"""Every error code has a meaning and an advice, and no verdict promises more than is proven."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from producer_core.kafka.classify import (
     known_failures,
     lookup,
     normalise,
+    not_sent_verdict,
     other_names,
-    refused_here,
     retriable_codes,
 )
 from producer_core.kafka.error_aliases import ALIASES, NO_ERROR, PARENTS
-from producer_core.kafka.error_codes import BEYOND, ELSEWHERE
+from producer_core.kafka.error_codes import NON_PRODUCER_CODES, UNNAMED_CODES
 from tests.support import eventually
 from tests.unit import error_names
 
@@ -45,7 +45,7 @@ BACKOFF = 0.1
 
 
 @pytest.mark.parametrize("name", CODES)
-def test_every_code_of_the_library_has_a_row_that_helps(name):
+def test_every_librdkafka_code_has_a_row_with_complete_sentences(name):
     failure = failure_of(CODES[name])
 
     assert (failure.code, failure.number) == (name, CODES[name])
@@ -55,17 +55,17 @@ def test_every_code_of_the_library_has_a_row_that_helps(name):
         assert sentence[0].isupper()
 
 
-def test_no_row_stands_twice_or_for_nothing():
+def test_every_row_has_a_code_of_its_own():
     rows = [failure.code for failure in known_failures()]
     assert len(rows) == len(set(rows))
-    assert set(rows) - set(CODES) - set(BEYOND) == {"malformed", "held", "newer_record"}  # our own
+    assert set(rows) - set(CODES) - set(UNNAMED_CODES) == {"malformed", "held", "newer_record"}  # own codes
 
 
-def test_what_never_left_the_client_is_called_not_sent():
+def test_local_failures_are_not_sent():
     assert {failure.verdict for failure in known_failures() if failure.kind == "local"} == {"not_sent"}
 
 
-def test_what_was_interrupted_is_never_safe_to_resend():
+def test_timed_out_failures_are_never_safe_to_resend():
     for failure in known_failures():
         if failure.kind in ("timed_out",):
             assert failure.verdict == "possibly_persisted", failure.code
@@ -74,7 +74,7 @@ def test_what_was_interrupted_is_never_safe_to_resend():
 @pytest.mark.parametrize(
     "code", ["_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_TIMED_OUT", "_TRANSPORT"]
 )
-def test_a_message_that_may_be_on_the_log_is_not_called_lost(code):
+def test_a_message_that_may_be_on_the_log_is_possibly_persisted(code):
     assert judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
 
 
@@ -88,7 +88,7 @@ def test_a_message_that_may_be_on_the_log_is_not_called_lost(code):
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     ],
 )
-def test_what_a_broker_says_after_it_wrote_the_message_is_no_refusal(code):
+def test_a_code_that_brokers_return_after_the_write_is_not_a_rejection(code):
     assert judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
 
 
@@ -123,42 +123,47 @@ def test_an_unknown_name_is_possibly_persisted(name):
         ("not_enough_replicas", "NOT_ENOUGH_REPLICAS"),
     ],
 )
-def test_an_error_is_found_by_the_name_that_people_know(name, code):
+def test_an_error_is_found_by_any_common_name(name, code):
     assert lookup(name).code == code
 
 
-NAMED = {
+NUMBER_BY_NAME = {
     name: int(number) if number else None
     for names in (error_names.PROTOCOL, error_names.KAFKA_PYTHON, error_names.JAVA)
     for name, _, number in (word.partition("=") for word in names.split())
 }
 
 
-KIN = {name.removesuffix("Error").removesuffix("Exception") for name in (*NO_ERROR, *PARENTS)}
-"""Kafka, Retriable, Authorization, … are errors in kafka-python and exceptions in Java."""
+BASE_NAMES = {name.removesuffix("Error").removesuffix("Exception") for name in (*NO_ERROR, *PARENTS)}
+"""Base names of classes such as Kafka, Retriable and Authorization: errors in kafka-python, exceptions in Java."""
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name in NAMED if name.removesuffix("Error").removesuffix("Exception") not in KIN)
+    "name",
+    sorted(
+        name
+        for name in NUMBER_BY_NAME
+        if name.removesuffix("Error").removesuffix("Exception") not in BASE_NAMES
+    ),
 )
 def test_every_name_of_the_protocol_of_kafka_python_and_of_java_is_found(name):
-    failure, number = lookup(name), NAMED[name]
+    failure, number = lookup(name), NUMBER_BY_NAME[name]
     assert failure in known_failures()
     if number is not None:
         assert failure.number == number
         assert lookup(str(number)) == failure_of(number) == failure
 
 
-def test_a_name_that_is_none_of_an_error_says_so():
+def test_a_name_that_does_not_identify_an_error_is_rejected():
     for name in PARENTS:
-        with pytest.raises(ConfigError, match="parent of many errors"):
+        with pytest.raises(ConfigError, match="base class of many errors"):
             lookup(name)
     for name in NO_ERROR:
-        with pytest.raises(ConfigError, match="is no error"):
+        with pytest.raises(ConfigError, match="is not an error"):
             lookup(name)
 
 
-def test_every_second_name_leads_to_a_row():
+def test_every_alias_leads_to_a_row():
     assert set(ALIASES.values()) <= {failure.code for failure in known_failures()}
 
 
@@ -176,24 +181,24 @@ UNSTABLE_OFFSET_COMMIT UNSUPPORTED_FOR_MESSAGE_FORMAT
 """
 
 
-def test_a_row_knows_its_other_names():
+def test_a_code_has_its_aliases():
     assert "NOT_LEADER_OR_FOLLOWER" in other_names("NOT_LEADER_FOR_PARTITION")
     assert other_names("_NOOP") == []
 
 
-def test_what_a_transaction_call_can_give_is_explained_as_such():
-    """The codes that librdkafka's rdkafka_txnmgr.c names, with those that it passes on from TxnOffsetCommit."""
-    given = TRANSACTION_CALLS.split()
-    assert set(given) & {*ELSEWHERE, *BEYOND} == set()
-    assert {lookup(name).code for name in given} == set(given)
+def test_every_code_that_a_transaction_call_can_return_has_a_row_for_producers():
+    """These are the codes that librdkafka's rdkafka_txnmgr.c uses or forwards from TxnOffsetCommit."""
+    codes = TRANSACTION_CALLS.split()
+    assert set(codes) & {*NON_PRODUCER_CODES, *UNNAMED_CODES} == set()
+    assert {lookup(name).code for name in codes} == set(codes)
 
 
-def test_timed_out_of_the_client_and_of_the_broker_are_two_things():
+def test_the_timeouts_of_the_client_and_of_the_broker_are_different_codes():
     assert lookup("_TIMED_OUT").code == "_TIMED_OUT"
     assert lookup("REQUEST_TIMED_OUT").code == "REQUEST_TIMED_OUT"
 
 
-def test_a_misspelt_name_is_told_the_nearest_one():
+def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(ConfigError, match="Did you mean NOT_LEADER_FOR_PARTITION"):
         lookup("NotLeaderForPartitonError")
 
@@ -207,17 +212,17 @@ def test_the_default_retriable_errors_are_codes():
     }
 
 
-# the verdict
+# verdicts
 
 
-def test_a_refusal_within_one_transmissions_time_is_rejected():
+def test_a_rejection_within_the_time_of_one_transmission_is_rejected():
     verdict, reason = judge(lookup("POLICY_VIOLATION"), latency=0.79 * BACKOFF, retry_backoff=BACKOFF)
     assert verdict == "rejected"
     assert "only transmission" in reason
 
 
 @pytest.mark.parametrize("latency", [0.8 * BACKOFF, 1.0, 119.0, None])
-def test_a_refusal_that_left_room_for_an_earlier_transmission_is_doubted(latency):
+def test_a_rejection_after_a_possible_earlier_transmission_is_possibly_persisted(latency):
     verdict, reason = judge(lookup("POLICY_VIOLATION"), latency=latency, retry_backoff=BACKOFF)
     assert verdict == "possibly_persisted"
     assert "earlier transmission" in reason
@@ -226,19 +231,19 @@ def test_a_refusal_that_left_room_for_an_earlier_transmission_is_doubted(latency
 @pytest.mark.parametrize(
     "code", ["SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_RESOLVE", "SECURITY_DISABLED"]
 )
-def test_credentials_that_expired_after_a_transmission_do_not_make_it_not_sent(code):
+def test_expired_credentials_after_a_transmission_are_possibly_persisted(code):
     assert judge(failure_of(code), latency=30.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
 
 
 @pytest.mark.parametrize("code", ["_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_OR_PART", "_MSG_TIMED_OUT"])
-def test_a_message_that_was_never_given_a_partition_was_never_sent(code):
+def test_a_message_without_a_partition_is_not_sent(code):
     verdict, reason = judge(failure_of(code), latency=120.0, retry_backoff=BACKOFF, assigned=False)
-    assert (verdict, reason) == refused_here(failure_of(code))
+    assert (verdict, reason) == not_sent_verdict(failure_of(code))
     assert verdict == "not_sent"
 
 
 @pytest.mark.parametrize("code", ["malformed", "held"])
-def test_our_own_codes_are_never_doubted(code):
+def test_own_codes_are_always_not_sent(code):
     assert judge(failure_of(code), latency=None, retry_backoff=BACKOFF)[0] == "not_sent"
 
 
@@ -247,7 +252,7 @@ def test_our_own_codes_are_never_doubted(code):
     latency=st.none() | st.floats(0, 200),
     retry_backoff=st.floats(0, 10),
 )
-def test_a_report_on_a_message_that_had_a_partition_is_safe_only_as_a_quick_refusal(
+def test_a_message_with_a_partition_is_safe_to_resend_only_after_a_quick_rejection(
     code, latency, retry_backoff
 ):
     failure = failure_of(code)
@@ -261,36 +266,35 @@ def test_a_report_on_a_message_that_had_a_partition_is_safe_only_as_a_quick_refu
         assert latency < 0.8 * retry_backoff
 
 
-def test_a_written_message_whose_topic_then_vanished_is_not_called_not_sent():
-    """librdkafka says _UNKNOWN_PARTITION of a message that is on the log, and it was called safe to resend."""
-    quick, sent = RetryConfig(max_retries=0), Transmitted()
+def test_a_written_message_whose_topic_disappears_is_not_called_not_sent():
+    """librdkafka returns _UNKNOWN_PARTITION for a message that is on the log, so a resend is not safe."""
+    no_retry, counter = RetryConfig(max_retries=0), TransmissionCounter()
     settings = {"topic.metadata.propagation.max.ms": 100, "statistics.interval.ms": 50, "linger_ms": 0}
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         with ReliableKafkaProducer(
-            broker.bootstrap_servers, settings, quick, store=None, hooks=[sent]
+            broker.bootstrap_servers, settings, no_retry, store=None, hooks=[counter]
         ) as producer:
             producer.send_message("orders", {"warm": 1})
             producer.flush(10)
-            home = broker.leader("orders")
-            broker.set_latency(30, home)
+            leader = broker.leader("orders")
+            broker.set_latency(30, leader)
             message_id = producer.send_message("orders", {"n": 1})
-            eventually(lambda: sent.messages == 2)
+            eventually(lambda: counter.messages == 2)
 
-            forget_topic(broker, "orders", UNKNOWN_TOPIC_OR_PART)
-            broker.down(home)
+            hide_topic(broker, "orders", UNKNOWN_TOPIC_OR_PART)
+            broker.down(leader)
             dead_letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
 
-        forget_topic(broker, "orders", 0)
-        broker.set_latency(0, home)
-        broker.up(home)
-        assert end_of(broker, "orders") == 2  # it is there
-    assert dead_letter.verdict == "possibly_persisted", (
-        dead_letter.code
-    )  # mostly _UNKNOWN_PARTITION, else _DESTROY
+        hide_topic(broker, "orders", 0)
+        broker.set_latency(0, leader)
+        broker.up(leader)
+        assert high_watermark(broker, "orders") == 2  # the message is on the log
+    # mostly _UNKNOWN_PARTITION, sometimes _DESTROY
+    assert dead_letter.verdict == "possibly_persisted", dead_letter.code
 
 
-class Transmitted(Hook):
-    """How many messages librdkafka has transmitted."""
+class TransmissionCounter(Hook):
+    """Count the messages that librdkafka has transmitted."""
 
     messages = 0
 
@@ -298,7 +302,7 @@ class Transmitted(Hook):
         self.messages = statistics["txmsgs"]
 
 
-def end_of(broker, topic):
+def high_watermark(broker, topic):
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
@@ -306,14 +310,14 @@ def end_of(broker, topic):
         consumer.close()
 
 
-def forget_topic(broker, topic, code):
-    """The metadata of the embedded broker names no such topic from now on."""
+def hide_topic(broker, topic, code):
+    """Remove the topic from the metadata of the embedded broker."""
     set_error = library().rd_kafka_mock_topic_set_error
     set_error.argtypes, set_error.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int], None
     set_error(broker._mock._cluster, topic.encode(), code)
 
 
-# groups of errors
+# error groups
 
 
 @pytest.mark.parametrize(
@@ -334,19 +338,19 @@ def forget_topic(broker, topic, code):
         ("[::1]:9092: refused", "[fe80::17]:9092: refused"),
     ],
 )
-def test_errors_of_one_cause_are_one_group(one, other):
+def test_errors_of_one_cause_have_one_fingerprint(one, other):
     assert fingerprint("_TRANSPORT", one) == fingerprint("_TRANSPORT", other)
 
 
-def test_errors_of_two_causes_are_two_groups():
+def test_errors_of_two_causes_have_two_fingerprints():
     assert fingerprint("_TRANSPORT", "refused") != fingerprint("_SSL", "refused")
     assert fingerprint("_TRANSPORT", "refused") != fingerprint("_TRANSPORT", "timed out")
 
 
 @given(st.text(max_size=200))
 def test_a_fingerprint_is_twelve_hex_digits_of_any_text(text):
-    mark = fingerprint("X", text)
-    assert len(mark) == 12
-    assert int(mark, 16) >= 0
-    assert mark == fingerprint("X", text)
+    digest = fingerprint("X", text)
+    assert len(digest) == 12
+    assert int(digest, 16) >= 0
+    assert digest == fingerprint("X", text)
     assert not any(digit in normalise(text) for digit in "0123456789")

@@ -1,7 +1,7 @@
-"""The fingerprint over a golden corpus: one cause is one group whatever varies in its text, two causes are two.
+"""Check fingerprints against a fixed corpus: one cause has one fingerprint, different causes have different ones.
 
-The left side is what a group is known by. A change of it parts the dead letters of one cause that died before the
-change from those that die after it, so it is to be a decision.
+The keys are the normalised texts that identify a group. Changing one separates existing dead letters of a cause from
+later ones, so such a change must be intentional.
 """
 
 from __future__ import annotations
@@ -101,21 +101,21 @@ CORPUS = {
 
 
 @pytest.mark.parametrize("cause", CORPUS)
-def test_errors_of_one_cause_are_one_group(cause):
+def test_errors_of_one_cause_have_one_fingerprint(cause):
     assert {normalise(text) for text in CORPUS[cause]} == {cause}
     assert len({fingerprint("_TRANSPORT", text) for text in CORPUS[cause]}) == 1
 
 
-def test_errors_of_different_causes_are_different_groups():
-    marks = [fingerprint("_TRANSPORT", texts[0]) for texts in CORPUS.values()]
-    assert len(set(marks)) == len(CORPUS)
+def test_errors_of_different_causes_have_different_fingerprints():
+    fingerprints = [fingerprint("_TRANSPORT", texts[0]) for texts in CORPUS.values()]
+    assert len(set(fingerprints)) == len(CORPUS)
 
 
-def test_one_text_under_two_codes_is_two_groups():
+def test_one_text_with_two_codes_has_two_fingerprints():
     assert fingerprint("_TRANSPORT", "refused") != fingerprint("_SSL", "refused")
 
 
-def test_a_group_is_known_by_the_same_digits_for_ever():
+def test_a_fingerprint_never_changes():
     assert fingerprint("_TRANSPORT", "No route to 10.0.0.7") == "8917730b1812"
 
 
@@ -127,16 +127,17 @@ def test_a_group_is_known_by_the_same_digits_for_ever():
     st.ip_addresses(v=6),
     st.integers(1, 65535),
 )
-def test_any_number_id_and_address_makes_no_group_of_its_own(text, number, identity, four, six, port):
-    def told(number, identity, four, six, port):
+def test_numbers_ids_and_addresses_do_not_change_the_fingerprint(text, number, identity, four, six, port):
+    def example_text(number, identity, four, six, port):
         return f"{text}; {number} {identity}-{number} at {four}:{port}, then [{six}]:{port} and '{identity}'"
 
-    assert fingerprint("X", told(number, identity, four, six, port)) == fingerprint(
-        "X", told(1, UUID, "10.0.0.1", "::1", 9092)
+    assert fingerprint("X", example_text(number, identity, four, six, port)) == fingerprint(
+        "X", example_text(1, UUID, "10.0.0.1", "::1", 9092)
     )
 
 
-def test_an_error_text_of_ten_megabytes_is_read_where_its_cause_stands():
+def test_a_very_long_error_text_is_read_only_at_its_beginning():
+
     text = "Expecting value: line 1 column 1"
     assert fingerprint("malformed", text + " " * 5000) == fingerprint("malformed", text)
     assert len(normalise("no " * 3_500_000)) < 5000

@@ -1,4 +1,4 @@
-"""A forked child sends nothing with its parent's producer, however it was forked."""
+"""A forked child cannot send with its parent's producer, however it was forked."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 FORKS = {
     "python": os.fork,
     "c": ctypes.PyDLL(None).fork,
-}  # holds the interpreter's lock, as a library that forks itself does
+}  # PyDLL keeps the interpreter's lock, as a C library that forks does
 
 
-def in_a_child(fork, check):
-    """The status with which a child ends that says whether `check` held there.
+def run_in_child(fork, check):
+    """Return the exit status of a child, which says whether `check` held there.
 
-    Python does not hear of a C library's fork: where another thread asked for its lock at that very moment, the child waits
-    for a thread that it does not have (ceval_gil.h, drop_gil). That is no answer, so another child is asked.
+    Python does not notice a fork in a C library. If another thread requests the interpreter's lock at that moment, the child
+    waits for a thread that it does not have (ceval_gil.h, drop_gil). Such a child is killed, and another one is forked.
     """
     for _ in range(5):
         child = fork()
@@ -37,8 +37,8 @@ def in_a_child(fork, check):
                 os._exit(status)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.01)
         os.kill(child, signal.SIGKILL)
@@ -47,25 +47,25 @@ def in_a_child(fork, check):
 
 
 @pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
-def test_a_mark_holds_in_the_process_that_made_it_only(fork):
-    here = forks.mark()
+def test_a_fork_mark_is_true_only_in_its_own_process(fork):
+    mark = forks.mark()
 
-    assert here[0]
-    assert in_a_child(fork, lambda: not here[0] and forks.mark()[0]) == 0
-    assert here[0]
+    assert mark[0]
+    assert run_in_child(fork, lambda: not mark[0] and forks.mark()[0]) == 0
+    assert mark[0]
 
 
-def test_where_memory_cannot_be_emptied_by_a_fork_the_process_is_asked_for(monkeypatch):
+def test_without_wipe_on_fork_the_process_id_is_compared(monkeypatch):
     monkeypatch.setattr(forks, "_WIPE_ON_FORK", -1)
-    here = forks.mark()
+    mark = forks.mark()
 
-    assert here[0]
-    assert in_a_child(os.fork, lambda: not here[0]) == 0
+    assert mark[0]
+    assert run_in_child(os.fork, lambda: not mark[0]) == 0
 
 
 @pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS)
-def test_a_forked_child_is_told_that_the_producer_is_its_parents(fork):
-    """A fork by a C library was not heard of: what the child sent was accepted, and never left it."""
+def test_a_forked_child_gets_an_error_from_its_parents_producer(fork):
+    """A fork by a C library went unnoticed: the child's messages were accepted but never sent."""
     with ReliableKafkaProducer("localhost:1", store=None, health_check_interval=3600) as producer:
 
         def refused():
@@ -76,5 +76,5 @@ def test_a_forked_child_is_told_that_the_producer_is_its_parents(fork):
                 return report.acknowledged == report.dead == 0
             return False
 
-        assert in_a_child(fork, refused) == 0
+        assert run_in_child(fork, refused) == 0
         assert producer.pending_count == 0

@@ -1,4 +1,4 @@
-"""Who sends much stands aside while the poll thread works; nobody else waits."""
+"""A thread that sends at full speed yields to the poll thread; other threads do not wait."""
 
 from __future__ import annotations
 
@@ -28,178 +28,173 @@ def cpu():
 
 
 @pytest.fixture
-def handover(reports, clock, cpu):
-    """A thousand messages were sent a moment ago."""
-    handover = GilHandoff(reports, lambda: 5, clock=clock, cpu=cpu)
-    handover.yield_to_poller()
-    return handover
+def handoff(reports, clock, cpu):
+    """Return a handoff after 1,024 messages."""
+    handoff = GilHandoff(reports, lambda: 5, clock=clock, cpu=cpu)
+    handoff.yield_to_poller()
+    return handoff
 
 
-class NobodyAsks(SimpleQueue):
+class NoRequests(SimpleQueue):
     def put(self, item):
-        pytest.fail("waited")
+        pytest.fail("a sender waited")
 
 
 @pytest.fixture
-def waiting_fails(handover):
-    handover._asked = NobodyAsks()
+def no_wait(handoff):
+    handoff._requests = NoRequests()
 
 
 class Poller:
-    """A poll thread whose polls the test lets begin and end."""
+    """Runs a poll thread whose polls start and end when the test allows."""
 
-    def __init__(self, handover):
-        self.waits, self.go, self.ended = [], threading.Semaphore(0), threading.Event()
-        self.working = threading.Event()
-        self._handover = handover
+    def __init__(self, handoff):
+        self.timeouts, self.proceed, self.ended = [], threading.Semaphore(0), threading.Event()
+        self.polling = threading.Event()
+        self._handoff = handoff
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self):
         while not self.ended.is_set():
-            self.waits.append(self._handover.turn(0.1))
-            self.working.set()
-            self.go.acquire()
+            self.timeouts.append(self._handoff.poll_timeout(0.1))
+            self.polling.set()
+            self.proceed.acquire()
 
     def end(self):
         self.ended.set()
-        self.go.release(1000)
+        self.proceed.release(1000)
         self._thread.join()
 
 
 @pytest.fixture
-def poller(handover):
-    poller = Poller(handover)
+def poller(handoff):
+    poller = Poller(handoff)
     yield poller
     poller.end()
 
 
-def aside(handover):
-    thread = threading.Thread(target=handover.yield_to_poller, daemon=True)
+def yield_in_thread(handoff):
+    thread = threading.Thread(target=handoff.yield_to_poller, daemon=True)
     thread.start()
     return thread
 
 
-def test_where_nobody_sends_much_the_poll_thread_waits_in_the_client(handover):
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
+def test_without_busy_senders_the_poll_thread_waits_in_the_client(handoff):
+    assert [handoff.poll_timeout(0.1), handoff.poll_timeout(0.1)] == [0.1, 0.1]
 
 
-def test_who_sends_much_does_not_wait_for_a_client_that_has_nothing_to_report(
-    handover, poller, waiting_fails
-):
-    assert poller.working.wait(10)
+def test_a_busy_sender_does_not_wait_for_a_client_without_reports(handoff, poller, no_wait):
+    assert poller.polling.wait(10)
 
-    handover.yield_to_poller()
-    poller.go.release()
+    handoff.yield_to_poller()
+    poller.proceed.release()
 
-    assert eventually(lambda: poller.waits[:2] == [0.1, 0])
+    assert eventually(lambda: poller.timeouts[:2] == [0.1, 0])
 
 
-def test_a_sender_waits_for_the_work_it_made_room_for(handover, poller, reports, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.gil_handoff._LONGEST", 30)
-    assert poller.working.wait(10)
-    reports.append("there")
-    sender = aside(handover)
+def test_a_busy_sender_waits_until_the_poll_thread_has_worked(handoff, poller, reports, monkeypatch):
+    monkeypatch.setattr("producer_core.delivery.gil_handoff._MAX_YIELD", 30)
+    assert poller.polling.wait(10)
+    reports.append("a report")
+    sender = yield_in_thread(handoff)
     sender.join(0.2)
-    assert sender.is_alive()  # reports are being collected
+    assert sender.is_alive()  # the poll thread is still collecting reports
 
-    poller.go.release(2)  # the end of that poll, and the one that was asked for
+    poller.proceed.release(2)  # the end of that poll, and the poll for the sender
     sender.join(10)
 
     assert not sender.is_alive()
 
 
-def test_a_poll_thread_that_is_stuck_holds_a_sender_up_for_a_moment_only_and_not_again_soon(
-    handover, poller, reports
-):
-    assert poller.working.wait(10)
-    reports.append("its callback never ends")
+def test_a_blocked_poll_thread_delays_a_sender_briefly_and_only_once(handoff, poller, reports):
+    assert poller.polling.wait(10)
+    reports.append("a callback that never returns")
 
-    sender = aside(handover)
+    sender = yield_in_thread(handoff)
     sender.join(10)
 
     assert not sender.is_alive()
-    handover._asked = NobodyAsks()
-    handover.yield_to_poller()
+    handoff._requests = NoRequests()
+    handoff.yield_to_poller()
 
 
-def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handover, reports, waiting_fails):
-    handover.turn(0.1)  # this is the poll thread now
-    reports.append("there")
+def test_a_callback_that_sends_does_not_wait_for_its_own_thread(handoff, reports, no_wait):
+    handoff.poll_timeout(0.1)  # makes this the poll thread
+    reports.append("a report")
 
-    handover.yield_to_poller()
+    handoff.yield_to_poller()
 
 
-def test_who_sends_a_thousand_now_and_then_is_not_in_the_way(handover, clock, reports, waiting_fails):
-    reports.append("there")
+def test_a_sender_of_occasional_bursts_does_not_yield(handoff, clock, reports, no_wait):
+    reports.append("a report")
     for _ in range(3):
         clock.advance(1)
-        handover.yield_to_poller()
+        handoff.yield_to_poller()
 
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0.1, 0.1]
+    assert [handoff.poll_timeout(0.1), handoff.poll_timeout(0.1)] == [0.1, 0.1]
 
 
-@pytest.mark.parametrize(("spent", "waits"), [(0.02, 0.1), (0.045, 0)])
-def test_who_pauses_between_messages_is_not_in_the_way(handover, clock, cpu, spent, waits):
+@pytest.mark.parametrize(("spent", "timeout"), [(0.02, 0.1), (0.045, 0)])
+def test_a_sender_that_pauses_between_messages_is_not_busy(handoff, clock, cpu, spent, timeout):
     clock.advance(0.05)
     cpu.advance(spent)
-    handover.yield_to_poller()
+    handoff.yield_to_poller()
 
-    assert handover.turn(0.1) == waits
-
-
-def test_no_room_ends_the_rest(reports, clock, cpu):
-    handover = GilHandoff(reports, iter(range(1_000_000)).__next__, clock=clock, cpu=cpu)  # ever more is sent
-    handover.yield_to_poller()
-    handover.yield_to_poller()
-    handover.flush_soon()
-
-    assert handover.turn(0.1) == 0
+    assert handoff.poll_timeout(0.1) == timeout
 
 
-def test_who_finds_no_room_again_and_again_leaves_one_word_and_keeps_the_poll_thread_from_nothing(handover):
-    handover.yield_to_poller()
+def test_flush_soon_ends_the_pause_of_the_poll_thread(reports, clock, cpu):
+    always_more = iter(range(1_000_000)).__next__  # messages are sent all the time
+    handoff = GilHandoff(reports, always_more, clock=clock, cpu=cpu)
+    handoff.yield_to_poller()
+    handoff.yield_to_poller()
+    handoff.flush_soon()
+
+    assert handoff.poll_timeout(0.1) == 0
+
+
+def test_repeated_calls_of_flush_soon_leave_a_single_request(handoff):
+    handoff.yield_to_poller()
     for _ in range(1000):
-        handover.flush_soon()
+        handoff.flush_soon()
 
-    assert handover._asked.qsize() == 1
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
-
-
-def test_the_poll_thread_listens_again_when_nobody_sends_much_any_more(handover):
-    handover.yield_to_poller()
-
-    assert [handover.turn(0.1), handover.turn(0.1)] == [0, 0.1]
+    assert handoff._requests.qsize() == 1
+    assert [handoff.poll_timeout(0.1), handoff.poll_timeout(0.1)] == [0, 0.1]
 
 
-def test_nobody_waits_for_a_poll_thread_that_has_ended(handover, poller, reports, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.gil_handoff._LONGEST", 30)
-    assert poller.working.wait(10)
-    reports.append("there")
-    sender = aside(handover)
-    assert eventually(lambda: not handover._asked.empty())
+def test_the_poll_thread_waits_in_the_client_again_after_a_busy_phase(handoff):
+    handoff.yield_to_poller()
 
-    handover.end()
+    assert [handoff.poll_timeout(0.1), handoff.poll_timeout(0.1)] == [0, 0.1]
+
+
+def test_the_end_of_the_poll_thread_releases_waiting_senders(handoff, poller, reports, monkeypatch):
+    monkeypatch.setattr("producer_core.delivery.gil_handoff._MAX_YIELD", 30)
+    assert poller.polling.wait(10)
+    reports.append("a report")
+    sender = yield_in_thread(handoff)
+    assert eventually(lambda: not handoff._requests.empty())
+
+    handoff.end()
     sender.join(10)
 
     assert not sender.is_alive()
 
 
-def test_an_interrupted_sender_leaves_nothing_behind_that_would_stop_the_poll_thread(
-    handover, reports, monkeypatch
-):
-    """An Event that is interrupted keeps its lock: the next who sets it waits for ever."""
-    lock = Lock()
-    monkeypatch.setattr("producer_core.delivery.gil_handoff.threading", Interrupting(lock))
-    reports.append("there")
+def test_an_interrupted_sender_does_not_block_the_poll_thread(handoff, reports, monkeypatch):
+    """An interrupted Event would keep its lock, and the next thread that sets it would wait forever."""
+    lock = InterruptedLock()
+    monkeypatch.setattr("producer_core.delivery.gil_handoff.threading", InterruptingThreading(lock))
+    reports.append("a report")
     with pytest.raises(KeyboardInterrupt):
-        handover.yield_to_poller()
+        handoff.yield_to_poller()
 
-    assert [handover.turn(0.1), handover.turn(0.1), handover.turn(0.1)] == [0, 0, 0.1]
+    assert [handoff.poll_timeout(0.1), handoff.poll_timeout(0.1), handoff.poll_timeout(0.1)] == [0, 0, 0.1]
 
 
-class Lock:
-    """Interrupted while it is waited for."""
+class InterruptedLock:
+    """Raises KeyboardInterrupt while a thread waits for it."""
 
     def acquire(self, timeout=-1):
         if timeout >= 0:
@@ -209,7 +204,7 @@ class Lock:
         pass
 
 
-class Interrupting:
+class InterruptingThreading:
     def __init__(self, lock):
         self.Lock = lambda: lock
         self.get_ident = threading.get_ident

@@ -1,4 +1,4 @@
-"""Health: the alerts of a sample, the summary of many, and a monitor that speaks on change and stops at once."""
+"""Health: alerts of a sample, the summary of many samples, and a monitor that reports changes and stops at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sample(**changes):
 # alerts
 
 
-def test_a_good_sample_raises_no_alert():
+def test_a_healthy_sample_raises_no_alert():
     assert evaluate(GOOD, DEFAULT_THRESHOLDS) == []
 
 
@@ -48,24 +48,24 @@ def test_a_good_sample_raises_no_alert():
         ("memory_usage", 0.8, "high_memory_usage", "high"),
     ],
 )
-def test_an_alert_fires_above_its_threshold_and_not_at_it(key, limit, kind, severity):
+def test_an_alert_fires_above_its_threshold_but_not_at_it(key, limit, kind, severity):
     assert evaluate(sample(**{key: limit}), DEFAULT_THRESHOLDS) == []
     assert evaluate(sample(**{key: limit * 1.01}), DEFAULT_THRESHOLDS) == [
         {"type": kind, "value": limit * 1.01, "threshold": limit, "severity": severity}
     ]
 
 
-def test_alerts_come_in_a_fixed_order():
+def test_alerts_are_in_a_fixed_order():
     bad = sample(error_rate=1, avg_latency_ms=1e6, dlq_size=1e6, memory_usage=1)
     kinds = [alert["type"] for alert in evaluate(bad, DEFAULT_THRESHOLDS)]
     assert kinds == ["high_error_rate", "high_dlq_size", "high_latency", "high_memory_usage"]
 
 
-def test_a_key_that_is_missing_skips_its_check():
+def test_a_missing_key_skips_its_check():
     assert evaluate({}, DEFAULT_THRESHOLDS) == []
 
 
-def test_a_connection_is_lost_when_two_samples_say_so():
+def test_a_connection_is_lost_after_two_samples_without_it():
     gone = sample(producer_connected=False)
     assert evaluate(gone, DEFAULT_THRESHOLDS, before=GOOD) == []
     assert [alert["type"] for alert in evaluate(gone, DEFAULT_THRESHOLDS, before=gone)] == ["connection_lost"]
@@ -103,26 +103,26 @@ def test_without_samples_the_status_is_unknown():
         ),
     ],
 )
-def test_the_status_says_what_is_wrong(changes, status, issues):
+def test_the_summary_lists_the_issues(changes, status, issues):
     summary = monitor_with(sample(**changes)).get_health_summary()
     assert (summary["status"], summary["issues"]) == (status, issues)
 
 
-def test_the_summary_has_its_timestamp_from_the_first_check_on():
-    summary = monitor_with(GOOD).get_health_summary()  # the demo's health part raised KeyError
+def test_the_summary_has_a_timestamp_from_the_first_check():
+    summary = monitor_with(GOOD).get_health_summary()  # formerly a KeyError in the demo's health part
     datetime.fromisoformat(summary["timestamp"])
     assert set(summary) == {"status", "timestamp", "metrics", "issues", "thresholds", "checks_performed"}
     assert set(summary["metrics"]) == {"avg_error_rate", "avg_latency_ms", "max_dlq_size"}
 
 
-def test_the_summary_looks_back_ten_checks_and_the_history_a_hundred():
+def test_the_summary_covers_ten_checks_and_the_history_a_hundred():
     monitor = monitor_with(*[sample(error_rate=1.0)] * 95, *[GOOD] * 10)
     summary = monitor.get_health_summary()
     assert (summary["status"], summary["checks_performed"]) == ("healthy", 100)
     assert len(monitor.health_history) == 100
 
 
-def test_thresholds_can_be_changed_and_a_summary_does_not_hand_them_out():
+def test_thresholds_can_be_changed_but_not_through_a_summary():
     monitor = HealthMonitor()
     monitor.thresholds["dlq_size_threshold"] = 5
     monitor.check(sample(dlq_size=6))
@@ -138,17 +138,17 @@ def test_thresholds_can_be_changed_and_a_summary_does_not_hand_them_out():
 @pytest.mark.parametrize(
     "remove", [lambda limits, key: limits.pop(key), lambda limits, key: limits.update({key: None})]
 )
-def test_a_threshold_that_is_taken_away_is_never_exceeded_and_the_summary_still_comes(key, remove):
+def test_a_removed_threshold_is_never_exceeded_and_the_summary_works(key, remove):
     monitor = HealthMonitor()
     remove(monitor.thresholds, key)
     monitor.check(sample(error_rate=1.0, avg_latency_ms=1e6, dlq_size=1000, memory_usage=1.0))
 
-    summary = monitor.get_health_summary()  # it raised KeyError
+    summary = monitor.get_health_summary()  # formerly a KeyError
 
     assert len(summary["issues"]) == len(monitor.firing()) == 3
 
 
-def test_a_value_that_is_not_known_yet_skips_its_check():
+def test_an_unknown_value_skips_its_check():
     summary = monitor_with(sample(avg_latency_ms=None, memory_usage=None, dlq_size=None)).get_health_summary()
     assert (summary["status"], summary["metrics"]["avg_latency_ms"]) == ("healthy", 0.0)
 
@@ -156,40 +156,40 @@ def test_a_value_that_is_not_known_yet_skips_its_check():
 # the monitor
 
 
-def test_an_alert_is_told_when_it_begins_and_when_it_ends_and_not_in_between():
-    began, ended = [], []
+def test_an_alert_is_reported_at_its_start_and_end_only():
+    started, resolved = [], []
     monitor = HealthMonitor()
-    monitor.add_alert_callback(began.append)
-    monitor.add_resolved_callback(ended.append)
+    monitor.add_alert_callback(started.append)
+    monitor.add_resolved_callback(resolved.append)
 
     for dlq_size in (0, 101, 102, 103, 0, 0, 200):
         monitor.check(sample(dlq_size=dlq_size))
 
-    assert [alert["value"] for alert in began] == [101, 200]
-    assert [alert["value"] for alert in ended] == [103]
+    assert [alert["value"] for alert in started] == [101, 200]
+    assert [alert["value"] for alert in resolved] == [103]
     assert [alert["type"] for alert in monitor.firing()] == ["high_dlq_size"]
 
 
-def test_an_alert_has_exactly_the_keys_that_handlers_know():
-    told = []
+def test_an_alert_has_exactly_the_documented_keys():
+    alerts = []
     monitor = HealthMonitor()
-    monitor.add_alert_callback(told.append)
+    monitor.add_alert_callback(alerts.append)
     monitor.check(sample(error_rate=0.5))
-    assert told == [{"type": "high_error_rate", "value": 0.5, "threshold": 0.05, "severity": "high"}]
+    assert alerts == [{"type": "high_error_rate", "value": 0.5, "threshold": 0.05, "severity": "high"}]
 
 
-def test_a_callback_that_fails_or_changes_its_alert_does_not_disturb_the_next(caplog):
-    told = []
+def test_a_callback_that_fails_or_changes_its_alert_does_not_affect_the_next(caplog):
+    alerts = []
     monitor = HealthMonitor()
     monitor.add_alert_callback(lambda alert: alert.clear())
     monitor.add_alert_callback(lambda alert: 1 / 0)
-    monitor.add_alert_callback(told.append)
+    monitor.add_alert_callback(alerts.append)
     monitor.check(sample(error_rate=0.5))
-    assert told[0]["type"] == "high_error_rate"
+    assert alerts[0]["type"] == "high_error_rate"
     assert "alert callback failed" in caplog.text
 
 
-def test_the_first_check_is_made_at_once():
+def test_the_first_check_runs_immediately():
     monitor = HealthMonitor(check_interval_seconds=3600)
     monitor.start(lambda: GOOD)
     eventually(lambda: monitor.get_health_summary()["status"] == "healthy")
@@ -201,12 +201,12 @@ def test_stop_does_not_wait_for_the_interval():
     monitor.start(lambda: GOOD)
     eventually(lambda: monitor.health_history)
 
-    monitor.stop()  # it waited its whole five seconds and left the thread behind
+    monitor.stop()  # formerly waited five seconds and left the thread running
 
     assert not any(thread.name == "producer-core-health" for thread in threading.enumerate())
 
 
-def test_a_sample_that_cannot_be_taken_is_logged_and_the_next_is_taken(caplog):
+def test_a_failed_sample_is_logged_and_the_next_is_taken(caplog):
     answers = iter([ZeroDivisionError("boom"), GOOD])
 
     def take():
@@ -222,7 +222,7 @@ def test_a_sample_that_cannot_be_taken_is_logged_and_the_next_is_taken(caplog):
     assert "health check failed" in caplog.text
 
 
-def test_a_summary_asked_for_right_after_the_start_is_complete():
+def test_a_summary_right_after_the_start_is_complete():
     for _ in range(20):
         monitor = HealthMonitor(check_interval_seconds=3600)
         monitor.start(lambda: GOOD)
@@ -230,13 +230,13 @@ def test_a_summary_asked_for_right_after_the_start_is_complete():
         monitor.stop()
 
 
-def test_a_new_producer_says_its_health_and_a_connected_one_that_it_is():
+def test_a_new_producer_reports_its_health_and_its_connection():
     with ReliableKafkaProducer("memory:1", store=None, transport=InMemoryTransport.factory()) as producer:
         assert producer.get_health_status()["timestamp"]
-        assert producer.health_monitor.health_history[-1]["producer_connected"]  # it was always False
+        assert producer.health_monitor.health_history[-1]["producer_connected"]  # formerly always False
 
 
-# the handler and the memory
+# the default handler and memory usage
 
 
 def test_the_default_handler_logs_one_warning(caplog):
@@ -264,7 +264,7 @@ MACHINE = {"proc/self/statm": "9 2 1 1 0 1 0", "proc/meminfo": "MemTotal:       
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 1_024_000),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n"}, 5000),  # a container
         (
-            {  # a systemd service with MemoryMax: the limit is in its own group, not at the top
+            {  # a systemd service with MemoryMax: the limit is in its own group, not in the root group
                 "proc/self/cgroup": "0::/system.slice/producer.service\n",
                 "sys/fs/cgroup/system.slice/memory.max": "max\n",
                 "sys/fs/cgroup/system.slice/producer.service/memory.max": "7000\n",
@@ -272,7 +272,7 @@ MACHINE = {"proc/self/statm": "9 2 1 1 0 1 0", "proc/meminfo": "MemTotal:       
             7000,
         ),
         (
-            {  # the tightest of nested groups
+            {  # the lowest limit of nested groups
                 "proc/self/cgroup": "0::/a/b\n",
                 "sys/fs/cgroup/a/memory.max": "3000\n",
                 "sys/fs/cgroup/a/b/memory.max": "7000\n",
@@ -280,14 +280,14 @@ MACHINE = {"proc/self/statm": "9 2 1 1 0 1 0", "proc/meminfo": "MemTotal:       
             3000,
         ),
         (
-            {  # version 1, in a container that sees the host's path
+            {  # cgroup v1, in a container that sees the host's path
                 "proc/self/cgroup": "3:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n0::/docker/x\n",
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": "6000\n",
             },
             6000,
         ),
         (
-            {  # version 1 writes a huge number for no limit
+            {  # cgroup v1 writes a huge number for no limit
                 "proc/self/cgroup": "4:memory:/\n",
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
             },
@@ -295,12 +295,12 @@ MACHINE = {"proc/self/statm": "9 2 1 1 0 1 0", "proc/meminfo": "MemTotal:       
         ),
     ],
 )
-def test_the_limit_is_the_tightest_that_binds_this_process(tmp_path, files, limit):
+def test_the_memory_limit_is_the_lowest_that_applies_to_this_process(tmp_path, files, limit):
     for name, text in {**MACHINE, **files}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert memory_usage(tmp_path) == (2 * os.sysconf("SC_PAGE_SIZE"), limit)
 
 
-def test_where_nothing_can_be_read_the_limit_is_unknown(tmp_path):
+def test_the_memory_limit_is_unknown_if_nothing_can_be_read(tmp_path):
     assert memory_usage(tmp_path) == (0, None)

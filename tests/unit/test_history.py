@@ -1,4 +1,4 @@
-"""The history as a frame: the numbers of the store by window, and nothing invented where nobody wrote."""
+"""The history frame: the store's statistics by window, without invented values for empty windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_window_has_its_counts_rates_and_latencies(store, now):
     assert row["p99_ms"] == pytest.approx(20, rel=0.1)
 
 
-def test_topics_side_by_side_or_one_alone(store, now):
+def test_topics_are_returned_side_by_side_or_one_alone(store, now):
     store.append(
         Batch(
             "p",
@@ -46,12 +46,12 @@ def test_topics_side_by_side_or_one_alone(store, now):
     assert alone["acknowledged"].tolist() == [8] and alone["mean_ms"].tolist() == [50.0]
 
 
-def test_a_range_in_which_nothing_was_written_is_an_empty_frame_with_its_columns(tmp_path):
+def test_an_empty_range_is_an_empty_frame_with_its_columns(tmp_path):
     frame = Monitor(Store.open(tmp_path / "empty.duckdb")).history("1h")
     assert frame.empty and {"at", "acknowledged", "p99_ms"} <= set(frame.columns)
 
 
-def test_what_is_too_old_is_left_out(store, now):
+def test_older_windows_are_left_out(store, now):
     assert history(store, "1m", now=now + 3600).empty
 
 
@@ -59,11 +59,11 @@ def test_what_is_too_old_is_left_out(store, now):
     ("text", "seconds"),
     [("15m", 900), ("15 min", 900), ("1h30m", 5400), ("7 d", 604_800), ("2w", 1_209_600), (90, 90.0)],
 )
-def test_ranges_as_people_write_them(text, seconds):
+def test_ranges_are_parsed(text, seconds):
     assert span(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5", "1 hour ago", "-1h", 0, True])
-def test_what_is_no_range_is_said(text):
+def test_an_invalid_range_raises_an_error(text):
     with pytest.raises(ConfigError, match="not a time range"):
         span(text)

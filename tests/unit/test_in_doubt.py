@@ -1,4 +1,4 @@
-"""Messages that the broker may have: looked for first, then sent again or kept for a person, as asked."""
+"""Ambiguous messages: the topic is probed first, then `on_ambiguous` decides between a retry and a dead letter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(script, *, retry=QUICK, blind=False, **options):
         "memory:1", None, retry, store=None, transport=transport, health_check_interval=3600, **options
     )
     made[0].blind = blind
-    producer.connection.acknowledged()  # something was sent before, so a time-out proves nothing
+    producer.connection.acknowledged()  # there is a connection, so a time-out proves nothing
     return producer, made[0]
 
 
@@ -34,7 +34,7 @@ def once(code):
     return lambda delivery: left.pop() if left else None
 
 
-def test_a_message_that_landed_is_not_sent_again():
+def test_a_message_that_the_probe_finds_is_not_sent_again():
     reports = []
     producer, transport = make(once("+_MSG_TIMED_OUT"))
 
@@ -48,7 +48,7 @@ def test_a_message_that_landed_is_not_sent_again():
     producer.close()
 
 
-def test_a_message_that_is_not_found_is_sent_again_and_counted_as_a_possible_duplicate():
+def test_a_message_that_the_probe_does_not_find_is_sent_again_as_a_possible_duplicate():
     producer, transport = make(once("_MSG_TIMED_OUT"))
 
     producer.send_message("orders", b"1", "a")
@@ -59,7 +59,7 @@ def test_a_message_that_is_not_found_is_sent_again_and_counted_as_a_possible_dup
     producer.close()
 
 
-def test_a_message_is_looked_for_before_it_dies():
+def test_a_message_is_probed_before_it_becomes_a_dead_letter():
     producer, _ = make(lambda delivery: "+_MSG_TIMED_OUT", retry=RetryConfig(max_retries=0))
 
     producer.send_message("orders", b"1", "a")
@@ -70,7 +70,7 @@ def test_a_message_is_looked_for_before_it_dies():
     producer.close()
 
 
-def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
+def test_a_message_is_not_absent_while_an_old_attempt_may_still_arrive():
     producer, _ = make(lambda delivery: "_MSG_TIMED_OUT", retry=RetryConfig(max_retries=0))
 
     producer.send_message("orders", b"1", "a")
@@ -82,23 +82,23 @@ def test_nothing_is_called_absent_while_an_old_attempt_may_still_arrive():
     producer.close()
 
 
-def hear(transport, *producer_ids):
-    """librdkafka's statistics come, once a second on a real client."""
+def send_statistics(transport, *producer_ids):
+    """Deliver librdkafka's statistics, which a real client emits once a second."""
     for transport.producer_id in producer_ids:
-        transport.say_statistics()
+        transport.emit_statistics()
 
 
 def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 1.0)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
-    hear(transport, 7)
+    send_statistics(transport, 7)
 
     producer.send_message("orders", b"1", "a")
     eventually(lambda: producer._engine.pending and not transport.outstanding())
     producer.send_message("orders", b"2", "b")
     eventually(lambda: transport.log["orders"])
     eventually(lambda: producer.get_stats()["messages_sent"] == 1)
-    hear(transport, 7, 7)
+    send_statistics(transport, 7, 7)
     producer.flush(30)
 
     assert sorted(one.value for one in transport.log["orders"]) == [b"1", b"2"]
@@ -106,11 +106,11 @@ def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_abs
     producer.close()
 
 
-def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
-    """After 40 s it was sent again as absent, and its first request arrived at 55 s."""
+def test_with_dead_letter_waiting_alone_does_not_make_a_message_absent(monkeypatch):
+    """A message was once sent again as absent after 40 s, and its first request arrived after 55 s."""
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")
-    hear(transport, 7)
+    send_statistics(transport, 7)
 
     producer.send_message("orders", b"1", "a")
     producer.flush(30)
@@ -122,7 +122,7 @@ def test_with_dead_letter_no_waiting_time_makes_a_message_absent(monkeypatch):
     producer.close()
 
 
-def test_with_dead_letter_what_cannot_be_looked_for_waits_for_a_person(monkeypatch):
+def test_with_dead_letter_a_message_that_cannot_be_probed_becomes_a_dead_letter(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
 
@@ -136,23 +136,23 @@ def test_with_dead_letter_what_cannot_be_looked_for_waits_for_a_person(monkeypat
     producer.close()
 
 
-def test_a_flush_returns_when_the_dead_letter_is_kept_too(monkeypatch):
-    """It is buried on the look's thread: it leaves `pending` before anybody heard of it."""
+def test_a_flush_waits_until_the_dead_letter_is_stored(monkeypatch):
+    """The prober's thread removes the message from `pending` before the hooks receive the dead letter."""
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.1)
-    heard, goes_on = threading.Event(), threading.Event()
+    called, proceed = threading.Event(), threading.Event()
 
-    class Slow(Hook):
+    class SlowHook(Hook):
         def died(self, dead_letter):
-            heard.set()
-            assert goes_on.wait(10)
+            called.set()
+            assert proceed.wait(10)
 
-    producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter", hooks=[Slow()])
+    producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter", hooks=[SlowHook()])
     producer.send_message("orders", b"1", "a")
-    assert heard.wait(10)
+    assert called.wait(10)
 
     settled = producer._engine.waiting == 0
     early = producer._engine.wait_idle(0.05)
-    goes_on.set()
+    proceed.set()
     producer.flush(10)
 
     assert (settled, early) == (True, False)
@@ -164,20 +164,22 @@ def test_two_callbacks_that_flush_do_not_wait_for_each_other(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.1)
     both, ended = threading.Barrier(2), []
 
-    def flushes(report):
+    def flush_in_callback(report):
         both.wait(10)
         producer.flush(10)
         ended.append(report.error is None)
 
     producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
-    producer.send_message("orders", b"1", "a", on_delivery=flushes)  # on the look's thread
-    producer.send_message("orders", b"2", "b", on_delivery=flushes)  # on the poll thread
+    producer.send_message(
+        "orders", b"1", "a", on_delivery=flush_in_callback
+    )  # reported on the prober's thread
+    producer.send_message("orders", b"2", "b", on_delivery=flush_in_callback)  # reported on the poll thread
 
     eventually(lambda: sorted(ended) == [False, True])
     producer.close()
 
 
-def test_later_messages_of_a_key_wait_while_an_earlier_one_is_looked_for():
+def test_later_messages_of_a_key_wait_while_an_earlier_one_is_probed():
     producer, transport = make(once("_MSG_TIMED_OUT"))
 
     for number in range(4):
@@ -189,7 +191,7 @@ def test_later_messages_of_a_key_wait_while_an_earlier_one_is_looked_for():
     producer.close()
 
 
-def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
+def test_a_close_during_a_probe_turns_the_message_into_a_dead_letter():
     producer, _ = make(lambda delivery: "_MSG_TIMED_OUT", on_ambiguous="dead_letter")
     producer.send_message("orders", b"1", "a")
 
@@ -201,8 +203,8 @@ def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
 @pytest.mark.parametrize(
     ("outcome", "policy", "absent", "waited", "expected"),
     [
-        ("found", "retry", False, False, "landed"),
-        ("found", "dead_letter", False, True, "landed"),
+        ("found", "retry", False, False, "acknowledge"),
+        ("found", "dead_letter", False, True, "acknowledge"),
         ("not_found", "retry", False, False, "resend"),
         ("inconclusive", "retry", False, True, "resend"),
         ("not_found", "dead_letter", False, False, "wait"),
@@ -212,26 +214,25 @@ def test_a_close_in_the_middle_of_a_look_keeps_the_message_as_a_dead_letter():
         ("inconclusive", "dead_letter", False, True, "give_up"),
     ],
 )
-def test_what_follows_a_look(outcome, policy, absent, waited, expected):
+def test_the_step_after_a_probe(outcome, policy, absent, waited, expected):
     assert resolve(ProbeResult(outcome, None, None, 0, ""), policy, absent=absent, waited=waited) == expected
 
 
-def test_a_floor_is_what_was_acknowledged_before_the_message_existed():
+def test_the_lower_bound_is_the_offset_acknowledged_before_the_message_was_accepted():
     sequence = [0]
-    marks = AckCheckpoints(lambda: sequence[0], every=0.0)
-    marks.note([Acknowledged("orders", 0, 10, 0.0, 0, 1, 0)])
+    checkpoints = AckCheckpoints(lambda: sequence[0], every=0.0)
+    checkpoints.note([Acknowledged("orders", 0, 10, 0.0, 0, 1, 0)])
     sequence[0] = 5
-    marks.note([Acknowledged("orders", 0, 20, 0.0, 0, 1, 4), Acknowledged("other", 3, 7, 0.0, 0, 1, 3)])
+    checkpoints.note([Acknowledged("orders", 0, 20, 0.0, 0, 1, 4), Acknowledged("other", 3, 7, 0.0, 0, 1, 3)])
 
-    assert marks.floors("orders", 3) == {0: 10}
-    assert marks.floors("orders", 5) == {0: 20}
-    assert marks.floors("other", 4) == {}
+    assert checkpoints.floors("orders", 3) == {0: 10}
+    assert checkpoints.floors("orders", 5) == {0: 20}
+    assert checkpoints.floors("other", 4) == {}
 
 
-def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_wait(monkeypatch):
-    monkeypatch.setattr(
-        ConnectionState, "may_have_sent", lambda *_: False
-    )  # nothing was transmitted in an outage
+def test_later_messages_of_a_key_wait_while_the_verdict_of_an_earlier_one_is_pending(monkeypatch):
+    # Nothing is transmitted during the outage.
+    monkeypatch.setattr(ConnectionState, "may_have_sent", lambda *_: False)
     producer, transport = make(once("_MSG_TIMED_OUT"))
     transport.automatic_statistics = False
 
@@ -240,7 +241,7 @@ def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_
     producer.send_message("orders", b"2", "a")
     producer.send_message("orders", b"other", "b")
     eventually(lambda: transport.log["orders"])
-    transport.say_statistics()
+    transport.emit_statistics()
     producer.flush(30)
 
     assert [one.value for one in transport.log["orders"]] == [b"other", b"1", b"2"]
@@ -249,12 +250,14 @@ def test_while_it_is_not_known_whether_a_message_was_sent_later_ones_of_its_key_
 
 
 @pytest.mark.parametrize(
-    ("broken", "verdict"), [(True, "possibly_persisted"), (False, "rejected")], ids=["broken", "undisturbed"]
+    ("disconnected", "verdict"),
+    [(True, "possibly_persisted"), (False, "rejected")],
+    ids=["disconnected", "undisturbed"],
 )
-def test_a_refusal_proves_that_nothing_was_written_only_where_no_connection_broke_since(broken, verdict):
-    """A request that was held back arrived after its repetition had been refused.
+def test_a_rejection_is_proof_only_without_a_disconnect_since(disconnected, verdict):
+    """A delayed request may arrive after its repetition was rejected.
 
-    librdkafka reports the same error of a connection once in 30 s, so that only its counters tell.
+    librdkafka reports the same connection error once in 30 s, so only its counters show each disconnect.
     """
     producer, transport = make(lambda delivery: "hold")
     transport.automatic_statistics = False
@@ -266,8 +269,8 @@ def test_a_refusal_proves_that_nothing_was_written_only_where_no_connection_brok
     transport.release(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     eventually(lambda: producer._engine._failure_handler._awaiting_statistics)
     assert not reports
-    transport.disconnects += broken
-    transport.say_statistics()
+    transport.disconnects += disconnected
+    transport.emit_statistics()
     producer.flush(30)
     producer.close()
 

@@ -1,4 +1,4 @@
-"""What an audit decides without Spark: which offsets it is about, what it reads again, and how it says what it found."""
+"""Parts of an audit without Spark: the audited offsets, the ranges of the second pass, and the wording."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from producer_core.pipeline.integrity.scope import AuditScope
 from producer_core.pipeline.integrity.spans import (
     OffsetSpan,
     PartitionBounds,
-    anew,
-    left_of,
+    above_low,
+    cut_back,
     lowered,
-    seen_after,
+    refreshed,
     spans,
 )
-from producer_core.pipeline.integrity.suspects import to_read
+from producer_core.pipeline.integrity.suspects import ranges_to_read
 from producer_core.pipeline.integrity.watermarks import AuditWatermarks
 from producer_core.store import Store
 
-# what is read again
+# ranges of the second pass
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 500), st.integers(0, 40)).map(lambda one: (one[0], one[0] + one[1])), max_size=40
@@ -42,7 +42,7 @@ INTERVALS = st.lists(
 
 
 @given(INTERVALS, st.integers(1, 5))
-def test_few_ranges_cover_every_interval_and_are_apart(intervals, most):
+def test_a_few_disjoint_ranges_cover_every_interval(intervals, most):
     ranges = merged(intervals, most)
 
     assert len(ranges) <= most
@@ -51,12 +51,12 @@ def test_few_ranges_cover_every_interval_and_are_apart(intervals, most):
 
 
 @given(INTERVALS)
-def test_nothing_is_read_again_that_lies_between_few_intervals(intervals):
+def test_offsets_between_a_few_intervals_are_not_read_again(intervals):
     offsets = {offset for start, end in intervals for offset in range(start, end)}
     assert covered({0: merged(intervals, 100)}) == len(offsets)
 
 
-def test_the_widest_gaps_stay_unread():
+def test_the_widest_gaps_are_not_read():
     assert merged([(0, 1), (2, 3), (100, 101), (103, 104), (500, 501)], 3) == [(0, 3), (100, 104), (500, 501)]
 
 
@@ -65,62 +65,62 @@ def test_a_small_partition_is_read_again_in_one_piece():
         {"partition": [0, 0, 1, 1], "off_min": [5, 90, 5, 90_000], "off_max": [6, 95, 6, 90_000]}
     )
     small, large = OffsetSpan(0, 100, 0, 100, 100, 100), OffsetSpan(0, 100_000, 0, 100_000, 100_000, 100_000)
-    assert to_read(found, {0: small, 1: large}) == {0: [(5, 96)], 1: [(5, 7), (90_000, 90_001)]}
+    assert ranges_to_read(found, {0: small, 1: large}) == {0: [(5, 96)], 1: [(5, 7), (90_000, 90_001)]}
 
 
-def test_each_read_has_one_range_a_partition():
+def test_each_read_has_one_range_per_partition():
     assert layers({0: [(0, 1), (5, 6)], 1: [(2, 3)]}) == [{0: (0, 1), 1: (2, 3)}, {0: (5, 6)}]
     assert layers({}) == []
 
 
-# which offsets
+# audited offsets
 
 
-def test_an_audit_is_about_what_its_reader_sees():
-    topic_bounds = {0: PartitionBounds(3, 8, 10)}
-    assert spans(topic_bounds)[0] == OffsetSpan(3, 8, 3, 8, 10, 10, 0)
-    uncommitted = spans(topic_bounds, isolation="read_uncommitted")[0]
+def test_an_audit_covers_the_records_that_its_reader_sees():
+    partitions = {0: PartitionBounds(3, 8, 10)}
+    assert spans(partitions)[0] == OffsetSpan(3, 8, 3, 8, 10, 10, 0)
+    uncommitted = spans(partitions, isolation="read_uncommitted")[0]
     assert (uncommitted.end, uncommitted.stable, uncommitted.whole) == (10, 10, True)
 
 
-def test_an_audit_begins_where_it_was_told_and_no_lower_than_there_is():
-    topic_bounds = {0: PartitionBounds(3, 8, 10), 1: PartitionBounds(0, 5, 5)}
-    found = spans(topic_bounds, begin={0: 1})
+def test_an_audit_begins_at_the_given_offset_or_the_low_watermark():
+    partitions = {0: PartitionBounds(3, 8, 10), 1: PartitionBounds(0, 5, 5)}
+    found = spans(partitions, begin={0: 1})
     assert (found[0].start, found[0].floor, found[1].start) == (3, 1, 0)
-    assert spans(topic_bounds, begin={0: 99})[0].start == spans(topic_bounds, begin={0: 99})[0].end == 8
+    assert spans(partitions, begin={0: 99})[0].start == spans(partitions, begin={0: 99})[0].end == 8
 
 
-def test_an_audit_ends_before_what_is_too_late():
-    topic_bounds = {0: PartitionBounds(0, 8, 10), 1: PartitionBounds(0, 8, 8)}
-    found = spans(topic_bounds, until={0: 4, 1: None})
+def test_an_audit_ends_before_the_first_offset_that_is_too_late():
+    partitions = {0: PartitionBounds(0, 8, 10), 1: PartitionBounds(0, 8, 8)}
+    found = spans(partitions, until={0: 4, 1: None})
     assert [span.end for span in found.values()] == [4, 8]
 
 
-def test_a_partition_that_is_not_there_is_refused():
+def test_a_partition_that_does_not_exist_is_rejected():
     with pytest.raises(ConfigError, match="no partition 7; it has 1"):
         spans({0: PartitionBounds(0, 1, 1)}, begin={7: 0})
 
 
-def test_what_changes_while_an_audit_reads_is_asked_for_again():
+def test_bounds_are_requested_again_after_the_read():
     before = spans({0: PartitionBounds(0, 8, 8), 1: PartitionBounds(0, 5, 5)})
-    after = seen_after(before, {0: PartitionBounds(4, 9, 12), 2: PartitionBounds(0, 3, 3)})
+    after = refreshed(before, {0: PartitionBounds(4, 9, 12), 2: PartitionBounds(0, 3, 3)})
     assert (after[0].low, after[0].after, after[0].end, after[1]) == (4, 12, 8, before[1])
     assert (after[2].end, after[0].whole) == (0, True)
 
 
-def test_an_audit_begins_where_retention_has_left_something():
-    (span,) = left_of({0: OffsetSpan(5, 8, 9, 20, 20, after=20)}).values()
+def test_an_audit_begins_at_the_low_watermark_after_retention():
+    (span,) = above_low({0: OffsetSpan(5, 8, 9, 20, 20, after=20)}).values()
     assert (span.start, span.end) == (9, 9)
 
 
-def test_a_ledger_that_tells_late_makes_an_audit_begin_earlier():
+def test_late_ledger_rows_make_an_audit_begin_earlier():
     before = spans({0: PartitionBounds(2, 8, 8), 1: PartitionBounds(0, 5, 5)}, begin={0: 6, 1: 4})
     after = lowered(before, {0: 1})
     assert (after[0].start, after[0].floor, after[1].start) == (2, 6, 4)
 
 
-def test_a_log_that_ends_below_its_mark_was_cut():
-    assert anew({0: 5, 1: 5, 2: 5}, {0: PartitionBounds(0, 4, 4), 1: PartitionBounds(0, 5, 5)}) == [0]
+def test_a_log_that_ends_below_its_watermark_was_truncated():
+    assert cut_back({0: 5, 1: 5, 2: 5}, {0: PartitionBounds(0, 4, 4), 1: PartitionBounds(0, 5, 5)}) == [0]
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_a_log_that_ends_below_its_mark_was_cut():
         {"isolation": "serializable"},
     ],
 )
-def test_a_scope_that_contradicts_itself_is_refused(wrong):
+def test_a_contradictory_scope_is_rejected(wrong):
     with pytest.raises(ConfigError):
         AuditScope(**wrong)
 
 
-# how it is said
+# wording
 
 
 def report(**more):
@@ -152,34 +152,34 @@ def report(**more):
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
-        ({}, "orders: all 1,000 messages acknowledged are on the log, each once and in order."),
-        ({"acknowledged": 1}, "orders: the 1 message acknowledged is on the log, once."),
-        ({"lost": 1}, "orders: of 1,000 messages acknowledged 1 is lost."),
+        ({}, "orders: all 1,000 acknowledged messages are on the log, each once and in order."),
+        ({"acknowledged": 1}, "orders: the 1 acknowledged message is on the log, once."),
+        ({"lost": 1}, "orders: of 1,000 acknowledged messages, 1 is lost."),
         ({"acknowledged": 0, "lost": 604}, "orders: 604 are lost."),
         (
             {"lost": 2, "duplicated": 30, "reordered": 4_000},
-            "orders: of 1,000 messages acknowledged 2 are lost, 30 there more than once and 4,000 out of order.",
+            "orders: of 1,000 acknowledged messages, 2 are lost, 30 duplicated and 4,000 out of order.",
         ),
         (
             {"acknowledged": 0},
-            "orders: no ledger speaks of this range, so nobody can say what is lost; "
-            "of 1,000 messages none is there twice or out of order.",
+            "orders: no ledger covers this range, so losses cannot be detected; "
+            "of 1,000 messages, none is duplicated or out of order.",
         ),
         (
             {"acknowledged": 0, "foreign": 1_000},
-            "orders: no ledger speaks of this range, so nobody can say what is lost; no record has a message id of ours.",
+            "orders: no ledger covers this range, so losses cannot be detected; no record has a producer_core message id.",
         ),
         (
             {"acknowledged": 0, "records": 0},
-            "orders: there is nothing in this range, neither on the log nor in a ledger.",
+            "orders: this range is empty, both on the log and in the ledgers.",
         ),
         (
             {"compacted": True, "duplicated": 1},
-            "orders is compacted, so nobody can say what is lost; of 1,000 messages 1 is there more than once.",
+            "orders is compacted, so losses cannot be detected; of 1,000 messages, 1 is duplicated.",
         ),
         (
             {"compacted": None, "lost": 1},
-            "orders: of 1,000 messages acknowledged 1 is lost or compacted away.",
+            "orders: of 1,000 acknowledged messages, 1 is lost or compacted away.",
         ),
         (
             {
@@ -189,16 +189,16 @@ def report(**more):
                 "ledger_lost": 9,
                 "strange": 1_200,
             },
-            "orders: the 1 message acknowledged is on the log, once, as far as ledgers tell: 999 messages on the log are "
-            "in none, 398 batches are missing, 9 acknowledgements were left out, 1,200 records or rows cannot be read.",
+            "orders: the 1 acknowledged message is on the log, once, as far as the ledgers show: 999 messages on the log are in "
+            "no ledger, 398 batches are missing, 9 acknowledgements were not recorded, 1,200 records or rows cannot be read.",
         ),
         (
             {"acknowledged": 0, "records": 0, "expired": 9, "pending": 1},
-            "orders: nothing can be judged: of what was acknowledged 9 are expired and 1 hidden by an open transaction.",
+            "orders: nothing can be checked: of the acknowledged messages, 9 are expired and 1 hidden by an open transaction.",
         ),
     ],
 )
-def test_one_sentence_says_what_a_person_must_know(numbers, sentence):
+def test_the_result_is_one_sentence(numbers, sentence):
     assert report(**numbers).sentence == sentence
 
 
@@ -216,17 +216,17 @@ def test_one_sentence_says_what_a_person_must_know(numbers, sentence):
         ({"acknowledged": 0, "records": 0}, True),
     ],
 )
-def test_an_audit_says_whether_a_loss_would_have_shown(numbers, auditable):
-    told = report(**numbers)
-    assert (told.auditable, told.unauditable, told.to_dict()["auditable"]) == (
+def test_an_audit_reports_whether_losses_are_detected(numbers, auditable):
+    found = report(**numbers)
+    assert (found.auditable, found.unauditable, found.to_dict()["auditable"]) == (
         auditable,
         not auditable,
         auditable,
     )
 
 
-def test_what_else_matters_follows_in_sentences():
-    said = report(
+def test_further_facts_follow_as_sentences():
+    texts = report(
         pending=5,
         expired=30,
         expired_ranges=(ExpiredRange(2, 30, 0, 29),),
@@ -239,27 +239,26 @@ def test_what_else_matters_follows_in_sentences():
         strange=3,
         notes=("A note.",),
     ).sentences
-    assert said[1:] == (
-        "5 messages acknowledged are hidden by an open transaction: look again when it has ended.",
-        "30 messages acknowledged expired before this audit, so nobody can say more of them "
-        "(partition 2, 30 at offsets 0 to 29).",
-        "1 message acknowledged at an unknown offset is not in this range; only an audit of the whole topic can say "
+    assert texts[1:] == (
+        "5 acknowledged messages are hidden by an open transaction: audit again when it has ended.",
+        "30 acknowledged messages expired before this audit and cannot be checked (partition 2, 30 at offsets 0 to 29).",
+        "1 message acknowledged at an unknown offset is not in this range; only an audit of the whole topic can determine "
         "whether it is lost.",
-        "1 message on the log is in no ledger: its producer keeps none, or never heard of its acknowledgement.",
-        "2 messages that their producer gave up are on the log all the same.",
-        "7 of 1,000 records have no message id of ours; they were counted, not judged.",
-        "What p-1 acknowledged in its batches 17 to 20 is not in the ledger.",
-        "What p-2 acknowledged in its batch 3 is not in the ledger.",
-        "Producers had to leave 4 acknowledgements out of their ledgers.",
-        "3 records or rows of the ledger could not be read: a newer schema, or no telemetry.",
+        "1 message on the log is in no ledger: its producer keeps none, or never received the acknowledgement.",
+        "2 messages that their producer gave up are on the log.",
+        "7 of 1,000 records have no producer_core message id; they were counted, not checked.",
+        "Batches 17 to 20 of producer p-1 are missing from the ledger.",
+        "Batch 3 of producer p-2 is missing from the ledger.",
+        "Producers could not record 4 acknowledgements in their ledgers.",
+        "3 records or rows of the ledger could not be read: a newer schema, or not telemetry.",
         "A note.",
     )
 
 
-def test_one_record_of_another_producer_is_spoken_of_as_one():
-    said = report(records=10, foreign=1).sentences
+def test_one_record_of_another_producer_is_counted_in_the_singular():
+    texts = report(records=10, foreign=1).sentences
 
-    assert "1 of 10 records has no message id of ours; they were counted, not judged." in said
+    assert "1 of 10 records has no producer_core message id; they were counted, not checked." in texts
 
 
 def findings(*rows):
@@ -277,15 +276,15 @@ FINDINGS = findings(
 )
 
 
-def test_each_finding_says_where_it_is():
+def test_each_finding_has_its_position():
     found = report(findings=FINDINGS, lost=1, duplicated=1, reordered=2, unledgered=1)
     assert [row["text"] for row in found.rows()] == [
-        "acknowledged at partition 0, offset 12, and not on the log",
-        "a copy at partition 1, offset 90; the message is at offset 40",
-        "a copy at partition 0, offset 91; the message is at partition 1, offset 40",
-        "at partition 0, offset 7, behind offset 5, where a later one of its session is",
-        "at partition 0, offset 8, behind a later one of its session that stands before this range",
-        "at partition 0, offset 9, in no ledger",
+        "acknowledged at partition 0, offset 12; not on the log",
+        "a copy at partition 1, offset 90; the original is at offset 40",
+        "a copy at partition 0, offset 91; the original is at partition 1, offset 40",
+        "at partition 0, offset 7, after a message of its session with a higher sequence at offset 5",
+        "at partition 0, offset 8, after a message of its session with a higher sequence below this range",
+        "at partition 0, offset 9; in no ledger",
     ]
     assert found.ids("duplicated") == ["s-2"]
     assert "s-1 acknowledged at partition 0" in repr(found)
@@ -294,13 +293,13 @@ def test_each_finding_says_where_it_is():
 
 def test_a_notebook_shows_the_report_without_a_script():
     html = report(findings=FINDINGS, lost=1, findings_path="<b>")._repr_html_()
-    assert "of 1,000 messages acknowledged 1 is lost" in html
+    assert "of 1,000 acknowledged messages, 1 is lost" in html
     assert "s-1" in html
     assert "<script" not in html
     assert "&lt;b&gt;" in html
 
 
-def test_a_program_gets_numbers():
+def test_the_report_as_json_has_numbers():
     found = json.loads(json.dumps(report(lost=2, gaps=(LedgerGap("p", 1, 3),)).to_dict()))
     names = ("lost", "duplicated", "reordered", "expired", "pending", "unledgered", "ledger_gaps")
     assert [found[name] for name in names] == [2, 0, 0, 0, 0, 0, 3]
@@ -310,40 +309,42 @@ def test_a_program_gets_numbers():
     assert report().found(("unauditable", "lost")) == []
 
 
-# what bounds its words
+# notes
 
 
 @pytest.fixture
 def ledger(monkeypatch):
-    """A ledger's topic of two partitions, of which retention has taken what stood below 10 in the second."""
+    """Return a ledger topic of two partitions; retention has removed the second one's records below offset 10."""
     now = {0: PartitionBounds(0, 50, 50), 1: PartitionBounds(10, 50, 50)}
-    monkeypatch.setattr(topic_bounds, "edges", lambda admin, facts: now)
+    monkeypatch.setattr(topic_bounds, "bounds", lambda admin, facts: now)
     return LedgerSource(
         topic_bounds.TopicFacts("telemetry", "x", (0, 1), "delete"),
         {0: PartitionBounds(0, 50, 50), 1: PartitionBounds(0, 50, 50)},
     )
 
 
-@pytest.mark.parametrize(("heard", "told"), [({}, True), ({1: 9}, True), ({0: 50, 1: 10}, False)])
-def test_a_ledger_that_expired_before_it_was_heard_is_said(ledger, heard, told):
-    said = [*caveats.unheard(None, [ledger], lambda name: heard if name == "telemetry x" else {})]
-    assert [one.partition(":")[0] for one in said] == told * [
-        "Retention has taken a part of the ledger on telemetry (partition 1 before offset 10)"
+@pytest.mark.parametrize(("known", "noted"), [({}, True), ({1: 9}, True), ({0: 50, 1: 10}, False)])
+def test_a_ledger_that_expired_before_it_was_read_is_noted(ledger, known, noted):
+    notes = [*caveats.expired_ledger(None, [ledger], lambda name: known if name == "telemetry x" else {})]
+    assert [one.partition(":")[0] for one in notes] == noted * [
+        "Retention has removed a part of the ledger on telemetry (partition 1 before offset 10)"
     ]
 
 
-@pytest.mark.parametrize(("first", "told"), [(10, 1), (11, 0), (None, 1)])
-def test_a_ledger_that_is_whole_since_the_moment_asked_for_is_not_mentioned(ledger, monkeypatch, first, told):
+@pytest.mark.parametrize(("first", "count"), [(10, 1), (11, 0), (None, 1)])
+def test_a_ledger_that_is_complete_since_the_start_of_the_audit_is_not_noted(
+    ledger, monkeypatch, first, count
+):
     monkeypatch.setattr(topic_bounds, "first_since", lambda admin, facts, moment: {0: 0, 1: first})
-    assert len([*caveats.unheard(None, [ledger], lambda name: {}, since=1.0)]) == told
+    assert len([*caveats.expired_ledger(None, [ledger], lambda name: {}, since=1.0)]) == count
 
 
-def test_a_loss_is_told_with_what_else_it_may_come_from():
+def test_a_loss_is_reported_with_other_possible_causes():
     topic = topic_bounds.TopicFacts("orders", "x", (0,), "delete")
-    assert [*caveats.of_loss(topic, made_anew=False)] == []
-    (anew,) = caveats.of_loss(topic, made_anew=True)
-    assert "deleted and made anew" in anew
-    (unknown,) = caveats.of_loss(replace(topic, policy=""), made_anew=False)
+    assert [*caveats.of_loss(topic, recreated=False)] == []
+    (text,) = caveats.of_loss(topic, recreated=True)
+    assert "deleted and re-created" in text
+    (unknown,) = caveats.of_loss(replace(topic, policy=""), recreated=False)
     assert "may have been compacted away" in unknown
 
 
@@ -357,11 +358,11 @@ def store(tmp_path):
     opened.close()
 
 
-def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(store):
+def test_a_finished_audit_moves_its_watermarks_and_a_failed_one_does_not(store):
     first = watermarks.begin(store, "orders", "c", isolation="read_committed", now=1.0)
     watermarks.fail(store, first, 2.0, "The broker went away.")
-    course = AuditWatermarks(store, "c", "orders", "x", "read_committed", ("telemetry",))
-    assert course.verified() == {}
+    marks = AuditWatermarks(store, "c", "orders", "x", "read_committed", ("telemetry",))
+    assert marks.verified() == {}
 
     second = watermarks.begin(store, "orders", "c", isolation="read_committed", now=3.0)
     waits = findings(("pending", f"{uuid.UUID(int=5)}-7", 0, None, None, None))
@@ -370,19 +371,19 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
         **{**{name: getattr(done, name) for name in done.__dataclass_fields__}, "audit_id": second}
     )
     here = {0: OffsetSpan(0, 1_000, 0, 1_000, 1_000, after=1_003), 1: OffsetSpan(0, 4, 0, 4, 4, after=4)}
-    watermarks.finish(store, done, course.moved(here, {"telemetry y": {0: 7}}))
+    watermarks.finish(store, done, marks.moved(here, {"telemetry y": {0: 7}}))
 
-    assert (course.verified(), course.judged()) == ({0: 1_000, 1: 4}, {0: 1_003, 1: 4})
-    assert (course.heard("telemetry y"), course.heard("telemetry z")) == ({0: 7}, {})
-    assert course.waiting() == [(uuid.UUID(int=5).bytes, 7)]
+    assert (marks.verified(), marks.judged()) == ({0: 1_000, 1: 4}, {0: 1_003, 1: 4})
+    assert (marks.ledger_read_until("telemetry y"), marks.ledger_read_until("telemetry z")) == ({0: 7}, {})
+    assert marks.waiting() == [(uuid.UUID(int=5).bytes, 7)]
     for other in (
         {"incarnation": "y"},
         {"isolation": "read_uncommitted"},
         {"ledgers": ("more", "telemetry")},
     ):
-        assert replace(course, **other).verified() == {}
-    assert [replace(course, topic=name).made_anew() for name in ("orders", "order")] == [False, False]
-    assert replace(course, incarnation="y").made_anew()
+        assert replace(marks, **other).verified() == {}
+    assert [replace(marks, topic=name).is_recreated() for name in ("orders", "order")] == [False, False]
+    assert replace(marks, incarnation="y").is_recreated()
     with store.borrow() as connection:
         rows = connection.execute(
             "SELECT state, lost, ours, sentence FROM audits ORDER BY started_at"
@@ -398,18 +399,18 @@ def test_an_audit_that_finished_moves_its_marks_and_one_that_failed_does_not(sto
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         (["--fail-on", "lost,mislaid"], "'mislaid' is nothing that can be found"),
         (["--from-offsets", "[1]"], "is not offsets by partition"),
         (["--from-offsets", '{"0": -4}'], "is not offsets by partition"),
         (["--since", "yesterday"], "is no moment"),
-        (["--since", "2h", "--incremental"], "An audit begins at one place."),
+        (["--since", "2h", "--incremental"], "An audit has one start."),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_starts(options, said):
+def test_invalid_options_are_rejected_before_anything_starts(options, text):
     result = CliRunner().invoke(
         main, ["pipeline", "integrity", "--topic", "t", "-b", "127.0.0.1:1", *options]
     )
     assert result.exit_code == 2
-    assert said in result.output
+    assert text in result.output

@@ -1,4 +1,4 @@
-"""The journal: what was accepted is read back byte for byte until it is settled."""
+"""The journal returns accepted messages byte for byte until they are settled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support import eventually
 from tests.unit.journaling import a_record, crash, fill, kept
 
 
-class Disk:
-    """A journal's folder, at one level."""
+class LevelFolder:
+    """A journal folder at one level."""
 
     def __init__(self, path, level):
         self.path, self.level = path, level
@@ -34,18 +34,18 @@ class Disk:
 
 
 @pytest.fixture(params=["buffered", "process", "power"])
-def kind(request, tmp_path):
-    return Disk(tmp_path / "journal", request.param)
+def journal_folder(request, tmp_path):
+    return LevelFolder(tmp_path / "journal", request.param)
 
 
 @pytest.fixture
-def journal(kind):
-    opened = kind.open()
+def journal(journal_folder):
+    opened = journal_folder.open()
     yield opened
     opened.close()
 
 
-def test_what_was_appended_is_read_back_byte_for_byte(journal):
+def test_appended_records_are_read_back_byte_for_byte(journal):
     records = [
         JournalRecord(0, "orders", None, None),
         JournalRecord(
@@ -61,15 +61,15 @@ def test_what_was_appended_is_read_back_byte_for_byte(journal):
     assert journal.size() > 3_000_000
 
 
-def test_settled_messages_are_gone_also_after_a_restart(kind):
-    journal = kind.open()
+def test_settled_messages_stay_settled_after_a_restart(journal_folder):
+    journal = journal_folder.open()
     fill(journal, range(10))
     journal.settle([0, 1, 2, 7], {("orders", 3): 41})
     journal.settle((), {("orders", 4): 9})
 
     assert kept(journal) == [3, 4, 5, 6, 8, 9]
     assert [journal.is_settled(seq) for seq in (2, 3)] == [True, False]
-    again = kind.reopen(journal)
+    again = journal_folder.reopen(journal)
     assert kept(again) == [3, 4, 5, 6, 8, 9]
     assert again.unsettled() == 6
     assert again.offsets == {("orders", 3): 41, ("orders", 4): 9}
@@ -77,7 +77,7 @@ def test_settled_messages_are_gone_also_after_a_restart(kind):
     again.close()
 
 
-def test_settling_twice_or_what_was_never_there_changes_nothing(journal):
+def test_settling_twice_or_settling_an_unknown_sequence_changes_nothing(journal):
     fill(journal, range(5))
     for _ in range(2):
         journal.settle([4, 1, 1, 99])
@@ -86,7 +86,7 @@ def test_settling_twice_or_what_was_never_there_changes_nothing(journal):
     assert journal.unsettled() == 3
 
 
-def test_reading_goes_on_from_a_sequence_while_appending_goes_on(journal):
+def test_a_read_from_a_sequence_includes_records_appended_meanwhile(journal):
     fill(journal, range(1000))
     reader = journal.read(after=499)
 
@@ -96,8 +96,8 @@ def test_reading_goes_on_from_a_sequence_while_appending_goes_on(journal):
     assert [record.seq for record in reader] == [*range(501, 600), *range(1005, 1010)]
 
 
-def test_a_cursor_goes_on_where_it_ended_also_with_lower_sequences(journal):
-    """Threads append in another order than that of the sequences."""
+def test_a_cursor_continues_after_its_last_record_and_returns_lower_sequences(journal):
+    """Threads can append in another order than the sequences."""
     fill(journal, [3, 1, 5])
     cursor = journal.cursor()
 
@@ -108,8 +108,8 @@ def test_a_cursor_goes_on_where_it_ended_also_with_lower_sequences(journal):
     assert [record.seq for record in cursor.more()] == [2, 4]
 
 
-def test_a_reader_sees_each_record_once_while_threads_append_and_settle(kind):
-    journal = kind.open(segment_bytes=3_000)
+def test_a_reader_returns_each_record_once_while_threads_append_and_settle(journal_folder):
+    journal = journal_folder.open(segment_bytes=3_000)
     seen, ended = [], threading.Event()
 
     def write():
@@ -131,25 +131,25 @@ def test_a_reader_sees_each_record_once_while_threads_append_and_settle(kind):
     journal.close()
 
 
-def test_at_its_bound_it_takes_nothing_until_something_is_settled(kind):
-    journal = kind.open(max_bytes=20_000)
-    taken = 0
-    with pytest.raises(JournalFull, match="bound"):
-        for taken in range(1000):  # the number when it stops
-            journal.append(a_record(taken))
-    assert kept(journal) == list(range(taken))
-    with pytest.raises(JournalFull, match="bound"):
-        journal.append(a_record(taken))
+def test_a_full_journal_rejects_messages_until_some_are_settled(journal_folder):
+    journal = journal_folder.open(max_bytes=20_000)
+    seq = 0
+    with pytest.raises(JournalFull, match="limit"):
+        for seq in range(1000):  # stops at the first rejected sequence
+            journal.append(a_record(seq))
+    assert kept(journal) == list(range(seq))
+    with pytest.raises(JournalFull, match="limit"):
+        journal.append(a_record(seq))
 
-    journal.settle(range(taken))
-    fill(journal, [taken])
-    assert kept(journal) == [taken]
+    journal.settle(range(seq))
+    fill(journal, [seq])
+    assert kept(journal) == [seq]
     journal.close()
 
 
-def test_one_message_that_waits_does_not_fill_the_journal(kind):
-    """A partition that is away must not use up the room of all the others."""
-    journal = kind.open(max_bytes=10_000)
+def test_one_unsettled_message_does_not_fill_the_journal(journal_folder):
+    """An unavailable partition must not use up the room of the others."""
+    journal = journal_folder.open(max_bytes=10_000)
     for seq in range(1000):
         journal.append(a_record(seq))
         if seq % 50:
@@ -157,13 +157,13 @@ def test_one_message_that_waits_does_not_fill_the_journal(kind):
 
     left = list(range(0, 1000, 50))
     assert kept(journal) == left
-    again = kind.reopen(journal)
+    again = journal_folder.reopen(journal)
     assert kept(again) == left
     assert again.next_sequence == 1000
     again.close()
 
 
-def test_a_closed_journal_says_so(journal):
+def test_a_closed_journal_rejects_every_call(journal):
     journal.close()
     journal.close()
     for use in (lambda: journal.append(a_record(0)), lambda: journal.settle((0,)), lambda: kept(journal)):
@@ -171,7 +171,7 @@ def test_a_closed_journal_says_so(journal):
             use()
 
 
-def test_threads_lose_nothing(journal):
+def test_concurrent_appends_lose_no_message(journal):
     threads = [
         threading.Thread(target=fill, args=(journal, range(number * 100, number * 100 + 100)))
         for number in range(8)
@@ -186,7 +186,7 @@ def test_threads_lose_nothing(journal):
 # files
 
 
-def test_a_sequence_is_never_given_out_twice_even_when_the_buffer_was_lost(tmp_path):
+def test_a_sequence_is_never_reused_even_when_the_buffer_was_lost(tmp_path):
     journal = Journal.open(tmp_path / "journal", level="buffered", buffered_ms=3_600_000)
     fill(journal, range(5))
 
@@ -197,7 +197,7 @@ def test_a_sequence_is_never_given_out_twice_even_when_the_buffer_was_lost(tmp_p
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"?" * 9000)])
-def test_a_sequence_is_never_given_out_twice_even_when_nobody_remembers_them(tmp_path, damage):
+def test_a_sequence_is_never_reused_even_when_the_reserved_file_is_lost(tmp_path, damage):
     with Journal.open(tmp_path / "journal") as journal:
         fill(journal, range(5))
         journal.settle(range(5))
@@ -207,18 +207,16 @@ def test_a_sequence_is_never_given_out_twice_even_when_nobody_remembers_them(tmp
         assert again.next_sequence >= 5 + (1 << 20)
 
 
-def test_buffered_messages_reach_the_file_by_themselves(tmp_path):
+def test_buffered_messages_reach_the_file_without_a_flush(tmp_path):
     with Journal.open(tmp_path / "journal", level="buffered", buffered_ms=5) as journal:
         fill(journal, [0])
         eventually(lambda: [path.stat().st_size for path in (tmp_path / "journal").glob("*.journal")] > [0])
 
 
-def test_while_the_disk_is_full_a_buffered_journal_accepts_no_more_than_its_last_moment(
-    tmp_path, monkeypatch
-):
-    said = []
+def test_while_the_disk_is_full_a_buffered_journal_accepts_only_one_buffer(tmp_path, monkeypatch):
+    notices = []
     with Journal.open(
-        tmp_path / "journal", level="buffered", buffered_ms=5, notice=lambda kind, *_: said.append(kind)
+        tmp_path / "journal", level="buffered", buffered_ms=5, notice=lambda kind, *_: notices.append(kind)
     ) as journal:
         write = journal._segments.write
 
@@ -227,7 +225,7 @@ def test_while_the_disk_is_full_a_buffered_journal_accepts_no_more_than_its_last
 
         monkeypatch.setattr(journal._segments, "write", full)
         fill(journal, [0])
-        eventually(lambda: said == ["journal_full"])
+        eventually(lambda: notices == ["journal_full"])
         with pytest.raises(JournalFull):
             fill(journal, [1])
 
@@ -237,7 +235,7 @@ def test_while_the_disk_is_full_a_buffered_journal_accepts_no_more_than_its_last
         assert kept(journal) == [0, 2]
 
 
-def test_what_is_settled_before_it_was_written_is_never_written(tmp_path):
+def test_messages_settled_in_the_buffer_are_never_written(tmp_path):
     journal = Journal.open(tmp_path / "journal", level="buffered", buffered_ms=3_600_000)
     fill(journal, range(100))
     journal.settle(range(99))
@@ -247,16 +245,16 @@ def test_what_is_settled_before_it_was_written_is_never_written(tmp_path):
     journal.close()
 
 
-def test_whole_segments_are_deleted_when_everything_in_them_is_settled(tmp_path):
+def test_segments_are_deleted_when_all_their_records_are_settled(tmp_path):
     journal = Journal.open(tmp_path / "journal", segment_bytes=10_000)
     fill(journal, range(1000))
-    many = len(list((tmp_path / "journal").glob("*.journal")))
+    segment_count = len(list((tmp_path / "journal").glob("*.journal")))
 
     journal.settle(range(1, 1000))
     left = list((tmp_path / "journal").glob("*.journal"))
 
-    assert many > 5
-    assert len(left) == 2  # the one with message 0, and the one that is written
+    assert segment_count > 5
+    assert len(left) == 2  # the segment with message 0 and the active one
     assert kept(journal) == [0]
     journal.close()
     with Journal.open(tmp_path / "journal") as again:
@@ -264,7 +262,7 @@ def test_whole_segments_are_deleted_when_everything_in_them_is_settled(tmp_path)
 
 
 def test_the_settle_log_stays_short(tmp_path, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.journal.settle_log._SHORTEN", 2_000)
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._REWRITE_BYTES", 2_000)
     with Journal.open(tmp_path / "journal", segment_bytes=5_000) as journal:
         for seq in range(3000):
             journal.append(a_record(seq))
@@ -275,7 +273,7 @@ def test_the_settle_log_stays_short(tmp_path, monkeypatch):
         assert again.offsets == {("orders", 0): 2997, ("orders", 1): 2998, ("orders", 2): 2999}
 
 
-def test_nobody_else_can_read_it(tmp_path):
+def test_other_users_cannot_read_the_journal(tmp_path):
     with Journal.open(tmp_path / "journal") as journal:
         fill(journal, range(3))
         journal.settle((0,))
@@ -283,7 +281,7 @@ def test_nobody_else_can_read_it(tmp_path):
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "journal").iterdir()} == {0o600}
 
 
-def test_a_folder_that_cannot_be_used_is_named(tmp_path):
+def test_an_unusable_folder_is_named_in_the_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="file cannot be used"):
         Journal.open(tmp_path / "file")
@@ -307,13 +305,13 @@ texts = st.text(max_size=20)
         st.none() | texts,
     )
 )
-def test_encode_then_decode_gives_the_record_back(record):
+def test_decoding_an_encoded_record_returns_the_record(record):
     assert decode(encode(record)) == record
 
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=20), st.integers(0, 60))
-def test_ranges_are_a_set_of_numbers(spans, probe):
+def test_ranges_behave_like_a_set_of_integers(spans, probe):
     ranges, numbers = Ranges(), set()
     for start, length in spans:
         new = ranges.add(start, start + length)
@@ -326,6 +324,6 @@ def test_ranges_are_a_set_of_numbers(spans, probe):
     assert inside == numbers & set(range(probe, probe + 15))
 
 
-def test_what_an_earlier_version_wrote_behind_a_claim_is_passed_over():
+def test_extra_bytes_of_an_earlier_version_after_the_checksum_are_ignored():
     record = a_record(7)
     assert decode(encode(record) + b"\x00\x00\x00\x06orders") == record

@@ -1,4 +1,4 @@
-"""Sessions of a journal: every start gives new ids, and messages of earlier starts keep theirs."""
+"""Every start of a journal creates a session with new ids; messages of earlier starts keep their ids."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ IDS = MessageIds(NOW, first=100, earlier=(SequenceSpan(10, 20, EARLIER),))
 
 
 def send(journal, made, count, **options):
-    """Send so many messages in a life of its own; their ids."""
+    """Start a producer, send `count` messages, close it, and return their ids."""
     with ReliableKafkaProducer(
         "nowhere:9092", store=None, journal_dir=journal, transport=InMemoryTransport.factory(made, **options)
     ) as producer:
         return [producer.send_message("orders", {"n": n}) for n in range(count)]
 
 
-def test_a_journal_that_was_put_back_from_a_copy_gives_no_id_a_second_time(tmp_path):
+def test_a_journal_restored_from_a_backup_never_reuses_an_id(tmp_path):
     made = []
     send(tmp_path / "j", made, 5)
     shutil.copytree(tmp_path / "j", tmp_path / "copy")
@@ -45,7 +45,7 @@ def test_a_journal_that_was_put_back_from_a_copy_gives_no_id_a_second_time(tmp_p
     assert not set(lost) & set(again)
 
 
-def test_a_copy_of_a_running_journal_gives_no_id_a_second_time(tmp_path):
+def test_a_copy_of_a_running_journal_never_reuses_an_id(tmp_path):
     path = tmp_path / "j"
     with Journal.open(path) as journal:
         fill(journal, range(3))
@@ -60,7 +60,7 @@ def test_a_copy_of_a_running_journal_gives_no_id_a_second_time(tmp_path):
     assert not given & new
 
 
-def test_messages_of_earlier_starts_keep_their_ids_through_restarts(tmp_path):
+def test_messages_of_earlier_starts_keep_their_ids_across_restarts(tmp_path):
     path, given = tmp_path / "j", {}
     for start in range(3):
         with Journal.open(path) as journal:
@@ -75,7 +75,7 @@ def test_messages_of_earlier_starts_keep_their_ids_through_restarts(tmp_path):
         }
 
 
-def test_sessions_are_forgotten_once_their_records_are_gone(tmp_path):
+def test_sessions_are_removed_once_their_records_are_deleted(tmp_path):
     path, given = tmp_path / "j", []
     for start in range(6):
         with Journal.open(path, segment_bytes=64) as journal:
@@ -89,10 +89,8 @@ def test_sessions_are_forgotten_once_their_records_are_gone(tmp_path):
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_a_flip_in_a_long_list_of_sessions_costs_nothing(tmp_path, half):
-    spans = tuple(
-        SequenceSpan(seq, seq + 1, new_session()) for seq in range(500)
-    )  # more than fit into one sector
+def test_a_flipped_bit_in_a_long_list_of_sessions_loses_nothing(tmp_path, half):
+    spans = tuple(SequenceSpan(seq, seq + 1, new_session()) for seq in range(500))  # longer than one sector
     folder = JournalFolder(tmp_path / "j")
     folder._write("session", replace(folder.identity, spans=spans).encode(), 0)
     folder.close()
@@ -101,30 +99,32 @@ def test_a_flip_in_a_long_list_of_sessions_costs_nothing(tmp_path, half):
     (tmp_path / "j" / "session").write_bytes(data)
 
     folder = JournalFolder(tmp_path / "j")
-    ids = folder.begin(1000, lambda start, end: True)
+    ids = folder.begin_session(1000, lambda start, end: True)
     folder.close()
     assert [ids.of(seq)[:16] for seq in range(500)] == [span.session.bytes for span in spans]
 
 
-def test_a_folder_of_an_earlier_version_keeps_the_ids_of_its_messages(tmp_path):
+def test_a_folder_written_by_an_earlier_version_keeps_the_ids_of_its_messages(tmp_path):
     path = tmp_path / "j"
     with Journal.open(path) as journal:
         fill(journal, range(3))
     folder = JournalFolder(path)
-    old = JournalIdentity(folder.identity.id, folder.identity.secret, ())
-    folder._write("session", old.encode(), 0)  # 20 bytes, as earlier versions wrote it
+    old = JournalIdentity(folder.identity.folder_id, folder.identity.secret, ())
+    folder._write("session", old.encode(), 0)  # 20 bytes, the format of earlier versions
     folder.close()
 
     with Journal.open(path) as journal:
-        assert [journal.ids.of(seq) for seq in kept(journal)] == [id_bytes(old.id, seq) for seq in range(3)]
-        assert journal.lasting_id == old.id
+        assert [journal.ids.of(seq) for seq in kept(journal)] == [
+            id_bytes(old.folder_id, seq) for seq in range(3)
+        ]
+        assert journal.lasting_id == old.folder_id
         fill(journal, [3])
-        assert journal.ids.of(3)[:16] != old.id.bytes
+        assert journal.ids.of(3)[:16] != old.folder_id.bytes
     with Journal.open(path) as journal:
-        assert journal.ids.of(2) == id_bytes(old.id, 2)
+        assert journal.ids.of(2) == id_bytes(old.folder_id, 2)
 
 
-def test_a_start_that_accepts_nothing_writes_nothing(tmp_path):
+def test_a_start_that_accepts_no_message_leaves_the_session_file_unchanged(tmp_path):
     path = tmp_path / "j"
     with Journal.open(path) as journal:
         fill(journal, range(3))
@@ -133,7 +133,7 @@ def test_a_start_that_accepts_nothing_writes_nothing(tmp_path):
     assert (path / "session").read_bytes() == before
 
 
-def test_the_transactional_id_stays_the_same_at_every_start(tmp_path):
+def test_the_transactional_id_is_the_same_at_every_start(tmp_path):
     with Journal.open(tmp_path / "j") as journal:
         fill(journal, range(3))
         first = journal.lasting_id, journal.ids.session
@@ -142,7 +142,7 @@ def test_the_transactional_id_stays_the_same_at_every_start(tmp_path):
         assert journal.ids.session != first[1]
 
 
-def test_the_status_of_a_message_of_an_earlier_start_is_known(tmp_path):
+def test_the_producer_returns_the_status_of_a_message_of_an_earlier_start(tmp_path):
     made = []
     with ReliableKafkaProducer(
         "nowhere:9092", store=None, journal_dir=tmp_path / "j",
@@ -158,7 +158,7 @@ def test_the_status_of_a_message_of_an_earlier_start_is_known(tmp_path):
     assert [id_text(delivery.id) for delivery in made[1].log["orders"]] == [message_id]
 
 
-# the ids themselves
+# message ids
 
 
 @given(st.integers(100, 2**64 - 1))
@@ -168,13 +168,13 @@ def test_a_new_sequence_has_the_session_of_this_start(seq):
 
 
 @pytest.mark.parametrize("seq", [9, 20, 99])
-def test_an_id_that_an_earlier_session_gave_in_another_life_is_not_ours(seq):
+def test_an_id_of_an_earlier_session_outside_its_span_is_not_recognised(seq):
     assert IDS.number(id_bytes(EARLIER, seq)) is None
     with pytest.raises(LookupError):
         IDS.of(seq)
 
 
-def test_what_was_acknowledged_while_the_journal_could_not_be_marked_is_no_dead_letter(tmp_path, monkeypatch):
+def test_acknowledged_messages_that_the_journal_could_not_settle_are_not_dead_letters(tmp_path, monkeypatch):
     made = []
     producer = ReliableKafkaProducer(
         "memory:1", store=None, transport=InMemoryTransport.factory(made), journal_dir=tmp_path / "journal",

@@ -1,4 +1,4 @@
-"""docs/values.md: every row of its tables runs here, and a refusal names the place inside the value."""
+"""Every row of the tables in docs/values.md holds, and an error names the place inside the value."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REFUSED = re.findall(r"^\| `(.+?)` \|", PAGE.partition("These have no JSON form"
 
 
 @pytest.mark.parametrize(("python", "json"), WRITTEN)
-def test_a_known_type_is_written_as_the_table_says(python, json):
+def test_a_supported_type_is_written_as_documented(python, json):
     value = eval(python, dict(NAMES))
 
     assert encode_value(value).decode() == json
@@ -43,7 +43,7 @@ def test_a_known_type_is_written_as_the_table_says(python, json):
 
 
 @pytest.mark.parametrize("python", REFUSED)
-def test_a_value_without_a_json_form_is_refused_with_its_place(python):
+def test_a_value_without_a_json_form_is_rejected_with_its_place(python):
     with pytest.raises(InvalidMessage):
         encode_value(eval(python, dict(NAMES)))
     with pytest.raises(InvalidMessage, match=re.escape("At value['deep'][1]")):
@@ -56,7 +56,7 @@ def test_both_tables_have_rows():
 
 
 class Customer:
-    """A class of the user's own, as an ORM has it."""
+    """A user's own class, such as an ORM model."""
 
 
 @dataclasses.dataclass
@@ -78,19 +78,19 @@ class Order:
         ({"a": {Customer(): 1}}, "At value['a']: A key inside the value"),
     ],
 )
-def test_a_refusal_names_the_place_inside_the_value(value, place):
+def test_an_error_names_the_place_inside_the_value(value, place):
     with pytest.raises(InvalidMessage, match="^" + re.escape(place)):
         encode_value(value)
 
 
-def test_a_value_that_contains_itself_is_refused():
+def test_a_value_that_contains_itself_is_rejected():
     value = {"a": []}
     value["a"].append(value)
     with pytest.raises(InvalidMessage):
         encode_value(value)
 
 
-def test_a_property_that_raises_does_not_hide_the_refusal():
+def test_a_property_that_raises_does_not_hide_the_error():
     class Broken:
         def tolist(self):
             raise RuntimeError("mine")
@@ -99,6 +99,6 @@ def test_a_property_that_raises_does_not_hide_the_refusal():
         encode_value({"a": Broken()})
 
 
-def test_a_value_of_an_unknown_type_is_not_compared_by_its_address():
+def test_the_checksum_rejects_a_value_of_an_unknown_type():
     with pytest.raises(InvalidMessage, match="dedup_key"):
         checksum("orders", None, {"who": Customer()})

@@ -1,4 +1,4 @@
-"""What proves that a late request of a failed attempt cannot be appended any more, and what does not."""
+"""Proofs that a late request of a failed attempt can no longer be appended, and events that prove nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from producer_core.delivery.late_requests import LateRequests
 from producer_core.events import Acknowledged, Attempt
 from producer_core.metrics.ack_batch import Acknowledgements
 
-DOUBT = (Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted")
+AMBIGUOUS = (Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted")
 
 
 class Producer:
-    """The events of one producer, in the order in which the poll thread hears them."""
+    """Passes on the events of one producer in the order of the poll thread."""
 
     def __init__(self):
         self.sequence = 0
@@ -27,7 +27,7 @@ class Producer:
         self.sequence += 1
         return self.sequence - 1
 
-    def fail(self, seq, partition=0, attempts=(DOUBT,)):
+    def fail(self, seq, partition=0, attempts=(AMBIGUOUS,)):
         delivery = Delivery(b"", seq, "orders", None, None)
         delivery.attempts = attempts
         return self.late.failed(delivery, partition)
@@ -44,7 +44,7 @@ def producer():
     return started
 
 
-def test_a_later_message_on_its_partition_proves_it(producer):
+def test_a_later_message_on_the_partition_is_proof(producer):
     attempt = producer.fail(producer.accept())
     producer.acknowledge(producer.accept())
     assert not producer.late.impossible(attempt)
@@ -54,7 +54,7 @@ def test_a_later_message_on_its_partition_proves_it(producer):
     assert producer.late.impossible(attempt)
 
 
-def test_it_stays_proved_while_more_is_acknowledged(producer):
+def test_the_proof_stays_valid_after_more_acknowledgements(producer):
     attempt = producer.fail(producer.accept())
     producer.acknowledge(producer.accept())
     producer.statistics(7, 7)
@@ -72,7 +72,7 @@ def test_time_alone_proves_nothing(producer):
     assert not producer.late.impossible(attempt)
 
 
-def test_what_was_accepted_before_it_failed_proves_nothing(producer):
+def test_a_message_accepted_before_the_failure_proves_nothing(producer):
     seq, other = producer.accept(), producer.accept()
     attempt = producer.fail(seq)
     producer.acknowledge(other)
@@ -108,8 +108,8 @@ def test_another_producer_id_proves_nothing(producer):
 
 def test_a_producer_id_that_changes_before_the_next_statistics_proves_nothing(producer):
     attempt = producer.fail(producer.accept())
-    producer.acknowledge(producer.accept())  # by producer id 8 already
-    producer.statistics(7, 8)  # the first were made before the acknowledgement
+    producer.acknowledge(producer.accept())  # already sent by producer id 8
+    producer.statistics(7, 8)  # the first statistics are older than the acknowledgement
 
     assert not producer.late.impossible(attempt)
 
@@ -121,7 +121,7 @@ def test_a_client_without_idempotence_proves_nothing():
     assert plain.fail(plain.accept()) is None
 
 
-def test_a_message_from_before_the_producer_id_was_known_cannot_be_proved():
+def test_a_message_accepted_before_the_producer_id_is_known_has_no_proof():
     early = Producer()
     seq = early.accept()
     early.statistics(7)
@@ -129,9 +129,9 @@ def test_a_message_from_before_the_producer_id_was_known_cannot_be_proved():
     assert early.fail(seq) is None
 
 
-def test_a_second_attempt_in_doubt_cannot_be_proved(producer):
-    assert producer.fail(producer.accept(), attempts=(DOUBT, DOUBT)) is None
+def test_a_second_ambiguous_attempt_has_no_proof(producer):
+    assert producer.fail(producer.accept(), attempts=(AMBIGUOUS, AMBIGUOUS)) is None
 
 
-def test_an_attempt_without_a_partition_cannot_be_proved(producer):
+def test_an_attempt_without_a_partition_has_no_proof(producer):
     assert producer.fail(producer.accept(), partition=None) is None

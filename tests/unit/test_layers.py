@@ -1,4 +1,4 @@
-"""Imports go downward only: the order of the packages as a table, and every import of both packages against it."""
+"""Imports go only downward: a table with the order of the packages, and a check of every import against it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ simulate
 cli
 __main__
 """
-"""The packages of producer_core, bottom up. A package imports only from the lines above its own in this table."""
+"""The packages of producer_core, bottom up. A package may import only from the lines above its own in this table."""
 
 DASHBOARD = """
 html
@@ -43,32 +43,32 @@ actions
 notebook views
 app
 """
-"""The same for the dashboard, which imports all of producer_core but its commands."""
+"""The packages of the dashboard, which may import all of producer_core except its commands."""
 
 DASHBOARD_NAME = "producer_core.dashboard"
-"""The folder `dashboard/`, which is linked into producer_core."""
+"""The directory `dashboard/`, which is linked into producer_core."""
 
-LAZY_FACE = "producer_core"
-"""Its imports are names resolved on first use, and the notebook extension, found through an entry point."""
+LAZY_MODULE = "producer_core"
+"""Modules whose imports are resolved on first use; the notebook extension is found through an entry point."""
 
 
 def test_a_package_imports_only_from_packages_below_it():
-    wrong = [
+    violations = [
         f"{module} imports {target}"
         for module, target in imports("producer_core")
         if package_of(target) != package_of(module) and rank_of(target) >= rank_of(module)
     ]
-    assert wrong == []
+    assert violations == []
 
 
 def test_the_core_reaches_the_dashboard_through_one_module():
-    wrong = [
+    violations = [
         (module, target)
         for module in modules("producer_core")
         for target in imported(module)
         if target == DASHBOARD_NAME or target.startswith(f"{DASHBOARD_NAME}.")
     ]
-    assert wrong == []
+    assert violations == []
     asking = {
         module
         for module in modules("producer_core")
@@ -78,8 +78,8 @@ def test_the_core_reaches_the_dashboard_through_one_module():
     assert asking == {"producer_core._internal.dashboard_entry"}
 
 
-def test_an_entry_point_names_what_is_there():
-    """The core finds the dashboard through these, so that no import shows it."""
+def test_every_entry_point_names_an_existing_object():
+    """The core loads the dashboard through entry points, which no import shows."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     for name, target in groups["producer_core.dashboard"].items():
         module, _, attribute = target.partition(":")
@@ -88,7 +88,7 @@ def test_an_entry_point_names_what_is_there():
 
 
 @pytest.mark.parametrize("package", ["producer_core", DASHBOARD_NAME])
-def test_imports_at_the_top_of_modules_make_no_circle(package):
+def test_module_level_imports_have_no_cycle(package):
     graph = {
         module: {target for target in imported(module, inside_functions=False) if target != module}
         for module in modules(package)
@@ -100,23 +100,23 @@ def test_imports_at_the_top_of_modules_make_no_circle(package):
         pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
 
 
-def test_every_package_has_its_place_in_the_table():
+def test_every_package_is_in_the_table():
     known = {name for line in PACKAGES.splitlines() for name in line.split()}
-    there = {package_of(module) for module in modules("producer_core") if module != LAZY_FACE}
-    assert there == known
+    present = {package_of(module) for module in modules("producer_core") if module != LAZY_MODULE}
+    assert present == known
 
 
-def test_the_dashboard_is_read_draw_act():
-    wrong = [
+def test_a_dashboard_package_imports_only_from_packages_below_it():
+    violations = [
         f"{module} imports {target}"
         for module, target in imports(DASHBOARD_NAME)
         if target.startswith(f"{DASHBOARD_NAME}.") and dashboard_rank(target) > dashboard_rank(module)
     ]
-    assert wrong == []
+    assert violations == []
 
 
-def test_only_the_transport_and_the_telemetry_publisher_produce_with_the_library():
-    """Everybody else would answer for messages that nobody settles."""
+def test_only_the_transport_and_the_telemetry_publisher_produce():
+    """Messages produced elsewhere would not be settled."""
     producing = {
         module
         for module in modules("producer_core")
@@ -125,7 +125,9 @@ def test_only_the_transport_and_the_telemetry_publisher_produce_with_the_library
         and node.module == "confluent_kafka"
         and any(alias.name == "Producer" for alias in node.names)
     }
-    producing -= {"producer_core.kafka.cluster"}  # begins a transaction, to see whether it may; sends nothing
+    producing -= {
+        "producer_core.kafka.cluster"
+    }  # begins a transaction to check the permission; sends nothing
     assert producing <= {
         "producer_core.delivery.transport",
         "producer_core.metrics.telemetry.publisher",
@@ -133,9 +135,9 @@ def test_only_the_transport_and_the_telemetry_publisher_produce_with_the_library
     }
 
 
-def test_clients_that_only_ask_are_made_in_one_place():
-    """Made of a producer's settings they would ask for a producer id, and break where their user may not write."""
-    making = {
+def test_admin_and_consumer_clients_are_created_in_one_module():
+    """With a producer's settings they would request a producer id, and fail without the WRITE permission."""
+    creating = {
         module
         for module in modules("producer_core")
         for node in ast.walk(tree(module))
@@ -143,15 +145,19 @@ def test_clients_that_only_ask_are_made_in_one_place():
         and isinstance(node.func, ast.Name)
         and node.func.id in ("AdminClient", "Consumer")
     }
-    making = {module for module in making if not module.startswith("producer_core.brokers.")}  # their own
-    asks_nobody = {
+    creating = {
+        module for module in creating if not module.startswith("producer_core.brokers.")
+    }  # test brokers
+    without_address = {
         "producer_core._internal.librdkafka"
-    }  # has no address: the library checks settings with it
-    assert making - {"producer_core.simulate.target_cluster"} - asks_nobody == {"producer_core.kafka.clients"}
+    }  # has no address: librdkafka validates settings with it
+    assert creating - {"producer_core.simulate.target_cluster"} - without_address == {
+        "producer_core.kafka.clients"
+    }
 
 
-def test_nobody_sleeps():
-    """Who waits waits on an event, which `stop()` can set, or takes a clock."""
+def test_no_module_sleeps():
+    """A wait must be on an event, which `stop()` can set, or take a clock."""
     sleeping = {
         module
         for package in ("producer_core", DASHBOARD_NAME)
@@ -162,7 +168,7 @@ def test_nobody_sleeps():
     assert sleeping == set()
 
 
-# how imports are read
+# reading imports
 
 
 def package_of(module):
@@ -170,8 +176,8 @@ def package_of(module):
 
 
 def rank_of(module):
-    if module == LAZY_FACE:
-        return -1  # `__version__` only: see `imported`
+    if module == LAZY_MODULE:
+        return -1  # only `__version__`: see `imported`
     return next(
         (rank for rank, line in enumerate(PACKAGES.splitlines()) if package_of(module) in line.split()), 99
     )
@@ -188,7 +194,7 @@ def imports(package):
     return [
         (module, target)
         for module in modules(package)
-        if module != LAZY_FACE
+        if module != LAZY_MODULE
         for target in imported(module)
         if target in modules("producer_core") or target in modules(DASHBOARD_NAME)
         if target != module
@@ -197,9 +203,9 @@ def imports(package):
 
 @cache
 def modules(package):
-    """Module name to file."""
+    """Return a dict of module names and files."""
     found = {}
-    for file in sorted(ROOT.joinpath(*package.split(".")).rglob("*.py")):  # follows no link below it
+    for file in sorted(ROOT.joinpath(*package.split(".")).rglob("*.py")):  # does not follow links
         parts = file.relative_to(ROOT).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
     return found
@@ -213,21 +219,21 @@ def tree(module):
 
 @cache
 def imported(module, *, inside_functions=True):
-    """The modules of both packages that a module imports when it runs."""
+    """Return the modules of both packages that a module imports when it runs."""
     return tuple(_imported(module, inside_functions))
 
 
 def _imported(module, inside_functions):
     for node in nodes(tree(module), inside_functions):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if ours(alias.name))
+            yield from (alias.name for alias in node.names if in_project(alias.name))
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} has a relative import"
-            if ours(node.module or ""):
+            if in_project(node.module or ""):
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     found = is_module(inner)
-                    assert found or node.module != LAZY_FACE or alias.name == "__version__", (
+                    assert found or node.module != LAZY_MODULE or alias.name == "__version__", (
                         f"{module} imports {alias.name} from the public face"
                     )
                     yield inner if found else node.module
@@ -247,16 +253,16 @@ def nodes(node, inside_functions):
 
 
 def names_a_module(value):
-    return value != DASHBOARD_NAME and is_module(value)  # which is also the name of a group of entry points
+    return value != DASHBOARD_NAME and is_module(value)  # the name of an entry point group as well
 
 
 def is_module(value):
     return (
         isinstance(value, str)
         and (value in modules("producer_core") or value in modules(DASHBOARD_NAME))
-        and value != LAZY_FACE
+        and value != LAZY_MODULE
     )
 
 
-def ours(name):
+def in_project(name):
     return name.split(".")[0] == "producer_core"

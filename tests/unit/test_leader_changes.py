@@ -1,4 +1,4 @@
-"""A partition's leader changes: what was acknowledged before is read back, and acknowledged loss is told."""
+"""After a leader change, records acknowledged before it are read back, and lost ones are reported."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ import pytest
 from producer_core.delivery.loss_detection import BrokerView
 from producer_core.messages import id_bytes
 from tests.support import eventually
-from tests.unit.test_standing import SESSION, FakeAsker, Watched
+from tests.unit.test_standing import SESSION, FakeBroker, MonitorRig
 
 
-class CutLog(FakeAsker):
-    """A log that a new leader cut back to `length`, and that another producer then continued up to `end`."""
+class TruncatedLog(FakeBroker):
+    """A log that a new leader truncated to `truncated_at` and another producer then continued up to `end`."""
 
-    length, end = 1_000_000, 1_000_000
+    truncated_at, end = 1_000_000, 1_000_000
 
-    def look(self, wanted, timeout):
-        self.asked += wanted
-        return [self.looks.get(item.partition) or self.shown(item.offset) for item in wanted]
+    def query(self, queries, timeout):
+        self.queries += queries
+        return [self.views.get(item.partition) or self.view_at(item.offset) for item in queries]
 
-    def shown(self, offset):
-        ours = offset < self.length or offset >= self.end
+    def view_at(self, offset):
+        is_own = offset < self.truncated_at or offset >= self.end
         return BrokerView(
             exists=True, topic_id="A", low=0, high=max(self.end, offset + 1), found_at=offset,
-            found_id=id_bytes(SESSION, offset + 1000) if ours else b"x" * 24, compacted=False,
+            found_id=id_bytes(SESSION, offset + 1000) if is_own else b"x" * 24, compacted=False,
         )  # fmt: skip
 
 
 @pytest.fixture
-def watched():
-    made = Watched()
-    made.broker = made.watch._asker = CutLog()
-    yield made
-    made.watch.stop()
+def rig():
+    rig = MonitorRig()
+    rig.broker = rig.monitor._queries = TruncatedLog()
+    yield rig
+    rig.monitor.stop()
 
 
-def led_by(watched, broker, epoch, partition=0):
-    shown = {"partition": partition, "leader": broker, "leader_epoch": epoch}
-    watched.watch.client_statistics({"topics": {"orders": {"partitions": {str(partition): shown}}}})
+def set_leader(rig, broker, epoch, partition=0):
+    leader = {"partition": partition, "leader": broker, "leader_epoch": epoch}
+    rig.monitor.client_statistics({"topics": {"orders": {"partitions": {str(partition): leader}}}})
 
 
-def asked(watched):
-    return {item.offset for item in watched.broker.asked}
+def queried_offsets(rig):
+    return {item.offset for item in rig.broker.queries}
 
 
-def quiet(watched):
-    return not len(watched.watch._inquiry.questions)
+def is_idle(rig):
+    return not len(rig.monitor._investigation.questions)
 
 
-def test_records_that_an_unclean_leader_lost_are_told_although_others_wrote_past_them(watched):
-    watched.acks(49, 50)
-    led_by(watched, 1, 0)
-    watched.acks(100)
-    led_by(watched, 1, 0)
-    watched.broker.length, watched.broker.end = 60, 360
-    watched.later(12)
-    watched.acks(360)
-    led_by(watched, 2, 3)
-    watched.acks(361)
-    watched.later(1)
+def test_records_lost_by_an_unclean_leader_are_reported_although_others_wrote_past_them(rig):
+    rig.acknowledge(49, 50)
+    set_leader(rig, 1, 0)
+    rig.acknowledge(100)
+    set_leader(rig, 1, 0)
+    rig.broker.truncated_at, rig.broker.end = 60, 360
+    rig.advance(12)
+    rig.acknowledge(360)
+    set_leader(rig, 2, 3)
+    rig.acknowledge(361)
+    rig.advance(1)
 
-    (notice,) = eventually(lambda: watched.told)
+    (notice,) = eventually(lambda: rig.notices)
     assert (notice.kind, notice.severity, notice.details["last_acknowledged"]) == (
         "acknowledged_lost",
         "critical",
@@ -70,171 +70,171 @@ def test_records_that_an_unclean_leader_lost_are_told_although_others_wrote_past
     )
     assert "from broker 1 to broker 2 (leader epoch 0 to 3)" in notice.text
     assert notice.details["trigger"] == "leader_changed"
-    assert set(watched.watch.lost) == {("orders", 0)}
+    assert set(rig.monitor.lost) == {("orders", 0)}
 
 
 @pytest.mark.parametrize("burst", [1, 2, 7])
-def test_a_loss_shows_also_where_many_acknowledgements_follow_the_change_at_once(watched, burst):
-    """The statistics come once a second: by then the newest mark is the new leader's."""
-    led_by(watched, 1, 0)
+def test_a_loss_is_detected_when_many_acknowledgements_follow_the_change_at_once(rig, burst):
+    """Statistics arrive once a second; by then the newest checkpoint is the new leader's."""
+    set_leader(rig, 1, 0)
     for offset in range(90, 100):
-        watched.acks(offset)
-        watched.later(0.05)
-    watched.broker.length, watched.broker.end = 95, 400
-    watched.later(0.5)
+        rig.acknowledge(offset)
+        rig.advance(0.05)
+    rig.broker.truncated_at, rig.broker.end = 95, 400
+    rig.advance(0.5)
     for number in range(burst):
-        watched.acks(400 + number)
-        watched.later(0.05)
-    led_by(watched, 2, 1)
-    watched.later(1)
+        rig.acknowledge(400 + number)
+        rig.advance(0.05)
+    set_leader(rig, 2, 1)
+    rig.advance(1)
 
-    assert eventually(lambda: watched.told)[0].details["last_acknowledged"] == 99
-
-
-def test_what_was_acknowledged_before_the_change_and_reported_after_it_is_read_back_too(watched):
-    watched.acks(90)
-    led_by(watched, 1, 0)
-    led_by(watched, 2, 1)
-    watched.acks(99)  # of the old leader; the poll thread was held up
-    watched.broker.length, watched.broker.end = 95, 400
-    watched.later(0.9)
-    watched.acks(400)
-    watched.later(0.2)
-
-    assert eventually(lambda: watched.told)[0].details["last_acknowledged"] == 99
+    assert eventually(lambda: rig.notices)[0].details["last_acknowledged"] == 99
 
 
-def test_a_clean_change_of_the_leader_alarms_nobody(watched):
+def test_records_acknowledged_before_the_change_and_reported_after_it_are_read_back(rig):
+    rig.acknowledge(90)
+    set_leader(rig, 1, 0)
+    set_leader(rig, 2, 1)
+    rig.acknowledge(99)  # by the old leader; the poll thread was delayed
+    rig.broker.truncated_at, rig.broker.end = 95, 400
+    rig.advance(0.9)
+    rig.acknowledge(400)
+    rig.advance(0.2)
+
+    assert eventually(lambda: rig.notices)[0].details["last_acknowledged"] == 99
+
+
+def test_a_clean_leader_change_emits_no_notice(rig):
     for epoch in range(5):
-        watched.acks(*range(epoch * 10, epoch * 10 + 5))
-        led_by(watched, epoch % 3, epoch)
-        watched.later(6)
-        eventually(lambda: quiet(watched))
+        rig.acknowledge(*range(epoch * 10, epoch * 10 + 5))
+        set_leader(rig, epoch % 3, epoch)
+        rig.advance(6)
+        eventually(lambda: is_idle(rig))
 
-    assert set(watched.cases()) == {"intact"}
-    assert watched.told == []
-    assert {14, 24, 34, 44} <= asked(watched)
-
-
-def test_a_broker_that_was_elected_again_is_looked_at_too(watched):
-    """A broker alone comes back from a power cut without the end of its log."""
-    watched.acks(9)
-    led_by(watched, 1, 4)
-    watched.broker.length, watched.broker.end = 5, 40
-    led_by(watched, 1, 6)
-    watched.later(1)
-
-    assert "broker 1, was elected again (leader epoch 4 to 6)" in eventually(lambda: watched.told)[0].text
+    assert set(rig.cases()) == {"intact"}
+    assert rig.notices == []
+    assert {14, 24, 34, 44} <= queried_offsets(rig)
 
 
-def test_a_partition_without_a_leader_is_looked_at_once_it_has_one(watched):
-    watched.acks(9)
-    led_by(watched, 1, 0)
-    led_by(watched, -1, 1)
-    assert quiet(watched)
-    led_by(watched, 1, 0)
-    assert quiet(watched)
-    led_by(watched, 2, 2)
+def test_a_re_elected_leader_is_checked_too(rig):
+    """A single broker can restart after a power failure without the end of its log."""
+    rig.acknowledge(9)
+    set_leader(rig, 1, 4)
+    rig.broker.truncated_at, rig.broker.end = 5, 40
+    set_leader(rig, 1, 6)
+    rig.advance(1)
 
-    assert not quiet(watched)
-
-
-def test_a_look_that_fails_through_an_outage_is_made_again_quietly_until_it_succeeds(watched):
-    watched.acks(9)
-    led_by(watched, 1, 0)
-    watched.broker.looks[0] = BrokerView(trouble="OFFSET_NOT_AVAILABLE")
-    led_by(watched, 2, 1)
-    for tries in range(1, 12):
-        watched.later(61)
-        eventually(lambda tries=tries: len(watched.broker.asked) >= tries)
-        eventually(lambda: not watched.watch._inquiry.questions.due(watched.now, 10))
-    assert watched.told == []
-    watched.broker.length, watched.broker.end = 5, 40
-    watched.broker.looks.clear()
-    watched.later(61)
-
-    assert eventually(watched.kinds) == ["acknowledged_lost"]
+    assert "broker 1, was re-elected (leader epoch 4 to 6)" in eventually(lambda: rig.notices)[0].text
 
 
-def test_a_second_change_ends_the_wait_after_failed_looks(watched):
-    watched.acks(9)
-    led_by(watched, 1, 0)
-    watched.broker.looks[0] = BrokerView(trouble="no leader")
-    led_by(watched, 2, 1)
-    for tries in range(1, 8):
-        watched.later(61)
-        eventually(lambda tries=tries: len(watched.broker.asked) >= tries)
-        eventually(lambda: not watched.watch._inquiry.questions.due(watched.now, 10))
-    watched.broker.looks.clear()
-    watched.broker.length, watched.broker.end = 5, 40
-    led_by(watched, 3, 2)
-    watched.later(5)
+def test_a_partition_without_a_leader_is_checked_once_it_has_one(rig):
+    rig.acknowledge(9)
+    set_leader(rig, 1, 0)
+    set_leader(rig, -1, 1)
+    assert is_idle(rig)
+    set_leader(rig, 1, 0)
+    assert is_idle(rig)
+    set_leader(rig, 2, 2)
 
-    (notice,) = eventually(lambda: watched.told)
+    assert not is_idle(rig)
+
+
+def test_a_check_that_fails_during_an_outage_is_retried_without_a_notice(rig):
+    rig.acknowledge(9)
+    set_leader(rig, 1, 0)
+    rig.broker.views[0] = BrokerView(problem="OFFSET_NOT_AVAILABLE")
+    set_leader(rig, 2, 1)
+    for attempt in range(1, 12):
+        rig.advance(61)
+        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
+        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
+    assert rig.notices == []
+    rig.broker.truncated_at, rig.broker.end = 5, 40
+    rig.broker.views.clear()
+    rig.advance(61)
+
+    assert eventually(rig.kinds) == ["acknowledged_lost"]
+
+
+def test_a_second_change_ends_the_wait_after_failed_checks(rig):
+    rig.acknowledge(9)
+    set_leader(rig, 1, 0)
+    rig.broker.views[0] = BrokerView(problem="no leader")
+    set_leader(rig, 2, 1)
+    for attempt in range(1, 8):
+        rig.advance(61)
+        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
+        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
+    rig.broker.views.clear()
+    rig.broker.truncated_at, rig.broker.end = 5, 40
+    set_leader(rig, 3, 2)
+    rig.advance(5)
+
+    (notice,) = eventually(lambda: rig.notices)
     assert "from broker 1 to broker 3 (leader epoch 0 to 2)" in notice.text
 
 
-def test_without_the_permission_to_read_it_is_said_once_a_topic(watched):
-    watched.broker.looks[0] = watched.broker.looks[1] = BrokerView(trouble="no READ", refused=True)
+def test_a_missing_read_permission_is_reported_once_per_topic(rig):
+    rig.broker.views[0] = rig.broker.views[1] = BrokerView(problem="no READ", denied=True)
     for epoch in range(4):
         for partition in (0, 1):
-            watched.acks(9 + epoch, partition=partition)
-            led_by(watched, epoch % 2, epoch, partition)
-        watched.later(10)
-        eventually(lambda: quiet(watched))
+            rig.acknowledge(9 + epoch, partition=partition)
+            set_leader(rig, epoch % 2, epoch, partition)
+        rig.advance(10)
+        eventually(lambda: is_idle(rig))
 
-    assert watched.kinds() == ["standing_unknown"]
+    assert rig.kinds() == ["standing_unknown"]
 
 
-def test_no_partition_is_left_out_when_a_broker_of_thousands_dies():
-    watched = Watched(max_questions=20)
+def test_no_partition_is_skipped_when_a_broker_with_thousands_of_them_fails():
+    rig = MonitorRig(max_questions=20)
     for partition in range(1000):
-        watched.acks(5, partition=partition)
-        led_by(watched, 1, 0, partition)
-    watched.broker.gate.clear()
+        rig.acknowledge(5, partition=partition)
+        set_leader(rig, 1, 0, partition)
+    rig.broker.gate.clear()
     for partition in range(1000):
-        led_by(watched, 2, 1, partition)
-    assert watched.watch._inquiry.questions.skipped == 0
-    watched.broker.gate.set()
-    watched.later(1)
+        set_leader(rig, 2, 1, partition)
+    assert rig.monitor._investigation.questions.skipped == 0
+    rig.broker.gate.set()
+    rig.advance(1)
 
-    eventually(lambda: len({(item.partition, item.offset) for item in watched.broker.asked}) == 1000, 30)
-    watched.watch.stop()
-    assert watched.told == []
-
-
-def test_a_change_just_before_close_is_still_looked_at():
-    watched = Watched()
-    watched.acks(9)
-    led_by(watched, 1, 0)
-    watched.broker.looks[0] = BrokerView(exists=True, topic_id="A", low=0, high=4)
-    led_by(watched, 2, 1)
-    watched.watch.stop()
-
-    assert [item.offset for item in watched.broker.asked] == [9]
+    eventually(lambda: len({(item.partition, item.offset) for item in rig.broker.queries}) == 1000, 30)
+    rig.monitor.stop()
+    assert rig.notices == []
 
 
-def test_a_partition_that_another_reason_asks_about_gets_the_marks_of_the_change_as_well(watched):
-    """A suspicion is not resolved before what was acknowledged ahead of the change was read back."""
-    watched.broker.length, watched.broker.end = 50, 80
-    watched.acks(60)
-    led_by(watched, 1, 0)
-    watched.acks(99)
-    healthy = watched.broker.shown(99)
-    watched.broker.looks[0] = replace(healthy, trouble="later", found_at=None)
-    watched.fails("UNKNOWN_PRODUCER_ID")
-    eventually(lambda: watched.broker.asked)
-    led_by(watched, 2, 1)
-    watched.broker.looks.clear()
-    watched.later(2)
+def test_a_change_just_before_close_is_still_checked():
+    rig = MonitorRig()
+    rig.acknowledge(9)
+    set_leader(rig, 1, 0)
+    rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=0, high=4)
+    set_leader(rig, 2, 1)
+    rig.monitor.stop()
 
-    assert eventually(watched.kinds) == ["acknowledged_lost"]
-    assert watched.told[0].details["last_acknowledged"] == 60
+    assert [item.offset for item in rig.broker.queries] == [9]
 
 
-def test_old_leaders_cost_bounded_memory(watched):
-    watched.watch._leaders._limit = 10
+def test_a_leader_change_adds_its_checkpoints_to_an_open_question(rig):
+    """A suspicion is resolved only after records acknowledged before the change have been read back."""
+    rig.broker.truncated_at, rig.broker.end = 50, 80
+    rig.acknowledge(60)
+    set_leader(rig, 1, 0)
+    rig.acknowledge(99)
+    complete_view = rig.broker.view_at(99)
+    rig.broker.views[0] = replace(complete_view, problem="later", found_at=None)
+    rig.fail("UNKNOWN_PRODUCER_ID")
+    eventually(lambda: rig.broker.queries)
+    set_leader(rig, 2, 1)
+    rig.broker.views.clear()
+    rig.advance(2)
+
+    assert eventually(rig.kinds) == ["acknowledged_lost"]
+    assert rig.notices[0].details["last_acknowledged"] == 60
+
+
+def test_the_number_of_known_leaders_is_limited(rig):
+    rig.monitor._leaders._limit = 10
     for partition in range(100):
-        led_by(watched, 1, 0, partition)
+        set_leader(rig, 1, 0, partition)
 
-    assert len(watched.watch._leaders._known) == 10
+    assert len(rig.monitor._leaders._known) == 10

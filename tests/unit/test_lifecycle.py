@@ -1,4 +1,4 @@
-"""A message's life over the in-memory transport: each accepted message ends in exactly one place."""
+"""The life cycle of messages with the in-memory transport: each accepted message has exactly one outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_sent_means_acknowledged():
     producer.close()
 
 
-def test_a_failed_send_is_counted_and_dead():
+def test_a_failed_message_is_counted_and_becomes_a_dead_letter():
     producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION)
 
     message_id = producer.send_message("orders", {"a": 1}, key="k")
@@ -63,7 +63,7 @@ def test_a_failed_send_is_counted_and_dead():
     producer.close()
 
 
-def test_a_retry_really_resends_and_counts_as_successful():
+def test_a_retry_sends_the_message_again_and_counts_as_successful():
     tries = []
     producer, transport = make(
         lambda delivery: tries.append(1) or (KafkaError.REQUEST_TIMED_OUT if len(tries) < 3 else None)
@@ -79,7 +79,7 @@ def test_a_retry_really_resends_and_counts_as_successful():
     producer.close()
 
 
-def test_the_id_stays_through_retries():
+def test_the_message_id_stays_the_same_through_retries():
     seen = []
     producer, transport = make(
         lambda delivery: (
@@ -95,7 +95,7 @@ def test_the_id_stays_through_retries():
     producer.close()
 
 
-def test_the_callback_is_called_once_at_the_end():
+def test_the_callback_is_called_once_when_the_message_is_settled():
     calls = []
     producer, _ = make(lambda delivery: KafkaError.REQUEST_TIMED_OUT)
 
@@ -108,7 +108,7 @@ def test_the_callback_is_called_once_at_the_end():
     producer.close()
 
 
-def test_a_callback_that_fails_does_not_stop_the_thread(caplog):
+def test_an_exception_in_a_callback_does_not_stop_the_thread(caplog):
     producer, _ = make()
 
     producer.send_message("orders", {}, callback=lambda *seen: 1 / 0)
@@ -121,8 +121,8 @@ def test_a_callback_that_fails_does_not_stop_the_thread(caplog):
     producer.close()
 
 
-class Broken(Hook):
-    """Raises at everything it hears."""
+class RaisingHook(Hook):
+    """Raises an exception for every event."""
 
     def acknowledged(self, batch):
         raise ZeroDivisionError
@@ -130,39 +130,39 @@ class Broken(Hook):
     died = duplicate = attempt_failed = notice = client_statistics = acknowledged
 
 
-def test_a_hook_that_raises_harms_neither_messages_nor_threads(caplog):
-    ends = Ends()
+def test_an_exception_in_a_hook_affects_neither_messages_nor_threads(caplog):
+    outcomes = Outcomes()
     producer, _ = make(
         lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None,
-        hooks=(Broken(), ends),
+        hooks=(RaisingHook(), outcomes),
     )
 
     for value in ({"n": 1}, {"n": "bad"}, {"n": 2}):
         producer.send_message("orders", value)
         producer.flush(5)
 
-    assert (len(ends.acked), len(ends.dead)) == (2, 1)
+    assert (len(outcomes.acked), len(outcomes.dead)) == (2, 1)
     assert "hook failed" in caplog.text
     producer.close()
 
 
-def test_a_flush_returns_when_the_last_acknowledgement_is_counted_too():
-    class Slow(Hook):
+def test_a_flush_waits_until_the_last_acknowledgement_is_counted():
+    class SlowHook(Hook):
         def __init__(self):
-            self.heard, self.goes_on = threading.Event(), threading.Event()
+            self.called, self.proceed = threading.Event(), threading.Event()
 
         def acknowledged(self, batch):
-            self.heard.set()
-            assert self.goes_on.wait(10)
+            self.called.set()
+            assert self.proceed.wait(10)
 
-    slow = Slow()
-    producer, _ = make(hooks=[slow])
+    hook = SlowHook()
+    producer, _ = make(hooks=[hook])
     producer.send_message("orders", {"a": 1})
-    assert slow.heard.wait(10)
+    assert hook.called.wait(10)
 
     settled = producer._engine.waiting == 0
     early = producer._engine.wait_idle(0.05)
-    slow.goes_on.set()
+    hook.proceed.set()
     producer.flush(10)
 
     assert (settled, early) == (True, False)
@@ -170,7 +170,7 @@ def test_a_flush_returns_when_the_last_acknowledgement_is_counted_too():
     producer.close()
 
 
-def test_a_later_refusal_does_not_undo_an_earlier_doubt():
+def test_a_later_rejection_does_not_resolve_an_earlier_ambiguous_attempt():
     codes = iter([KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION])
     producer, _ = make(lambda delivery: next(codes))
 
@@ -181,7 +181,7 @@ def test_a_later_refusal_does_not_undo_an_earlier_doubt():
     producer.close()
 
 
-def test_a_slow_refusal_is_not_called_rejected():
+def test_a_slow_rejection_does_not_get_the_verdict_rejected():
     producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION, memory={"latency": 0.45})
 
     message_id = producer.send_message("orders", {})
@@ -191,7 +191,7 @@ def test_a_slow_refusal_is_not_called_rejected():
     producer.close()
 
 
-def test_a_full_queue_waits_its_bound_and_raises_and_nothing_is_dropped():
+def test_a_full_queue_blocks_up_to_max_block_then_raises_and_drops_nothing():
     producer, transport = make(lambda delivery: "hold", config={"max_block_ms": 50}, memory={"capacity": 2})
 
     producer.send_message("orders", {})
@@ -206,7 +206,7 @@ def test_a_full_queue_waits_its_bound_and_raises_and_nothing_is_dropped():
     producer.close()
 
 
-def test_a_full_queue_lets_the_sender_go_on_when_there_is_room():
+def test_a_sender_blocked_by_a_full_queue_continues_when_there_is_room():
     producer, transport = make(lambda delivery: "hold", memory={"capacity": 1})
     producer.send_message("orders", {"n": 1})
     eventually(lambda: transport.held == 1)
@@ -222,7 +222,7 @@ def test_a_full_queue_lets_the_sender_go_on_when_there_is_room():
     producer.close()
 
 
-def test_close_turns_what_is_left_into_dead_letters():
+def test_close_turns_unsettled_messages_into_dead_letters():
     producer, _ = make(lambda delivery: "hold")
 
     ids = [producer.send_message("orders", {"n": n}) for n in range(3)]
@@ -234,9 +234,9 @@ def test_close_turns_what_is_left_into_dead_letters():
         producer.send_message("orders", {})
 
 
-def test_close_does_not_forget_a_message_that_waits_for_its_retry():
-    slow = RetryConfig(max_retries=5, initial_delay_ms=60_000, max_delay_ms=60_000)
-    producer, _ = make(lambda delivery: KafkaError.REQUEST_TIMED_OUT, retry=slow)
+def test_close_keeps_a_message_that_waits_for_its_retry():
+    hook = RetryConfig(max_retries=5, initial_delay_ms=60_000, max_delay_ms=60_000)
+    producer, _ = make(lambda delivery: KafkaError.REQUEST_TIMED_OUT, retry=hook)
 
     message_id = producer.send_message("orders", {})
     eventually(lambda: producer.get_message_status(message_id) is MessageStatus.RETRYING)
@@ -246,7 +246,7 @@ def test_close_does_not_forget_a_message_that_waits_for_its_retry():
     assert producer.dlq.get(message_id).code == "REQUEST_TIMED_OUT"
 
 
-def test_replaying_two_of_five_keeps_the_other_three():
+def test_a_replay_of_two_of_five_dead_letters_keeps_the_other_three():
     down = threading.Event()
     down.set()
     producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if down.is_set() else None)
@@ -262,7 +262,7 @@ def test_replaying_two_of_five_keeps_the_other_three():
     producer.close()
 
 
-def test_a_replayed_message_that_fails_again_stays_once():
+def test_a_replayed_message_that_fails_again_is_kept_once():
     producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION)
     message_id = producer.send_message("orders", {"n": 1})
     producer.flush(5)
@@ -273,7 +273,7 @@ def test_a_replayed_message_that_fails_again_stays_once():
     producer.close()
 
 
-def test_a_confirmed_duplicate_returns_none_and_a_failed_message_does_not_block_its_own_resend():
+def test_a_confirmed_duplicate_returns_none_and_a_failed_message_can_be_sent_again():
     fail = [True]
     producer, _ = make(
         lambda delivery: KafkaError.POLICY_VIOLATION if fail[0] else None, enable_deduplication=True
@@ -282,11 +282,11 @@ def test_a_confirmed_duplicate_returns_none_and_a_failed_message_does_not_block_
     producer.send_message("orders", {"n": 1})
     producer.flush(5)
     fail[0] = False
-    again = producer.send_message("orders", {"n": 1})
+    send_more = producer.send_message("orders", {"n": 1})
     producer.flush(5)
     third = producer.send_message("orders", {"n": 1})
 
-    assert again is not None
+    assert send_more is not None
     assert third is None
     assert producer.get_stats()["messages_duplicate"] == 1
     producer.close()
@@ -303,7 +303,7 @@ def test_one_dedup_key_on_two_topics_is_two_messages():
     producer.close()
 
 
-def test_a_copy_of_a_pending_message_is_held_until_its_twin_is_settled():
+def test_a_duplicate_of_a_pending_message_is_held_until_the_original_is_settled():
     producer, transport = make(lambda delivery: "hold", enable_deduplication=True)
     reports = []
 
@@ -318,7 +318,7 @@ def test_a_copy_of_a_pending_message_is_held_until_its_twin_is_settled():
     producer.close()
 
 
-def test_send_batch_counts_what_was_acknowledged():
+def test_send_batch_counts_acknowledged_messages():
     producer, _ = make(lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None)
 
     result = producer.send_batch(
@@ -335,8 +335,8 @@ def test_send_batch_counts_what_was_acknowledged():
     producer.close()
 
 
-class Ends(Hook):
-    """Counts the ends that hooks hear."""
+class Outcomes(Hook):
+    """Records the outcomes that hooks receive."""
 
     def __init__(self):
         self.acked, self.dead = [], []
@@ -365,49 +365,49 @@ class Ends(Hook):
     ),
     drain=st.booleans(),
 )
-def test_every_accepted_message_ends_in_exactly_one_place(outcomes, drain):
-    ends, script = Ends(), iter(outcomes)
-    producer, transport = make(lambda delivery: next(script, None), hooks=(ends,))
+def test_every_accepted_message_has_exactly_one_outcome(outcomes, drain):
+    recorded, script = Outcomes(), iter(outcomes)
+    producer, transport = make(lambda delivery: next(script, None), hooks=(recorded,))
 
     sent = [producer.send_message("orders", {"n": n}) for n in range(len(outcomes))]
     if drain:
         transport.release()
     report = producer.close(timeout=0.05 if "hold" in outcomes else 5)
 
-    assert sorted(ends.acked + ends.dead) == list(range(len(sent)))
-    assert (report.acknowledged, report.dead, report.lost) == (len(ends.acked), len(ends.dead), 0)
+    assert sorted(recorded.acked + recorded.dead) == list(range(len(sent)))
+    assert (report.acknowledged, report.dead, report.lost) == (len(recorded.acked), len(recorded.dead), 0)
     assert producer.pending_count == 0
 
 
-def test_a_callback_that_sends_into_a_full_queue_is_told_at_once():
-    """Waiting for room on the thread that makes room would stop every report until the bound."""
-    said = []
+def test_a_callback_that_sends_to_a_full_queue_gets_an_error_at_once():
+    """The callback runs on the thread that makes room, so waiting would block all reports until the timeout."""
+    errors = []
 
-    def again(ok, message, report):
+    def send_more(ok, message, report):
         try:
             for _ in range(3):
                 producer.send_message("other", b"x")
         except QueueFull as error:
-            said.append(str(error))
+            errors.append(str(error))
 
     script = lambda delivery: "hold" if delivery.topic == "other" else None  # noqa: E731
     producer, transport = make(script, memory={"capacity": 2}, config={"max_block_ms": 60_000})
-    producer.send_message("orders", b"1", callback=again)
-    eventually(lambda: said)
+    producer.send_message("orders", b"1", callback=send_more)
+    eventually(lambda: errors)
 
-    assert "callback cannot wait" in said[0]
+    assert "callback cannot wait" in errors[0]
     transport.release()
     producer.close(timeout=5)
 
 
-def test_a_client_that_breaks_while_a_message_is_on_its_way_to_it_does_not_have_it():
-    class Breaking(InMemoryTransport):
+def test_a_client_that_fails_while_it_receives_a_message_does_not_have_it():
+    class FailingTransport(InMemoryTransport):
         def produce(self, delivery):
             self._listener.fatal(KafkaError(KafkaError._FATAL), 0)
             super().produce(delivery)
 
     producer = ReliableKafkaProducer(
-        "memory:1", store=None, transport=lambda config, listener: Breaking(config, listener)
+        "memory:1", store=None, transport=lambda config, listener: FailingTransport(config, listener)
     )
     reports = []
     producer.send_message("orders", {"n": 1}, on_delivery=reports.append)

@@ -1,4 +1,4 @@
-"""What a house hides beyond the usual: its file of names and patterns, its mistakes, and texts made to be slow."""
+"""The masking rules file: additional names and patterns, invalid rules, and texts built to slow down matching."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import os
 import pytest
 
 from producer_core._internal import masking
-from producer_core._internal.masking import HIDDEN, mask, mask_headers, mask_text, mask_told, shown, shown_key
+from producer_core._internal.masking import (
+    HIDDEN,
+    display_key,
+    display_value,
+    mask,
+    mask_headers,
+    mask_or_hide,
+    mask_text,
+)
 from producer_core.errors import ConfigError
 
 
@@ -25,7 +33,7 @@ def rules(tmp_path, monkeypatch):
     return write
 
 
-def test_names_of_the_house_are_hidden_in_fields_headers_and_texts(rules):
+def test_configured_names_are_hidden_in_fields_headers_and_texts(rules):
     rules('names = ["birth_date", "customer*"]')
 
     assert mask({"birthDate": "1970-01-01", "customerName": "Ann", "order": 7}) == {
@@ -39,33 +47,33 @@ def test_names_of_the_house_are_hidden_in_fields_headers_and_texts(rules):
     assert "Ann" not in mask_text('{"customerName": "Ann", broken')
 
 
-def test_patterns_of_the_house_are_hidden_wherever_they_stand(rules):
+def test_configured_patterns_are_hidden_in_any_text(rules):
     rules(r"patterns = ['\bCUST-\d{6}\b', '(?i)\bzebra\b', '\b7{9}\b']")
 
     assert mask_text("refused CUST-123456 of Zebra") == "refused *** of ***"
     assert mask({"note": ["CUST-123456"], "CUST-123456": 1, "number": 777777777}) == {
         "note": [HIDDEN], HIDDEN: 1, "number": HIDDEN,
     }  # fmt: skip
-    assert shown_key(b"CUST-123456") == HIDDEN
+    assert display_key(b"CUST-123456") == HIDDEN
     assert mask_headers([("a", b"CUST-123456")]) == [["a", HIDDEN]]
 
 
-def test_a_name_that_only_looks_secret_can_be_opened(rules):
+def test_an_open_name_that_looks_secret_is_shown(rules):
     rules('open = ["token_count"]')
 
     assert mask({"token_count": 3, "token": 3}) == {"token_count": 3, "token": HIDDEN}
 
 
-def test_keys_values_and_headers_can_be_hidden_altogether(rules):
+def test_keys_values_and_headers_can_be_hidden_completely(rules):
     rules('hide = ["keys", "values", "headers"]')
 
-    assert shown_key(b"order 7") == HIDDEN
-    assert shown(b'{"n": 1}') == "8 bytes, hidden"
+    assert display_key(b"order 7") == HIDDEN
+    assert display_value(b'{"n": 1}') == "8 bytes, hidden"
     assert mask_headers([("trace", b"a"), ("none", None)]) == [["trace", HIDDEN], ["none", None]]
-    assert shown(b'{"n": 1}', reveal=True) == {"n": 1}
+    assert display_value(b'{"n": 1}', reveal=True) == {"n": 1}
 
 
-def test_a_changed_file_counts_at_once(rules):
+def test_a_changed_file_takes_effect_immediately(rules):
     rules("patterns = ['one']")
     assert mask_text("one two") == "*** two"
 
@@ -74,37 +82,42 @@ def test_a_changed_file_counts_at_once(rules):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("names = [", "cannot be read as TOML"),
         ("nmaes = []", "no setting 'nmaes'. Did you mean names?"),
         ("names = 'x'", "names must be a list"),
         ("names = [1]", "names must be a list"),
-        ("hide = ['errors']", "cannot hide 'errors'. There are keys, values, headers"),
-        ("patterns = ['(a']", "is not one of RE2"),
-        ("patterns = ['(?=a)']", "is not one of RE2"),
+        ("hide = ['errors']", "cannot hide 'errors'. Use one of keys, values, headers"),
+        ("patterns = ['(a']", "is not valid RE2"),
+        ("patterns = ['(?=a)']", "is not valid RE2"),
         ("patterns = ['x*']", "matches the empty text"),
         (r"patterns = ['\b']", "matches the empty text"),
     ],
 )
-def test_a_mistake_in_the_rules_is_said_and_nothing_is_shown(rules, text, said):
+def test_invalid_rules_raise_an_error_and_nothing_is_shown(rules, text, expected):
     rules(text)
 
-    for look in (lambda: mask_text("x"), lambda: mask({}), lambda: shown(b"x"), lambda: shown_key(b"x")):
-        with pytest.raises(ConfigError, match="Until it is mended nothing is shown") as error:
-            look()
-    assert said in str(error.value)
-    assert mask_told("hunter2").startswith("(hidden: ")
+    for display in (
+        lambda: mask_text("x"),
+        lambda: mask({}),
+        lambda: display_value(b"x"),
+        lambda: display_key(b"x"),
+    ):
+        with pytest.raises(ConfigError, match="Nothing is shown until the file is corrected") as error:
+            display()
+    assert expected in str(error.value)
+    assert mask_or_hide("hunter2").startswith("(hidden: ")
 
 
-def test_rules_that_were_named_and_are_missing_are_a_mistake(tmp_path, monkeypatch):
+def test_a_named_rules_file_that_is_missing_raises_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PRODUCER_CORE_MASKING", str(tmp_path / "nothing.toml"))
 
     with pytest.raises(ConfigError, match="PRODUCER_CORE_MASKING"):
         mask_text("x")
 
 
-def test_without_a_file_the_usual_rules_hold(tmp_path, monkeypatch):
+def test_without_a_file_the_built_in_rules_apply(tmp_path, monkeypatch):
     monkeypatch.delenv("PRODUCER_CORE_MASKING", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
@@ -145,7 +158,7 @@ SLOW = [
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("text", SLOW, ids=[text[:12] for text in SLOW])
-def test_no_text_makes_the_mask_slow(rules, text):
+def test_no_text_makes_masking_slow(rules, text):
     rules(r"patterns = ['(a+)+$', '([a-z]+)*\d']")
 
     mask_text(text)
@@ -182,7 +195,7 @@ def test_no_text_makes_the_mask_slow(rules, text):
         ("the key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY is", "MDENG"),
     ],
 )
-def test_secrets_of_broken_and_other_texts_are_hidden_too(text, secret):
+def test_secrets_in_malformed_and_other_texts_are_hidden(text, secret):
     assert secret not in mask_text(text)
 
 
@@ -198,49 +211,49 @@ def test_secrets_of_broken_and_other_texts_are_hidden_too(text, secret):
         {"items": [{"Name": "api_key", "content": {"deep": "hunter2"}}]},
     ],
 )
-def test_secrets_in_other_shapes_of_json_are_hidden_too(value):
+def test_secrets_in_other_json_shapes_are_hidden(value):
     assert "hunter2" not in str(mask(value))
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "3b18e512dba79e4c8300dd08aeb37f8e728b8dad",  # the hash of a commit
+        "3b18e512dba79e4c8300dd08aeb37f8e728b8dad",  # a commit hash
         "order 100% done, per-token price",
         '{"name": "ann", "value": 3}',
         "Größe: 40",
         "01930000-0000-7000-8000-000000000001-1",
     ],
 )
-def test_what_is_no_secret_is_shown_as_it_is(text):
+def test_a_text_without_a_secret_is_unchanged(text):
     assert mask_text(text) == text
 
 
-def test_what_is_no_text_is_only_counted():
+def test_bytes_that_are_not_text_show_only_their_size():
     for data in (
         b"\xffann@example.com",
         "ann@example.com".encode("utf-16"),
         b"\x00\x0aann@example.com",
         b"\x1b[2J",
     ):
-        assert shown(data) == shown_key(data) == f"{len(data)} bytes that are not text"
+        assert display_value(data) == display_key(data) == f"{len(data)} bytes that are not text"
         assert mask_headers([("a", data)]) == [["a", f"{len(data)} bytes that are not text"]]
 
 
-def test_a_long_value_is_only_counted():
-    assert shown(b"x" * (masking.LONGEST + 1)) == "1,048,577 bytes, too long to be shown masked"
+def test_a_long_value_shows_only_its_size():
+    assert display_value(b"x" * (masking.LONGEST + 1)) == "1,048,577 bytes, too long to be shown masked"
 
 
-def test_a_name_that_is_an_address_is_masked_and_two_stay_two():
+def test_a_field_name_that_is_an_address_is_masked_and_stays_unique():
     assert mask({"ann@example.com": 1, "amy@example.com": 2}) == {
         "a***@example.com": 1,
         "a***@example.com ": 2,
     }
 
 
-def test_what_is_nested_beyond_reason_is_hidden_not_an_error():
-    assert HIDDEN in str(shown(b"[" * 500 + b"]" * 500))
+def test_values_nested_too_deeply_are_hidden():
+    assert HIDDEN in str(display_value(b"[" * 500 + b"]" * 500))
 
 
-def test_a_number_that_is_a_card_is_masked_in_any_form():
+def test_a_card_number_is_masked_in_any_numeric_form():
     assert mask([4111111111111111, 4111111111111111.0, 12.5, True]) == ["************1111"] * 2 + [12.5, True]

@@ -1,4 +1,4 @@
-"""What goes out comes back: ids, values, keys and headers; and a checksum means equal content."""
+"""Round trips of ids, values, keys and headers; equal checksums mean equal content."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SEQUENCES = st.integers(0, 2**64 - 1)
 
 
 @given(st.uuids(), SEQUENCES)
-def test_an_id_reads_back_from_its_text_and_from_its_header(session, number):
+def test_an_id_round_trips_through_text_and_header(session, number):
     raw = id_bytes(session, number)
     assert len(raw) == 24
     assert id_text(raw) == f"{session}-{number}"
@@ -62,23 +62,23 @@ def test_an_id_reads_back_from_its_text_and_from_its_header(session, number):
 
 
 @given(st.uuids(), SEQUENCES, SEQUENCES)
-def test_ids_of_one_session_sort_as_they_were_sent(session, one, other):
+def test_ids_of_one_session_sort_in_sending_order(session, one, other):
     assert (id_bytes(session, one) < id_bytes(session, other)) == (one < other)
 
 
-def test_sessions_are_version_7_and_never_repeat():
+def test_sessions_are_uuid_version_7_and_unique():
     sessions = [new_session() for _ in range(1000)]
     assert len(set(sessions)) == 1000
     assert {(session.version, session.variant) for session in sessions} == {(7, uuid.RFC_4122)}
 
 
 @pytest.mark.parametrize("headers", [None, [], [("x", b"1")], [(ID_HEADER, None)], [(ID_HEADER, b"short")]])
-def test_somebody_elses_record_has_no_id(headers):
+def test_a_record_of_another_program_has_no_id(headers):
     assert record_id(headers) is None
 
 
 @pytest.mark.parametrize("text", ["", "-", "7", "not-an-id", f"{uuid.UUID(int=1)}-x", f"{uuid.UUID(int=1)}"])
-def test_what_is_not_an_id_is_a_value_error(text):
+def test_a_text_that_is_not_an_id_raises_a_value_error(text):
     with pytest.raises(ValueError):
         parse_id(text)
 
@@ -87,7 +87,7 @@ def test_what_is_not_an_id_is_a_value_error(text):
 
 
 @given(JSON)
-def test_a_value_reads_back_as_it_was(value):
+def test_a_value_round_trips(value):
     data = encode_value(value)
     if value is None:
         assert data is None  # a tombstone
@@ -96,7 +96,7 @@ def test_a_value_reads_back_as_it_was(value):
 
 
 @given(st.binary())
-def test_bytes_pass_through_untouched(data):
+def test_bytes_pass_through_unchanged(data):
     assert encode_value(data) == encode_key(data) == data
     assert encode_value(bytearray(data)) == encode_value(memoryview(data)) == data
 
@@ -107,7 +107,7 @@ class Reading:
 
 
 class Number(float):
-    """A float of somebody's own."""
+    """A subclass of float, as a user may define one."""
 
 
 class Pair(NamedTuple):
@@ -120,7 +120,7 @@ def Weird(value):
 
 
 @given(st.dictionaries(TEXT, JSON, max_size=4), st.sampled_from([float("nan"), float("inf"), -float("inf")]))
-def test_nan_never_becomes_null(value, bad):
+def test_nan_is_rejected_and_never_becomes_null(value, bad):
     for hidden in (
         {**value, "x": bad},
         {"a": [value, [bad]]},
@@ -138,7 +138,7 @@ def test_nan_never_becomes_null(value, bad):
             encode_value(hidden)
 
 
-def test_a_null_and_the_word_null_are_allowed():
+def test_null_and_the_text_null_are_accepted():
     assert encode_value({"a": None, "b": "null NaN", "c": [None]}) == b'{"a":null,"b":"null NaN","c":[null]}'
 
 
@@ -179,11 +179,11 @@ def test_json_is_compact_utf8():
         (datetime.timedelta(seconds=1), '"0:00:01"'),
     ],
 )
-def test_values_that_json_does_not_know_are_written_as_documented(value, text):
+def test_values_without_a_json_type_are_written_as_documented(value, text):
     assert encode_value(value).decode() == text
 
 
-def test_a_serializer_of_the_users_own_is_used_and_its_mistakes_are_named():
+def test_a_user_serializer_is_used_and_its_errors_are_reported():
     assert encode_value({"n": 1}, lambda value: b"mine") == b"mine"
     with pytest.raises(InvalidMessage, match="serializer failed: division by zero"):
         encode_value({"n": 1}, lambda value: 1 / 0)
@@ -208,7 +208,7 @@ def test_a_serializer_of_the_users_own_is_used_and_its_mistakes_are_named():
         (numpy.str_("x"), b"x"),
     ],
 )
-def test_keys_are_written_as_other_clients_write_them(key, data):
+def test_keys_are_encoded_as_other_clients_encode_them(key, data):
     assert encode_key(key) == data
 
 
@@ -243,7 +243,7 @@ def test_a_checksum_does_not_depend_on_the_order_of_fields(value, random):
 
 
 @given(st.tuples(TEXT, st.none() | st.binary(), JSON), st.tuples(TEXT, st.none() | st.binary(), JSON))
-def test_two_messages_share_a_checksum_only_when_they_are_equal(one, other):
+def test_two_messages_have_equal_checksums_only_if_they_are_equal(one, other):
     def plain(message):
         topic, key, value = message
         if isinstance(value, dict):
@@ -256,7 +256,7 @@ def test_two_messages_share_a_checksum_only_when_they_are_equal(one, other):
 
 
 class Record(collections.abc.Mapping):
-    """A mapping that is no dict, and whose text says nothing of what is in it."""
+    """A mapping that is not a dict, and whose text does not show its content."""
 
     def __init__(self, **fields):
         self._fields = fields
@@ -277,7 +277,7 @@ class Record(collections.abc.Mapping):
 @pytest.mark.parametrize(
     "inside", [lambda value: value, lambda value: {"order": value}], ids=["whole", "field"]
 )
-def test_mappings_that_are_no_dict_are_compared_and_written_by_what_is_in_them(inside):
+def test_other_mappings_are_compared_and_written_by_their_content(inside):
     one, other = inside(Record(n=1)), inside(Record(n=2))
     assert checksum("t", None, one) != checksum("t", None, other)
     assert checksum("t", None, one) == checksum("t", None, inside({"n": 1}))
@@ -285,7 +285,7 @@ def test_mappings_that_are_no_dict_are_compared_and_written_by_what_is_in_them(i
 
 
 def test_two_processes_agree_on_the_checksum_of_a_set():
-    """The order of a set of texts differs between processes: a second process sent the message again."""
+    """Sets of text iterate in a different order in each process; equal messages once got different checksums."""
     script = (
         "from producer_core.messages import checksum; print(checksum('t', None, {'tags': set('abcdefgh')}))"
     )
@@ -303,22 +303,22 @@ def test_two_processes_agree_on_the_checksum_of_a_set():
 
 
 @pytest.mark.parametrize("value", [{"raw": b"x"}, {"x": float("nan")}, {"x": decimal.Decimal("Infinity")}])
-def test_what_cannot_be_compared_says_so_and_how_to_help(value):
+def test_a_value_that_cannot_be_compared_raises_an_error_with_a_fix(value):
     with pytest.raises(
         InvalidMessage, match="dedup_key"
-    ):  # TypeError, from inside orjson; and NaN equalled null
+    ):  # formerly a TypeError of orjson, or NaN compared equal to null
         checksum("t", None, value)
 
 
-def test_a_time_field_deeper_inside_is_content():
+def test_a_nested_time_field_is_part_of_the_content():
     assert checksum("t", None, {"a": {"timestamp": 1}}) != checksum("t", None, {"a": {"timestamp": 2}})
     assert checksum("t", None, {"timestamp": 1}) == checksum("t", None, {"timestamp": 2})
 
 
-# the value that people hold
+# Message
 
 
-def test_a_message_takes_its_fields_by_position_and_cannot_be_changed():
+def test_a_message_takes_positional_fields_and_is_immutable():
     now = datetime.datetime(2026, 1, 1)
     message = Message("id", "orders", "key", {"n": 1}, now)
     assert (message.status, message.retry_count, message.last_error, message.checksum) == (
@@ -331,7 +331,7 @@ def test_a_message_takes_its_fields_by_position_and_cannot_be_changed():
         message.topic = "other"
 
 
-def test_the_words_for_a_status_are_the_contracts():
+def test_the_status_values_are_as_documented():
     assert {status.name: status.value for status in MessageStatus} == {
         "PENDING": "pending",
         "SENT": "sent",

@@ -1,4 +1,4 @@
-"""The metrics: snapshots that stay as they were, and cost nothing for topics that rest."""
+"""Counters: snapshots never change, and topics without events are not copied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def acknowledged(topic, seq=0, latency=0.01):
     return Acknowledged(topic, 0, seq, latency, 100, 1, seq)
 
 
-def test_a_snapshot_stays_as_it_was():
+def test_a_snapshot_does_not_change():
     metrics = Metrics()
     metrics.acknowledged([acknowledged("orders")])
 
@@ -25,7 +25,7 @@ def test_a_snapshot_stays_as_it_was():
     assert list(after.topics) == ["orders", "payments"]
 
 
-def test_a_topic_that_rests_is_not_copied_again():
+def test_a_topic_without_events_is_not_copied_again():
     metrics = Metrics()
     metrics.acknowledged([acknowledged("orders"), acknowledged("payments")])
     first = metrics.snapshot()
@@ -36,7 +36,7 @@ def test_a_topic_that_rests_is_not_copied_again():
     assert second.topics["orders"] is not first.topics["orders"]
 
 
-def test_what_a_look_found_has_no_latency():
+def test_a_message_found_by_a_probe_has_no_latency():
     metrics = Metrics()
     metrics.acknowledged([acknowledged("orders", latency=0.0), acknowledged("orders", 1, latency=0.5)])
 
@@ -47,12 +47,12 @@ def test_what_a_look_found_has_no_latency():
     assert snapshot.recent_latencies == (0.5,)
 
 
-def test_a_batch_kept_as_columns_is_the_same_sequence_and_counts_the_same():
+def test_a_batch_in_columns_is_an_equal_sequence_with_equal_counts():
     items = [acknowledged("orders"), acknowledged("payments", 1), acknowledged("orders", 2, latency=0.5)]
     columns = Acknowledgements.of(items)
 
     assert (list(columns), columns[1], list(columns[1:]), len(columns)) == (items, items[1], items[1:], 3)
-    assert [(topic, list(some)) for topic, some in columns.by_topic()] == [
+    assert [(topic, list(part)) for topic, part in columns.by_topic()] == [
         ("orders", [items[0], items[2]]),
         ("payments", [items[1]]),
     ]

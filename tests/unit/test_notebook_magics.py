@@ -1,4 +1,4 @@
-"""The magics and the monitor in code: values that a notebook draws as tables and a terminal as text."""
+"""The magics, and the monitor in code: values that a notebook shows as tables and a terminal as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ipython():
 
 @pytest.fixture
 def shell(ipython):
-    """The same for all, with names of its own for each."""
+    """Provide the shared shell with a fresh namespace per test."""
     before = dict(ipython.user_ns)
     yield ipython
     ipython.user_ns.clear()
@@ -43,7 +43,7 @@ def test_load_ext_registers_the_magics(shell):
     assert {"producer_stats", "dlq"} <= set(magics["line"]) and "watch" in magics["cell"]
 
 
-def test_the_stats_of_a_path_a_variable_and_the_only_producer(shell, store, tmp_path):
+def test_producer_stats_takes_a_path_a_variable_or_the_only_producer(shell, store, tmp_path):
     assert "10 of 100" in repr(shell.run_line_magic("producer_stats", f"'{store.path}'"))
     shell.user_ns["mine"] = store
     assert "10 of 100" in repr(shell.run_line_magic("producer_stats", "mine"))
@@ -52,13 +52,13 @@ def test_the_stats_of_a_path_a_variable_and_the_only_producer(shell, store, tmp_
         assert shell.run_line_magic("producer_stats", "") is producer.monitor()
 
 
-def test_without_any_source_the_default_store_is_meant(shell):
+def test_the_default_store_is_the_default_source(shell):
     with pytest.raises(StoreUnavailable):
         shell.run_line_magic("producer_stats", "")
 
 
-def test_the_causes_as_text_and_as_a_table(shell, store, now, capsys):
-    DeadLetters(store).add([dead_letter(99, topic=HOSTILE, died=now)])
+def test_causes_are_shown_as_text_and_as_a_table(shell, store, now, capsys):
+    DeadLetters(store).add([dead_letter(99, topic=HOSTILE, failed_at=now)])
     groups = shell.run_line_magic("dlq", f"{store.path} --topic orders")
 
     assert [group.count for group in groups] == [10]
@@ -70,23 +70,23 @@ def test_the_causes_as_text_and_as_a_table(shell, store, now, capsys):
     assert pretty(groups).startswith("10 x POLICY_VIOLATION on orders, sent again: safe")
 
 
-def test_a_wrong_option_is_a_sentence(store):
+def test_an_invalid_option_raises_config_error(store):
     with pytest.raises(ConfigError, match="%dlq"):
         Magics(None).dlq("--colour red")
     with pytest.raises(ConfigError):
         Magics(None).dlq("'open quote")
 
 
-def test_a_variable_that_is_no_source_is_said_to_be_none(shell):
+def test_a_variable_of_another_type_raises_config_error(shell):
     shell.user_ns["number"] = 3
-    with pytest.raises(ConfigError, match="number is no producer"):
+    with pytest.raises(ConfigError, match="number is not a producer"):
         shell.run_line_magic("dlq", "number")
 
 
 # %%watch
 
 
-def test_a_watched_cell_tells_what_became_of_its_messages(shell, tmp_path, displayed):
+def test_a_watched_cell_summarizes_its_messages(shell, tmp_path, displayed):
     with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
         shell.user_ns["producer"] = producer
         cell = "for n in range(20):\n    producer.send_message('orders', {'n': n})\nproducer.flush()\n21 * 2"
@@ -96,13 +96,13 @@ def test_a_watched_cell_tells_what_became_of_its_messages(shell, tmp_path, displ
     assert "20 acknowledged" in watched._repr_html_()
 
 
-def test_an_error_in_a_watched_cell_is_the_cells_own(shell, store, displayed):
+def test_an_error_in_a_watched_cell_propagates(shell, store, displayed):
     with pytest.raises(ZeroDivisionError):
         shell.run_cell_magic("watch", str(store.path), "1 / 0")
     assert len(displayed) >= 2
 
 
-def test_names_that_a_watched_cell_sets_stay(shell, store, displayed):
+def test_variables_of_a_watched_cell_persist(shell, store, displayed):
     assert shell.run_cell_magic("watch", str(store.path), "kept = 7") is None
     assert shell.user_ns["kept"] == 7
 
@@ -116,7 +116,7 @@ def test_a_dry_run_counts_and_sends_nothing(store):
     assert "A replay would" in run._repr_html_() and "nothing can arrive twice" in run._repr_html_()
 
 
-def test_a_replay_is_a_plan_first_and_sends_nothing_before_go(store):
+def test_a_replay_sends_nothing_before_go(store):
     monitor = Monitor(store)
     plan = monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1)
     assert plan.state == "checking"
@@ -124,21 +124,21 @@ def test_a_replay_is_a_plan_first_and_sends_nothing_before_go(store):
         plan.go(timeout=0.1)
 
     looked(store, plan.operation_id, newer_keys=2)
-    assert plan.state == "ready"  # even where nothing is to be asked it would wait here
+    assert plan.state == "ready"  # in code, a replay waits for go() even without findings
     assert "a newer record was written since" in repr(plan) and "go() sends it" in repr(plan)
     assert "A replay would" in plan._repr_html_() and "go() sends it" in plan._repr_html_()
     assert monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1).operation_id == plan.operation_id
 
     assert plan.go(newer="skip", timeout=0.1) is plan
     assert (plan.state, plan.operation.newer) == ("planned", "skip")
-    assert plan.go(timeout=0.1).state == "planned"  # a cell that runs twice
+    assert plan.go(timeout=0.1).state == "planned"  # as in a cell that runs twice
     assert "Replaying: 0 of 10" in repr(plan)
 
 
-def test_a_replay_asked_for_again_is_about_what_waits_by_then(store, now):
-    """It was yesterday's plan, with yesterday's letters."""
+def test_a_repeated_replay_selects_the_current_dead_letters(store, now):
+    """Once a repeated replay returned the earlier plan with its outdated selection."""
     before = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
-    DeadLetters(store).add([dead_letter(99, died=now)])
+    DeadLetters(store).add([dead_letter(99, failed_at=now)])
 
     plan = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
 
@@ -148,7 +148,7 @@ def test_a_replay_asked_for_again_is_about_what_waits_by_then(store, now):
     )
 
 
-def test_a_replay_can_be_paused_resumed_and_cancelled_in_code_by_whoever_finds_it(store):
+def test_a_replay_can_be_paused_resumed_and_cancelled_from_any_monitor(store):
     Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
     found = Monitor(store).replays()
     assert "checking" in found._repr_html_() and len(found) == 1
@@ -164,7 +164,7 @@ def test_a_replay_can_be_paused_resumed_and_cancelled_in_code_by_whoever_finds_i
     assert [act["origin"] for act in Monitor(store).audit()][:4] == ["notebook"] * 4
 
 
-def test_clear_and_the_audit_of_it(store, monkeypatch):
+def test_clear_is_audited_with_the_users_name(store, monkeypatch):
     monkeypatch.setenv("JUPYTERHUB_USER", "ada")
     monitor = Monitor(store)
     assert monitor.clear(DeadLetterFilter(topic="orders")).count == 10
@@ -173,7 +173,7 @@ def test_clear_and_the_audit_of_it(store, monkeypatch):
     assert "ada" in acts._repr_html_()
 
 
-def test_statistics_and_the_end_are_tables_too(tmp_path):
+def test_statistics_and_the_close_report_are_tables(tmp_path):
     with ReliableKafkaProducer(store=None, transport=InMemoryTransport) as producer:
         producer.send_message("orders", {"n": 1})
         producer.flush()

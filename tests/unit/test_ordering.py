@@ -1,4 +1,4 @@
-"""Order across retries: what a failed message holds back, what it cannot, and what each choice means."""
+"""Order across retries: which messages a failed one holds back, with each value of `ordering`."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def values(transport, topic="orders"):
 
 
 def retry_now(producer):
-    """Every retry is due: the test says when, not the pace of the machine."""
+    """Make every retry due at once, so that the test does not depend on time."""
     manager = producer.retry_manager
     with manager._lock:
         manager._clock = lambda: time.monotonic() + 3600
         manager._changed.notify_all()
 
 
-class FirstTries:
-    """Fails the first try of the messages it names, and keeps the first try of others in flight."""
+class FirstAttempts:
+    """Fails the first attempt of the messages in `fail`, and keeps the first attempt of those in `hold` in flight."""
 
     def __init__(self, fail=(), hold=(), code=REFUSED):
         self.fail, self.hold, self.code, self.seen = set(fail), set(hold), code, set()
@@ -59,9 +59,9 @@ class FirstTries:
         return self.code if number in self.fail else "hold" if number in self.hold else None
 
 
-def test_later_messages_of_a_key_wait_for_its_retry():
+def test_later_messages_of_a_key_wait_for_the_retry_of_an_earlier_one():
     gate = threading.Event()
-    script = FirstTries(fail={0})
+    script = FirstAttempts(fail={0})
     producer, transport = make(script, retry=LATE)
 
     producer.send_message("orders", b"0", "a", callback=lambda *_: gate.set())
@@ -79,8 +79,8 @@ def test_later_messages_of_a_key_wait_for_its_retry():
     producer.close()
 
 
-def test_what_was_in_flight_behind_a_failed_message_is_counted_as_an_order_break():
-    script = FirstTries(hold={0, 1})
+def test_a_message_in_flight_behind_a_failed_one_is_counted_as_an_order_break():
+    script = FirstAttempts(hold={0, 1})
     producer, transport = make(script, retry=RetryConfig(max_retries=1, initial_delay_ms=50, jitter=False))
     producer.send_message("orders", b"0", "a")
     producer.send_message("orders", b"1", "a")
@@ -96,8 +96,8 @@ def test_what_was_in_flight_behind_a_failed_message_is_counted_as_an_order_break
     producer.close()
 
 
-def test_messages_of_a_key_that_fail_together_are_sent_again_in_their_order():
-    producer, transport = make(FirstTries(fail=range(20)))
+def test_messages_of_a_key_that_fail_together_are_retried_in_order():
+    producer, transport = make(FirstAttempts(fail=range(20)))
 
     for number in range(20):
         producer.send_message("orders", str(number), "a", value_serializer=str.encode)
@@ -107,7 +107,7 @@ def test_messages_of_a_key_that_fail_together_are_sent_again_in_their_order():
     producer.close()
 
 
-def test_a_dead_message_lets_the_later_ones_of_its_key_go():
+def test_a_dead_letter_releases_the_later_messages_of_its_key():
     producer, transport = make(lambda delivery: REFUSED if delivery.value == b"0" else None)
 
     for number in range(4):
@@ -119,9 +119,9 @@ def test_a_dead_message_lets_the_later_ones_of_its_key_go():
     producer.close()
 
 
-def test_with_none_a_retry_waits_for_nobody_and_holds_nobody():
+def test_with_ordering_none_a_retry_neither_waits_nor_holds_back_messages():
     producer, transport = make(
-        FirstTries(fail={0}), ordering="none", retry=RetryConfig(1, initial_delay_ms=200, jitter=False)
+        FirstAttempts(fail={0}), ordering="none", retry=RetryConfig(1, initial_delay_ms=200, jitter=False)
     )
 
     producer.send_message("orders", b"0", "a")
@@ -132,8 +132,8 @@ def test_with_none_a_retry_waits_for_nobody_and_holds_nobody():
     producer.close()
 
 
-def test_with_strict_one_message_of_a_key_is_in_flight_at_a_time():
-    producer, transport = make(FirstTries(hold={0}), ordering="strict")
+def test_with_ordering_strict_one_message_of_a_key_is_in_flight_at_a_time():
+    producer, transport = make(FirstAttempts(hold={0}), ordering="strict")
 
     for number in range(5):
         producer.send_message("orders", str(number), "a", value_serializer=str.encode)
@@ -146,8 +146,10 @@ def test_with_strict_one_message_of_a_key_is_in_flight_at_a_time():
     producer.close()
 
 
-def test_messages_without_a_key_keep_order_where_a_partition_was_asked_for():
-    producer, transport = make(FirstTries(fail={0}), retry=RetryConfig(1, initial_delay_ms=100, jitter=False))
+def test_messages_without_a_key_keep_their_order_in_a_chosen_partition():
+    producer, transport = make(
+        FirstAttempts(fail={0}), retry=RetryConfig(1, initial_delay_ms=100, jitter=False)
+    )
 
     producer.send_message("orders", b"0", partition=0)
     eventually(lambda: producer.retry_manager.pending == 1)
@@ -159,8 +161,8 @@ def test_messages_without_a_key_keep_order_where_a_partition_was_asked_for():
 
 
 @pytest.mark.parametrize("ordering", ["key", "strict", "none"])
-def test_without_a_key_exactly_once_goes_on_after_each_message(tmp_path, ordering):
-    """Exactly-once chooses the partition itself, after the message stands in its lane."""
+def test_exactly_once_without_a_key_continues_after_each_message(tmp_path, ordering):
+    """Exactly-once delivery chooses the partition itself, after the message has entered its lane."""
     with embedded.start(topics={"orders": 4}) as broker:
         producer = ReliableKafkaProducer(
             broker.bootstrap_servers, delivery="exactly_once", journal_dir=tmp_path, transactional_id="shop",
@@ -173,9 +175,9 @@ def test_without_a_key_exactly_once_goes_on_after_each_message(tmp_path, orderin
     assert (report.acknowledged, report.dead, report.journaled) == (4, 0, 0)
 
 
-def test_held_messages_are_bounded_and_the_sender_is_told(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.enqueue._MOST_HELD", 3)
-    producer, transport = make(FirstTries(hold={0}), ordering="strict", config={"max_block_ms": 50})
+def test_held_messages_are_bounded_and_the_sender_gets_an_error(monkeypatch):
+    monkeypatch.setattr("producer_core.delivery.enqueue._MAX_HELD", 3)
+    producer, transport = make(FirstAttempts(hold={0}), ordering="strict", config={"max_block_ms": 50})
 
     for number in range(4):
         producer.send_message("orders", str(number), "a", value_serializer=str.encode)
@@ -188,8 +190,8 @@ def test_held_messages_are_bounded_and_the_sender_is_told(monkeypatch):
     producer.close()
 
 
-def test_what_waited_behind_an_undecided_message_is_provably_not_sent_at_close():
-    producer, _ = make(FirstTries(hold={0}), ordering="strict")
+def test_a_message_held_behind_an_unsettled_one_is_not_sent_at_close():
+    producer, _ = make(FirstAttempts(hold={0}), ordering="strict")
     producer.send_message("orders", b"0", "a")
     producer.send_message("orders", b"1", "a")
 
@@ -200,12 +202,12 @@ def test_what_waited_behind_an_undecided_message_is_provably_not_sent_at_close()
     assert verdicts == {b"0": "possibly_persisted", b"1": "not_sent"}
 
 
-def test_an_unknown_choice_names_the_known_ones():
+def test_an_unknown_ordering_is_refused_with_the_valid_ones():
     with pytest.raises(ConfigError, match="key, strict, none"):
         ReliableKafkaProducer("memory:1", store=None, ordering="random")
 
 
-def a_delivery(seq, key=b"a", attempts=()):
+def make_delivery(seq, key=b"a", attempts=()):
     delivery = Delivery(seq.to_bytes(24), seq, "orders", key, b"", [])
     delivery.attempts = attempts
     return delivery
@@ -215,98 +217,98 @@ def a_delivery(seq, key=b"a", attempts=()):
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["ok", "fail", "die"])), max_size=30), st.booleans()
 )
-def test_a_lane_hands_out_everything_once_and_in_order_after_its_head(steps, strict):
-    """Whatever the reports say: nothing is forgotten, nothing is handed out twice, no lane stays behind empty."""
+def test_a_lane_releases_every_message_once_whatever_the_reports(steps, strict):
+    """No message is lost or released twice, and no empty lane remains."""
     lanes = Lanes("strict" if strict else "key")
-    flying, out = [], []
+    in_flight, settled = [], []
 
-    def advance(about):
-        while (following := lanes.following(about)) is not None:
-            flying.append(following)
+    def advance(released):
+        while (following := lanes.following(released)) is not None:
+            in_flight.append(following)
 
     for seq, (key, outcome) in enumerate(steps):
-        delivery = a_delivery(seq, key=str(key).encode())
+        delivery = make_delivery(seq, key=str(key).encode())
         if lanes.admit(delivery):
-            delivery.place = IN_CLIENT
-            flying.append(delivery)
-        if flying:
-            reported = flying.pop(0)
+            delivery.state = IN_CLIENT
+            in_flight.append(delivery)
+        if in_flight:
+            reported = in_flight.pop(0)
             if outcome == "fail":
-                reported.attempts, reported.place = ("failed",), QUEUED
+                reported.attempts, reported.state = ("failed",), QUEUED
                 lanes.failed(reported)
-                if lanes.turn(reported):
-                    flying.append(reported)
+                if lanes.take_turn(reported):
+                    in_flight.append(reported)
                 else:
                     advance(reported)
             else:
-                out.append(reported)
+                settled.append(reported)
                 if lanes.settled(reported, acknowledged=outcome == "ok") == "free":
                     advance(reported)
-    while flying:
-        reported = flying.pop(0)
-        out.append(reported)
+    while in_flight:
+        reported = in_flight.pop(0)
+        settled.append(reported)
         if lanes.settled(reported, acknowledged=True) == "free":
             advance(reported)
 
-    assert sorted(delivery.seq for delivery in out) == list(range(len(steps)))
+    assert sorted(delivery.seq for delivery in settled) == list(range(len(steps)))
     assert lanes.held == 0
     assert not lanes.queues
 
 
-def test_a_message_whose_time_comes_while_its_lane_hands_it_out_is_sent_once():
+def test_a_message_that_is_due_while_its_lane_releases_it_is_sent_once():
     lanes = Lanes()
-    first, second = a_delivery(0, attempts=("failed",)), a_delivery(1, attempts=("failed",))
+    first, second = make_delivery(0, attempts=("failed",)), make_delivery(1, attempts=("failed",))
     lanes.failed(first)
     lanes.failed(second)
-    assert lanes.turn(first)
+    assert lanes.take_turn(first)
     lanes.settled(first, acknowledged=True)
 
     assert lanes.following(first) is second
-    assert not lanes.turn(second)
-    assert not lanes.waits(second, AWAITING_DUPLICATE)
-    assert second.place is IN_CLIENT
+    assert not lanes.take_turn(second)
+    assert not lanes.set_waiting(second, AWAITING_DUPLICATE)
+    assert second.state is IN_CLIENT
     assert lanes.settled(second, acknowledged=True) == "free"
-    assert not lanes.turn(second)
+    assert not lanes.take_turn(second)
     assert lanes.following(second) is None
     assert not lanes.queues
 
 
-def test_a_message_that_died_while_its_retry_asked_for_its_claim_is_not_sent(monkeypatch):
-    producer, transport = make(FirstTries(fail={0}), enable_deduplication=True)
-    lifecycle, claim, ends = producer._engine, producer.deduplicator.claim, []
+def test_a_message_that_was_given_up_while_its_retry_claimed_is_not_sent(monkeypatch):
+    producer, transport = make(FirstAttempts(fail={0}), enable_deduplication=True)
+    engine, claim, reports = producer._engine, producer.deduplicator.claim, []
 
-    def slow(digest, topic, owner):
-        if waiting := lifecycle.pending.get(owner):  # a retry: its lane sent it while Redis was asked
-            lifecycle.settlement.give_up(waiting, failure_of("MSG_SIZE_TOO_LARGE"))
+    def slow_claim(digest, topic, owner):
+        if waiting := engine.pending.get(owner):  # a retry, which was given up before Redis answered
+            engine.settlement.give_up(waiting, failure_of("MSG_SIZE_TOO_LARGE"))
         return claim(digest, topic, owner)
 
-    monkeypatch.setattr(producer.deduplicator, "claim", slow)
-    producer.send_message("orders", b"0", "a", on_delivery=ends.append)
+    monkeypatch.setattr(producer.deduplicator, "claim", slow_claim)
+    producer.send_message("orders", b"0", "a", on_delivery=reports.append)
     producer.flush(5)
     producer.send_message("orders", b"1", "a")
     producer.flush(5)
 
-    assert [report.error is not None for report in ends] == [True]
+    assert [report.error is not None for report in reports] == [True]
     assert values(transport) == [1]
     producer.close()
 
 
-def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
+def test_a_duplicate_in_the_lane_of_its_original_gives_up_the_claim():
     producer, transport = make(
-        FirstTries(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False),
+        FirstAttempts(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False),
         enable_deduplication=True,
     )  # fmt: skip
-    ends = []
-    producer.send_message("orders", b"0", "a", on_delivery=ends.append)
+    reports = []
+    producer.send_message("orders", b"0", "a", on_delivery=reports.append)
     eventually(lambda: producer.retry_manager.pending == 1)
-    producer.deduplicator._memory._held.clear()  # its claim ran out
+    producer.deduplicator._memory._entries.clear()  # its claim expired
     for number in (0, 1):
-        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=reports.append)
 
     producer.flush(10)
 
     assert values(transport) == [0, 1]
-    assert sorted(report.duplicate for report in ends) == [False, False, True]
+    assert sorted(report.duplicate for report in reports) == [False, False, True]
     producer.send_message("orders", b"2", "a")
     producer.flush(10)
     assert values(transport) == [0, 1, 2]
@@ -314,73 +316,73 @@ def test_a_copy_that_waits_in_the_lane_of_its_twin_leaves_it_the_claim():
 
 
 @pytest.mark.parametrize("ordering", ["key", "strict"])
-def test_what_waits_in_its_lane_for_longer_than_a_claim_lives_is_sent_once(ordering):
+def test_a_message_that_waits_in_its_lane_longer_than_the_claim_ttl_is_sent_once(ordering):
     producer, transport = make(
-        FirstTries(fail={0}), retry=LATE,
+        FirstAttempts(fail={0}), retry=LATE,
         ordering=ordering, enable_deduplication=True,
     )  # fmt: skip
     producer.deduplicator._memory._claim_ttl = 0.1
-    ends = []
+    reports = []
     producer.send_message("orders", b"0", "a")
     eventually(lambda: producer.retry_manager.pending == 1)
     for number in (1, 2):
-        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=reports.append)
     time.sleep(0.2)
     for number in (1, 2):
-        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=reports.append)
     retry_now(producer)
     producer.flush(10)
 
     assert values(transport) == [0, 1, 2]
-    assert sorted(report.duplicate for report in ends) == [False, False, True, True]
+    assert sorted(report.duplicate for report in reports) == [False, False, True, True]
     producer.close()
 
 
 @pytest.mark.parametrize("ordering", ["key", "strict"])
-def test_what_waits_in_its_lane_while_an_equal_message_is_acknowledged_is_not_sent(ordering):
+def test_a_message_is_not_sent_if_an_equal_one_is_acknowledged_while_it_waits(ordering):
     producer, transport = make(
-        FirstTries(fail={0}), retry=LATE,
+        FirstAttempts(fail={0}), retry=LATE,
         ordering=ordering, enable_deduplication=True,
     )  # fmt: skip
-    ends = []
-    producer.send_message("orders", b"0", "a", on_delivery=ends.append)
+    reports = []
+    producer.send_message("orders", b"0", "a", on_delivery=reports.append)
     eventually(lambda: producer.retry_manager.pending == 1)
     for number in (1, 2):
-        producer.send_message("orders", b"%d" % number, "a", on_delivery=ends.append)
+        producer.send_message("orders", b"%d" % number, "a", on_delivery=reports.append)
     waiting = next(one for one in producer._engine.pending.values() if one.value == b"1")
     producer.deduplicator.confirm(waiting.checksum, "orders")
     retry_now(producer)
     producer.flush(10)
 
     assert values(transport) == [0, 2]
-    assert sorted(report.duplicate for report in ends) == [False, False, True]
+    assert sorted(report.duplicate for report in reports) == [False, False, True]
     producer.send_message("orders", b"3", "a")
     producer.flush(10)
     assert values(transport) == [0, 2, 3]
     producer.close()
 
 
-@pytest.mark.parametrize("attempts", [(), ("failed",)], ids=["first try", "retry"])
-def test_a_copy_that_stepped_back_is_not_in_the_way_of_its_twin(attempts):
+@pytest.mark.parametrize("attempts", [(), ("failed",)], ids=["first attempt", "retry"])
+def test_a_withdrawn_duplicate_does_not_block_its_original(attempts):
     lanes = Lanes()
-    head, twin, other = a_delivery(0, attempts=("failed",)), a_delivery(1), a_delivery(3)
-    copy = a_delivery(2, attempts=attempts)
+    head, original, other = make_delivery(0, attempts=("failed",)), make_delivery(1), make_delivery(3)
+    duplicate = make_delivery(2, attempts=attempts)
     lanes.failed(head)
-    assert lanes.turn(head)
-    assert not lanes.admit(copy)
+    assert lanes.take_turn(head)
+    assert not lanes.admit(duplicate)
     assert not lanes.admit(other)
-    assert lanes.steps_back(copy)
-    assert not lanes.turn(twin)  # it was held until now, and waits in its lane
+    assert lanes.withdraw(duplicate)
+    assert not lanes.take_turn(original)  # it waits in its lane, behind the head
     assert lanes.settled(head, acknowledged=True) == "free"
 
-    assert lanes.following(head) is twin
-    assert lanes.following(twin) is other
+    assert lanes.following(head) is original
+    assert lanes.following(original) is other
     assert lanes.following(other) is None
-    twin.attempts, twin.place = ("failed",), QUEUED
-    lanes.failed(twin)
-    assert lanes.turn(twin)  # its retry: nothing stands before it
-    lanes.settled(twin, acknowledged=True)
-    assert lanes.following(twin) is None
+    original.attempts, original.state = ("failed",), QUEUED
+    lanes.failed(original)
+    assert lanes.take_turn(original)  # its retry: it is the first of its lane
+    lanes.settled(original, acknowledged=True)
+    assert lanes.following(original) is None
     assert lanes.held == 0
     assert not lanes.queues
-    assert copy.place is AWAITING_DUPLICATE
+    assert duplicate.state is AWAITING_DUPLICATE

@@ -1,4 +1,4 @@
-"""A producer deals with the dead letters of its own cluster, in a store that it shares with producers of others."""
+"""A producer handles only the dead letters of its own cluster in a store shared with producers of other clusters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support import eventually
 from tests.unit.replaying import dead_letter, message_id
 
 HERE, ELSEWHERE, UNKNOWN = message_id(1), message_id(2), message_id(3)
-CHECKED_OFTEN = {"health_check_interval": 0.1}
+FREQUENT_CHECKS = {"health_check_interval": 0.1}
 
 
-def bury(store, here="here"):
+def add_dead_letters(store, here="here"):
     DeadLetters(store).add(
         [
             dead_letter(1, cluster_id=here),
@@ -29,7 +29,7 @@ def bury(store, here="here"):
 
 @pytest.fixture
 def dead_letters(store):
-    bury(store)
+    add_dead_letters(store)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def dead(store):
     return {one.message_id for one in DeadLetters(store).find(DeadLetterFilter())}
 
 
-def test_a_producer_lists_and_counts_only_dead_letters_that_may_be_of_its_own_cluster(store, dead_letters):
-    with producer_of(store, **CHECKED_OFTEN) as producer:
+def test_a_producer_lists_and_counts_dead_letters_of_its_own_or_an_unknown_cluster(store, dead_letters):
+    with producer_of(store, **FREQUENT_CHECKS) as producer:
         eventually(lambda: producer.get_health_status()["metrics"]["max_dlq_size"] == 2)
         assert listed(producer) == listed(producer, "orders") == [HERE, UNKNOWN]
         assert producer.get_stats()["dlq_stats"]["total_messages"] == 2
@@ -79,7 +79,7 @@ def test_a_producer_lists_and_counts_only_dead_letters_that_may_be_of_its_own_cl
         assert producer.get_message_status(ELSEWHERE) is None
 
 
-def test_a_filter_that_names_a_cluster_shows_that_one(store, dead_letters):
+def test_a_filter_with_a_cluster_id_finds_the_dead_letters_of_that_cluster(store, dead_letters):
     with producer_of(store) as producer:
         named = DeadLetterFilter(cluster_id="elsewhere")
         assert producer.dlq.to_frame(named, kind="arrow").column("message_id").to_pylist() == [ELSEWHERE]
@@ -91,19 +91,19 @@ def test_clearing_leaves_the_dead_letters_of_other_clusters(store, dead_letters)
     assert dead(store) == {ELSEWHERE}
 
 
-def test_a_replay_leaves_the_dead_letters_of_other_clusters_and_says_so(store, broker, caplog):
-    bury(store, broker.cluster_id)
+def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(store, broker, caplog):
+    add_dead_letters(store, broker.cluster_id)
 
     with producer_at(broker, store) as producer:
         assert producer.replay_dlq_messages("orders") == 2
 
     assert dead(store) == {ELSEWHERE}
-    (said,) = [one for one in caplog.records if one.message == "dead letters of other clusters left out"]
+    (said,) = [one for one in caplog.records if one.message == "dead letters of other clusters skipped"]
     assert (said.count, said.clusters, said.own) == (1, ["elsewhere"], broker.cluster_id)
 
 
-def test_dead_letters_of_another_cluster_are_sent_here_when_the_producers_own_is_named(store, broker):
-    bury(store, broker.cluster_id)
+def test_dead_letters_of_another_cluster_are_replayed_if_to_cluster_is_the_producers_own(store, broker):
+    add_dead_letters(store, broker.cluster_id)
 
     with producer_at(broker, store) as producer:
         with pytest.raises(OtherCluster, match=f"not to elsewhere.*to_cluster='{broker.cluster_id}'"):
@@ -113,7 +113,7 @@ def test_dead_letters_of_another_cluster_are_sent_here_when_the_producers_own_is
     assert dead(store) == set()
 
 
-def test_without_a_store_another_cluster_is_refused_too():
+def test_another_cluster_is_refused_without_a_store_as_well():
     with (
         producer_of(None) as producer,
         pytest.raises(OtherCluster, match="to_cluster='here'"),
@@ -121,12 +121,12 @@ def test_without_a_store_another_cluster_is_refused_too():
         producer.replay_dlq_messages("orders", to_cluster="elsewhere")
 
 
-def test_a_new_producer_asks_for_its_cluster_before_it_lists_dead_letters(store, dead_letters):
+def test_a_new_producer_requests_its_cluster_id_before_it_lists_dead_letters(store, dead_letters):
     with producer_of(store, cluster=None, found="here") as producer:
         assert listed(producer) == [HERE, UNKNOWN]
 
 
-def test_while_the_cluster_is_not_known_only_letters_of_no_known_one_are_touched(store, dead_letters):
+def test_without_a_cluster_id_only_dead_letters_of_an_unknown_cluster_are_used(store, dead_letters):
     with producer_of(store, cluster=None) as producer:
         assert listed(producer) == [UNKNOWN]
         with pytest.raises(OtherCluster, match="does not know yet"):
@@ -135,11 +135,11 @@ def test_while_the_cluster_is_not_known_only_letters_of_no_known_one_are_touched
     assert dead(store) == {HERE, ELSEWHERE}
 
 
-def test_lines_of_the_readme_that_ran_before_run_again_on_a_new_embedded_broker(store, broker):
+def test_the_readme_example_works_again_on_a_new_embedded_broker(store, broker):
     DeadLetters(store).add([dead_letter(4, topic="refunds", cluster_id="mockClusterOfTheFirstRun")])
 
     broker.reject("refunds", "POLICY_VIOLATION")
-    slow = {"retry_backoff_ms": 20_000}  # so that the refusal proves itself on a busy machine too
+    slow = {"retry_backoff_ms": 20_000}  # so that the rejection counts as quick on a busy machine too
     with ReliableKafkaProducer(broker.bootstrap_servers, slow, store=store) as producer:
         sent = producer.send_message("refunds", {"order": 1}, key="alice")
         producer.flush()
@@ -151,15 +151,17 @@ def test_lines_of_the_readme_that_ran_before_run_again_on_a_new_embedded_broker(
 
 
 @pytest.mark.parametrize("cluster", ["here", "elsewhere", "nowhere", ""])
-def test_counts_listings_and_the_filter_in_memory_choose_the_same_letters(store, cluster):
-    bury(store)
-    where, all_dead_letters = DeadLetterFilter(cluster_or_unknown=cluster), DeadLetters(store)
-    chosen = {HERE: "here", ELSEWHERE: "elsewhere", UNKNOWN: ""}
+def test_counts_lists_and_the_filter_in_memory_select_the_same_dead_letters(store, cluster):
+    add_dead_letters(store)
+    condition, all_dead_letters = DeadLetterFilter(cluster_or_unknown=cluster), DeadLetters(store)
+    clusters = {HERE: "here", ELSEWHERE: "elsewhere", UNKNOWN: ""}
 
-    expected = {one for one, of in chosen.items() if of in ("", cluster)}
+    expected = {one for one, its_cluster in clusters.items() if its_cluster in ("", cluster)}
 
-    assert {one.message_id for one in all_dead_letters.find(where)} == expected
+    assert {one.message_id for one in all_dead_letters.find(condition)} == expected
     assert (
-        all_dead_letters.count(where) == all_dead_letters.count_by(where, "topic")["orders"] == len(expected)
+        all_dead_letters.count(condition)
+        == all_dead_letters.count_by(condition, "topic")["orders"]
+        == len(expected)
     )
-    assert {one for one in chosen if where.matches(all_dead_letters.get(one))} == expected
+    assert {one for one in clusters if condition.matches(all_dead_letters.get(one))} == expected

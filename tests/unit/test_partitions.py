@@ -1,4 +1,4 @@
-"""Where messages go: keys as Java's clients put them, the others by their id, and no waiting for a count."""
+"""Partitions of messages: keys as in Java's clients, other messages by their id, without waiting for the count."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ JAVA = {  # org.apache.kafka.common.utils.UtilsTest.testMurmur2, also in kafka-p
     b"abc": 479470107,
 }
 KAFKA_PYTHON = {b"": 681, b"a": 524, b"ab": 434, b"abc": 107, b"123456789": 566, b"\x00 ": 742}
-"""Of 1,000 partitions, from kafka-python's test_murmur2_java_compatibility."""
+"""Partitions out of 1,000, from kafka-python's test_murmur2_java_compatibility."""
 
 
 @pytest.mark.parametrize("key", JAVA)
 @pytest.mark.parametrize("count", [1, 3, 12, 1000, 2**31 - 1])
-def test_a_key_lands_where_java_puts_it(key, count):
+def test_a_key_has_the_same_partition_as_in_java(key, count):
     assert murmur2(key, count) == (JAVA[key] & 0x7FFFFFFF) % count
 
 
 @pytest.mark.parametrize("key", KAFKA_PYTHON)
-def test_a_key_lands_where_kafka_python_puts_it(key):
+def test_a_key_has_the_same_partition_as_in_kafka_python(key):
     assert murmur2(key, 1000) == KAFKA_PYTHON[key]
 
 
-def test_a_message_without_a_key_goes_by_its_id_evenly_and_always_the_same_way():
+def test_messages_without_a_key_are_distributed_evenly_and_consistently_by_id():
     partitioner = Partitioner(lambda topic, timeout: 6)
     session = uuid.UUID(int=7)
     ids = [id_bytes(session, number) for number in range(6000)]
@@ -54,7 +54,7 @@ def test_an_empty_key_is_a_key():
     assert {partitioner.choose("orders", b"", id_bytes(uuid.UUID(int=7), n)) for n in range(9)} == {681}
 
 
-def test_other_partitioners_of_the_library_are_followed():
+def test_librdkafkas_other_partitioners_are_supported():
     chosen = {
         name: Partitioner(lambda topic, timeout: 1000, partitioner=name).choose("orders", b"abc", b"")
         for name in ("murmur2", "consistent_random", "fnv1a_random")
@@ -63,32 +63,32 @@ def test_other_partitioners_of_the_library_are_followed():
     assert len(set(chosen.values())) == 3
 
 
-def test_while_the_count_is_unknown_only_the_first_message_waits():
-    asked, answer = [], threading.Event()
+def test_only_the_first_message_waits_for_an_unknown_count():
+    calls, release = [], threading.Event()
 
     def count(topic, timeout):
-        asked.append((topic, timeout))
-        if len(asked) > 1:
-            answer.wait(30)
-        return 4 if len(asked) > 1 else None
+        calls.append((topic, timeout))
+        if len(calls) > 1:
+            release.wait(30)
+        return 4 if len(calls) > 1 else None
 
     clock = FakeClock()
-    partitioner = Partitioner(count, patience=1.0, clock=clock)
+    partitioner = Partitioner(count, first_timeout=1.0, clock=clock)
 
     assert partitioner.choose("orders", b"k", b"") == -1
     assert partitioner.choose("orders", b"k", b"") == -1
-    assert asked == [("orders", 1.0)]
+    assert calls == [("orders", 1.0)]
     clock.advance(1.0)
-    assert partitioner.choose("orders", b"k", b"") == -1  # asked by another thread meanwhile
-    answer.set()
+    assert partitioner.choose("orders", b"k", b"") == -1  # another thread is querying
+    release.set()
 
     assert eventually(lambda: partitioner.count("orders")) == 4
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
-def test_a_count_is_refreshed_now_and_then_and_kept_when_nobody_answers():
+def test_a_count_is_refreshed_periodically_and_kept_when_no_broker_responds():
     counts, clock = [4, None, 8], FakeClock()
-    partitioner = Partitioner(lambda topic, timeout: counts.pop(0), refresh=60.0, clock=clock)
+    partitioner = Partitioner(lambda topic, timeout: counts.pop(0), refresh_interval=60.0, clock=clock)
     assert partitioner.count("orders") == 4
 
     clock.advance(61)
@@ -96,14 +96,14 @@ def test_a_count_is_refreshed_now_and_then_and_kept_when_nobody_answers():
     eventually(lambda: len(counts) == 1)
     assert partitioner.count("orders") == 4
 
-    def grown():
+    def sees_new_count():
         clock.advance(61)
         return partitioner.count("orders") == 8
 
-    eventually(grown)
+    eventually(sees_new_count)
 
 
-def test_the_brokers_are_asked_for_the_count():
+def test_the_count_comes_from_the_brokers():
     with embedded.start(topics={"orders": 5}) as broker:
         count = metadata_count({"bootstrap.servers": broker.bootstrap_servers})
         assert count("orders", 10.0) == 5

@@ -1,4 +1,4 @@
-"""What is known before Spark starts, and what it says afterwards: each a sentence with its fix."""
+"""Checks before Spark starts, and the errors, settings and job rows afterwards; each error has a fix."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import certifi
 import click
 import pytest
 
+from producer_core.brokers import maven
 from producer_core.cli.pipeline.spark_options import SparkChoice
 from producer_core.cli.pipeline.telemetry import _reasons as set_aside
 from producer_core.config import client_config
@@ -30,8 +32,8 @@ from producer_core.errors import (
     StoreLocked,
 )
 from producer_core.metrics.telemetry import SCHEMA_VERSION
-from producer_core.pipeline import checkpoint, session, spark_master, telemetry
-from producer_core.pipeline.job_status import JobStatus, noted
+from producer_core.pipeline import checkpoint, connector, session, spark_master, telemetry
+from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.session import _settings
 from producer_core.pipeline.spark_errors import explained, root_cause, spark_error
@@ -55,7 +57,7 @@ from tests.unit.test_pipeline_history import Query
         "k8s://h:1",
     ],
 )
-def test_a_master_that_spark_knows_is_taken(master):
+def test_a_valid_master_is_accepted(master):
     spark_master.check_master(master)
 
 
@@ -63,12 +65,12 @@ def test_a_master_that_spark_knows_is_taken(master):
     "master",
     ["lokal[2]", "local[0]", "local[two]", "spark:/host:7077", "spark://host", "http://host:7077", ""],
 )
-def test_what_is_no_master_is_told_with_an_example(master):
-    with pytest.raises(ConfigError, match="is no Spark master"):
+def test_an_invalid_master_is_rejected_with_an_example(master):
+    with pytest.raises(ConfigError, match="is not a Spark master"):
         spark_master.check_master(master)
 
 
-def test_a_master_that_does_not_answer_is_told_at_once():
+def test_a_master_that_refuses_connections_fails_at_once():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
         address = f"spark://127.0.0.1:{taken.getsockname()[1]}"
@@ -78,48 +80,48 @@ def test_a_master_that_does_not_answer_is_told_at_once():
 
 @contextmanager
 def listening(*answers):
-    """Something that answers each connection's first words with the next of these, and hangs up; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as there:
+    """Listen at an address that answers each connection's request with the next of `answers` and closes it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def answer():
-            for words in answers:
-                line, _ = there.accept()
-                with line:
-                    line.recv(1_000)
-                    line.sendall(words)
+        def serve():
+            for reply in answers:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1_000)
+                    connection.sendall(reply)
 
-        thread = threading.Thread(target=answer, daemon=True)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield f"127.0.0.1:{there.getsockname()[1]}"
+        yield f"127.0.0.1:{server.getsockname()[1]}"
         thread.join(5)
 
 
-_SAID = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-core' was not found."
-NOT_FOUND = (9 + len(_SAID)).to_bytes(8, "big") + b"\x08" + _SAID  # what a master of Spark 4.0 answered
+_BODY = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-core' was not found."
+NOT_FOUND = (9 + len(_BODY)).to_bytes(8, "big") + b"\x08" + _BODY  # the answer of a Spark 4.0 master
 
 
 def test_one_of_several_masters_is_enough():
-    with listening(NOT_FOUND) as there, socket.socket() as away:
-        away.bind(("127.0.0.1", 0))
-        spark_master.check_master(f"spark://127.0.0.1:{away.getsockname()[1]},{there}")
+    with listening(NOT_FOUND) as address, socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        spark_master.check_master(f"spark://127.0.0.1:{refusing.getsockname()[1]},{address}")
 
 
-@pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", NOT_FOUND[:5]])
-def test_what_listens_and_is_no_spark_is_told_at_once(words):
-    with listening(words, b"") as there, pytest.raises(PipelineError, match="answers as no Spark does"):
-        spark_master.check_master(f"spark://{there}")
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", NOT_FOUND[:5]])
+def test_a_process_that_is_not_spark_fails_the_check_at_once(reply):
+    with listening(reply, b"") as address, pytest.raises(PipelineError, match="does not speak Spark"):
+        spark_master.check_master(f"spark://{address}")
 
 
-def test_what_listens_and_says_nothing_is_told_within_its_time():
+def test_a_silent_process_fails_the_check_within_the_timeout():
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        with pytest.raises(PipelineError, match=r"said nothing within 0\.2 s"):
+        with pytest.raises(PipelineError, match=r"sent nothing within 0\.2 s"):
             spark_master.check_master(f"spark://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
 
 
-def test_a_master_that_never_takes_a_job_is_told_as_such():
+def test_a_master_that_never_accepts_the_job_has_its_own_error():
     stopped = RuntimeError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.")
     gone, full = spark_error(stopped), PipelineError("A disk is full.")
-    assert "did not take this job" in str(spark_master.master_start_error("spark://h:8080", gone))
+    assert "did not accept this job" in str(spark_master.master_start_error("spark://h:8080", gone))
     assert spark_master.master_start_error("local[2,4]", gone) is gone
     assert spark_master.master_start_error("spark://h:8080", full) is full
 
@@ -128,15 +130,15 @@ def test_a_master_that_never_takes_a_job_is_told_as_such():
     ("master", "count"),
     [("local[3,4]", 3), ("local", 1), ("local-cluster[2,3,1024]", 6), ("spark://h:1", None)],
 )
-def test_how_many_tasks_run_at_once(master, count):
+def test_the_number_of_tasks_that_run_at_once(master, count):
     assert spark_master.workers(master) == count
 
 
-def test_the_default_allows_a_task_to_be_tried_again():
+def test_the_default_master_allows_four_tries_per_task():
     assert spark_master.default_master() == f"local[{spark_master.cores()},4]"
 
 
-# errors out of Spark
+# errors of Spark
 
 STACK = """An error occurred while calling o50.load.
 : org.apache.spark.SparkException: Job aborted
@@ -149,12 +151,12 @@ Caused by: {cause}
 
 
 @pytest.mark.parametrize(
-    ("cause", "kind", "words"),
+    ("cause", "kind", "text"),
     [
         ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
          BrokerUnreachable, "stopped answering"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition.",
-         BrokerError, "not there any more"),
+                  BrokerError, "no longer exists"),
         ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position is out of range", BrokerError, "Retention"),
         ("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [t]", BrokerError,
          "Not authorized to access topics: [t]"),
@@ -169,30 +171,30 @@ Caused by: {cause}
         ("org.apache.spark.SparkClassNotFoundException: Failed to find data source: kafka", MissingTool, "connector"),
     ],
 )  # fmt: skip
-def test_the_last_cause_becomes_a_sentence(cause, kind, words):
+def test_the_last_cause_becomes_the_message(cause, kind, text):
     found = spark_error(RuntimeError(STACK.format(cause=cause)))
 
     assert type(found) is kind
-    assert words in str(found)
+    assert text in str(found)
     assert "\n" not in str(found)
 
 
-def test_an_error_of_ours_that_went_through_spark_comes_back_as_it_was():
-    ours = StoreLocked()
+def test_a_producer_error_that_passed_through_spark_is_returned_unchanged():
+    own = StoreLocked()
     outside = RuntimeError("the stream failed")
-    outside.__cause__ = ours
-    assert spark_error(outside) is ours
+    outside.__cause__ = own
+    assert spark_error(outside) is own
 
 
-def test_what_nobody_has_met_is_left_alone_and_its_root_is_one_line():
-    strange = RuntimeError(STACK.format(cause="java.lang.Strange: a thing"))
-    assert spark_error(strange) is None
-    assert explained(strange) is None  # not from Spark's packages
-    assert root_cause(strange) == "java.lang.Strange: a thing"
+def test_an_unknown_error_is_summarised_by_its_root_cause():
+    unknown = RuntimeError(STACK.format(cause="java.lang.Strange: a thing"))
+    assert spark_error(unknown) is None
+    assert explained(unknown) is None  # not from Spark's packages
+    assert root_cause(unknown) == "java.lang.Strange: a thing"
 
 
 class FromSpark(Exception):
-    """As py4j raises it: what was called, then what came of it."""
+    """Has the text of py4j's exceptions: the call, then its error."""
 
     __module__ = "py4j.protocol"
 
@@ -200,7 +202,7 @@ class FromSpark(Exception):
         return "An error occurred while calling o78.start.\n: java.nio.file.AccessDeniedException: /artifacts\n\tat java.base/sun.nio"
 
 
-def test_what_a_call_of_spark_came_to_is_told_and_not_which_call_it_was():
+def test_the_message_has_the_error_of_a_spark_call_and_not_the_call():
     assert str(explained(FromSpark())).startswith(
         "Spark failed: java.nio.file.AccessDeniedException: /artifacts. "
     )
@@ -209,7 +211,7 @@ def test_what_a_call_of_spark_came_to_is_told_and_not_which_call_it_was():
 # the checkpoint
 
 
-def a_checkpoint(folder):
+def make_checkpoint(folder):
     spark = folder / "spark"
     for log in ("offsets", "commits", "sources/0"):
         (spark / log).mkdir(parents=True)
@@ -221,10 +223,10 @@ def a_checkpoint(folder):
     return spark
 
 
-def test_a_sound_checkpoint_and_a_new_one_pass(tmp_path):
-    checkpoint.examine(tmp_path)
-    a_checkpoint(tmp_path)
-    checkpoint.examine(tmp_path)
+def test_an_intact_checkpoint_and_a_new_one_pass(tmp_path):
+    checkpoint.check_files(tmp_path)
+    make_checkpoint(tmp_path)
+    checkpoint.check_files(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -240,43 +242,43 @@ def test_a_sound_checkpoint_and_a_new_one_pass(tmp_path):
         ("sources/0/0", "\0", "is cut off"),
     ],
 )
-def test_a_damaged_checkpoint_is_told_by_file(tmp_path, name, text, why):
-    (a_checkpoint(tmp_path) / name).write_text(text)
+def test_a_damaged_checkpoint_is_reported_with_its_file(tmp_path, name, text, why):
+    (make_checkpoint(tmp_path) / name).write_text(text)
 
     with pytest.raises(CheckpointDamaged, match=why) as raised:
-        checkpoint.examine(tmp_path)
+        checkpoint.check_files(tmp_path)
     assert "not counted twice" in str(raised.value)
 
 
 def test_a_checkpoint_without_its_metadata_is_damaged(tmp_path):
-    (a_checkpoint(tmp_path) / "metadata").unlink()
+    (make_checkpoint(tmp_path) / "metadata").unlink()
     with pytest.raises(CheckpointDamaged, match="metadata is missing"):
-        checkpoint.examine(tmp_path)
+        checkpoint.check_files(tmp_path)
 
 
-def test_a_checkpoint_of_another_cluster_would_pass_over_records_and_is_refused(tmp_path):
-    with checkpoint.held(tmp_path, "one"):
+def test_a_checkpoint_of_another_cluster_is_rejected(tmp_path):
+    with checkpoint.locked(tmp_path, "one"):
         pass
-    with pytest.raises(ConfigError, match="of cluster one"), checkpoint.held(tmp_path, "two"):
+    with pytest.raises(ConfigError, match="belongs to cluster one"), checkpoint.locked(tmp_path, "two"):
         pass
-    with checkpoint.held(tmp_path, "one"):
+    with checkpoint.locked(tmp_path, "one"):
         pass
 
 
-def test_a_topic_that_was_made_again_is_told_for_its_first_records_would_be_passed_over(tmp_path):
-    with checkpoint.held(tmp_path, "c", {"one": "id-1"}), pytest.raises(ConfigError, match="made again"):
-        checkpoint.same_cluster(tmp_path, "c", {"one": "id-2"})
-    with checkpoint.held(tmp_path, "c", {"two": "id-3"}):
-        checkpoint.same_cluster(tmp_path, "c", {"one": "id-1", "two": "id-3"})
+def test_a_re_created_topic_is_rejected(tmp_path):
+    with checkpoint.locked(tmp_path, "c", {"one": "id-1"}), pytest.raises(ConfigError, match="re-created"):
+        checkpoint.check_cluster(tmp_path, "c", {"one": "id-2"})
+    with checkpoint.locked(tmp_path, "c", {"two": "id-3"}):
+        checkpoint.check_cluster(tmp_path, "c", {"one": "id-1", "two": "id-3"})
 
 
 @pytest.mark.parametrize("while_it_runs", [False, True])
-def test_a_topic_that_is_made_again_ends_a_job_that_runs(tmp_path, monkeypatch, while_it_runs):
-    monkeypatch.setattr(telemetry, "_UPKEEP", 0)
-    told = [{"one": "id-1"}, BrokerUnreachable(), {"one": "id-2"}] if while_it_runs else [{"one": "id-2"}]
+def test_re_creating_a_topic_ends_a_running_job(tmp_path, monkeypatch, while_it_runs):
+    monkeypatch.setattr(telemetry, "_MAINTENANCE", 0)
+    answers = [{"one": "id-1"}, BrokerUnreachable(), {"one": "id-2"}] if while_it_runs else [{"one": "id-2"}]
 
     def ids():
-        answer = told.pop(0)
+        answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -286,46 +288,47 @@ def test_a_topic_that_is_made_again_ends_a_job_that_runs(tmp_path, monkeypatch, 
             return Query(False, False, False)
 
     source = telemetry.TelemetrySource(("one",), {}, "c", {"one": "id-1"})
-    with checkpoint.held(tmp_path, "c", source.topic_ids):
+    with checkpoint.locked(tmp_path, "c", source.topic_ids):
         stream = Stream(None, source, None, tmp_path, None, False, 1.0, print, time.time, ids)
-        with pytest.raises(ConfigError, match="made again"):
-            stream.played(telemetry._Run(JobStatus(), lambda going: None, lambda: False))
-    assert told == []
+        with pytest.raises(ConfigError, match="re-created"):
+            stream.run_once(telemetry._Run(JobStatus(), lambda state: None, lambda: False))
+    assert answers == []
 
 
-def test_a_checkpoint_goes_with_a_store_that_merged_what_it_counts_as_read(tmp_path):
-    a_checkpoint(tmp_path)
+def test_a_checkpoint_needs_a_store_that_merged_the_batches_it_counts_as_read(tmp_path):
+    make_checkpoint(tmp_path)
     place = tmp_path / "s.duckdb"
-    with pytest.raises(ConfigError, match="further than the store"):
-        checkpoint.goes_with(tmp_path, place, None)
+    with pytest.raises(ConfigError, match="ahead of the store"):
+        checkpoint.check_store(tmp_path, place, None)
     store = Store.open(place)
-    with pytest.raises(ConfigError, match="further than the store"):
-        checkpoint.goes_with(tmp_path, place, store)
+    with pytest.raises(ConfigError, match="ahead of the store"):
+        checkpoint.check_store(tmp_path, place, store)
     with store.borrow(write=True) as connection:
         connection.execute("INSERT INTO pipeline_progress VALUES ('1f2e', 12, 1.0)")
 
-    checkpoint.goes_with(tmp_path, place, store)  # one more than Spark noted: a kill between the two commits
-    checkpoint.goes_with(tmp_path / "new", place, None)
+    # One more than Spark committed: the process was killed between the two commits.
+    checkpoint.check_store(tmp_path, place, store)
+    checkpoint.check_store(tmp_path / "new", place, None)
 
 
-def test_a_checkpoint_is_of_one_job_at_a_time(tmp_path):
-    with checkpoint.held(tmp_path, "c"):
+def test_a_checkpoint_is_used_by_one_job_at_a_time(tmp_path):
+    with checkpoint.locked(tmp_path, "c"):
         with (
             pytest.raises(PipelineError, match="Another job uses the checkpoint"),
-            checkpoint.held(tmp_path, "c"),
+            checkpoint.locked(tmp_path, "c"),
         ):
             pass
 
 
-def test_a_checkpoint_that_is_in_use_is_told_before_a_broker_is_asked(tmp_path):
+def test_a_checkpoint_in_use_is_reported_before_the_brokers_are_asked(tmp_path):
     with (
-        checkpoint.held(tmp_path, "c"),
+        checkpoint.locked(tmp_path, "c"),
         pytest.raises(PipelineError, match="Another job uses the checkpoint"),
     ):
         telemetry.check(client_config("127.0.0.1:1"), ["t"], tmp_path)
 
 
-def test_what_was_set_aside_for_one_reason_is_one_line():
+def test_records_set_aside_for_one_reason_share_a_line():
     reasons = set_aside({None: 3, SCHEMA_VERSION: 2, SCHEMA_VERSION + 1: 1})
 
     assert list(reasons.values()) == [5, 1]
@@ -338,7 +341,7 @@ def options(**settings):
     return kafka_options(client_config("h:1", settings))
 
 
-def test_a_password_travels_in_javas_way():
+def test_a_password_is_passed_as_a_jaas_configuration():
     ca = Path(certifi.where())
     found = options(
         security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_plain_username="app",
@@ -351,19 +354,19 @@ def test_a_password_travels_in_javas_way():
     assert found["kafka.bootstrap.servers"] == "h:1"
 
 
-def test_what_javas_client_cannot_be_told_is_refused():
+def test_a_setting_that_javas_client_lacks_is_rejected():
     with pytest.raises(ConfigError, match=r"enable\.ssl\.certificate\.verification"):
         options(enable_ssl_certificate_verification=False)
 
 
-def test_settings_of_producing_and_of_sockets_do_not_matter():
+def test_producer_and_socket_settings_are_ignored():
     assert options(linger_ms=50, socket_keepalive_enable=True) == {"kafka.bootstrap.servers": "h:1"}
 
 
 # jobs
 
 
-def test_a_command_that_answered_ctrl_c_itself_is_not_called_interrupted_as_well(monkeypatch):
+def test_a_command_that_handles_ctrl_c_itself_is_not_reported_as_interrupted(monkeypatch):
     monkeypatch.setattr(session, "open_session", lambda **_: SimpleNamespace(stop=lambda: None))
 
     def paused():
@@ -376,7 +379,7 @@ def test_a_command_that_answered_ctrl_c_itself_is_not_called_interrupted_as_well
         paused()
 
 
-def test_sparks_log_keeps_what_earlier_jobs_said(tmp_path, monkeypatch):
+def test_sparks_log_keeps_the_output_of_earlier_jobs(tmp_path, monkeypatch):
     log = tmp_path / "spark.log"
 
     def job(name):
@@ -400,12 +403,12 @@ def job_rows(store):
     return store.rows("jobs")
 
 
-def test_a_job_is_seen_while_it_runs_and_at_its_end(tmp_path):
+def test_a_job_has_a_row_while_it_runs_and_afterwards(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
-    with noted(store, name="integrity orders", kind="integrity") as job:
+    with track_job(store, name="integrity orders", kind="integrity") as job:
         assert [row["state"] for row in job_rows(store)] == ["running"]
         job.records(total=200)
-        job.share(0.5)
+        job.fraction_done(0.5)
         job.message("half of it")
         job.details({"topic": "orders"})
 
@@ -415,11 +418,11 @@ def test_a_job_is_seen_while_it_runs_and_at_its_end(tmp_path):
     assert row["last_success_at"] is not None
 
 
-def test_a_job_that_fails_says_why_and_keeps_when_it_last_worked(tmp_path):
+def test_a_failed_job_has_a_reason_and_keeps_its_last_success(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
-    with noted(store, name="j", kind="telemetry", clock=lambda: 5.0):
+    with track_job(store, name="j", kind="telemetry", clock=lambda: 5.0):
         pass
-    with pytest.raises(PipelineError), noted(store, name="j", kind="telemetry", clock=lambda: 9.0):
+    with pytest.raises(PipelineError), track_job(store, name="j", kind="telemetry", clock=lambda: 9.0):
         raise PipelineError("Spark ran out of memory.")
 
     (row,) = job_rows(store)
@@ -427,58 +430,56 @@ def test_a_job_that_fails_says_why_and_keeps_when_it_last_worked(tmp_path):
     assert (row["last_success_at"], row["ended_at"]) == (5.0, 9.0)
 
 
-def test_the_page_reads_of_a_failed_job_what_the_terminal_does(tmp_path):
+def test_the_row_of_a_failed_job_has_the_same_message_as_the_terminal(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
-    with pytest.raises(FromSpark), noted(store, name="j", kind="telemetry"):
+    with pytest.raises(FromSpark), track_job(store, name="j", kind="telemetry"):
         raise FromSpark
 
     (row,) = job_rows(store)
     assert row["message"] == str(explained(FromSpark()))
 
 
-def test_a_job_that_a_person_interrupted_says_so(tmp_path):
+def test_an_interrupted_job_is_recorded_as_interrupted(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
-    with pytest.raises(KeyboardInterrupt), noted(store, name="j", kind="telemetry"):
+    with pytest.raises(KeyboardInterrupt), track_job(store, name="j", kind="telemetry"):
         raise KeyboardInterrupt
 
     (row,) = job_rows(store)
-    assert (row["state"], row["message"]) == ("failed", "It was interrupted.")
+    assert (row["state"], row["message"]) == ("failed", "Interrupted.")
 
 
-def test_a_job_that_was_replaced_does_not_speak_for_its_successor(tmp_path):
+def test_a_replaced_job_does_not_overwrite_its_successor(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
-    with noted(store, name="j", kind="telemetry", clock=lambda: 5.0) as first:
-        with noted(store, name="j", kind="telemetry", clock=lambda: 6.0) as second:
+    with track_job(store, name="j", kind="telemetry", clock=lambda: 5.0) as first:
+        with track_job(store, name="j", kind="telemetry", clock=lambda: 6.0) as second:
             second.message("second")
         first.message("first")
 
     assert [row["message"] for row in job_rows(store)] == ["second"]
 
 
-def test_what_lives_with_a_job_is_seen_with_it(tmp_path):
+def test_a_heartbeat_statement_runs_with_each_heartbeat(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
     store.execute("begin_audit", id="a", topic="t", cluster="c", started=1.0, isolation="x")
-    with noted(store, name="j", kind="integrity", clock=lambda: 5.0, every=0.01) as job:
-        job.beats("audit_seen", id="a")
+    with track_job(store, name="j", kind="integrity", clock=lambda: 5.0, every=0.01) as job:
+        job.add_heartbeat("audit_seen", id="a")
         eventually(lambda: store.rows("one_audit", audit="a")[0]["seen_at"] == 5.0)
 
 
-def test_a_store_that_cannot_be_had_never_fails_a_job(tmp_path):
+def test_an_unusable_store_never_fails_a_job(tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
-    (tmp_path / "s.duckdb").write_bytes(b"no store" * 4096)
-    with noted(store, name="j", kind="telemetry") as job:
-        job.message("goes on")
-    with noted(None, name="j", kind="telemetry") as job:
-        job.message("goes on")
+    (tmp_path / "s.duckdb").write_bytes(b"not a store" * 4096)
+    with track_job(store, name="j", kind="telemetry") as job:
+        job.message("continues")
+    with track_job(None, name="j", kind="telemetry") as job:
+        job.message("continues")
 
 
 # the session
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_a_job_of_small_steps_has_a_jvm_that_does_not_compile_for_the_long_run(
-    verbose, tmp_path, monkeypatch
-):
+def test_a_light_job_limits_its_jvm_to_the_first_compiler_tier(verbose, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def java(light):
@@ -488,3 +489,24 @@ def test_a_job_of_small_steps_has_a_jvm_that_does_not_compile_for_the_long_run(
     assert "-XX:TieredStopAtLevel=1" in java(light=True)
     assert "-XX:TieredStopAtLevel=1" not in java(light=False)
     assert ("log4j2" in java(light=True)) is not verbose
+
+
+# jars
+
+
+def test_a_folder_of_jars_is_complete_until_one_is_removed(tmp_path):
+    assert not maven.is_complete(tmp_path / "absent")
+    (tmp_path / "jars.txt").write_text("a-1.jar\nb-2.jar")
+    (tmp_path / "a-1.jar").touch()
+    (tmp_path / "b-2.jar").touch()
+
+    assert maven.is_complete(tmp_path)
+    (tmp_path / "b-2.jar").unlink()
+    assert not maven.is_complete(tmp_path)
+
+
+def test_the_connector_needs_jgo_and_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jgo.env", None)
+    with pytest.raises(MissingTool, match=r"producer-core\[spark\]"):
+        connector.fetch_connector()

@@ -1,4 +1,4 @@
-"""Telemetry records as columns: what a producer sends fits, and what would stop the store's merge does not."""
+"""Telemetry records as columns: every record of a producer fits; a record that would stop the merge is rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from producer_core.metrics.batch import KINDS
 from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
-from producer_core.pipeline.columns import SCHEMA, typed
+from producer_core.pipeline.columns import SCHEMA, to_table
 from producer_core.pipeline.merge_batch import merge, unseen
 from producer_core.store import Batch, ProducerRow, Store
 from tests.unit.test_pipeline_merging import heartbeat
@@ -30,7 +30,7 @@ _TIMES = {**_VALUES, int: st.integers(0, _LAST), float: st.floats(0, _LAST) | st
 
 
 def rows(kind):
-    """Any row that the hints of its kind allow."""
+    """Generate any row that the type hints of its kind allow."""
     values = [
         _SMALL
         if name in ("bucket", "broker_id")
@@ -45,24 +45,24 @@ def _kinds(name):
 
 
 def record(**changes):
-    """A record that fits, but for `changes`; Ellipsis leaves a field out."""
+    """Return a valid record with `changes`; Ellipsis omits a field."""
     whole = {
         "v": SCHEMA_VERSION, "producer_id": "p1", "sequence": 3, "cluster_id": "c",
         "statistics": [[1, "c", "p1", "orders", 10, 9, 1, 1, 0, 0, 0, 0, 90, 0.5]],
         "latencies": [[1, "c", "p1", "orders", 42, 9]], "errors": [[1, "c", "p1", "orders", "X", "permanent", 1]],
         "producer": list(heartbeat("p1", 5).values()),
     }  # fmt: skip
-    told = {**whole, **changes}
-    return json.dumps({name: value for name, value in told.items() if value is not ...}).encode()
+    fields = {**whole, **changes}
+    return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
 def row(kind, place, value):
-    """The first row of `kind` with another cell."""
+    """Return a record whose first row of `kind` has another value in one cell."""
     (cells,) = json.loads(record())[kind]
     return record(**{kind: [[*cells[:place], value, *cells[place + 1 :]]]})
 
 
-def beat(place, value):
+def heartbeat_with(place, value):
     cells = list(heartbeat("p1", 5).values())
     return record(producer=[*cells[:place], value, *cells[place + 1 :]])
 
@@ -78,10 +78,10 @@ batches = st.builds(
 
 
 @given(st.lists(batches, max_size=5))
-def test_whatever_a_producer_sends_comes_as_it_was(sent):
-    found = typed([encode(batch) for batch in sent])
+def test_every_batch_of_a_producer_converts_without_loss(sent):
+    found = to_table([encode(batch) for batch in sent])
 
-    assert found.strange == {}
+    assert found.rejected == {}
     assert found.batches.schema == SCHEMA
     assert found.batches.to_pylist() == [
         {
@@ -99,12 +99,12 @@ FITS = {
     "an older producer's": record(client_statistics=None, broker_statistics=...),
     "with names of tomorrow": record(tomorrow={"a": [1]}),
     "a whole number for a float": row("statistics", 13, 2),
-    "no limit and no error": beat(16, None),
+    "no limit and no error": heartbeat_with(16, None),
     "a clock that begins in 1970": row("statistics", 0, 0),
     "a clock far ahead": row("statistics", 0, 4_102_444_800),
 }
 
-STRANGE = {
+REJECTED = {
     "not JSON": (b"\xff\x00", None),
     "nothing": (None, None),
     "a list": (b"[1]", None),
@@ -143,11 +143,11 @@ STRANGE = {
     "a list for a cell": (row("latencies", 3, ["orders"]), 1),
     "a heartbeat of another shape": (record(producer=["p1"]), 1),
     "a heartbeat that is text": (record(producer="p1"), 1),
-    "a number for a boolean": (beat(9, 1), 1),
-    "text for a limit": (beat(16, "much"), 1),
+    "a number for a boolean": (heartbeat_with(9, 1), 1),
+    "text for a limit": (heartbeat_with(16, "much"), 1),
     "a second in the year 36812": (row("statistics", 0, 2**40), 1),
     "a second before 1970": (row("errors", 0, -1), 1),
-    "a heartbeat in the year 33658": (beat(7, 1e12), 1),
+    "a heartbeat in the year 33658": (heartbeat_with(7, 1e12), 1),
 }  # fmt: skip
 
 
@@ -159,37 +159,37 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_what_fits_can_be_merged(store, name):
-    found = typed([FITS[name]])
+def test_a_valid_record_can_be_merged(store, name):
+    found = to_table([FITS[name]])
 
-    assert found.strange == {}
+    assert found.rejected == {}
     assert merge(store, unseen(store, found.batches), query_id="q", batch_id=0, now=1.0) == 1
 
 
-@pytest.mark.parametrize("name", STRANGE)
-def test_what_does_not_fit_is_told_by_its_version_and_harms_no_other(name):
-    value, version = STRANGE[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_a_rejected_record_has_its_version_and_leaves_the_others(name):
+    value, version = REJECTED[name]
 
-    found = typed([record(sequence=1), value, record(sequence=2)])
+    found = to_table([record(sequence=1), value, record(sequence=2)])
 
-    assert found.strange == {1: version}
+    assert found.rejected == {1: version}
     assert found.batches["sequence"].to_pylist() == [1, 2]
 
 
-def test_many_that_do_not_fit_are_all_found(monkeypatch):
-    monkeypatch.setattr("producer_core.pipeline.columns._AT_ONCE", 5_000)  # several portions
+def test_all_invalid_records_are_found(monkeypatch):
+    monkeypatch.setattr("producer_core.pipeline.columns._CHUNK_BYTES", 5_000)  # several chunks
     values = [record(sequence=number) for number in range(100)]
     for place in (0, 1, 50, 99):
         values[place] = row("latencies", 4, None)
 
-    found = typed(values)
+    found = to_table(values)
 
-    assert found.strange == dict.fromkeys((0, 1, 50, 99), SCHEMA_VERSION)
+    assert found.rejected == dict.fromkeys((0, 1, 50, 99), SCHEMA_VERSION)
     assert found.batches["sequence"].to_pylist() == [
-        number for number in range(100) if number not in found.strange
+        number for number in range(100) if number not in found.rejected
     ]
 
 
-def test_nothing_is_an_empty_table():
-    assert typed([]).batches.schema == SCHEMA
-    assert typed([]).batches.num_rows == 0
+def test_no_records_make_an_empty_table():
+    assert to_table([]).batches.schema == SCHEMA
+    assert to_table([]).batches.num_rows == 0

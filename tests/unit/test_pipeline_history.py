@@ -1,4 +1,4 @@
-"""The history of the telemetry job: few files, and no row twice or missing, whatever is killed when."""
+"""The history of the telemetry job: few files, and no row twice or missing after a kill at any point."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TEN = 1_700_000_000 // 3600 * 3600.0 + 60  # a minute past a full hour
 
 
 class Killed(BaseException):
-    """What a test raises where a job is killed: nothing after it is done."""
+    """Ends a job at a named point, like a kill: no later code runs."""
 
 
 class Job:
-    """The part of the job that merges and keeps, and can be killed at a named point."""
+    """Merges and keeps batches like the telemetry job, and can be killed at a named point."""
 
     def __init__(self, folder, *, dies_at=None, store="fleet.duckdb"):
         self.store = Store.open(folder / store)
@@ -43,7 +43,7 @@ class Job:
         self.history.keep(draft)
 
     def end(self):
-        """As the kernel ends a killed one: its lock is gone."""
+        """Release the lock, as the kernel does for a killed process."""
         self.history.close()
         self.store.close()
 
@@ -76,7 +76,7 @@ def numbered(*numbers):
     return batches(*(("p1", number) for number in numbers))
 
 
-def test_micro_batches_of_an_hour_become_one_file_a_kind(jobs, tmp_path):
+def test_micro_batches_of_an_hour_become_one_file_per_kind(jobs, tmp_path):
     job = jobs()
     for number in range(5):
         job.run(numbered(number))
@@ -128,7 +128,7 @@ def test_a_kill_while_merging_leaves_each_row_once(jobs, tmp_path, point):
     assert rows(tmp_path) == [("p1", number) for number in range(4)]
 
 
-def test_a_history_whose_first_job_was_killed_is_still_of_its_store(jobs, tmp_path):
+def test_a_history_belongs_to_its_store_even_if_its_first_job_was_killed(jobs, tmp_path):
     job = jobs(dies_at="merged")
     with pytest.raises(Killed):
         job.run(numbered(0))
@@ -160,7 +160,7 @@ def test_a_kill_while_publishing_leaves_each_row_once(jobs, tmp_path, point):
     assert len(files(tmp_path)) == 1
 
 
-def test_a_reader_in_the_middle_sees_the_old_file_or_the_new_one(jobs, tmp_path):
+def test_a_concurrent_reader_sees_the_old_file_or_the_new_one(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.history.publish()
@@ -175,7 +175,7 @@ def test_a_reader_in_the_middle_sees_the_old_file_or_the_new_one(jobs, tmp_path)
     assert seen[-1] == whole
 
 
-def test_a_draft_that_was_not_written_whole_is_dropped(jobs, tmp_path):
+def test_an_incomplete_draft_is_dropped(jobs, tmp_path):
     job = jobs()
     draft = job.history.draft(numbered(0), TEN)
     draft.write_bytes(draft.read_bytes()[:100])
@@ -195,7 +195,7 @@ def test_a_history_is_written_by_one_job_at_a_time(jobs):
 
 
 class Query:
-    """A stream that ended well."""
+    """Simulates a stream that ended without an error."""
 
     lastProgress = None
 
@@ -210,40 +210,40 @@ class Query:
 
 
 class Stream(telemetry._Stream):
-    """One micro-batch, the same again each time it is played, without Spark."""
+    """Merges the same micro-batch in every run, without Spark."""
 
     def _start(self, sink):
         sink._add(numbered(1, 2), "q", 1)
         return Query()
 
 
-def test_a_store_that_was_busy_for_a_while_leaves_each_row_once(jobs, tmp_path):
+def test_a_store_that_was_locked_for_a_while_has_each_row_once(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
-    troubles = iter(["drafted", None])
-    trouble = None
+    points = iter(["drafted", None])
+    failing = None
 
     def reached(point):
-        if point == trouble:
+        if point == failing:
             raise StoreLocked
 
     now = TEN
-    going = telemetry._Run(JobStatus(), lambda going: None, lambda: False)
+    run = telemetry._Run(JobStatus(), lambda state: None, lambda: False)
     source = telemetry.TelemetrySource((), {}, "c", {})
     stream = Stream(None, source, job.store, tmp_path, job.history, False, 1.0, reached, lambda: now, dict)
-    played = []
-    for trouble in troubles:
-        played.append(stream.played(going))
+    results = []
+    for failing in points:
+        results.append(stream.run_once(run))
         now += HOUR
     job.history.publish()
     job.end()
     jobs().history.publish()
 
-    assert played == [False, True]
+    assert results == [False, True]
     assert rows(tmp_path) == [("p1", 0), ("p1", 1), ("p1", 2)]
 
 
-def test_a_history_of_a_store_that_was_deleted_is_refused_for_it_would_hold_everything_twice(jobs, tmp_path):
+def test_a_history_of_a_deleted_store_is_rejected_because_it_would_hold_each_row_twice(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.history.publish()
@@ -256,7 +256,7 @@ def test_a_history_of_a_store_that_was_deleted_is_refused_for_it_would_hold_ever
         ParquetHistory(tmp_path / "history").check(None, tmp_path / "none.duckdb")
 
 
-def test_a_history_of_another_store_that_has_merged_the_same_is_refused(jobs, tmp_path):
+def test_a_history_of_another_store_with_the_same_batches_is_rejected(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.end()
@@ -269,7 +269,7 @@ def test_a_history_of_another_store_that_has_merged_the_same_is_refused(jobs, tm
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_refused(jobs, tmp_path, published):
+def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_rejected(jobs, tmp_path, published):
     job = jobs()
     job.run(numbered(0))
     job.store.snapshot(tmp_path / "copy.duckdb")
@@ -284,7 +284,7 @@ def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_refused(jobs
     assert "new folder with --history" in str(raised.value)
 
 
-def test_a_copy_of_a_store_goes_on_with_its_history(jobs, tmp_path):
+def test_a_copy_of_a_store_continues_its_history(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.store.snapshot(tmp_path / "moved.duckdb")
@@ -297,7 +297,7 @@ def test_a_copy_of_a_store_goes_on_with_its_history(jobs, tmp_path):
     assert rows(tmp_path) == [("p1", 0), ("p1", 1)]
 
 
-def test_a_history_is_for_its_owner_alone(jobs, tmp_path):
+def test_only_the_owner_can_read_a_history(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.history.publish()
@@ -306,7 +306,7 @@ def test_a_history_is_for_its_owner_alone(jobs, tmp_path):
     assert {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*.parquet"))} == {0}
 
 
-def test_rows_without_any_of_a_kind_still_make_a_file_that_can_be_read(jobs, tmp_path):
+def test_a_kind_without_rows_still_has_a_readable_file(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
     job.history.publish()

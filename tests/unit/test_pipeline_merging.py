@@ -1,4 +1,4 @@
-"""The merge of a micro-batch: a batch counts once under both keys, whatever is repeated and however late it is."""
+"""The merge of a micro-batch: a batch counts once under both keys, however often it is repeated and however late."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def heartbeat(producer, seen):
 
 
 def batches(*ids, at=NOW):
-    """What Spark hands over: batches of ten messages each, (producer, sequence) or (producer, first, sequence)."""
+    """Return batches of ten messages each as Spark passes them: (producer, sequence) or (producer, first, sequence)."""
     rows = []
     for producer, *numbers in ids:
         sequence = numbers[-1]
@@ -79,10 +79,10 @@ def totals(store):
 
 
 def ranges(store):
-    return asked(store, "SELECT * FROM merged_batches ORDER BY ALL")
+    return query(store, "SELECT * FROM merged_batches ORDER BY ALL")
 
 
-def asked(store, sql):
+def query(store, sql):
     with store.borrow() as connection:
         return connection.execute(sql).fetchall()
 
@@ -92,7 +92,7 @@ def test_batches_add_up(store):
     assert totals(store) == (30, 27, 3)
 
 
-def test_a_batch_that_is_there_twice_in_one_micro_batch_counts_once(store):
+def test_a_batch_that_occurs_twice_in_a_micro_batch_counts_once(store):
     assert put(store, batches(("p1", 0), ("p1", 0))) == 1
     assert totals(store) == (10, 9, 1)
 
@@ -102,24 +102,24 @@ def test_a_micro_batch_that_spark_repeats_adds_nothing(store):
 
     assert put(store, batches(("p1", 0))) == 0
     assert totals(store) == (10, 9, 1)
-    assert asked(store, "SELECT query_id, batch_id FROM pipeline_progress") == [("q", 0)]
+    assert query(store, "SELECT query_id, batch_id FROM pipeline_progress") == [("q", 0)]
 
 
-def test_a_checkpoint_restored_from_a_copy_uses_a_number_again_and_nothing_is_lost(store):
+def test_a_checkpoint_restored_from_a_copy_reuses_a_number_and_nothing_is_lost(store):
     put(store, batches(("p1", 0)), batch_id=7)
 
     assert put(store, batches(("p1", 1)), batch_id=7) == 1
     assert totals(store) == (20, 18, 2)
 
 
-def test_a_batch_that_a_lost_checkpoint_brings_again_adds_nothing(store):
+def test_a_batch_read_again_after_a_lost_checkpoint_adds_nothing(store):
     put(store, batches(("p1", 0), ("p1", 1)))
 
     assert put(store, batches(("p1", 1), ("p1", 2)), query_id="another") == 1
     assert totals(store) == (30, 27, 3)
 
 
-def test_what_is_remembered_is_ranges_that_grow_together(store):
+def test_merged_batches_are_kept_as_ranges_that_join(store):
     put(store, batches(("p1", 0), ("p1", 1), ("p1", 4)))
     assert ranges(store) == [("p1", 0, 1), ("p1", 4, 4)]
 
@@ -127,14 +127,14 @@ def test_what_is_remembered_is_ranges_that_grow_together(store):
     assert ranges(store) == [("p1", 0, 4), ("p2", 7, 7)]
 
 
-def test_a_batch_that_stands_for_several_leaves_no_hole(store):
+def test_a_batch_that_covers_several_numbers_leaves_no_gap(store):
     put(store, batches(("p1", 0), ("p1", 1, 5), ("p1", 6)))
 
     assert ranges(store) == [("p1", 0, 6)]
     assert missing(store) == (0, 0)
 
 
-def test_holes_are_told_until_they_are_filled(store):
+def test_gaps_are_counted_until_they_are_filled(store):
     put(store, batches(("p1", 0), ("p1", 4), ("p2", 0), ("p3", 5), ("p3", 7)))
     assert missing(store) == (2, 4)
 
@@ -142,7 +142,7 @@ def test_holes_are_told_until_they_are_filled(store):
     assert missing(store) == (0, 0)
 
 
-def test_what_somebody_else_merged_meanwhile_is_looked_at_again(store):
+def test_a_batch_merged_by_another_job_in_the_meantime_is_checked_again(store):
     fresh = unseen(store, batches(("p1", 0), ("p1", 1)))
     store.append(Batch("p1", 0))
 
@@ -154,45 +154,45 @@ def test_what_somebody_else_merged_meanwhile_is_looked_at_again(store):
     assert totals(store) == (10, 9, 1)
 
 
-def test_a_heartbeat_that_comes_late_says_nothing_new(store):
+def test_a_late_heartbeat_changes_nothing(store):
     put(store, batches(("p1", 9)))
     put(store, batches(("p1", 3)), batch_id=1)
 
-    assert asked(store, "SELECT producer_id, seen_at FROM producers") == [("p1", NOW + 9.0)]
+    assert query(store, "SELECT producer_id, seen_at FROM producers") == [("p1", NOW + 9.0)]
 
 
-def test_of_two_heartbeats_the_later_counts(store):
+def test_the_later_of_two_heartbeats_counts(store):
     put(store, batches(("p1", 3), ("p1", 9), ("p2", 1)))
 
-    found = asked(store, "SELECT producer_id, seen_at FROM producers ORDER BY ALL")
+    found = query(store, "SELECT producer_id, seen_at FROM producers ORDER BY ALL")
     assert found == [("p1", NOW + 9.0), ("p2", NOW + 1.0)]
 
 
-def test_a_producer_whose_clock_is_set_back_is_still_heard(store):
+def test_heartbeats_count_after_a_producers_clock_was_set_back(store):
     put(store, batches(("p1", 3), at=NOW + DAY))
     put(store, batches(("p1", 4)), batch_id=1)
 
-    assert asked(store, "SELECT seen_at FROM producers") == [(NOW + 4.0,)]
+    assert query(store, "SELECT seen_at FROM producers") == [(NOW + 4.0,)]
 
 
 @pytest.mark.parametrize("late", [HOUR, 4 * HOUR, DAY, 10 * DAY])
-def test_a_batch_that_is_late_is_added_to_what_was_rolled_up_before(store, late):
+def test_a_late_batch_is_added_to_windows_that_are_rolled_up(store, late):
     at = NOW - late
     put(store, batches(("p1", 0), at=at))
     store.maintain(NOW)
-    before = asked(store, "SELECT DISTINCT resolution FROM statistics")
+    before = query(store, "SELECT DISTINCT resolution FROM statistics")
 
     put(store, batches(("p1", 1), ("p2", 0), at=at), batch_id=1)
     assert totals(store) == (30, 27, 3)
     store.maintain(NOW + 60)
 
     assert totals(store) == (30, 27, 3)
-    assert asked(store, "SELECT DISTINCT resolution FROM statistics") == before
+    assert query(store, "SELECT DISTINCT resolution FROM statistics") == before
     by_window = "SELECT sum(accepted) FROM statistics GROUP BY window_start // 3600, producer_id ORDER BY ALL"
-    assert asked(store, by_window) == [(10,), (20,)]
+    assert query(store, by_window) == [(10,), (20,)]
 
 
-def test_what_is_older_than_the_store_keeps_goes_and_never_comes_back(store):
+def test_a_batch_beyond_the_stores_retention_is_pruned_and_not_merged_again(store):
     put(store, batches(("p1", 0), at=NOW - 100 * DAY))
     store.maintain(NOW)
 
@@ -200,15 +200,15 @@ def test_what_is_older_than_the_store_keeps_goes_and_never_comes_back(store):
     assert totals(store) == (0, 0, 0)
 
 
-def test_what_is_remembered_of_micro_batches_is_bounded(store):
+def test_the_number_of_remembered_micro_batches_is_bounded(store):
     put(store, batches(("p1", 0)), batch_id=1)
     put(store, batches(("p1", 1)), batch_id=1_999)
     put(store, batches(("p1", 2)), batch_id=2_000)
 
-    assert asked(store, "SELECT batch_id FROM pipeline_progress ORDER BY ALL") == [(1_999,), (2_000,)]
+    assert query(store, "SELECT batch_id FROM pipeline_progress ORDER BY ALL") == [(1_999,), (2_000,)]
 
 
-def test_a_failed_merge_says_why_and_leaves_nothing(store):
+def test_a_failed_merge_has_a_reason_and_leaves_nothing(store):
     whole = batches(("p1", 0))
     rows = pa.array([[{"window_start": NOW}]])  # and no other column
     broken = whole.set_column(whole.schema.get_field_index("errors"), "errors", rows)

@@ -1,14 +1,14 @@
-"""A micro-batch that is too large for the driver is cut by bytes, each record into one piece."""
+"""A micro-batch that is too large for the driver is split by bytes; each record is in one piece."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from producer_core.pipeline.slices import come, cut
+from producer_core.pipeline.slices import offset_ranges, split_fetched
 
 
-def arrived(*rows):
-    """What Spark fetched: (partition, offset, bytes, here)."""
+def fetched(*rows):
+    """Return rows as Spark fetches them: (partition, offset, bytes, here)."""
     return pa.Table.from_pylist(
         [
             {
@@ -20,17 +20,17 @@ def arrived(*rows):
     )  # fmt: skip
 
 
-def test_what_came_whole_is_one_piece_with_its_tombstones():
-    whole, left = come(arrived((0, 1, 10, True), (1, 5, 0, True)))
+def test_a_complete_fetch_is_one_piece_including_tombstones():
+    whole, left = split_fetched(fetched((0, 1, 10, True), (1, 5, 0, True)))
 
     assert whole.column_names == ["topic", "partition", "offset", "timestamp", "key", "value"]
     assert whole["offset"].to_pylist() == [1, 5]
     assert list(left) == []
 
 
-def test_of_a_partition_that_did_not_come_whole_everything_behind_is_read_again():
-    whole, left = come(
-        arrived((1, 4, 9, True), (0, 9, 3, True), (0, 8, 50, False), (0, 7, 2, True), (1, 5, 9, True))
+def test_a_partition_is_read_again_from_its_first_missing_record():
+    whole, left = split_fetched(
+        fetched((1, 4, 9, True), (0, 9, 3, True), (0, 8, 50, False), (0, 7, 2, True), (1, 5, 9, True))
     )
 
     assert list(zip(whole["partition"].to_pylist(), whole["offset"].to_pylist(), strict=True)) == [
@@ -41,21 +41,25 @@ def test_of_a_partition_that_did_not_come_whole_everything_behind_is_read_again(
     assert list(left) == [("t", 0, 8, 50), ("t", 0, 9, 3)]
 
 
-def test_pieces_are_ranges_of_at_most_so_many_bytes():
+def test_pieces_are_offset_ranges_of_a_bounded_size():
     rows = [("a", 0, offset, 10) for offset in range(5)] + [("a", 1, 7, 10), ("b", 0, 0, 10)]
 
-    assert list(cut(rows, 30)) == [
+    assert list(offset_ranges(rows, 30)) == [
         {"a": {"0": (0, 3)}},
         {"a": {"0": (3, 5), "1": (7, 8)}},
         {"b": {"0": (0, 1)}},
     ]
 
 
-def test_a_record_that_is_larger_is_a_piece_of_its_own():
-    rows = [("a", 0, 0, 1), ("a", 0, 4, 100), ("a", 0, 5, 1)]  # offsets between are markers of transactions
+def test_a_larger_record_is_a_piece_of_its_own():
+    rows = [
+        ("a", 0, 0, 1),
+        ("a", 0, 4, 100),
+        ("a", 0, 5, 1),
+    ]  # the offsets in between are transaction markers
 
-    assert list(cut(rows, 50)) == [{"a": {"0": (0, 1)}}, {"a": {"0": (4, 5)}}, {"a": {"0": (5, 6)}}]
+    assert list(offset_ranges(rows, 50)) == [{"a": {"0": (0, 1)}}, {"a": {"0": (4, 5)}}, {"a": {"0": (5, 6)}}]
 
 
-def test_nothing_has_no_pieces():
-    assert list(cut([], 50)) == []
+def test_no_records_make_no_pieces():
+    assert list(offset_ranges([], 50)) == []

@@ -1,4 +1,4 @@
-"""A micro-batch in pieces: the store knows it as merged when all of it is, whatever is killed or stopped between."""
+"""A micro-batch in pieces: the store counts it as merged once all pieces are, after any kill or stop in between."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from tests.unit.test_pipeline_history import Killed
         (MergeResult(15, 12), "Merged 12 of 15 batches into /fleet.duckdb; it had the others already."),
     ],
 )
-def test_what_a_run_came_to_is_a_sentence_where_nothing_came_too(done, words):
+def test_the_result_of_a_run_is_one_sentence(done, words):
     assert merged(done, Path("/fleet.duckdb")) == words
 
 
-def test_a_run_to_which_nothing_came_yet_says_so():
-    assert telemetry.words(MergeResult(), None) == "no batches yet"
-    assert telemetry.words(MergeResult(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
+def test_the_summary_of_a_run_without_batches():
+    assert telemetry.summary(MergeResult(), None) == "no batches yet"
+    assert telemetry.summary(MergeResult(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
 
 
 def piece(*numbers, version=SCHEMA_VERSION):
-    """What Spark fetched of a piece."""
+    """Return a piece as Spark fetches it."""
     values = [encode(Batch("p1", number)) for number in numbers]
     if version is None:
-        values = [b"no JSON"] * len(numbers)
+        values = [b"not JSON"] * len(numbers)
     elif version != SCHEMA_VERSION:
         values = [value.replace(b'"v":1', b'"v":%d' % version) for value in values]
     count = len(numbers)
@@ -76,14 +76,14 @@ def sink(store, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "pieces", pieces_of(piece(0, 1), piece(2), piece(3)))
 
     def make(reached=lambda point: None):
-        return TelemetrySink(store, tmp_path / "aside", None, told.append, reached, options={})
+        return TelemetrySink(store, tmp_path / "aside", None, results.append, reached, options={})
 
-    told = []
-    make.told = told
+    results = []
+    make.results = results
     return make
 
 
-def test_a_micro_batch_is_known_as_merged_once_all_of_its_pieces_are(sink, store):
+def test_a_micro_batch_counts_as_merged_once_all_of_its_pieces_are(sink, store):
     seen = []
 
     def reached(point):
@@ -93,10 +93,10 @@ def test_a_micro_batch_is_known_as_merged_once_all_of_its_pieces_are(sink, store
     sink(reached)(RECORDS, 5)
 
     assert seen == [-1, -1, 5]
-    assert [(done.batches, done.merged) for done in sink.told] == [(4, 4)]
+    assert [(done.batches, done.merged) for done in sink.results] == [(4, 4)]
 
 
-def test_a_kill_between_two_pieces_leaves_it_unknown_and_its_repeat_adds_the_rest(sink, store):
+def test_after_a_kill_between_two_pieces_the_repeat_adds_the_rest(sink, store):
     left = iter([False, True])
 
     def reached(point):
@@ -109,23 +109,23 @@ def test_a_kill_between_two_pieces_leaves_it_unknown_and_its_repeat_adds_the_res
     sink()(RECORDS, 5)
 
     assert merged_through(store, "q") == 5
-    assert [(done.batches, done.merged) for done in sink.told] == [(4, 2)]
+    assert [(done.batches, done.merged) for done in sink.results] == [(4, 2)]
     assert missing(store) == (0, 0)
 
 
-def test_a_job_that_is_to_end_ends_between_two_pieces(sink, store):
+def test_an_ending_job_stops_between_two_pieces(sink, store):
     def reached(point):
         if point == "merged":
             one._ending = True
 
     one = sink(reached)
-    with pytest.raises(PipelineError, match="The job ends"):
+    with pytest.raises(PipelineError, match="The job is ending"):
         one(RECORDS, 5)
 
     assert merged_through(store, "q") == -1
 
 
-def test_a_topic_of_something_else_is_told_and_not_copied(sink, tmp_path, monkeypatch):
+def test_a_topic_without_telemetry_is_rejected_and_not_copied(sink, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "pieces", pieces_of(piece(*range(100), version=None)))
     with pytest.raises(ConfigError, match="None of the first 100 records is telemetry"):
         sink()(RECORDS, 0)
@@ -133,13 +133,13 @@ def test_a_topic_of_something_else_is_told_and_not_copied(sink, tmp_path, monkey
 
 
 @pytest.mark.parametrize(("count", "version", "batch_id"), [(99, None, 0), (100, 2, 0), (100, None, 1)])
-def test_a_few_strange_records_or_of_a_newer_schema_are_set_aside_for_their_owner(
+def test_a_few_foreign_records_or_a_newer_schema_are_set_aside_readable_only_by_the_owner(
     sink, tmp_path, monkeypatch, count, version, batch_id
 ):
     monkeypatch.setattr(module, "pieces", pieces_of(piece(*range(count), version=version)))
     sink()(RECORDS, batch_id)
 
     (file,) = (tmp_path / "aside").iterdir()
-    assert [done.versions for done in sink.told] == [{version: count}]
+    assert [done.versions for done in sink.results] == [{version: count}]
     assert parquet.read_table(file)["v"].to_pylist() == [version] * count
     assert {path.stat().st_mode & 0o077 for path in (file.parent, file)} == {0}

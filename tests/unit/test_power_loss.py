@@ -1,4 +1,4 @@
-"""The journal at the level `power`, after a power failure at any moment: its writes in every legal order."""
+"""The journal at the level `power` survives a power failure at any moment, with its writes in every legal order."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ from tests.unit.power_loss import Disk, restore
 from tests.unit.test_dlq_letters import dead_letter
 
 TOPIC = "orders-placed"
-"""A mark of one message takes 64 bytes with this name, and the first mark of all 128: some begin with a sector."""
-PLACES = [(TOPIC, 0), (TOPIC, 1)]
-NOTE = (f"//shards/{'shop':-<30}", 0)
+"""With this name, a settle step for one message takes 64 bytes and the first of all steps 128: some start at a sector."""
+PARTITIONS = [(TOPIC, 0), (TOPIC, 1)]
+TRANSPORT_NOTE = (f"//shards/{'shop':-<30}", 0)
 
 
-class Life:
-    """What a producer did with its journal, and what it was promised; kept through all its starts."""
+class History:
+    """The actions of a producer and its guarantees, over all starts."""
 
     def __init__(self):
-        self.begun = set()  # values of messages whose append began
-        self.accepted = {}  # value: id, once the append returned
+        self.attempted = set()  # values of messages whose append began
+        self.accepted = {}  # id by value, set once the append returned
         self.settled = set()  # values whose settling began
-        self.lies_at = {}  # value: its place and offset on the topic
-        self.found = set()  # values of open messages that an earlier start put on the topic
-        self.told = set()  # what offsets must be known of
-        self.next = [0, 0]  # the offsets of the partitions
+        self.log_position = {}  # by value: its partition and offset on the topic
+        self.found = set()  # values of unsettled messages that an earlier start put on the topic
+        self.known_partitions = set()  # the partitions whose offsets must be known
+        self.next = [0, 0]  # the next offset of each partition
         self.highest = -1
 
-    def begin(self, journal):
-        offsets = {**dict.fromkeys(PLACES, -1), NOTE: 2}
-        missing = {where: offset for where, offset in offsets.items() if where not in journal.offsets}
+    def start(self, journal):
+        offsets = {**dict.fromkeys(PARTITIONS, -1), TRANSPORT_NOTE: 2}
+        missing = {
+            partition: offset for partition, offset in offsets.items() if partition not in journal.offsets
+        }
         if missing:
             journal.settle((), missing)
-        self.told |= offsets.keys()
-        self.found = {record.value for record in journal.read()} & self.lies_at.keys()
+        self.known_partitions |= offsets.keys()
+        self.found = {record.value for record in journal.read()} & self.log_position.keys()
 
     def append(self, journal, seqs, size=40):
         records = [
             JournalRecord(seq, TOPIC, b"key", b"%d %s " % (seq, os.urandom(4).hex().encode()) * size)
             for seq in seqs
         ]
-        self.begun |= {record.value for record in records}
+        self.attempted |= {record.value for record in records}
         if len(records) == 1:
             journal.append(records[0])
         else:
@@ -57,142 +59,147 @@ class Life:
         return records
 
     def settle(self, journal, records, partition=None):
-        """As dead letters, or with the places that they have on a partition."""
+        """Settle the records as dead letters, or with their positions on a partition."""
         values = [record.value for record in records]
         self.settled |= set(values)
         if partition is None:
             journal.settle([record.seq for record in records])
             return
-        place = PLACES[partition]
+        topic_partition = PARTITIONS[partition]
         for value in values:
-            if value not in self.lies_at:  # else it is found there and not sent again
-                self.lies_at[value] = place, self.next[partition]
+            if value not in self.log_position:  # otherwise it is found there and not sent again
+                self.log_position[value] = topic_partition, self.next[partition]
                 self.next[partition] += 1
         self.found -= set(values)
-        open_ones = [offset for where, offset in map(self.lies_at.get, self.found) if where == place]
-        reached = min([self.next[partition], *open_ones]) - 1
+        open_offsets = [
+            offset for where, offset in map(self.log_position.get, self.found) if where == topic_partition
+        ]
+        reached = min([self.next[partition], *open_offsets]) - 1
         journal.settle(
-            [record.seq for record in records], {place: max(reached, journal.offsets.get(place, -1))}
+            [record.seq for record in records],
+            {topic_partition: max(reached, journal.offsets.get(topic_partition, -1))},
         )
 
     def check(self, journal):
-        """What a journal holds, opened after the power failure."""
+        """Check the content of a journal that was opened after the power failure."""
         records = {record.value: record for record in journal.read()}
-        accepted = dict(self.accepted)  # other threads go on
+        accepted = dict(self.accepted)  # other threads keep appending
         lost = accepted.keys() - self.settled - records.keys()
         assert not lost, f"{len(lost)} messages are lost"
-        assert records.keys() <= self.begun, "a message that was never written"
+        assert records.keys() <= self.attempted, "a message that was never written"
         wrong = [
             value
             for value, id in accepted.items()
             if value in records and journal.ids.of(records[value].seq) != id
         ]
         assert not wrong, "a message has another id than before"
-        assert journal.next_sequence > self.highest, "a sequence is given out again"
-        assert self.told <= journal.offsets.keys(), "an offset is forgotten"
-        for value in records.keys() & self.lies_at.keys():
-            where, offset = self.lies_at[value]
-            assert journal.offsets[where] < offset, (
-                "an open message lies below the offset from which it is looked for"
+        assert journal.next_sequence > self.highest, "a sequence is reused"
+        assert self.known_partitions <= journal.offsets.keys(), "the offset of a partition is lost"
+        for value in records.keys() & self.log_position.keys():
+            partition, offset = self.log_position[value]
+            assert journal.offsets[partition] < offset, (
+                "an unsettled message is below the offset from which it is looked up"
             )
-        assert NOTE not in journal.offsets or journal.offsets[NOTE] == 2
+        assert TRANSPORT_NOTE not in journal.offsets or journal.offsets[TRANSPORT_NOTE] == 2
 
 
-def live(life, journal, rng, rounds):
-    """Messages one by one and many at once, settled in and out of order, some of them withdrawn."""
-    seq, waiting = journal.next_sequence, list(journal.read())
+def run_workload(history, journal, rng, rounds):
+    """Append single messages and batches; settle them in and out of order; withdraw some."""
+    seq, unsettled = journal.next_sequence, list(journal.read())
     for _ in range(rounds):
-        many = rng.choice((1, 1, 2, 5))
+        count = rng.choice((1, 1, 2, 5))
         try:
-            waiting += life.append(journal, range(seq, seq + many), size=rng.choice((1, 3, 40)))
+            unsettled += history.append(journal, range(seq, seq + count), size=rng.choice((1, 3, 40)))
         except JournalFull:
-            life.settle(journal, waiting[1:], 1)
-            del waiting[1:]
-        seq += many
+            history.settle(journal, unsettled[1:], 1)
+            del unsettled[1:]
+        seq += count
         if rng.random() < 0.1:
-            life.settled |= {waiting[-1].value}
-            journal.withdraw([waiting.pop().seq])
-        while len(waiting) > rng.choice((2, 6, 12)):
-            done = rng.choice((waiting[:1], waiting[1:2], waiting[1:4]))
-            life.settle(journal, done, rng.choice((0, 1, 1, None)))
-            waiting = [record for record in waiting if record not in done]
+            history.settled |= {unsettled[-1].value}
+            journal.withdraw([unsettled.pop().seq])
+        while len(unsettled) > rng.choice((2, 6, 12)):
+            batch = rng.choice((unsettled[:1], unsettled[1:2], unsettled[1:4]))
+            history.settle(journal, batch, rng.choice((0, 1, 1, None)))
+            unsettled = [record for record in unsettled if record not in batch]
 
 
-def opened(root):
+def open_journal(root):
     return Journal.open(
         root / "state" / "journal", level="power", segment_bytes=1500, max_bytes=6000, notice=lambda *_: None
     )
 
 
-class Trial:
-    """Opens the journal in what the disk may hold after each operation, and checks it."""
+class CrashCheck:
+    """Open the journal in every state that the disk may have after each operation, and check it."""
 
-    def __init__(self, disk, life, folder, rng, count, *, exhaustive=32):
-        self._disk, self._life, self._folder, self._rng, self._count = disk, life, folder, rng, count
-        self._seen, self._busy, self._exhaustive = set(), False, exhaustive
-        self.tried = 0
+    def __init__(self, disk, history, folder, rng, count, *, exhaustive=32):
+        self._disk, self._history, self._folder, self._rng, self._count = disk, history, folder, rng, count
+        self._seen, self._checking, self._exhaustive = set(), False, exhaustive
+        self.checked = 0
 
     def __call__(self):
-        if self._busy:
-            return  # an operation of this check
-        self._busy = True
+        if self._checking:
+            return  # an operation of the check itself
+        self._checking = True
         for state in self._disk.states(self._rng, self._count, self._exhaustive):
-            known = hash((tuple(state.items()), len(self._life.accepted), len(self._life.settled)))
+            known = hash((tuple(state.items()), len(self._history.accepted), len(self._history.settled)))
             if known not in self._seen:
                 self._seen.add(known)
-                self.tried += 1
+                self.checked += 1
                 target = self._folder / f"{len(self._seen)}"
                 target.mkdir(parents=True)
                 restore(state, target)
-                with opened(target) as journal:
-                    self._life.check(journal)
+                with open_journal(target) as journal:
+                    self._history.check(journal)
                 shutil.rmtree(target)
-        self._busy = False
+        self._checking = False
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Thousands of journals are opened; the disk's own pace says nothing here."""
+def fast_sync(monkeypatch):
+    """Skip real syncs: the test opens thousands of journals."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)
-    monkeypatch.setattr("producer_core.delivery.journal.settle_log._SHORTEN", 1000)
-    monkeypatch.setattr("producer_core.delivery.journal.settle_log._AHEAD", (4096,))
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._REWRITE_BYTES", 1000)
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._PREALLOCATE_BYTES", (4096,))
 
 
-def test_marks_that_a_power_failure_took_from_among_later_ones_move_no_offset(tmp_path, monkeypatch, quick):
+def test_settle_steps_lost_between_later_ones_advance_no_offset(tmp_path, monkeypatch, fast_sync):
     (root := tmp_path / "disk").mkdir()
-    disk, life = Disk(root, monkeypatch), Life()
-    with opened(root) as journal:
-        life.begin(journal)
-        records = life.append(journal, range(15), size=1)
-        disk.on_change = Trial(disk, life, tmp_path / "after", random.Random(1), 0, exhaustive=200)
+    disk, history = Disk(root, monkeypatch), History()
+    with open_journal(root) as journal:
+        history.start(journal)
+        records = history.append(journal, range(15), size=1)
+        disk.on_change = CrashCheck(disk, history, tmp_path / "after", random.Random(1), 0, exhaustive=200)
         for record in records:
-            life.settle(journal, [record], 0)
-        assert disk.on_change.tried > 100
+            history.settle(journal, [record], 0)
+        assert disk.on_change.checked > 100
 
 
-def test_a_deleted_file_does_not_come_back_beside_a_settle_log_that_forgot_it(tmp_path, monkeypatch, quick):
-    monkeypatch.setattr("producer_core.delivery.journal.settle_log._SHORTEN", 250)
+def test_a_deleted_segment_does_not_reappear_after_the_settle_log_dropped_it(
+    tmp_path, monkeypatch, fast_sync
+):
+    monkeypatch.setattr("producer_core.delivery.journal.settle_log._REWRITE_BYTES", 250)
     (root := tmp_path / "disk").mkdir()
-    disk, life = Disk(root, monkeypatch), Life()
-    with opened(root) as journal:
-        life.begin(journal)
-        records = life.append(journal, [0], size=150) + life.append(journal, range(1, 5), size=1)
-        disk.on_change = Trial(disk, life, tmp_path / "after", random.Random(1), 5, exhaustive=400)
+    disk, history = Disk(root, monkeypatch), History()
+    with open_journal(root) as journal:
+        history.start(journal)
+        records = history.append(journal, [0], size=150) + history.append(journal, range(1, 5), size=1)
+        disk.on_change = CrashCheck(disk, history, tmp_path / "after", random.Random(1), 5, exhaustive=400)
         for record in records:
-            life.settle(journal, [record], 0)
+            history.settle(journal, [record], 0)
         assert len(list((root / "state/journal").glob("*.journal"))) == 1
 
 
-def test_a_dead_letter_that_was_spilled_outlives_a_power_failure(tmp_path, monkeypatch, quick):
+def test_a_spilled_dead_letter_survives_a_power_failure(tmp_path, monkeypatch, fast_sync):
     (root := tmp_path / "disk").mkdir()
     disk = Disk(root, monkeypatch)
 
     for number in range(3):
         Spill(root / "state" / "producer" / "spill.jsonl").append([dead_letter(number)])
 
-        for place, state in enumerate(disk.states(random.Random(1), 5)):
-            (target := tmp_path / f"after-{number}-{place}").mkdir()
+        for index, state in enumerate(disk.states(random.Random(1), 5)):
+            (target := tmp_path / f"after-{number}-{index}").mkdir()
             restore(state, target)
             spill = Spill(target / "state" / "producer" / "spill.jsonl")
             assert spill.take() == [dead_letter(earlier) for earlier in range(number + 1)]
@@ -205,14 +212,14 @@ def contents(root):
     }
 
 
-def test_the_disk_of_these_tests_sees_every_operation(tmp_path, monkeypatch, quick):
+def test_the_simulated_disk_records_every_operation(tmp_path, monkeypatch, fast_sync):
     root = tmp_path / "disk"
     root.mkdir()
-    disk, life = Disk(root, monkeypatch), Life()
+    disk, history = Disk(root, monkeypatch), History()
 
-    with opened(root) as journal:
-        life.begin(journal)
-        live(life, journal, random.Random(1), 60)
+    with open_journal(root) as journal:
+        history.start(journal)
+        run_workload(history, journal, random.Random(1), 60)
 
     (copy := tmp_path / "copy").mkdir()
     restore(disk.now(), copy)
@@ -220,17 +227,17 @@ def test_the_disk_of_these_tests_sees_every_operation(tmp_path, monkeypatch, qui
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_accepted_message_is_lost_whenever_the_power_fails(tmp_path, monkeypatch, quick, seed):
-    rng, life, tried = random.Random(seed), Life(), 0
+def test_no_accepted_message_is_lost_in_a_power_failure_at_any_moment(tmp_path, monkeypatch, fast_sync, seed):
+    rng, history, checked = random.Random(seed), History(), 0
     root = tmp_path / "first"
     root.mkdir()
     for start in range(3):
         with monkeypatch.context() as patch:
             disk = Disk(root, patch)
-            disk.on_change = trial = Trial(disk, life, tmp_path / f"after-{start}", rng, 3)
-            journal = opened(root)
-            life.begin(journal)
-            live(life, journal, rng, 20)
+            disk.on_change = crash_check = CrashCheck(disk, history, tmp_path / f"after-{start}", rng, 3)
+            journal = open_journal(root)
+            history.start(journal)
+            run_workload(history, journal, rng, 20)
             if start == 1:
                 journal.close()
             state = rng.choice([*disk.states(rng, 20)])
@@ -238,26 +245,27 @@ def test_no_accepted_message_is_lost_whenever_the_power_fails(tmp_path, monkeypa
         root = tmp_path / f"start-{start}"
         root.mkdir()
         restore(state, root)
-        tried += trial.tried
-    assert tried > 1000
+        checked += crash_check.checked
+    assert checked > 1000
 
 
-def test_messages_of_many_threads_outlive_a_power_failure_at_any_moment(tmp_path, monkeypatch, quick):
+def test_messages_of_many_threads_survive_a_power_failure_at_any_moment(tmp_path, monkeypatch, fast_sync):
+
     root = tmp_path / "disk"
     root.mkdir()
-    disk, life = Disk(root, monkeypatch), Life()
-    with opened(root) as journal:
-        life.begin(journal)
-        disk.on_change = trial = Trial(disk, life, tmp_path / "after", random.Random(7), 3)
+    disk, history = Disk(root, monkeypatch), History()
+    with open_journal(root) as journal:
+        history.start(journal)
+        disk.on_change = crash_check = CrashCheck(disk, history, tmp_path / "after", random.Random(7), 3)
         threads = [
             threading.Thread(
                 target=lambda first=first: [
-                    life.append(journal, [seq], size=1) for seq in range(first, 60, 6)
+                    history.append(journal, [seq], size=1) for seq in range(first, 60, 6)
                 ]
             )
             for first in range(6)
         ]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
-    assert len(life.accepted) == 60
-    assert trial.tried > 100
+    assert len(history.accepted) == 60
+    assert crash_check.checked > 100

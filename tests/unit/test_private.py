@@ -1,4 +1,4 @@
-"""With a lax umask no other user of the machine can read what a producer keeps, or change code that is executed."""
+"""With a lax umask, other users can neither read a producer's files nor change code that the dashboard executes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_to_others(folder):
     ]
 
 
-def test_a_producer_leaves_nothing_that_others_can_read(tmp_path):
+def test_a_producer_writes_no_file_that_others_can_read(tmp_path):
     with (
         embedded.start(topics={"orders": 1}) as broker,
         ReliableKafkaProducer(
@@ -42,7 +42,7 @@ def test_a_producer_leaves_nothing_that_others_can_read(tmp_path):
     assert open_to_others(tmp_path) == []
 
 
-def test_the_code_that_the_dashboard_executes_is_the_owners_alone(tmp_path, monkeypatch):
+def test_code_that_the_dashboard_executes_is_private(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
 
     folder = command.launch_folder()
@@ -51,7 +51,7 @@ def test_the_code_that_the_dashboard_executes_is_the_owners_alone(tmp_path, monk
     assert open_to_others(tmp_path) == []
 
 
-def test_a_folder_of_code_that_an_earlier_version_left_open_is_closed(tmp_path, monkeypatch):
+def test_a_code_directory_with_open_permissions_is_made_private(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folder = tmp_path / "producer-core" / "dashboard-5"
     folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_a_folder_of_code_that_an_earlier_version_left_open_is_closed(tmp_path, 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_the_state_of_a_broker_is_the_owners_alone(tmp_path, monkeypatch):
+def test_broker_state_is_private(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
 
     with detached._locked():
@@ -70,7 +70,7 @@ def test_the_state_of_a_broker_is_the_owners_alone(tmp_path, monkeypatch):
     assert stat.S_IMODE((tmp_path / "home" / "state" / "producer-core" / "broker").stat().st_mode) == 0o700
 
 
-def test_a_folder_that_is_shared_on_purpose_stays_so(tmp_path):
+def test_a_directory_shared_on_purpose_keeps_its_mode(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir(mode=0o777)
 
@@ -80,7 +80,7 @@ def test_a_folder_that_is_shared_on_purpose_stays_so(tmp_path):
     assert open_to_others(shared) == []
 
 
-def test_a_private_file_is_private_also_where_an_open_one_stood(tmp_path):
+def test_replacing_an_open_file_makes_it_private(tmp_path):
     path = tmp_path / "file"
     path.write_text("old and longer")
 

@@ -1,4 +1,4 @@
-"""The public face: what can be seen is what is promised, it is written about, and looking at it costs little."""
+"""The public API: `__all__` is complete and documented, and importing it is cheap."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def in_a_fresh_interpreter(code):
 
 
 @pytest.mark.parametrize("name", producer_core.__all__)
-def test_a_public_name_is_there(name):
+def test_a_public_name_exists(name):
     assert getattr(producer_core, name) is not None
 
 
-def test_all_names_of_the_contract_come_from_the_top():
+def test_all_documented_names_can_be_imported_from_the_top():
     assert set(CONTRACT) <= set(producer_core.__all__)
 
 
-def test_what_can_be_seen_is_what_is_promised():
+def test_dir_lists_exactly_the_public_names():
     seen = {name for name in dir(producer_core) if not name.startswith("_")}
     assert seen == set(producer_core.__all__)
 
@@ -81,7 +81,7 @@ def test_type_checkers_see_the_same_names():
     assert set(re.findall(r"import (\w+) as \1$", block, re.MULTILINE)) == set(producer_core.__all__)
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_an_unknown_name_raises_an_attribute_error():
     with pytest.raises(AttributeError, match="Nothing"):
         producer_core.Nothing
 
@@ -95,32 +95,32 @@ def test_an_unknown_name_is_an_attribute_error():
         "import producer_core.cli",
     ],
 )
-def test_an_import_loads_nothing_heavy(line):
+def test_an_import_loads_no_heavy_module(line):
     loaded = in_a_fresh_interpreter(
         f"{line}\nimport json, sys\nprint(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
     )
     assert loaded == []
 
 
-def test_the_face_itself_loads_no_kafka_client():
+def test_importing_the_package_loads_no_kafka_client():
     assert not in_a_fresh_interpreter(
         "import producer_core, json, sys\nprint(json.dumps('confluent_kafka' in sys.modules))"
     )
 
 
-def test_every_public_name_is_written_about():
+def test_every_public_name_is_documented():
     notebooks = [file.read_text() for file in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     words = set(re.findall(r"\w+", "\n".join([(ROOT / "README.md").read_text(), *notebooks])))
     assert set(producer_core.__all__) - words == set()
 
 
-def test_the_version_is_the_packages():
+def test_the_version_is_that_of_the_package():
     from importlib.metadata import version
 
     assert producer_core.__version__ == version("producer-core")
 
 
-# the contract: parameters, defaults, keys
+# documented parameters, defaults and keys
 
 OFFERED = {
     "send_message": "topic value key=None callback=None",
@@ -150,11 +150,11 @@ def positional(function):
 
 
 @pytest.mark.parametrize("method", OFFERED)
-def test_a_method_takes_what_it_always_took(method):
+def test_a_method_has_its_documented_parameters(method):
     assert positional(getattr(producer_core.ReliableKafkaProducer, method)) == OFFERED[method].split()
 
 
-def test_the_producer_is_made_as_it_always_was_but_for_deduplication():
+def test_the_producer_has_its_documented_parameters_but_for_deduplication():
     made = positional(producer_core.ReliableKafkaProducer)
     assert [name.partition("=")[0] for name in made] == [
         "bootstrap_servers", "config", "retry_config", "redis_client", "dlq_max_size", "enable_deduplication",
@@ -174,7 +174,7 @@ def producer():
         yield made
 
 
-def test_the_statistics_have_every_key_of_the_contract(producer):
+def test_the_statistics_have_every_documented_key(producer):
     stats = producer.get_stats()
     assert set(stats) >= set(
         """messages_sent messages_failed messages_duplicate messages_retried messages_dlq total_bytes_sent start_time
@@ -189,11 +189,11 @@ def test_the_statistics_have_every_key_of_the_contract(producer):
         "bytes_sent",
         "messages_per_second",
     }
-    assert producer.get_basic_stats()["messages_per_second"] > 0  # it was constantly 0.0
+    assert producer.get_basic_stats()["messages_per_second"] > 0  # formerly always 0.0
     assert stats["total_bytes_sent"] == len('{"n":1}')
 
 
-def test_statistics_are_a_copy_that_does_not_change_under_its_reader(producer):
+def test_statistics_are_a_snapshot(producer):
     stats = producer.get_stats()
     stats["topic_stats"]["orders"]["sent"] = 99
     stats["latency_history"].clear()
@@ -205,7 +205,7 @@ def test_statistics_are_a_copy_that_does_not_change_under_its_reader(producer):
     assert stats["messages_sent"] == 1
 
 
-def test_latencies_shown_are_the_last_hundred():
+def test_latency_history_has_the_last_hundred():
     with producer_core.ReliableKafkaProducer(
         "memory:1", store=None, transport=InMemoryTransport.factory()
     ) as producer:
@@ -215,7 +215,7 @@ def test_latencies_shown_are_the_last_hundred():
         assert len(producer.get_stats()["latency_history"]) == 100
 
 
-def test_the_contracts_attributes_are_there(producer):
+def test_the_documented_attributes_exist(producer):
     for name in """bootstrap_servers enable_deduplication dlq deduplicator retry_manager health_monitor
         pending_messages stats""".split():  # noqa: SIM905
         assert hasattr(producer, name), name
@@ -224,12 +224,12 @@ def test_the_contracts_attributes_are_there(producer):
     assert producer.deduplicator.ttl_seconds == 60
 
 
-def test_an_unknown_threshold_is_an_error_that_names_the_known():
+def test_an_unknown_threshold_raises_an_error_with_the_known_names():
     with pytest.raises(ConfigError, match="dlq_size_threshold"):
         producer_core.ReliableKafkaProducer("memory:1", store=None, thresholds={"dlq": 5})
 
 
-def test_start_streaming_is_there_for_old_callers_and_sends_nothing(producer):
+def test_start_streaming_exists_for_old_callers_and_sends_nothing(producer):
     producer.start_streaming(["orders"])
     producer.stop_streaming()
     assert producer.get_stats()["messages_sent"] == 1

@@ -1,4 +1,4 @@
-"""What the public face returns: batches, callbacks, statistics, retries and dead letters."""
+"""Results of the public API: batches, callbacks, statistics, retries and dead letters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def producer_of(store=None, *, cluster="here", made=None, **options):
 # batches
 
 
-def test_a_batch_says_of_each_input_how_it_ended():
+def test_a_batch_reports_the_outcome_of_each_input():
     with producer_of(enable_deduplication=True) as producer:
         result = producer.send_batch("orders", [{"n": 1}, {"n": object()}, {"n": 1}, {"n": 2}])
 
@@ -56,7 +56,7 @@ def test_a_dead_letter_of_a_batch_has_its_id_reason_and_verdict():
         assert producer.get_message_status(entry.message_id) is MessageStatus.DLQ
 
 
-def test_a_held_copy_that_proved_a_duplicate_is_one_and_has_no_place_among_the_ids():
+def test_a_held_copy_that_proves_a_duplicate_counts_as_one_and_has_no_message_id():
     made = []
     transport = InMemoryTransport.factory(made, script=lambda delivery: "hold")
     with ReliableKafkaProducer(
@@ -80,14 +80,14 @@ def test_a_held_copy_that_proved_a_duplicate_is_one_and_has_no_place_among_the_i
 # callbacks
 
 
-def test_a_failed_message_hands_its_callback_an_exception_and_the_number_of_retries():
-    heard = []
+def test_a_failed_message_passes_an_exception_and_the_number_of_retries_to_its_callback():
+    calls = []
     with producer_of(retry_config=RetryConfig(max_retries=0)) as producer:
-        producer.send_message("refused", {"n": 1}, callback=lambda *about: heard.append(about))
+        producer.send_message("refused", {"n": 1}, callback=lambda *about: calls.append(about))
         producer.flush()
         (dead_letter,) = producer.get_dlq_messages()
 
-    ok, message, error = heard[0]
+    ok, message, error = calls[0]
     assert not ok
     assert isinstance(error, DeliveryFailed)
     assert (str(error), error.code) == (message.last_error, REFUSED)
@@ -97,7 +97,7 @@ def test_a_failed_message_hands_its_callback_an_exception_and_the_number_of_retr
 # statistics
 
 
-def test_statistics_have_an_aware_start_and_the_last_hundred_latencies():
+def test_statistics_have_an_aware_start_time_and_the_last_hundred_latencies():
     with producer_of() as producer:
         producer.send_batch("orders", [{"n": number} for number in range(150)])
         stats = producer.get_stats()
@@ -106,7 +106,7 @@ def test_statistics_have_an_aware_start_and_the_last_hundred_latencies():
     assert stats["start_time"].utcoffset() == datetime.timedelta(0)
 
 
-def test_a_write_into_the_statistics_says_that_it_would_vanish():
+def test_a_write_into_the_statistics_raises_an_error():
     with producer_of() as producer:
         with pytest.raises(TypeError, match="get_stats"):
             producer.stats["messages_sent"] = 5
@@ -118,15 +118,15 @@ def test_a_write_into_the_statistics_says_that_it_would_vanish():
 # retries
 
 
-def test_a_send_that_schedules_itself_again_stops_at_max_retries():
+def test_a_send_that_reschedules_itself_stops_at_max_retries():
     message = Message("7", "orders", None, {}, datetime.datetime.now())
-    tried, given_up = [], threading.Event()
+    attempts, given_up = [], threading.Event()
 
     def send(item):
-        tried.append(item)
+        attempts.append(item)
         if not manager.schedule_retry(
             message, "REQUEST_TIMED_OUT"
-        ):  # the one it began with, not what it was handed
+        ):  # the message it started with, not the one passed to it
             given_up.set()
 
     manager = RetryManager(RetryConfig(max_retries=3, initial_delay_ms=1, jitter=False), send=send)
@@ -135,8 +135,8 @@ def test_a_send_that_schedules_itself_again_stops_at_max_retries():
     assert given_up.wait(60)
     manager.stop()
 
-    assert [item.retry_count for item in tried] == [1, 2, 3]
-    assert {item.status for item in tried} == {MessageStatus.RETRYING}
+    assert [item.retry_count for item in attempts] == [1, 2, 3]
+    assert {item.status for item in attempts} == {MessageStatus.RETRYING}
     assert manager.get_stats()["total_retries"] == 3
 
 
@@ -152,7 +152,7 @@ def test_a_message_can_be_added_to_the_dead_letters_of_a_store(tmp_path):
         assert producer.dlq.get_stats()["topic_breakdown"] == {"orders": 1}
 
 
-# what an operator says
+# settings and explanations
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_message_can_be_added_to_the_dead_letters_of_a_store(tmp_path):
     [{"keep_secondss": 5}, {"keep_hours": 0}, {"keep_hours": "3d"}, {"keep_hours": float("nan")}, {"dlq_max_size": -1}, {"dlq_max_size": True}],
     ids=str,
 )  # fmt: skip
-def test_python_takes_no_setting_of_the_store_that_the_command_refuses(tmp_path, changes):
+def test_python_rejects_the_store_settings_that_the_command_rejects(tmp_path, changes):
     store = Store.open(tmp_path / "s.duckdb")
     with pytest.raises(ConfigError):
         store.change_settings(changes, who="ada", origin="python")
@@ -168,7 +168,7 @@ def test_python_takes_no_setting_of_the_store_that_the_command_refuses(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code", "says"),
+    ("code", "exit_code", "expected"),
     [
         ("99999999999999999999", 2, "There is no error code"),
         ("9" * 5000, 2, "There is no error code"),
@@ -178,7 +178,7 @@ def test_python_takes_no_setting_of_the_store_that_the_command_refuses(tmp_path,
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_explain_answers_for_whatever_stands_in_a_traceback(code, exit_code, says):
+def test_explain_accepts_every_name_that_a_traceback_shows(code, exit_code, expected):
     result = CliRunner().invoke(main, ["explain", code])
     assert (result.exit_code, isinstance(result.exception, SystemExit | None)) == (exit_code, True)
-    assert says in " ".join(result.output.split())
+    assert expected in " ".join(result.output.split())

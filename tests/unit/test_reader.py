@@ -1,4 +1,4 @@
-"""A reader drops second copies, and never a first one."""
+"""The duplicate filter drops second copies, and never a first one."""
 
 from __future__ import annotations
 
@@ -21,109 +21,116 @@ A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
 @dataclass(frozen=True)
 class Record:
-    """What confluent_kafka's Message says."""
+    """A record with the methods of confluent_kafka's Message."""
 
-    raw: bytes | None
-    at: int = 0
-    on: int = 0
-    named: str = "orders"
-    more: list = field(default_factory=list)
+    id: bytes | None
+    position: int = 0
+    partition_number: int = 0
+    topic_name: str = "orders"
+    extra_headers: list = field(default_factory=list)
 
     def headers(self):
-        return [*self.more, *([] if self.raw is None else [(ID_HEADER, self.raw)])]
+        return [*self.extra_headers, *([] if self.id is None else [(ID_HEADER, self.id)])]
 
     def topic(self):
-        return self.named
+        return self.topic_name
 
     def partition(self):
-        return self.on
+        return self.partition_number
 
     def offset(self):
-        return self.at
+        return self.position
 
 
-def log(*numbers, session=A, start=0, on=0):
-    """Records with these sequences, at rising offsets."""
-    return [Record(id_bytes(session, number), start + at, on) for at, number in enumerate(numbers)]
+def log(*numbers, session=A, start=0, partition_number=0):
+    """Return records with these sequences at increasing offsets."""
+    return [
+        Record(id_bytes(session, number), start + position, partition_number)
+        for position, number in enumerate(numbers)
+    ]
 
 
 def numbers(records):
-    return [int.from_bytes(record.raw[16:]) for record in records]
+    return [int.from_bytes(record.id[16:]) for record in records]
 
 
-def test_a_second_copy_is_dropped_and_the_order_stays():
+def test_a_duplicate_is_dropped_and_the_order_stays():
     seen = Seen()
     assert numbers(unique(log(0, 1, 2, 1, 0, 3), seen)) == [0, 1, 2, 3]
     assert (seen.dropped, seen.undecided) == (2, 0)
 
 
-def test_two_producers_with_equal_sequences_are_two():
+def test_equal_sequences_of_two_producers_are_different_records():
     assert len(list(unique([*log(0, 1), *log(0, 1, session=B, start=2)]))) == 4
 
 
-def test_what_has_no_id_passes_through():
+def test_messages_without_an_id_pass_through():
     seen = Seen()
-    given = [Record(None), Record(b"too short"), None, SimpleNamespace(), Record(None, more=[("a", None)])]
-    assert list(unique(given, seen)) == given
+    messages = [
+        Record(None),
+        Record(b"too short"),
+        None,
+        SimpleNamespace(),
+        Record(None, extra_headers=[("a", None)]),
+    ]
+    assert list(unique(messages, seen)) == messages
     assert seen.without_id == 5
 
 
-def test_a_message_of_kafka_python_and_one_that_has_only_headers_are_read_too():
-    raw = id_bytes(A, 1)
-    ours = SimpleNamespace(headers=[(ID_HEADER, raw)], topic="orders", partition=0, offset=4)
-    bare = SimpleNamespace(headers=lambda: [(ID_HEADER, raw)])
-    assert list(unique([ours, SimpleNamespace(**{**vars(ours), "offset": 5}), bare, bare])) == [ours, bare]
+def test_messages_of_kafka_python_and_objects_with_only_headers_are_supported():
+    id = id_bytes(A, 1)
+    message = SimpleNamespace(headers=[(ID_HEADER, id)], topic="orders", partition=0, offset=4)
+    only_headers = SimpleNamespace(headers=lambda: [(ID_HEADER, id)])
+    assert list(
+        unique([message, SimpleNamespace(**{**vars(message), "offset": 5}), only_headers, only_headers])
+    ) == [message, only_headers]
 
 
-def test_partitions_are_told_apart_unless_the_topic_is_read_as_one():
-    copies = [Record(id_bytes(A, 1), 0, 0), Record(id_bytes(A, 1), 0, 1)]
-    assert list(unique(copies)) == copies
-    assert list(unique(copies, Seen(by="topic"))) == copies[:1]
+def test_partitions_are_separate_unless_the_filter_is_by_topic():
+    duplicates = [Record(id_bytes(A, 1), 0, 0), Record(id_bytes(A, 1), 0, 1)]
+    assert list(unique(duplicates)) == duplicates
+    assert list(unique(duplicates, Seen(by="topic"))) == duplicates[:1]
 
 
-def test_an_unbroken_row_is_remembered_however_long_it_is():
+def test_a_contiguous_range_is_remembered_whatever_its_length():
     seen = Seen(window=10)
     assert numbers(unique(log(*range(1000), 0, 500, 999), seen)) == list(range(1000))
     assert (seen.dropped, seen.undecided) == (3, 0)
 
 
-def test_a_row_goes_on_after_sequences_were_left_out():
-    """A journal that restarts leaves some out, once."""
+def test_a_contiguous_range_restarts_after_a_gap():
+    """A journal that restarts skips sequences once."""
     seen = Seen(window=10)
-    row = [*range(50), *range(1000, 1100)]
-    assert numbers(unique(log(*row, 1000, 1050), seen)) == row
+    sequences = [*range(50), *range(1000, 1100)]
+    assert numbers(unique(log(*sequences, 1000, 1050), seen)) == sequences
     assert seen.dropped == 2
 
 
-def test_what_is_too_far_apart_is_passed_on_and_said_once():
-    told = []
-    seen = Seen(window=5, on_undecided=told.append)
-    spread = range(0, 90, 3)  # the others went to other partitions
-    records = log(*spread, 0, 3)
-    assert numbers(unique(records, seen)) == [*spread, 0, 3]
+def test_an_undecided_record_is_passed_on_and_reported_once():
+    texts = []
+    seen = Seen(window=5, on_undecided=texts.append)
+    sequences = range(0, 90, 3)  # the others went to other partitions
+    records = log(*sequences, 0, 3)
+    assert numbers(unique(records, seen)) == [*sequences, 0, 3]
     assert seen.undecided == 2
-    assert len(told) == 1
-    assert "orders, partition 0" in told[0]
+    assert len(texts) == 1
+    assert "orders, partition 0" in texts[0]
 
 
-def test_it_is_said_in_the_log_where_nobody_listens(caplog):
+def test_without_a_callback_an_undecided_record_is_logged(caplog):
     list(unique(log(*range(0, 90, 3), 0), Seen(window=5)))
-    assert "a copy cannot be told" in caplog.text
+    assert "duplicate check undecided" in caplog.text
 
 
-def test_a_record_read_again_at_its_offset_is_the_same_copy():
+def test_a_record_read_again_at_its_offset_is_not_a_duplicate():
     records = log(0, 3, 6, 3, 9)
     seen = Seen()
     assert numbers(unique(records, seen)) == [0, 3, 6, 9]
-    assert numbers(unique(records, seen)) == [
-        0,
-        3,
-        6,
-        9,
-    ]  # from the start again: its owner may not have used them
+    # read again from the start: the application may not have processed the records
+    assert numbers(unique(records, seen)) == [0, 3, 6, 9]
 
 
-def test_after_a_restart_it_knows_what_it_knew():
+def test_a_restored_filter_has_the_saved_state():
     seen, after = Seen(), Seen()
     list(unique([*log(0, 1, 2), *log(7, 9, session=B, start=3)], seen))
 
@@ -136,33 +143,32 @@ def test_after_a_restart_it_knows_what_it_knew():
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", Seen().save("a")[:-3]], ids=["empty", "other", "cut off"])
-def test_a_state_that_is_none_is_an_error(data):
-    with pytest.raises(ValueError, match="nothing that"):
+def test_restoring_invalid_data_is_an_error(data):
+    with pytest.raises(ValueError, match=r"not returned by Seen\.save"):
         Seen().restore(data, "orders", 0)
 
 
-def test_a_window_of_nothing_is_an_error():
-    with pytest.raises(ValueError, match="below 1"):
+def test_a_window_of_zero_is_an_error():
+    with pytest.raises(ValueError, match="at least 1"):
         Seen(window=0)
 
 
 IDS = st.tuples(st.sampled_from([A, B]), st.integers(0, 12), st.integers(0, 1))
-READINGS = st.lists(
-    st.one_of(IDS, st.just("seek"), st.just("restart")), max_size=80
-)  # a record, or the reader goes back, or is started anew
+# each step is a record, a seek of the consumer, or its restart
+READ_STEPS = st.lists(st.one_of(IDS, st.just("seek"), st.just("restart")), max_size=80)
 
 
 def read(steps, window, data, by="partition"):
-    """Every record, whether it was yielded, and whether it was at this offset before."""
+    """Yield every record read, and whether the filter passed it on."""
     seen, written, position = Seen(window=window, by=by, on_undecided=lambda text: None), [], 0
     for step in steps:
         if step == "seek":
             position = data.draw(st.integers(0, len(written)))
         elif step == "restart":
-            fresh = Seen(window=window, by=by, on_undecided=lambda text: None)
-            for lane in [("orders", None)] if by == "topic" else [("orders", 0), ("orders", 1)]:
-                fresh.restore(seen.save(*lane), *lane)
-            seen = fresh
+            restored = Seen(window=window, by=by, on_undecided=lambda text: None)
+            for scope in [("orders", None)] if by == "topic" else [("orders", 0), ("orders", 1)]:
+                restored.restore(seen.save(*scope), *scope)
+            seen = restored
         else:
             session, number, partition = step
             written.append(Record(id_bytes(session, number), len(written), partition))
@@ -172,41 +178,41 @@ def read(steps, window, data, by="partition"):
             position += 1
 
 
-@given(READINGS, st.integers(1, 6), st.sampled_from(["partition", "topic"]), st.data())
+@given(READ_STEPS, st.integers(1, 6), st.sampled_from(["partition", "topic"]), st.data())
 def test_a_first_copy_is_never_dropped(steps, window, by, data):
-    firsts = {}
+    first_positions = {}
     for record, yielded in read(steps, window, data, by):
-        lane = None if by == "topic" else record.on
-        firsts.setdefault((lane, record.raw), record.at)
-        if firsts[lane, record.raw] == record.at:
+        scope = None if by == "topic" else record.partition_number
+        first_positions.setdefault((scope, record.id), record.position)
+        if first_positions[scope, record.id] == record.position:
             assert yielded
 
 
 @given(st.lists(IDS, max_size=80), st.integers(1, 6))
-def test_a_second_copy_within_the_window_is_always_dropped(records, window):
+def test_a_duplicate_within_the_window_is_always_dropped(records, window):
     seen = Seen(window=window, on_undecided=lambda text: None)
-    passed = {0: [], 1: []}  # what was yielded, by partition
-    for at, (session, number, partition) in enumerate(records):
-        raw = id_bytes(session, number)
-        lately = passed[partition][-window:]
-        yielded = seen.first(Record(raw, at, partition))
-        assert not (yielded and raw in lately)
+    passed = {0: [], 1: []}  # yielded ids by partition
+    for position, (session, number, partition) in enumerate(records):
+        id = id_bytes(session, number)
+        recent = passed[partition][-window:]
+        yielded = seen.first(Record(id, position, partition))
+        assert not (yielded and id in recent)
         if yielded:
-            passed[partition].append(raw)
-        assert len(seen._lanes["orders", partition].window) <= window
+            passed[partition].append(id)
+        assert len(seen._memories["orders", partition].window) <= window
 
 
 @given(st.integers(1, 5), st.permutations(range(12)), st.lists(st.integers(0, 11), max_size=20))
-def test_nothing_of_an_unbroken_row_comes_twice(width, order, copies):
-    """However its records are shuffled within the window, and however long ago."""
+def test_no_record_of_a_contiguous_range_is_passed_on_twice(width, order, duplicates):
+    """The records are shuffled within the window, and duplicates come at any later time."""
     shuffled = sorted(range(12), key=lambda number: (number // width, order.index(number)))
-    shuffled.sort(key=lambda number: number != 0)  # a row begins with the first sequence seen
+    shuffled.sort(key=lambda number: number != 0)  # a range starts with the first sequence seen
     seen = Seen(window=12)
-    assert sorted(numbers(unique(log(*shuffled, *copies), seen))) == list(range(12))
+    assert sorted(numbers(unique(log(*shuffled, *duplicates), seen))) == list(range(12))
     assert seen.undecided == 0
 
 
-def test_it_reads_what_a_producer_wrote():
+def test_the_filter_reads_the_records_of_a_producer():
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:
             for number in range(10):
@@ -222,6 +228,6 @@ def test_it_reads_what_a_producer_wrote():
         while len(read) < 10:
             read += consumer.consume(10, timeout=1)
         consumer.close()
-    assert list(unique([*read, *read])) == [*read, *read]  # the same offsets: read again
-    copies = [Record(dict(message.headers())[ID_HEADER], 10 + message.offset()) for message in read]
-    assert list(unique([*read, *copies])) == read
+    assert list(unique([*read, *read])) == [*read, *read]  # the same offsets, so read again
+    duplicates = [Record(dict(message.headers())[ID_HEADER], 10 + message.offset()) for message in read]
+    assert list(unique([*read, *duplicates])) == read

@@ -1,4 +1,4 @@
-"""The recorder: what it writes, and what it does while the store cannot be had."""
+"""The recorder: what it writes, and its behaviour while the store is not available."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.metrics.ack_ledger import AckLedger, entries
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.recorder import Recorder, RecorderDestination, added_up
+from producer_core.metrics.recorder import Recorder, RecorderDestination, sum_by_minute
 from producer_core.metrics.stats_window import StatsWindow
 from tests.support import eventually
 from tests.unit.replaying import dead_letter
@@ -23,12 +23,12 @@ from tests.unit.replaying import dead_letter
 
 @dataclass
 class FakeStore:
-    """Takes batches and dead letters, unless it is told to be in trouble."""
+    """Stores batches and dead letters, or raises `trouble` if it is set."""
 
     trouble: Exception | None = None
     batches: list = field(default_factory=list)
     dead_letters: list = field(default_factory=list)
-    looked: bool = False
+    is_read: bool = False
     writes: int = 0
 
     def append(self, *batches):
@@ -38,7 +38,7 @@ class FakeStore:
         return len(batches)
 
     def looked_at(self):
-        return self.looked
+        return self.is_read
 
     def add(self, dead_letters):
         self._check()
@@ -95,25 +95,25 @@ def acknowledged(count, topic="orders"):
     return [Acknowledged(topic, 0, number, 0.005, 10, 1, number) for number in range(count)]
 
 
-def test_a_close_keeps_dead_letters_before_it_waits_for_the_store():
-    """The store is held for as long as the recorder waits for it."""
-    store, spill, kept, died = FakeStore(), FakeSpill(), [], dead_letter(1)
+def test_stop_spills_dead_letters_before_it_waits_for_the_store():
+    """Another process holds the store for as long as the recorder waits."""
+    store, spill, spilled, failed = FakeStore(), FakeSpill(), [], dead_letter(1)
 
-    def held(dead_letters):
-        kept.append(list(spill.dead_letters))
+    def raise_locked(dead_letters):
+        spilled.append(list(spill.dead_letters))
         raise StoreLocked("held")
 
-    store.add = held
+    store.add = raise_locked
     recorder = Recorder(
         lambda: RecorderDestination(store, store),
         spill,
         StatsWindow(Metrics(), describe=row, pending=Counter),
     )
-    recorder.died(died)
-    recorder._end()  # what its thread does last
+    recorder.died(failed)
+    recorder._end()  # the last step of its thread
 
-    assert spill.dead_letters == [died]
-    assert kept and all(seen == [died] for seen in kept)
+    assert spill.dead_letters == [failed]
+    assert spilled and all(seen == [failed] for seen in spilled)
     assert recorder.unwritten == 0
 
 
@@ -129,7 +129,7 @@ def test_each_message_is_counted_in_exactly_one_batch(parts):
     assert [batch.sequence for batch in store.batches] == list(range(len(store.batches)))
 
 
-def test_seconds_that_nobody_looks_at_are_written_together_and_those_that_tell_something_at_once():
+def test_batches_are_written_together_while_the_store_is_not_read_and_news_at_once():
     store, metrics = FakeStore(), Metrics()
     recorder = Recorder(
         lambda: RecorderDestination(store, store),
@@ -150,13 +150,13 @@ def test_seconds_that_nobody_looks_at_are_written_together_and_those_that_tell_s
         AttemptFailed("m", "orders", "_MSG_TIMED_OUT", "timed_out", "t", 1, None, True, 1.0)
     )
     assert [second(), second()] == [(3, 5), (3, 5)]
-    store.looked = True
+    store.is_read = True
     assert [second(), second()] == [(4, 7), (5, 8)]
     assert sum(item.acknowledged for batch in store.batches for item in batch.statistics) == 8
 
 
-def test_what_nobody_looks_at_is_written_four_seconds_at_a_time():
-    """It was five: the fourth second came a moment before four seconds had passed since the last write."""
+def test_batches_are_written_every_four_seconds_while_the_store_is_not_read():
+    """Regression: it was five, because the fourth tick came just before four seconds had passed since the last write."""
     store = FakeStore()
     recorder = Recorder(
         lambda: RecorderDestination(store, store),
@@ -171,46 +171,46 @@ def test_what_nobody_looks_at_is_written_four_seconds_at_a_time():
     assert written == [1, 1, 1, 1, 5, 5, 5, 5, 9]
 
 
-def test_who_hurries_while_something_is_written_waits_for_what_he_wants(parts):
-    """He was told that it was done when what came before it was."""
+def test_flush_soon_during_a_write_waits_for_the_next_write(parts):
+    """Regression: the second call returned when the earlier write was done."""
     recorder, store, _, metrics = parts
-    busy, go_on = threading.Event(), threading.Event()
+    busy, proceed = threading.Event(), threading.Event()
     append = store.append
 
-    def slow(*batches):
+    def slow_append(*batches):
         busy.set()
-        go_on.wait(10)
+        proceed.wait(10)
         return append(*batches)
 
-    store.append = slow
+    store.append = slow_append
     first = threading.Thread(target=recorder.flush_soon, args=(10,))
     first.start()
     assert busy.wait(10)
     metrics.acknowledged(acknowledged(7))
     found = []
 
-    def hurry():
+    def flush():
         recorder.flush_soon(10)
         found.append(sum(item.acknowledged for batch in store.batches for item in batch.statistics))
 
-    second = threading.Thread(target=hurry)
+    second = threading.Thread(target=flush)
     second.start()
     eventually(lambda: recorder._wake.is_set())
-    go_on.set()
+    proceed.set()
     first.join(10)
     second.join(10)
 
     assert found == [7]
 
 
-def test_a_dead_letter_is_written_within_a_moment(parts):
+def test_a_dead_letter_is_written_promptly(parts):
     recorder, store, _, _ = parts
     recorder.died(dead_letter(1))
     assert recorder.wait_written(60)
     assert len(store.dead_letters) == 1
 
 
-def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_once(parts):
+def test_dead_letters_are_spilled_while_the_store_is_locked_and_written_later_with_one_notice(parts):
     recorder, store, spill, metrics = parts
     store.trouble = StoreLocked()
     metrics.acknowledged(acknowledged(7))
@@ -232,7 +232,7 @@ def test_while_the_store_is_locked_letters_spill_and_come_back_and_it_is_told_on
     assert notices.count("store_available") == 1
 
 
-def test_a_listing_waits_for_dead_letters_that_are_only_in_the_spill_file(parts):
+def test_wait_stored_waits_for_dead_letters_that_are_only_in_the_spill_file(parts):
     recorder, store, spill, _ = parts
     store.trouble = StoreLocked()
     recorder.died(dead_letter(1))
@@ -244,7 +244,7 @@ def test_a_listing_waits_for_dead_letters_that_are_only_in_the_spill_file(parts)
     assert len(store.dead_letters) == 1
 
 
-def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
+def test_a_recorder_without_room_for_dead_letters_is_full_and_loses_none(parts):
     recorder, store, spill, _ = parts
     store.trouble, spill.trouble = StoreLocked(), StoreFull()
     for number in range(4):
@@ -257,13 +257,13 @@ def test_with_no_place_left_the_recorder_says_full_and_loses_nothing(parts):
     assert not recorder.full
 
 
-def test_two_batches_added_up_keep_every_count():
+def test_the_sum_of_two_batches_keeps_every_count():
     where = (1_700_000_001, "c", "p")
     one = Batch(
         "p", 1, (StatisticsRow(*where, "t", 1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5),), (LatencyRow(*where, "t", 3, 2),),
         (ErrorRow(*where, "t", "X", "local", 1),),
     )  # fmt: skip
-    both = added_up(one, Batch("p", 2, one.statistics, one.latencies, one.errors))
+    both = sum_by_minute(one, Batch("p", 2, one.statistics, one.latencies, one.errors))
 
     assert both.sequence == 2
     assert both.statistics[0][4:] == (2, 4, 6, 8, 10, 12, 14, 16, 18, 1.0)
@@ -271,10 +271,10 @@ def test_two_batches_added_up_keep_every_count():
 
 
 @pytest.mark.parametrize("windows", [300, 3])
-def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monkeypatch, windows):
-    """With 3 windows that may wait the older ones are one batch: the oldest rows of it go, not all."""
-    monkeypatch.setattr("producer_core.metrics.recorder._WAITING_LEDGER", 160)
-    monkeypatch.setattr("producer_core.metrics.recorder._WAITING_BATCHES", windows)
+def test_the_oldest_ledger_rows_beyond_the_limit_are_dropped_and_counted(monkeypatch, windows):
+    """With room for 3 windows the older ones are one batch, of which only the oldest rows are dropped."""
+    monkeypatch.setattr("producer_core.metrics.recorder._MAX_LEDGER", 160)
+    monkeypatch.setattr("producer_core.metrics.recorder._MAX_BATCHES", windows)
     store, ledger = FakeStore(trouble=StoreLocked("busy")), AckLedger(b"s" * 16)
     recorder = Recorder(
         lambda: RecorderDestination(store, store), FakeSpill(), StatsWindow(Metrics(), describe=row, pending=Counter, ledger=ledger),
@@ -288,30 +288,30 @@ def test_beyond_the_bound_the_oldest_rows_of_the_ledger_go_and_are_counted(monke
     store.trouble = None
     recorder._tick(write=True)
 
-    kept = [seq for batch in store.batches for told in batch.ledger for seq, _ in entries(told)]
+    kept = [seq for batch in store.batches for rows in batch.ledger for seq, _ in entries(rows)]
     assert len(kept) >= 130 and recorder.ledger_lost == 350 - len(kept)
     assert kept == list(range(recorder.ledger_lost, 350))  # the newest
 
 
-def test_what_was_acknowledged_while_it_was_taken_names_its_cluster():
+def test_a_batch_has_the_cluster_that_is_first_known_while_it_is_taken():
     known = []
 
-    class Heard(AckLedger):
+    class LateLedger(AckLedger):
         def take(self):
             known.append("c")  # the first acknowledgement of a producer's life
             return super().take()
 
-    heard = Heard(b"s" * 16)
-    tally = StatsWindow(
-        Metrics(), ledger=heard, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
+    ledger = LateLedger(b"s" * 16)
+    window = StatsWindow(
+        Metrics(), ledger=ledger, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
         describe=lambda: row()._replace(cluster_id="".join(known)),
     )  # fmt: skip
-    heard.acknowledged(acknowledged(3))
-    (batch,) = tally.take(())
+    ledger.acknowledged(acknowledged(3))
+    (batch,) = window.take(())
     assert batch.acknowledgements == 3 and batch.cluster_id == "c"
 
 
-def test_stopping_does_not_wait_for_the_next_second(parts):
+def test_stop_does_not_wait_for_the_next_tick(parts):
     recorder, store, _, metrics = parts
     metrics.acknowledged(acknowledged(1))
     began = time.monotonic()

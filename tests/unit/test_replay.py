@@ -12,7 +12,7 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import (
     InvalidMessage,
-    NobodyReplays,
+    NoReplayRunner,
     OtherCluster,
     QueueFull,
     ReplayError,
@@ -170,7 +170,7 @@ def test_nothing_to_replay_is_an_answer_and_not_an_error(store, clock):
 def test_without_a_live_process_a_replay_is_refused_and_says_what_to_do(store, clock):
     buried(store, 1)
 
-    with pytest.raises(NobodyReplays, match="Start a producer"):
+    with pytest.raises(NoReplayRunner, match="Start a producer"):
         replay.plan(store, ALL, **BY, clock=clock)
 
     alive(store, clock() - 16)

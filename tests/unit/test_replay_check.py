@@ -69,7 +69,7 @@ def test_a_broker_that_does_not_tell_its_settings_is_said(broker):
 
     assert flags == {}
     assert found.topics[0].max_message_bytes is None
-    assert "this broker does not tell its settings" in found.topics[0].text
+    assert "this broker does not report its settings" in found.topics[0].text
 
 
 def test_what_the_sending_client_does_not_take_is_too_large(broker):
@@ -119,7 +119,9 @@ def test_a_partition_that_the_client_does_not_know_yet_is_asked_for_again(broker
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
         unknown, keys = OnceUnknown(handle), keys_of(b"key-7")
-        found = newer_keys.look(settings, unknown, "orders", 4, keys, bound=TimeLimit(120), most=1_000)
+        found = newer_keys.scan_topic(
+            settings, unknown, "orders", 4, keys, limit=TimeLimit(120), max_records=1_000
+        )
 
     assert unknown.refused > 1
     assert (found.trouble, found.complete, [*keys.newer()]) == ("", True, [name_of(1)])
@@ -129,11 +131,13 @@ def test_a_partition_that_stays_unknown_is_said_in_words(broker):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
         handle.list_topics("orders", timeout=60)
-        found = newer_keys.look(settings, handle, "orders", 5, keys_of(b"k"), bound=TimeLimit(2), most=1_000)
+        found = newer_keys.scan_topic(
+            settings, handle, "orders", 5, keys_of(b"k"), limit=TimeLimit(2), max_records=1_000
+        )
 
     assert not found.complete
     assert "UNKNOWN_PARTITION" not in found.trouble
-    assert "look again in a few seconds" in found.trouble
+    assert "try again in a few seconds" in found.trouble
 
 
 @pytest.mark.parametrize(("newer", "flagged"), [(None, 0), ("skip", 1)])
@@ -167,7 +171,7 @@ def test_nobody_at_the_address_is_an_answer_within_the_bound():
 
     assert flags == {}
     assert {topic.partitions for topic in found.topics} == {0}
-    assert "Nobody could look at topic-0: no broker answers" in found.topics[0].text
+    assert "Nobody could look at topic-0: no broker responds" in found.topics[0].text
     assert not found.complete
 
 
@@ -234,7 +238,7 @@ def test_newer_is_a_higher_sequence_of_its_session_or_a_later_time_of_anybody_el
     keys = KeyIndex()
     keys.add(name_of(5), b"k", 100.0)
 
-    keys.saw(record)
+    keys.observe(record)
 
     assert list(keys.newer()) == ([name_of(5)] if newer else [])
 
@@ -244,8 +248,8 @@ def test_each_letter_of_a_key_is_judged_by_itself():
     for number, accepted in enumerate((100.0, 200.0, 300.0)):
         keys.add(name_of(number), b"k", accepted)
 
-    keys.saw(Record(b"k", at=250.0, session=OTHER))
-    keys.saw(Record(b"k", at=900.0, session=SESSION, number=1))
+    keys.observe(Record(b"k", at=250.0, session=OTHER))
+    keys.observe(Record(b"k", at=900.0, session=SESSION, number=1))
 
     assert set(keys.newer()) == {name_of(0), name_of(1)}
 
@@ -254,7 +258,7 @@ def test_a_letter_whose_id_is_not_ours_is_compared_by_time():
     keys = KeyIndex()
     keys.add("spring-17", b"k", 100.0)
 
-    keys.saw(Record(b"k", at=101.0, session=SESSION, number=1))
+    keys.observe(Record(b"k", at=101.0, session=SESSION, number=1))
 
     assert list(keys.newer()) == ["spring-17"]
 
@@ -264,6 +268,6 @@ def test_a_key_with_very_many_letters_and_records_takes_no_longer_than_they_are(
     for number in range(20_000):
         keys.add(name_of(number), b"k", float(number))
     for number in range(20_000):
-        keys.saw(Record(b"k", at=15_000.5, session=OTHER, number=number))
+        keys.observe(Record(b"k", at=15_000.5, session=OTHER, number=number))
 
     assert sum(1 for _ in keys.newer()) == 15_001

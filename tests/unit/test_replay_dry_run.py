@@ -113,9 +113,9 @@ def test_the_worst_is_said_first(store):
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        (None, "Nobody can tell whether state is compacted"),
-        ("compact", "state is compacted: an old value sent now replaces the newer one for good."),
-        ("delete", "state is not compacted, so nothing is replaced; but"),
+        (None, "Whether state is compacted is unknown"),
+        ("compact", "state is compacted: an old value sent now permanently replaces the newer one."),
+        ("delete", "state is not compacted, so no record is replaced."),
     ],
 )
 def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, policy, why):
@@ -134,14 +134,9 @@ def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, po
 
 
 def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_apart():
-    assert told.frozen(200, "22:31:05", 38).endswith(
-        "38 more that match have died since and are not among them."
-    )
-    assert (
-        told.frozen(1, "22:31:05", 0)
-        == "The one dead letter that waited at 22:31:05, when this was asked for."
-    )
-    assert told.split(200, 29) == "Of the 200, 171 would be sent and 29 stay dead letters."
+    assert told.frozen(200, "22:31:05", 38).endswith("38 more have failed since and are not included.")
+    assert told.frozen(1, "22:31:05", 0) == "1 record selected at 22:31:05."
+    assert told.split(200, 29) == "171 of 200 will be sent; 29 stay dead letters."
     assert told.split(200, 0) == ""
 
 

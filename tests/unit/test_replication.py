@@ -1,4 +1,4 @@
-"""The replication watch: it looks at each topic once, beside the producer, and tells where «acknowledged» is weak."""
+"""The replication watch checks each topic once in the background and reports weak acknowledgements."""
 
 from __future__ import annotations
 
@@ -15,112 +15,108 @@ from tests.support import eventually
 CONFIG = client_config("a:9092")
 
 
-def topic(name="orders", copies=3, least=2):
-    return TopicView(name, 4, copies, copies, 0, None, least, None)
+def topic(name="orders", replicas=3, min_isr=2):
+    return TopicView(name, 4, replicas, replicas, 0, None, min_isr, None)
 
 
 @pytest.mark.parametrize(
-    ("copies", "least", "strength", "weak"),
+    ("replicas", "min_isr", "strength", "weak"),
     [
         (1, 1, "one_copy", True),
         (1, None, "one_copy", True),
         (3, 1, "one_copy_at_times", True),
-        (3, None, "not_told", False),
+        (3, None, "unknown", False),
         (3, 3, "stops_at_once", False),
         (3, 2, "sound", False),
         (2, 2, "stops_at_once", False),
     ],
 )
-def test_what_acks_all_means_is_named(copies, least, strength, weak):
-    found = judge(topic(copies=copies, least=least))
-    assert (found.strength, found.weak) == (strength, weak)
-    assert bool(found.fix) == (strength != "sound")
+def test_the_guarantee_of_acks_all_is_classified(replicas, min_isr, strength, weak):
+    replication = judge(topic(replicas=replicas, min_isr=min_isr))
+    assert (replication.strength, replication.weak) == (strength, weak)
+    assert bool(replication.fix) == (strength != "sound")
 
 
-def watch(views, told, **options):
-    return ReplicationWatch(CONFIG, told.append, ask=lambda name: views[name], **options)
+def test_each_topic_is_checked_once_and_only_weak_ones_are_reported():
+    notices, described = [], []
+    views = {"weak": topic("weak", replicas=1, min_isr=1), "sound": topic("sound")}
 
-
-def test_each_topic_is_looked_at_once_and_only_weak_ones_are_told():
-    told, asked = [], []
-    views = {"weak": topic("weak", copies=1, least=1), "sound": topic("sound")}
-
-    def ask(name):
-        asked.append(name)
+    def describe(name):
+        described.append(name)
         return views[name]
 
-    looking = ReplicationWatch(CONFIG, told.append, ask=ask, clock=lambda: 5.0)
+    watch = ReplicationWatch(CONFIG, notices.append, describe=describe, clock=lambda: 5.0)
     for _ in range(3):
-        looking.client_statistics({"topics": {"weak": {}, "sound": {}}})
-    looking.client_statistics({})
-    eventually(lambda: sorted(asked) == ["sound", "weak"])
+        watch.client_statistics({"topics": {"weak": {}, "sound": {}}})
+    watch.client_statistics({})
+    eventually(lambda: sorted(described) == ["sound", "weak"])
 
-    (notice,) = eventually(lambda: told)
+    (notice,) = eventually(lambda: notices)
     assert (notice.kind, notice.severity, notice.at) == ("weak_replication", "warning", 5.0)
     assert "acks=all means one disk" in notice.text
     assert notice.details["topic"] == "weak"
-    eventually(lambda: not running())
+    eventually(lambda: not watch_threads())
 
 
-def running():
+def watch_threads():
     return [thread for thread in threading.enumerate() if thread.name == "replication-watch"]
 
 
-def test_a_topic_that_cannot_be_described_is_tried_again_and_then_left():
-    told, answers = [], [BrokerUnreachable("not yet"), BrokerUnreachable("not yet"), topic(copies=1)]
+def test_a_topic_that_cannot_be_described_is_retried_and_then_skipped():
+    notices, results = [], [BrokerUnreachable("not yet"), BrokerUnreachable("not yet"), topic(replicas=1)]
 
-    def ask(name):
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def describe(name):
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    ReplicationWatch(CONFIG, told.append, ask=ask, pauses=(0.0, 0.0)).look("orders")
-    eventually(lambda: len(told) == 1)
+    ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(0.0, 0.0)).check("orders")
+    eventually(lambda: len(notices) == 1)
 
-    answers += [BrokerUnreachable("never")] * 3
-    ReplicationWatch(CONFIG, told.append, ask=ask, pauses=(0.0, 0.0)).look("orders")
-    eventually(lambda: not answers and not running())
-    assert len(told) == 1
-
-
-def test_after_stop_nobody_is_told_and_nobody_is_asked():
-    told, asked, go_on = [], threading.Event(), threading.Event()
-
-    def ask(name):
-        asked.set()
-        go_on.wait(10)
-        return topic(copies=1)
-
-    looking = ReplicationWatch(CONFIG, told.append, ask=ask)
-    looking.look("orders")
-    assert asked.wait(10)
-    looking.stop()
-    looking.look("payments")
-    go_on.set()
-    eventually(lambda: not running())
-    assert told == []
+    results += [BrokerUnreachable("never")] * 3
+    ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(0.0, 0.0)).check("orders")
+    eventually(lambda: not results and not watch_threads())
+    assert len(notices) == 1
 
 
-def test_a_topic_that_comes_while_another_waits_is_looked_at_now():
-    told = []
+def test_after_stop_no_topic_is_checked_or_reported():
+    notices, described, release = [], threading.Event(), threading.Event()
 
-    def ask(name):
+    def describe(name):
+        described.set()
+        release.wait(10)
+        return topic(replicas=1)
+
+    watch = ReplicationWatch(CONFIG, notices.append, describe=describe)
+    watch.check("orders")
+    assert described.wait(10)
+    watch.stop()
+    watch.check("payments")
+    release.set()
+    eventually(lambda: not watch_threads())
+    assert notices == []
+
+
+def test_a_new_topic_is_checked_at_once_while_another_one_waits():
+    notices = []
+
+    def describe(name):
         if name == "away":
             raise BrokerUnreachable("away")
-        return topic(name, copies=1)
+        return topic(name, replicas=1)
 
-    looking = ReplicationWatch(CONFIG, told.append, ask=ask, pauses=(3600.0,))
-    looking.look("away")
-    looking.look("orders")
-    eventually(lambda: [notice.details["topic"] for notice in told] == ["orders"])
-    looking.stop()
-    eventually(lambda: not running())
+    watch = ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(3600.0,))
+    watch.check("away")
+    watch.check("orders")
+    eventually(lambda: [notice.details["topic"] for notice in notices] == ["orders"])
+    watch.stop()
+    eventually(lambda: not watch_threads())
 
 
-def test_without_acks_all_there_is_nothing_to_look_at():
-    told = []
+def test_without_acks_all_no_topic_is_checked():
+    notices = []
     config = client_config("a:9092", {"acks": "1", "enable_idempotence": False})
-    ReplicationWatch(config, told.append, ask=lambda name: topic(copies=1)).look("orders")
-    assert not running()
-    assert told == []
+    ReplicationWatch(config, notices.append, describe=lambda name: topic(replicas=1)).check("orders")
+    assert not watch_threads()
+    assert notices == []

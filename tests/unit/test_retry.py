@@ -1,4 +1,4 @@
-"""A retry: whether, when, and that it really happens."""
+"""The retry decision, the delay, and the retry queue."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Item:
 
 
 class KafkaTimeoutError(Exception):
-    """Named as kafka-python's."""
+    """Has the name of kafka-python's exception."""
 
 
-class OurTimeoutError(KafkaTimeoutError):
-    """A subclass that nobody listed."""
+class CustomTimeoutError(KafkaTimeoutError):
+    """A subclass that is not in the error table."""
 
 
 # the decision
 
 
 @pytest.mark.parametrize("failure", known_failures(), ids=lambda failure: failure.code)
-def test_only_what_may_pass_by_itself_is_tried_again(failure):
+def test_only_transient_failures_are_retried(failure):
     decision = decide(failure, 1, EXACT)
     client_broke = failure.code in (
         "OUT_OF_ORDER_SEQUENCE_NUMBER",
@@ -49,17 +49,17 @@ def test_only_what_may_pass_by_itself_is_tried_again(failure):
     assert isinstance(decision, RetryAfter) == (failure.kind in ("temporary", "timed_out") or client_broke)
 
 
-def test_the_retries_are_counted_and_then_given_up():
+def test_the_message_is_given_up_after_max_retries():
     config = RetryConfig(max_retries=2, jitter=False)
     decisions = [decide(lookup("REQUEST_TIMED_OUT"), attempt, config) for attempt in (1, 2, 3)]
-    assert decisions == [RetryAfter(0.1), RetryAfter(0.2), GiveUp("2 retries are used up")]
+    assert decisions == [RetryAfter(0.1), RetryAfter(0.2), GiveUp("all 2 retries failed")]
 
 
-def test_no_retries_means_none():
+def test_zero_max_retries_disables_retries():
     assert isinstance(decide(lookup("REQUEST_TIMED_OUT"), 1, RetryConfig(max_retries=0)), GiveUp)
 
 
-def test_a_list_of_the_users_own_names_the_only_errors_that_are_retried():
+def test_a_custom_list_names_the_only_errors_that_are_retried():
     config = RetryConfig(retriable_errors=["NotLeaderOrFollowerException"])
     assert isinstance(decide(lookup("NOT_LEADER_FOR_PARTITION"), 1, config), RetryAfter)
     assert isinstance(decide(lookup("REQUEST_TIMED_OUT"), 1, config), GiveUp)
@@ -70,12 +70,12 @@ def test_the_default_list_in_another_order_is_still_the_default():
     assert isinstance(decide(lookup("NOT_ENOUGH_REPLICAS"), 1, config), RetryAfter)
 
 
-def test_listing_an_error_that_does_not_pass_does_not_make_it_retriable():
+def test_a_permanent_error_in_the_list_is_not_retried():
     config = RetryConfig(retriable_errors=["MSG_SIZE_TOO_LARGE"])
     assert isinstance(decide(lookup("MSG_SIZE_TOO_LARGE"), 1, config), GiveUp)
 
 
-def test_an_unknown_name_is_an_error_when_the_manager_is_made():
+def test_an_unknown_error_name_is_refused_when_the_manager_is_created():
     with pytest.raises(ConfigError, match="Did you mean"):
         RetryManager(RetryConfig(retriable_errors=["KafkaTimeuotError"]))
 
@@ -88,7 +88,7 @@ def test_delays_double_and_stop_at_the_cap():
     assert [RetryManager(EXACT).calculate_delay(count) for count in range(5)] == [0.1, 0.2, 0.4, 0.8, 1.0]
 
 
-def test_the_third_delay_with_jitter_lies_between_its_half_and_itself():
+def test_the_third_delay_with_jitter_is_between_half_and_all_of_it():
     manager = RetryManager(RetryConfig())
     assert all(0.2 <= manager.calculate_delay(2) <= 0.4 for _ in range(200))
 
@@ -100,9 +100,7 @@ def test_the_third_delay_with_jitter_lies_between_its_half_and_itself():
     growth=st.floats(1, 1e6),
     jitter=st.none() | st.floats(0, 1),
 )
-def test_a_delay_never_exceeds_its_cap_and_is_never_below_half_of_itself(
-    attempt, initial, cap, growth, jitter
-):
+def test_a_delay_is_never_above_its_cap_or_below_half_of_itself(attempt, initial, cap, growth, jitter):
     config = RetryConfig(
         initial_delay_ms=initial, max_delay_ms=cap, backoff_multiplier=growth, jitter=jitter is not None
     )
@@ -117,7 +115,7 @@ def test_a_delay_never_exceeds_its_cap_and_is_never_below_half_of_itself(
 # the queue
 
 
-def test_a_due_message_is_handed_out_and_not_dropped():
+def test_a_due_message_is_sent_and_not_dropped():
     handed = []
     manager = RetryManager(send=handed.append)
     manager.start()
@@ -129,7 +127,7 @@ def test_a_due_message_is_handed_out_and_not_dropped():
     manager.stop()
 
 
-def test_messages_are_handed_out_in_the_order_of_their_time():
+def test_messages_are_sent_in_the_order_of_their_due_times():
     handed = []
     manager = RetryManager(send=handed.append)
     for number, seconds in ((2, 0.02), (1, 0.01), (3, 0.03), (4, 0.03)):
@@ -141,7 +139,7 @@ def test_messages_are_handed_out_in_the_order_of_their_time():
     manager.stop()
 
 
-def test_a_message_that_is_due_sooner_overtakes_one_that_waits():
+def test_a_message_that_is_due_sooner_is_sent_first():
     handed = []
     manager = RetryManager(send=handed.append)
     manager.start()
@@ -152,18 +150,18 @@ def test_a_message_that_is_due_sooner_overtakes_one_that_waits():
     assert manager.stop() == [Item(number=1)]
 
 
-def test_a_delay_of_ages_does_not_stop_what_is_due_sooner():
+def test_a_very_long_delay_does_not_block_messages_that_are_due_sooner():
     handed = []
     manager = RetryManager(send=handed.append)
     manager.start()
-    manager.schedule(Item(number=1), 1e15)  # longer than a thread can be told to wait
+    manager.schedule(Item(number=1), 1e15)  # longer than threading.TIMEOUT_MAX
     manager.schedule(Item(number=2), 0.01)
 
     eventually(lambda: handed == [Item(number=2)])
     assert manager.stop() == [Item(number=1)]
 
 
-def test_a_message_that_cannot_be_handed_out_does_not_stop_the_next(caplog):
+def test_an_exception_while_a_message_is_sent_does_not_stop_the_next(caplog):
     handed = []
     manager = RetryManager(send=lambda item: handed.append(1 / item.number))
     manager.start()
@@ -175,10 +173,10 @@ def test_a_message_that_cannot_be_handed_out_does_not_stop_the_next(caplog):
     manager.stop()
 
 
-def test_stop_gives_back_what_still_waits_and_ends_the_thread():
+def test_stop_returns_the_waiting_messages_and_ends_the_thread():
     manager = RetryManager(send=lambda item: None)
     manager.start()
-    manager.start()  # a second start changes nothing
+    manager.start()  # a second start has no effect
     manager.schedule(Item(number=2), 7200)
     manager.schedule(Item(number=1), 3600)
 
@@ -186,43 +184,43 @@ def test_stop_gives_back_what_still_waits_and_ends_the_thread():
     assert not any(thread.name == "producer-core-retry" for thread in threading.enumerate())
 
 
-# the contract
+# the public interface
 
 
 def test_the_first_scheduled_delay_is_the_initial_delay():
     manager = RetryManager(EXACT, clock=lambda: 1000.0)
     manager.schedule_retry(Item(), KafkaTimeoutError())
     ((due, item),) = manager.retry_queues["orders"]
-    assert (due, item) == (1000.1, Item())  # it was 0.2 s
+    assert (due, item) == (1000.1, Item())  # regression: it was 0.2 s
 
 
 def test_a_subclass_of_a_listed_error_is_retried():
-    assert RetryManager().should_retry(OurTimeoutError(), 0)
+    assert RetryManager().should_retry(CustomTimeoutError(), 0)
 
 
-def test_an_error_that_has_nothing_to_do_with_kafka_is_not_retried():
+def test_an_error_unrelated_to_kafka_is_not_retried():
     assert not RetryManager().should_retry(ValueError("boom"), 0)
 
 
-def test_the_librarys_own_exception_is_judged_by_its_code():
+def test_a_kafka_exception_is_judged_by_its_code():
     manager = RetryManager()
     assert manager.should_retry(KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT)), 0)
     assert not manager.should_retry(KafkaException(KafkaError(KafkaError.POLICY_VIOLATION)), 0)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, True), (2, True), (3, False), (9, False)])
-def test_a_retry_is_allowed_while_fewer_than_max_retries_were_made(count, expected):
+def test_a_retry_is_allowed_up_to_max_retries(count, expected):
     assert RetryManager(RetryConfig(max_retries=3)).should_retry(KafkaTimeoutError(), count) is expected
 
 
-def test_what_is_not_retriable_is_counted_and_said(caplog):
+def test_a_message_that_is_not_retriable_is_counted_and_logged(caplog):
     manager = RetryManager()
     assert not manager.schedule_retry(Item(), ValueError("boom"))
     assert "message not retriable" in caplog.text
     assert manager.get_stats()["failed_retries"] == 1
 
 
-def test_the_statistics_move():
+def test_the_statistics_count_scheduled_and_settled_retries():
     manager = RetryManager()
     for number in range(3):
         manager.schedule(Item(number=number, topic="a" if number else "b"), 3600)

@@ -18,7 +18,7 @@ def broker():
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A small shop, which opens at once."""
+    """Write the settings of a small shop, which starts at once."""
     path = tmp_path_factory.mktemp("shop") / "small.json"
     path.write_text(json.dumps({"total_users": 50, "total_products": 20}))
     return path
@@ -51,7 +51,7 @@ def test_generate_with_a_seed_writes_the_same_file_twice(tmp_path, small):
     assert [topics.count(name) for name in ("transactions", "user-events", "product-updates")] == [34, 33, 33]
 
 
-def test_generate_keeps_to_the_dates_and_prints_to_a_pipe(small):
+def test_generate_stays_within_the_dates_and_prints_to_a_pipe(small):
     result = run(
         "simulate",
         "--shop",
@@ -109,7 +109,7 @@ def test_a_scenario_is_sent_and_counted(broker, small):
     assert rows["transactions"] > rows["fraud-alerts"] > 0
 
 
-def test_chosen_topics_are_sent_instead(broker, small):
+def test_only_the_chosen_topics_are_sent(broker, small):
     result = run(
         "simulate",
         "--shop",
@@ -198,7 +198,7 @@ def test_history_is_sent(broker, tmp_path):
         ("{", "not JSON"),
     ],
 )
-def test_a_mistake_in_the_shop_file_is_a_sentence(tmp_path, content, complaint):
+def test_an_error_in_the_shop_file_is_reported_in_one_sentence(tmp_path, content, complaint):
     (tmp_path / "shop.json").write_text(content)
 
     result = run("simulate", "--shop", tmp_path / "shop.json", "config")
@@ -207,7 +207,7 @@ def test_a_mistake_in_the_shop_file_is_a_sentence(tmp_path, content, complaint):
     assert complaint in result.stderr and "Traceback" not in result.stderr
 
 
-def test_the_printed_config_can_be_given_back(tmp_path):
+def test_the_printed_config_can_be_used_as_input(tmp_path):
     assert run("simulate", "config", "-o", tmp_path / "shop.json").exit_code == 0
 
     again = run("simulate", "--shop", tmp_path / "shop.json", "config")
@@ -225,7 +225,7 @@ def test_the_printed_config_can_be_given_back(tmp_path):
         (["demo", "--demo", "everything"], "is not one of"),
     ],
 )
-def test_a_mistake_on_the_command_line_is_a_sentence(arguments, complaint):
+def test_an_error_on_the_command_line_is_reported_in_one_sentence(arguments, complaint):
     result = run(*arguments)
 
     assert result.exit_code == 2
@@ -233,5 +233,5 @@ def test_a_mistake_on_the_command_line_is_a_sentence(arguments, complaint):
 
 
 @pytest.mark.parametrize("command", ["simulate", "demo"])
-def test_help_teaches_by_example(command):
+def test_help_has_examples(command):
     assert f"producer-core {command} " in run(command, "--help").stdout

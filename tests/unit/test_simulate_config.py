@@ -10,7 +10,7 @@ from producer_core import DataGenerationConfig, ECommerceDataGenerator, Temporal
 from producer_core.errors import ConfigError
 
 
-def test_defaults_are_those_that_users_know():
+def test_the_defaults_are_the_documented_ones():
     config = DataGenerationConfig()
 
     assert (config.total_users, config.total_products) == (10_000, 1000)
@@ -30,13 +30,13 @@ def test_defaults_are_those_that_users_know():
     assert config.validate() == []
 
 
-def test_two_configs_share_nothing():
+def test_two_configs_share_no_state():
     DataGenerationConfig().payment_methods["cash"] = 0.5
 
     assert "cash" not in DataGenerationConfig().payment_methods
 
 
-def test_json_gives_the_settings_back_with_lists_for_tuples():
+def test_settings_survive_json_with_lists_for_tuples():
     config = DataGenerationConfig(total_users=5, fraud_rate=0.2)
 
     back = DataGenerationConfig.from_json(config.to_json())
@@ -45,13 +45,13 @@ def test_json_gives_the_settings_back_with_lists_for_tuples():
     assert json.loads(back.to_json()) == json.loads(config.to_json())
 
 
-def test_a_misspelt_setting_names_the_right_one():
+def test_the_error_for_a_misspelt_setting_suggests_the_right_one():
     with pytest.raises(ConfigError, match="Did you mean 'fraud_rate'"):
         DataGenerationConfig.from_json('{"fraud_rat": 0.5}')
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "3"])
-def test_what_is_no_json_object_is_refused(text):
+def test_text_that_is_not_a_json_object_is_rejected(text):
     with pytest.raises(ConfigError):
         DataGenerationConfig.from_json(text)
 
@@ -90,7 +90,7 @@ def test_an_event_multiplies_within_its_window_only():
     assert config.get_seasonal_multiplier(datetime(2024, 11, 30, 1)) == (1.0, [])
 
 
-def test_validate_lists_everything_that_cannot_work():
+def test_validate_lists_every_invalid_setting():
     config = DataGenerationConfig(
         total_users=0, total_products=-1, active_user_ratio=2, vip_user_ratio=-1, fraud_rate=1.5
     )
@@ -114,7 +114,7 @@ def test_settings_are_plain_data():
 
 
 def test_business_hours_and_ages_by_name_work_like_the_pairs_and_the_list():
-    """They ended in a bare TypeError: «'<=' not supported between instances of 'str' and 'int'»."""
+    """Both forms used to raise a TypeError: "'<=' not supported between instances of 'str' and 'int'"."""
     listed = DataGenerationConfig(total_users=30, total_products=5)
     named = DataGenerationConfig(
         total_users=30,

@@ -1,4 +1,4 @@
-"""The fault schedule, on a broker of ours and on our side of another."""
+"""The fault schedule, on the embedded broker and on the client side of another cluster."""
 
 import threading
 
@@ -9,9 +9,9 @@ from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.simulate.client_faults import ClientFaults
 from producer_core.simulate.faults import (
+    BrokerExecutor,
     FaultRun,
     FaultSchedule,
-    OnBroker,
     OutageFault,
     RejectFault,
     SlowFault,
@@ -24,7 +24,7 @@ from tests.support import eventually
 REFUSED = RejectFault("payments", "POLICY_VIOLATION")
 
 
-def test_the_schedule_of_make_run_shows_life_within_half_a_minute():
+def test_the_schedule_of_make_run_has_a_fault_within_half_a_minute():
     schedule = shop_schedule()
     always = schedule.active(0)
 
@@ -33,7 +33,7 @@ def test_the_schedule_of_make_run_shows_life_within_half_a_minute():
     assert always == {RejectFault("audit-log", "INVALID_RECORD")}
     for opened in range(80):
         assert any((opened + wait) % 80 in eventful for wait in range(35))
-    assert 80 - len(eventful) >= 30  # and there is quiet
+    assert 80 - len(eventful) >= 30  # and there is a quiet phase
 
 
 def test_the_schedule_repeats():
@@ -44,7 +44,7 @@ def test_the_schedule_repeats():
     ]
 
 
-def test_each_kind_of_fault_comes_and_goes():
+def test_each_kind_of_fault_starts_and_ends():
     faults = set().union(*(shop_schedule("demo.").active(second) for second in range(80)))
 
     assert {type(fault) for fault in faults} == {RejectFault, SlowFault, OutageFault}
@@ -59,9 +59,9 @@ class Recorder:
         return lambda *arguments: self.calls.append((name, *arguments))
 
 
-def test_a_fault_is_begun_once_and_ended_once():
+def test_a_fault_starts_once_and_ends_once():
     broker = Recorder()
-    faults = OnBroker(broker)
+    faults = BrokerExecutor(broker)
 
     for active in ({REFUSED}, {REFUSED}, {REFUSED, SlowFault(0.25)}, {OutageFault()}, set()):
         faults.apply(frozenset(active))
@@ -72,9 +72,9 @@ def test_a_fault_is_begun_once_and_ended_once():
     assert broker.calls[4:] == [("down",), ("up",)]
 
 
-def test_a_partial_rejection_fails_one_request_at_each_look():
+def test_a_partial_rejection_fails_one_request_per_interval():
     broker = Recorder()
-    faults = OnBroker(broker)
+    faults = BrokerExecutor(broker)
     partial = frozenset({RejectFault("user-events", "THROTTLING_QUOTA_EXCEEDED", share=0.1)})
 
     faults.apply(partial)
@@ -93,7 +93,7 @@ class Seen:
         self.changed.set()
 
 
-def test_a_run_takes_back_what_would_keep_messages_from_settling():
+def test_stopping_a_run_ends_faults_that_keep_messages_from_settling():
     seen = Seen()
     run = FaultRun(FaultSchedule((Window(REFUSED), Window(OutageFault())), 10), [seen])
 
@@ -106,20 +106,20 @@ def test_a_run_takes_back_what_would_keep_messages_from_settling():
 
 
 @pytest.fixture
-def ours():
+def client_faults():
     return ClientFaults(InMemoryTransport.factory())
 
 
 @pytest.fixture
-def producer(ours):
+def producer(client_faults):
     with ReliableKafkaProducer(
-        "localhost:1", store=None, transport=ours.transport, cluster_id="c"
+        "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
         yield producer
 
 
-def test_a_message_refused_on_our_side_was_truly_not_sent(ours, producer):
-    ours.apply(frozenset({REFUSED}))
+def test_a_message_rejected_on_the_client_side_is_not_sent(client_faults, producer):
+    client_faults.apply(frozenset({REFUSED}))
 
     producer.send_message("payments", {"n": 1})
     producer.send_message("orders", {"n": 2})
@@ -130,18 +130,18 @@ def test_a_message_refused_on_our_side_was_truly_not_sent(ours, producer):
     assert producer.get_stats()["messages_sent"] == 1
 
 
-def test_an_outage_on_our_side_holds_messages_and_keeps_their_order():
+def test_an_outage_on_the_client_side_holds_messages_in_order():
     made = []
-    ours = ClientFaults(InMemoryTransport.factory(made))
+    client_faults = ClientFaults(InMemoryTransport.factory(made))
     with ReliableKafkaProducer(
-        "localhost:1", store=None, transport=ours.transport, cluster_id="c"
+        "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
-        ours.apply(frozenset({OutageFault()}))
+        client_faults.apply(frozenset({OutageFault()}))
         for number in range(100):
             producer.send_message("orders", number)
         assert producer.pending_count == 100
 
-        ours.apply(frozenset())
+        client_faults.apply(frozenset())
         for number in range(100, 200):
             producer.send_message("orders", number)
         producer.flush(10)
@@ -151,10 +151,12 @@ def test_an_outage_on_our_side_holds_messages_and_keeps_their_order():
     ]
 
 
-def test_what_is_held_at_the_end_becomes_a_dead_letter_that_never_left():
-    ours = ClientFaults(InMemoryTransport.factory())
-    producer = ReliableKafkaProducer("localhost:1", store=None, transport=ours.transport, cluster_id="c")
-    ours.apply(frozenset({OutageFault()}))
+def test_a_held_message_becomes_a_dead_letter_with_verdict_not_sent():
+    client_faults = ClientFaults(InMemoryTransport.factory())
+    producer = ReliableKafkaProducer(
+        "localhost:1", store=None, transport=client_faults.transport, cluster_id="c"
+    )
+    client_faults.apply(frozenset({OutageFault()}))
     producer.send_message("orders", 1)
 
     report = producer.close(0.1)
@@ -162,26 +164,29 @@ def test_what_is_held_at_the_end_becomes_a_dead_letter_that_never_left():
     assert (report.acknowledged, report.dead, report.lost) == (0, 1, 0)
 
 
-def test_a_real_client_works_through_the_faults_and_a_delay_is_seen_in_its_latencies():
-    ours = ClientFaults()
+def test_a_real_clients_latencies_include_an_injected_delay():
+    client_faults = ClientFaults()
     with embedded.start(topics={"orders": 1, "payments": 1}) as broker:
         with ReliableKafkaProducer(
-            broker.bootstrap_servers, store=None, transport=ours.transport, cluster_id=broker.cluster_id
+            broker.bootstrap_servers,
+            store=None,
+            transport=client_faults.transport,
+            cluster_id=broker.cluster_id,
         ) as producer:
-            ours.apply(frozenset({REFUSED, SlowFault(0.1)}))
+            client_faults.apply(frozenset({REFUSED, SlowFault(0.1)}))
             producer.send_message("payments", 1)
             producer.send_message("orders", 1)
             eventually(lambda: producer.get_stats()["messages_sent"] == 1)
-            ours.apply(frozenset())
+            client_faults.apply(frozenset())
 
             assert producer.replay_dlq_messages("payments") == 1
 
     assert producer.get_stats()["latency_stats"]["max_ms"] > 95
 
 
-def test_a_held_message_whose_report_comes_before_it_is_let_go_of_is_still_sent_again():
+def test_a_held_message_reported_during_its_release_is_still_retried():
     class Hasty(InMemoryTransport):
-        """Reports before `produce` returns, as where the thread that sends has to wait for its turn."""
+        """Reports before `produce` returns, as when the sending thread is descheduled."""
 
         tries = 0
 
@@ -189,12 +194,12 @@ def test_a_held_message_whose_report_comes_before_it_is_let_go_of_is_still_sent_
             self.tries += 1
             self._report([(delivery, KafkaError._TIMED_OUT_QUEUE if self.tries == 1 else None)])
 
-    ours = ClientFaults(Hasty)
+    client_faults = ClientFaults(Hasty)
     retry = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
     with ReliableKafkaProducer(
-        "localhost:1", None, retry, store=None, transport=ours.transport, cluster_id="c"
+        "localhost:1", None, retry, store=None, transport=client_faults.transport, cluster_id="c"
     ) as producer:
-        ours.apply(frozenset({SlowFault(0.01)}))
+        client_faults.apply(frozenset({SlowFault(0.01)}))
         reports = []
         producer.send_message("orders", 1, on_delivery=reports.append)
         eventually(lambda: reports)
@@ -203,7 +208,7 @@ def test_a_held_message_whose_report_comes_before_it_is_let_go_of_is_still_sent_
     assert reports[0].latency > 0.005
 
 
-def test_codes_of_the_schedule_exist():
+def test_the_error_codes_of_the_schedule_exist():
     for fault in set().union(*(shop_schedule().active(second) for second in range(80))):
         if isinstance(fault, RejectFault):
             assert isinstance(getattr(KafkaError, fault.code), int)

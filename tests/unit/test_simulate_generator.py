@@ -1,4 +1,4 @@
-"""The records of the shop."""
+"""The records of the simulated shop."""
 
 import itertools
 import json
@@ -36,11 +36,11 @@ def test_the_same_seed_gives_the_same_records():
     assert made(7) != made(8)
 
 
-def test_without_a_seed_no_two_shops_are_alike():
+def test_without_a_seed_two_shops_differ():
     assert made(None)[0] != made(None)[0]
 
 
-def test_one_kind_of_record_does_not_disturb_another(shop):
+def test_one_kind_of_record_does_not_influence_another(shop):
     other = ECommerceDataGenerator(DataGenerationConfig(**SMALL), seed=1)
     other.generate_product_updates(100)
     other.generate_user_events(100)
@@ -48,10 +48,10 @@ def test_one_kind_of_record_does_not_disturb_another(shop):
     assert shop.generate_transactions(30) == other.generate_transactions(30)
 
 
-def test_the_shop_opens_in_a_moment_not_in_minutes():
+def test_the_shop_starts_in_seconds_not_in_minutes():
     shop = ECommerceDataGenerator()  # 10,000 users and 1,000 products
 
-    assert "users" not in vars(shop._shop)  # made when first asked for
+    assert "users" not in vars(shop._shop)  # generated at the first use
     assert len(shop.users) == 10_000 and len(shop.products) == 1000
     assert shop.users[0]["user_id"] == "user_000001" and shop.products[-1]["product_id"] == "prod_001000"
 
@@ -84,15 +84,15 @@ def test_transactions_have_the_known_keys_and_add_up(shop):
         assert START <= datetime.fromisoformat(record["timestamp"]) < END
 
 
-def test_times_rise_and_default_to_the_last_days(shop):
+def test_times_increase_and_default_to_the_last_days(shop):
     stamps = [datetime.fromisoformat(record["timestamp"]) for record in shop.generate_transactions(100)]
 
     assert stamps == sorted(stamps)
     assert SEEDED_NOW - timedelta(days=30) <= stamps[0] < stamps[-1] < SEEDED_NOW
 
 
-def test_an_end_before_the_start_is_refused(shop):
-    with pytest.raises(ValueError, match="lies before the start"):
+def test_an_end_before_the_start_is_rejected(shop):
+    with pytest.raises(ValueError, match="is before the start"):
         shop.generate_user_events(1, END, START)
 
 
@@ -112,7 +112,7 @@ def test_user_events_have_the_details_of_their_type(shop):
         assert set(event) == always | details.get(event["event_type"], set())
 
 
-def test_sessions_end_and_stay_bounded(shop):
+def test_sessions_end_and_their_number_is_bounded(shop):
     events = shop.generate_user_events(5000, START, START + timedelta(days=20))
 
     sessions = {event["session_id"] for event in events}
@@ -127,9 +127,9 @@ def test_a_session_belongs_to_one_user(shop):
         assert owners.setdefault(event["session_id"], event["user_id"]) == event["user_id"]
 
 
-def test_product_updates_are_json_and_follow_each_other(shop):
+def test_product_updates_are_json_and_build_on_each_other(shop):
     updates = shop.generate_product_updates(2000)
-    json.dumps(updates)  # their time used to be a datetime object
+    json.dumps(updates)  # the timestamp used to be a datetime object
 
     last = {}
     for update in updates:
@@ -149,8 +149,8 @@ def test_product_updates_are_json_and_follow_each_other(shop):
         assert update["updated_by"] == "system"
 
 
-def test_a_changed_fraud_rate_reaches_the_generator(shop):
-    """The old one copied the rate when it was made, so a scenario's override did nothing."""
+def test_a_changed_fraud_rate_applies_to_a_running_generator(shop):
+    """The generator used to copy the rate, so a scenario's override had no effect."""
     shop.config.fraud_rate = 1.0
     assert all(record["is_fraud"] for record in shop.generate_transactions(50))
 
@@ -158,7 +158,7 @@ def test_a_changed_fraud_rate_reaches_the_generator(shop):
     assert not any(record["is_fraud"] for record in shop.generate_transactions(50))
 
 
-def test_each_fraud_shows_what_gives_it_away(shop):
+def test_each_fraud_has_its_indicators(shop):
     keys = {
         "velocity_attack": set(),
         "location_anomaly": {"anomaly_location", "distance_km"},
@@ -181,7 +181,7 @@ def test_each_fraud_shows_what_gives_it_away(shop):
     assert seen == set(keys)
 
 
-def test_a_fraud_alert_tells_of_its_purchase(shop):
+def test_a_fraud_alert_describes_its_purchase(shop):
     record = shop.transaction(START, fraud=True)
 
     alert = fraud_alert(record)
@@ -194,14 +194,14 @@ def test_a_fraud_alert_tells_of_its_purchase(shop):
     }  # fmt: skip
 
 
-def test_an_endless_stream_keeps_nothing(shop):
+def test_an_endless_stream_keeps_no_records(shop):
     first = list(itertools.islice(shop.iter_transactions(), 10))
 
     assert len(first) == 10
 
 
 def test_values_are_plain_python(shop):
-    """Some used to be numpy strings, which few serialisers take."""
+    """Some values used to be numpy strings, which few serialisers accept."""
 
     def check(value):
         if isinstance(value, dict):
@@ -238,7 +238,7 @@ def test_users_and_products_have_the_known_keys(shop):
         assert 2 <= len(user["preferred_categories"]) <= 5
 
 
-def test_customers_buy_more_of_what_they_like(shop):
+def test_customers_buy_more_from_preferred_categories(shop):
     liked = bought = 0
     users = {user["user_id"]: user for user in shop.users}
     for record in shop.generate_transactions(500):
@@ -249,7 +249,7 @@ def test_customers_buy_more_of_what_they_like(shop):
     assert liked / bought > 0.45  # 2 to 5 of 12 categories: 0.29 by chance
 
 
-def test_faker_is_there_for_fields_of_ones_own(shop):
+def test_faker_is_available_for_own_fields(shop):
     pytest.importorskip("faker")
 
     assert shop.faker.name() == ECommerceDataGenerator(seed=1).faker.name()
@@ -271,7 +271,7 @@ def test_statistics_have_the_known_keys(shop):
     assert statistics["total_users"] == 200 and 0 < statistics["active_users"] < 200
 
 
-def test_making_a_shop_imports_neither_faker_nor_numpy():
+def test_generating_a_shop_imports_neither_faker_nor_numpy():
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""The parts of `make run`: its signals, its child, its port and its places."""
+"""The parts of `make run`: its signals, its child process, its port and its target."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ from producer_core.simulate.dashboard_process import HOST, DashboardProcess, Res
 from producer_core.simulate.live_run import LiveRun
 from producer_core.simulate.load import SHARES, ShopLoad, topic_names
 from producer_core.simulate.own_store import own_store
-from producer_core.simulate.parent_watchdog import leashed
-from producer_core.simulate.target_cluster import real_place, store_path
+from producer_core.simulate.parent_watchdog import with_watchdog
+from producer_core.simulate.target_cluster import real_target, store_path
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.replaying import dead_letter
@@ -55,7 +55,7 @@ def test_a_child_answers_and_ends(port):
     assert child.last_lines()[0] == "starting"
 
 
-def test_a_child_that_does_not_want_to_end_is_killed(port):
+def test_a_child_that_ignores_sigterm_is_killed(port):
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
     child = DashboardProcess(server(deaf), port)
     eventually(child.last_lines)
@@ -65,7 +65,7 @@ def test_a_child_that_does_not_want_to_end_is_killed(port):
     assert child.exit_code == -signal.SIGKILL
 
 
-def test_the_last_words_of_a_child_that_died_are_kept(port):
+def test_the_last_output_of_a_child_that_died_is_kept(port):
     child = DashboardProcess(server("print('out'); raise SystemExit('no such theme')"), port)
     eventually(lambda: child.exit_code is not None)
 
@@ -73,10 +73,10 @@ def test_the_last_words_of_a_child_that_died_are_kept(port):
     child.finish()
 
 
-def test_a_child_whose_parent_is_killed_goes_too():
+def test_a_child_ends_when_its_parent_is_killed():
     code = (
-        "import subprocess, signal; from producer_core.simulate.parent_watchdog import leashed;"
-        f"print(subprocess.Popen(leashed([{sys.executable!r}, '-c', 'import signal; signal.pause()'])).pid, flush=True);"
+        "import subprocess, signal; from producer_core.simulate.parent_watchdog import with_watchdog;"
+        f"print(subprocess.Popen(with_watchdog([{sys.executable!r}, '-c', 'import signal; signal.pause()'])).pid, flush=True);"
         "signal.pause()"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -90,13 +90,13 @@ def test_a_child_whose_parent_is_killed_goes_too():
     parent.stdout.close()
 
 
-def test_a_command_on_a_leash_is_the_command():
-    command = leashed([sys.executable, "-c", "print('hello')"])
+def test_a_command_with_a_watchdog_runs_unchanged():
+    command = with_watchdog([sys.executable, "-c", "print('hello')"])
 
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "hello\n"
 
 
-def test_a_taken_port_is_passed_over():
+def test_a_port_in_use_is_skipped():
     import socket
 
     with socket.socket() as taken:
@@ -109,7 +109,7 @@ def test_a_taken_port_is_passed_over():
     port.release()
 
 
-def test_two_that_start_together_get_different_ports():
+def test_two_concurrent_starts_get_different_ports():
     first, second = ReservedPort.first_free(18700), ReservedPort.first_free(18700)
 
     assert first.number != second.number
@@ -117,14 +117,14 @@ def test_two_that_start_together_get_different_ports():
     second.release()
 
 
-def test_no_port_left_is_a_sentence():
+def test_the_error_when_no_port_is_free():
     held = ReservedPort.first_free(65535)
     with pytest.raises(MissingTool, match="Choose another with --port"):
         ReservedPort.first_free(65535)
     held.release()
 
 
-def test_a_signal_that_was_ignored_still_stops():
+def test_an_ignored_signal_still_stops():
     code = "from producer_core._internal.stop_signal import StopSignal; s = StopSignal(); print('ready', flush=True); print(s.wait(30))"
     child = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -139,8 +139,8 @@ def test_a_signal_that_was_ignored_still_stops():
     assert child.communicate(timeout=10)[0] == "True\n"
 
 
-def test_a_signal_that_another_thread_gets_ends_the_wait():
-    """The main thread's call is not interrupted then; nor is it by one that came just before it."""
+def test_a_signal_delivered_to_another_thread_ends_the_wait():
+    """Such a signal does not interrupt the main thread's call, nor does one that arrives just before it."""
     code = """if True:
         import signal, threading, time
         from producer_core._internal.stop_signal import StopSignal
@@ -157,7 +157,7 @@ def test_a_signal_that_another_thread_gets_ends_the_wait():
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
-def test_a_signal_that_is_not_for_us_ends_no_wait():
+def test_another_signal_does_not_end_the_wait():
     code = """if True:
         import os, signal
         from producer_core._internal.stop_signal import StopSignal
@@ -173,17 +173,17 @@ def test_a_signal_that_is_not_for_us_ends_no_wait():
     assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr
 
 
-def test_the_demo_has_a_store_of_its_own(monkeypatch):
+def test_the_demo_has_its_own_store(monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    monkeypatch.setenv("PRODUCER_CORE_STORE", "/mine/production.duckdb")  # not for made-up data
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "/mine/production.duckdb")  # must not get simulated data
 
     assert store_path(None) == Path("/state/producer-core/demo.duckdb")
     assert store_path("broker1.example:9092,broker2:9092").name == "demo-broker1.example.duckdb"
     assert store_path("[::1]:9092").name == "demo-1.duckdb"
 
 
-def test_a_second_demo_run_shows_no_letters_of_a_broker_that_is_gone(tmp_path):
-    """It showed 1,272 dead letters that could never be replayed, under an alert 49 minutes old."""
+def test_a_second_demo_run_shows_no_dead_letters_of_the_first_broker(tmp_path):
+    """It used to show 1,272 dead letters that could not be replayed, and an alert 49 minutes old."""
     path = tmp_path / "state" / "demo.duckdb"
     with own_store(path) as earlier:
         assert earlier is None
@@ -198,7 +198,7 @@ def test_a_second_demo_run_shows_no_letters_of_a_broker_that_is_gone(tmp_path):
 
         joined = contextlib.ExitStack()
         assert joined.enter_context(own_store(path)) is None
-    with joined, own_store(path) as third:  # the second still uses it
+    with joined, own_store(path) as third:  # the second run still uses it
         assert third is None
         assert DeadLetters(Store.open(path)).count(DeadLetterFilter()) == 1
 
@@ -206,7 +206,7 @@ def test_a_second_demo_run_shows_no_letters_of_a_broker_that_is_gone(tmp_path):
         assert DeadLetters(Store.open(earlier, create=False)).count(DeadLetterFilter()) == 1
 
 
-def test_only_a_demo_on_the_embedded_broker_begins_with_its_own_store(tmp_path, monkeypatch):
+def test_only_a_demo_on_the_embedded_broker_starts_with_a_new_store(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for given in ({}, {"bootstrap_servers": "127.0.0.1:1"}, {"store": tmp_path / "mine.duckdb"}):
         run = LiveRun(**given)
@@ -217,17 +217,17 @@ def test_only_a_demo_on_the_embedded_broker_begins_with_its_own_store(tmp_path, 
         assert left == (1 if given else 0)
 
 
-def test_a_wrong_address_is_an_error_not_a_wait_for_ever(monkeypatch):
+def test_a_wrong_address_is_an_error_instead_of_an_endless_wait(monkeypatch):
     monkeypatch.setattr("producer_core.simulate.target_cluster._TIMEOUT", 0.5)
 
     with pytest.raises(BrokerUnreachable):
-        real_place("localhost:1")
+        real_target("localhost:1")
 
 
 @pytest.mark.parametrize(
     "arguments", [["--port", "0"], ["--rate", "-1"], ["--rate", "x"], ["--port", "99999"]]
 )
-def test_a_wrong_option_is_a_usage_error(arguments, capsys):
+def test_an_invalid_option_is_a_usage_error(arguments, capsys):
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with pytest.raises(SystemExit) as end:
         live.main(arguments)
@@ -237,7 +237,7 @@ def test_a_wrong_option_is_a_usage_error(arguments, capsys):
     assert end.value.code == 2 and "usage: make run" in capsys.readouterr().err
 
 
-def test_the_load_bounds_what_is_refused():
+def test_the_load_bounds_the_rejected_messages():
     load = ShopLoad(None, rate=20_000, seed=1)
 
     assert sum(SHARES.values()) == pytest.approx(1.0, abs=0.01)
@@ -247,8 +247,8 @@ def test_the_load_bounds_what_is_refused():
     assert set(topic_names("demo.")) == {f"demo.{topic}" for topic in SHARES}
 
 
-def test_leash_ends_at_once_when_the_parent_is_gone_already():
-    command = leashed([sys.executable, "-c", "print('must not run')"])
-    command[3] = str(os.getppid())  # somebody who is not the parent
+def test_the_watchdog_ends_at_once_when_the_parent_has_ended():
+    command = with_watchdog([sys.executable, "-c", "print('must not run')"])
+    command[3] = str(os.getppid())  # not the parent's id
 
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""

@@ -47,7 +47,7 @@ def test_a_day_around_a_holiday_counts_as_one(day):
     assert context.is_holiday and context.seasonal_multiplier == 4.0
 
 
-def test_realistic_times_keep_to_the_hours_asked_for():
+def test_realistic_times_are_within_the_given_hours():
     """The range used to be ignored."""
     patterns = TemporalPatterns(CONFIG, Random(1))
 
@@ -87,7 +87,7 @@ def test_seasons_multiply_by_category():
     assert patterns.apply_seasonal_boost("Books", 0.1, datetime(2024, 3, 1)) == pytest.approx(0.1)
 
 
-def test_distances_are_those_of_an_atlas():
+def test_distances_between_cities_are_correct():
     def place(latitude, longitude):
         return GeographicLocation(latitude, longitude, "", "", "", "", "")
 
@@ -109,7 +109,7 @@ def test_regions_are_drawn_by_weight():
     assert patterns.generate_location("Asia").timezone == "UTC+8"
 
 
-def test_frauds_look_as_described():
+def test_anomalies_have_the_documented_values():
     patterns = FraudPatterns(CONFIG, Random(3))
     home = GeographicPatterns(CONFIG, Random(1)).generate_location("Europe")
     start = datetime(2024, 6, 1)

@@ -1,4 +1,4 @@
-"""Scenarios, history and the older face, sent to a broker."""
+"""Scenarios, history and the older interface, sent to a broker."""
 
 import threading
 from collections import Counter
@@ -46,7 +46,7 @@ def work(broker, shop):
 
 @pytest.fixture
 def read(broker):
-    """What a topic got since the test began: key and value."""
+    """Return the records of a topic since the test started: key and value."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test"})
     starts = {
         topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1] for topic in TOPICS
@@ -67,8 +67,8 @@ def read(broker):
 
 
 @pytest.mark.parametrize("scenario", ["normal_traffic", "peak_traffic", "fraud_testing", "maintenance_mode"])
-def test_a_scenario_really_sends(work, read, scenario):
-    """With the reliable producer no scenario sent anything: it slept until the time was over."""
+def test_a_scenario_sends_messages(work, read, scenario):
+    """With the reliable producer, scenarios used to send nothing and sleep until the time was over."""
     work.run_scenario(scenario, duration_hours=0.4 * SECOND, rate=300)
 
     sent = work.producer.get_stats()["messages_sent"]
@@ -76,8 +76,8 @@ def test_a_scenario_really_sends(work, read, scenario):
     assert sum(len(read(topic)) for topic in work.scenarios[scenario]["topics"]) == sent
 
 
-def test_the_fraud_override_reaches_the_purchases_and_is_taken_back(work, read):
-    """It used to change a number that the generator had copied before."""
+def test_the_fraud_override_applies_to_purchases_and_is_reset(work, read):
+    """It used to change a value that the generator had copied before."""
     work.run_scenario("fraud_testing", duration_hours=0.4 * SECOND, rate=1000)
 
     purchases = [record for _, record in read("transactions")]
@@ -112,12 +112,12 @@ def test_the_scenarios_are_the_four_known_ones(work):
     }
 
 
-def test_an_unknown_scenario_is_named(work):
+def test_the_error_for_an_unknown_scenario_names_it(work):
     with pytest.raises(ValueError, match="Unknown scenario: rush_hour"):
         work.run_scenario("rush_hour")
 
 
-def test_a_scenario_of_an_hour_ends_when_it_is_stopped(work):
+def test_stop_ends_a_scenario_of_an_hour(work):
     runner = threading.Thread(target=work.run_scenario, args=("normal_traffic", 1.0), kwargs={"rate": 100})
     runner.start()
     eventually(lambda: work.producer.get_stats()["messages_sent"] > 5)
@@ -129,7 +129,7 @@ def test_a_scenario_of_an_hour_ends_when_it_is_stopped(work):
 
 
 def test_history_is_sent_with_keys_and_counted(work, read):
-    """Its batches used to carry no keys."""
+    """Its batches used to have no keys."""
     result = work.generate_historical_data(days=1, batch_size=500)
 
     counts = {"transactions": 50 * 24, "user-events": 100 * 24, "product-updates": 100}
@@ -148,7 +148,7 @@ def test_history_is_sent_with_keys_and_counted(work, read):
 
 
 def test_thirty_days_are_not_built_in_memory(shop):
-    """72 million events used to be made into one list before the first was sent."""
+    """All 72 million events used to be built as one list before the first was sent."""
     sizes = []
 
     class Counting(ReliableKafkaProducer):
@@ -174,7 +174,7 @@ def test_thirty_days_are_not_built_in_memory(shop):
 
 
 def test_comprehensive_stats_work_with_either_producer(broker, shop, work):
-    """It raised AttributeError with the reliable producer."""
+    """It used to raise AttributeError with the reliable producer."""
     legacy = DataGenerationOrchestrator(shop, False, bootstrap_servers=broker.bootstrap_servers)
 
     for orchestrator in (work, legacy):
@@ -184,7 +184,7 @@ def test_comprehensive_stats_work_with_either_producer(broker, shop, work):
     legacy.close()
 
 
-# the older face
+# the older interface
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ def legacy(broker, shop):
     producer.close()
 
 
-def test_a_batch_before_any_streaming_counts_what_was_delivered(legacy, read):
-    """It returned 0 for delivered messages unless streaming to that topic had begun before."""
+def test_a_batch_before_streaming_counts_delivered_messages(legacy, read):
+    """It used to return 0 for delivered messages unless streaming to that topic had started."""
     records = legacy.generator.generate_transactions(25)
 
     assert legacy.send_batch("transactions", records) == 25
@@ -208,7 +208,7 @@ def test_a_batch_before_any_streaming_counts_what_was_delivered(legacy, read):
     assert "elapsed_seconds" not in stats
 
 
-def test_a_batch_to_an_unknown_topic_is_refused(legacy):
+def test_a_batch_to_an_unknown_topic_is_rejected(legacy):
     with pytest.raises(ValueError, match="Unknown topic: orders"):
         legacy.send_batch("orders", [])
 
@@ -226,12 +226,12 @@ def test_streaming_sends_until_it_is_stopped(legacy, caplog):
     assert {"elapsed_seconds", "messages_per_second", "bytes_per_second"} <= set(legacy.get_stats())
     assert legacy.health_check()["active_threads"] == 0
     assert [record.getMessage() for record in caplog.records if record.name.endswith("streaming")] == [
-        "unknown topic left out",
-        "streaming already; nothing started",
+        "unknown topic ignored",
+        "already streaming; nothing started",
     ]
 
 
-def test_streaming_ends_by_itself_after_its_duration(legacy):
+def test_streaming_ends_after_its_duration(legacy):
     legacy.start_streaming(["transactions"], duration_hours=0.2 * SECOND, rate_multiplier=1000)
 
     eventually(lambda: not legacy.health_check()["streaming_active"])
@@ -250,7 +250,7 @@ def test_a_cluster_without_the_topics_is_degraded():
 # rates
 
 
-def test_a_rate_follows_the_hour_and_never_falls_below_a_tenth():
+def test_a_rate_follows_the_hour_and_is_at_least_a_tenth():
     patterns = TemporalPatterns(vars(DataGenerationConfig()))
     traffic = TOPICS["transactions"]
 
@@ -262,7 +262,7 @@ def test_a_rate_follows_the_hour_and_never_falls_below_a_tenth():
     assert at(3) == pytest.approx(2000)
 
 
-def test_alerts_without_purchases_are_about_purchases_made_for_them():
+def test_alerts_without_purchases_refer_to_generated_purchases():
     alone = TrafficSource(ECommerceDataGenerator(seed=1), purchases=False)
     beside = TrafficSource(ECommerceDataGenerator(seed=1))
 

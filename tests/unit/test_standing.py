@@ -1,4 +1,4 @@
-"""Our standing with the broker: what the evidence proves, when it is asked for, and what is told of it."""
+"""Loss detection: the case that each evidence proves, the triggers of a check, and the notices."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tests.factories import loss_monitor
 from tests.support import eventually
 
 SESSION = uuid.uuid4()
-LAST = Checkpoint(100, 7, 1_790_000_000.0)
-HEALTHY = BrokerView(
+CHECKPOINT = Checkpoint(100, 7, 1_790_000_000.0)
+VIEW = BrokerView(
     exists=True, topic_id="A", low=0, high=150, found_at=100, found_id=id_bytes(SESSION, 7), compacted=False
 )
 
 
-def evidence(trigger="idle", last=LAST, **look):
-    return Evidence("orders", 3, trigger, last, replace(HEALTHY, **look), session=SESSION.bytes, topic_id="A")
+def evidence(trigger="idle", last=CHECKPOINT, **view):
+    return Evidence("orders", 3, trigger, last, replace(VIEW, **view), session=SESSION.bytes, topic_id="A")
 
 
-# what the evidence proves
+# classification of the evidence
 
 
 @pytest.mark.parametrize("trigger", ["out_of_order", "unknown_producer"])
-def test_our_record_in_its_place_means_that_the_client_lost_step(trigger):
+def test_an_own_record_at_its_offset_means_that_the_client_is_desynchronised(trigger):
     finding = classify(evidence(trigger))
 
     assert (finding.case, finding.kind, finding.severity) == (
@@ -40,87 +40,87 @@ def test_our_record_in_its_place_means_that_the_client_lost_step(trigger):
         "producer_desynchronised",
         "warning",
     )
-    assert "nothing acknowledged is missing" in finding.text
+    assert "no acknowledged record is missing" in finding.text
     assert "the log goes from 0 to 150" in finding.text
 
 
 @pytest.mark.parametrize("trigger", ["idle", "epoch_rose", "not_rising", "asked"])
-def test_without_a_code_our_record_in_its_place_is_no_news(trigger):
+def test_without_an_error_code_an_own_record_at_its_offset_is_intact(trigger):
     assert classify(evidence(trigger)).case == "intact"
 
 
 @pytest.mark.parametrize("trigger", ["out_of_order", "unknown_producer", "idle", "epoch_rose", "not_rising"])
 @pytest.mark.parametrize(
-    ("look", "last", "case"),
+    ("view", "last", "case"),
     [
         ({}, None, "nothing_to_lose"),
-        ({"low": 101, "found_at": None}, LAST, "retention_removed"),
-        ({"low": 150, "found_at": None}, LAST, "retention_removed"),
-        ({"high": 100, "found_at": None}, LAST, "acknowledged_lost"),
-        ({"high": 0, "found_at": None}, LAST, "acknowledged_lost"),
-        ({"found_id": id_bytes(SESSION, 8)}, LAST, "acknowledged_lost"),
-        ({"found_id": id_bytes(uuid.uuid4(), 7)}, LAST, "acknowledged_lost"),
-        ({"found_id": None}, LAST, "acknowledged_lost"),
-        ({"found_at": 120}, LAST, "acknowledged_lost"),
-        ({"found_at": 120, "compacted": None}, LAST, "unknown"),
-        ({"found_at": 120, "compacted": True}, LAST, "intact"),
-        ({"found_id": id_bytes(SESSION, 8), "compacted": True}, LAST, "acknowledged_lost"),
-        ({"topic_id": "B"}, LAST, "topic_recreated"),
-        ({"topic_id": "B", "low": 0, "high": 0, "found_at": None}, LAST, "topic_recreated"),
-        ({"topic_id": None, "low": 0, "high": 0, "found_at": None}, LAST, "topic_recreated"),
-        ({"exists": False, "low": None, "high": None, "found_at": None}, LAST, "topic_recreated"),
-        ({"low": None, "high": None, "found_at": None, "trouble": "broker down"}, LAST, "unknown"),
-        ({"found_at": None, "trouble": "no permission"}, LAST, "unknown"),
+        ({"low": 101, "found_at": None}, CHECKPOINT, "retention_removed"),
+        ({"low": 150, "found_at": None}, CHECKPOINT, "retention_removed"),
+        ({"high": 100, "found_at": None}, CHECKPOINT, "acknowledged_lost"),
+        ({"high": 0, "found_at": None}, CHECKPOINT, "acknowledged_lost"),
+        ({"found_id": id_bytes(SESSION, 8)}, CHECKPOINT, "acknowledged_lost"),
+        ({"found_id": id_bytes(uuid.uuid4(), 7)}, CHECKPOINT, "acknowledged_lost"),
+        ({"found_id": None}, CHECKPOINT, "acknowledged_lost"),
+        ({"found_at": 120}, CHECKPOINT, "acknowledged_lost"),
+        ({"found_at": 120, "compacted": None}, CHECKPOINT, "unknown"),
+        ({"found_at": 120, "compacted": True}, CHECKPOINT, "intact"),
+        ({"found_id": id_bytes(SESSION, 8), "compacted": True}, CHECKPOINT, "acknowledged_lost"),
+        ({"topic_id": "B"}, CHECKPOINT, "topic_recreated"),
+        ({"topic_id": "B", "low": 0, "high": 0, "found_at": None}, CHECKPOINT, "topic_recreated"),
+        ({"topic_id": None, "low": 0, "high": 0, "found_at": None}, CHECKPOINT, "topic_recreated"),
+        ({"exists": False, "low": None, "high": None, "found_at": None}, CHECKPOINT, "topic_recreated"),
+        ({"low": None, "high": None, "found_at": None, "problem": "broker down"}, CHECKPOINT, "unknown"),
+        ({"found_at": None, "problem": "no permission"}, CHECKPOINT, "unknown"),
     ],
 )
-def test_each_case_has_its_proof(trigger, look, last, case):
-    finding = classify(evidence(trigger, last, **look))
+def test_each_case_is_proved_by_its_evidence(trigger, view, last, case):
+    finding = classify(evidence(trigger, last, **view))
 
     assert finding.case == case
     assert finding.advice.endswith(".")
     assert finding.text.endswith(".")
 
 
-def test_what_is_missing_is_said_in_numbers():
+def test_a_loss_is_reported_with_numbers():
     finding = classify(evidence(high=61, found_at=None))
 
     assert "offset 100 was acknowledged at 2026-09-21 14:13:20 UTC" in finding.text
-    assert "at least 40 are missing" in finding.text
+    assert "At least 40 are missing" in finding.text
     assert finding.numbers == {
         "last_acknowledged": 100,
-        "acknowledged_at": LAST.at,
+        "acknowledged_at": CHECKPOINT.at,
         "low_watermark": 0,
         "high_watermark": 61,
     }
 
 
-def test_a_record_whose_sequence_is_not_known_needs_an_id_of_ours_only():
+def test_a_checkpoint_without_a_sequence_matches_any_record_with_an_id():
     assert (
         classify(evidence(last=Checkpoint(100, -1, 1.0), found_id=id_bytes(uuid.uuid4(), 4))).case == "intact"
     )
     assert classify(evidence(last=Checkpoint(100, -1, 1.0), found_id=None)).case == "acknowledged_lost"
 
 
-def test_a_partition_that_was_forgotten_is_not_one_that_has_nothing_to_lose():
-    assert classify(replace(evidence(last=None), forgotten=True)).case == "unknown"
+def test_a_partition_whose_checkpoint_was_evicted_is_unknown():
+    assert classify(replace(evidence(last=None), evicted=True)).case == "unknown"
 
 
 @pytest.mark.parametrize(
     ("outcome", "case"),
     [("found", "duplicate_confirmed"), ("not_found", "acknowledged_lost"), ("inconclusive", "unknown")],
 )
-def test_a_success_without_an_offset_is_looked_for_on_the_topic(outcome, case):
-    seen = ProbeResult(outcome, 3, 99 if outcome == "found" else None, 10, "It says so.")
+def test_a_success_without_an_offset_is_looked_up_on_the_topic(outcome, case):
+    found = ProbeResult(outcome, 3, 99 if outcome == "found" else None, 10, "A text.")
 
-    assert classify(evidence("duplicate", landing=seen)).case == case
-    assert classify(evidence("duplicate", None, landing=seen)).case == case
+    assert classify(evidence("duplicate", probe=found)).case == case
+    assert classify(evidence("duplicate", None, probe=found)).case == case
 
 
-def test_a_duplicate_that_nobody_could_look_for_stays_open():
+def test_a_duplicate_that_could_not_be_looked_up_is_unknown():
     assert classify(evidence("duplicate")).case == "unknown"
 
 
-# what is remembered
+# checkpoints
 
 
 def ack(offset, partition=0, topic="orders", seq=None):
@@ -128,12 +128,12 @@ def ack(offset, partition=0, topic="orders", seq=None):
 
 
 def runs(batch):
-    told = Acknowledgements.of(batch)
-    return [(told[first], told[last]) for first, last in told.runs()]
+    acks = Acknowledgements.of(batch)
+    return [(acks[first], acks[last]) for first, last in acks.runs()]
 
 
-def plain_runs(batch):
-    """What `runs` must give where offsets have no gaps, told item by item."""
+def expected_runs(batch):
+    """Return the runs for offsets without gaps, computed item by item."""
     found = []
     for item in batch:
         previous = found[-1][1] if found else None
@@ -150,17 +150,17 @@ def plain_runs(batch):
 
 
 @pytest.mark.parametrize("lengths", [[1], [2], [3, 1, 2], [1000], [257, 1, 700, 64, 5], [1] * 50])
-def test_a_batch_falls_into_runs_of_one_partition(lengths):
+def test_a_batch_is_divided_into_runs_of_one_partition(lengths):
     next_offset, batch = [0, 0], []
     for number, length in enumerate(lengths):
         for _ in range(length):
             batch.append(ack(next_offset[number % 2], number % 2))
             next_offset[number % 2] += 1
 
-    assert runs(batch) == plain_runs(batch)
+    assert runs(batch) == expected_runs(batch)
 
 
-def test_runs_end_at_a_gap_a_step_back_and_a_missing_offset():
+def test_runs_end_at_a_gap_a_lower_offset_and_a_missing_offset():
     batch = [ack(offset) for offset in [5, 6, 9, 10, 3, 4, None, 5, None, None]]
 
     assert [(first.offset, last.offset) for first, last in runs(batch)] == [
@@ -169,51 +169,51 @@ def test_runs_end_at_a_gap_a_step_back_and_a_missing_offset():
     assert runs([]) == []
 
 
-def test_memory_is_bounded_and_what_was_forgotten_is_known():
-    marks = PartitionCheckpoints(limit=10)
+def test_checkpoints_are_limited_and_evictions_are_recorded():
+    checkpoints = PartitionCheckpoints(limit=10)
     for number in range(25):
-        marks.put(f"t{number % 5}", number // 5, Checkpoint(number, number, 1.0))
+        checkpoints.put(f"t{number % 5}", number // 5, Checkpoint(number, number, 1.0))
 
-    assert len(marks) == 10
-    assert sum(len(marks.of(topic)) for topic in marks.topics()) == 10
-    assert marks.forgotten
-    assert marks.get("t4", 4) == Checkpoint(24, 24, 1.0)
+    assert len(checkpoints) == 10
+    assert sum(len(checkpoints.of(topic)) for topic in checkpoints.topics()) == 10
+    assert checkpoints.evicted
+    assert checkpoints.get("t4", 4) == Checkpoint(24, 24, 1.0)
 
 
-def test_after_a_loss_what_was_acknowledged_since_is_the_mark():
-    marks = PartitionCheckpoints(limit=10)
-    marks.put("orders", 0, Checkpoint(100, 1, 1.0))
-    marks.put("orders", 0, Checkpoint(51, 2, 2.0))
-    before = marks.get("orders", 0)
-    marks.lost("orders", 0, Checkpoint(100, 1, 1.0))
+def test_after_a_loss_the_newest_acknowledgement_becomes_the_checkpoint():
+    checkpoints = PartitionCheckpoints(limit=10)
+    checkpoints.put("orders", 0, Checkpoint(100, 1, 1.0))
+    checkpoints.put("orders", 0, Checkpoint(51, 2, 2.0))
+    before = checkpoints.get("orders", 0)
+    checkpoints.mark_lost("orders", 0, Checkpoint(100, 1, 1.0))
 
     assert before == Checkpoint(100, 1, 1.0)
-    assert marks.get("orders", 0) == Checkpoint(51, 2, 2.0)
-    marks.lost("orders", 0, Checkpoint(51, 2, 2.0))
-    assert marks.get("orders", 0) is None
+    assert checkpoints.get("orders", 0) == Checkpoint(51, 2, 2.0)
+    checkpoints.mark_lost("orders", 0, Checkpoint(51, 2, 2.0))
+    assert checkpoints.get("orders", 0) is None
 
 
-# when the broker is asked
+# triggers and notices
 
 
-class FakeAsker:
-    """A broker in a dict: partitions to looks; what is not there is healthy as asked."""
+class FakeBroker:
+    """A broker in memory. Partitions without a view in `views` return the queried record."""
 
     def __init__(self, session=SESSION):
         self.session = session
-        self.looks, self.asked, self.ids = {}, [], {"orders": "A"}
+        self.views, self.queries, self.ids = {}, [], {"orders": "A"}
         self.gate = threading.Event()
         self.gate.set()
 
     def topic_ids(self, topics, timeout):
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
-    def look(self, wanted, timeout):
+    def query(self, queries, timeout):
         self.gate.wait(timeout)
-        self.asked += wanted
-        return [self.looks.get(item.partition) or self.healthy(item) for item in wanted]
+        self.queries += queries
+        return [self.views.get(item.partition) or self.healthy_view(item) for item in queries]
 
-    def healthy(self, item):
+    def healthy_view(self, item):
         if item.offset is None:
             return BrokerView(exists=True, low=0, high=0)
         found = id_bytes(self.session, item.offset + 1000)
@@ -222,396 +222,398 @@ class FakeAsker:
         )
 
 
-class Watched:
-    """A watch with its clock, its broker and what it told."""
+class MonitorRig:
+    """A monitor with its clock, its broker and the notices it emitted."""
 
     def __init__(self, **options):
-        self.now, self.told, self.broker = 1_790_000_000.0, [], FakeAsker()
-        options = {"confirm": 0.0, "clock": lambda: self.now, "ids": MessageIds(SESSION), **options}
-        self.watch = loss_monitor(self.broker, self.told.append, **options)
-        self.watch.start()
+        self.now, self.notices, self.broker = 1_790_000_000.0, [], FakeBroker()
+        options = {"confirm_delay": 0.0, "clock": lambda: self.now, "ids": MessageIds(SESSION), **options}
+        self.monitor = loss_monitor(self.broker, self.notices.append, **options)
+        self.monitor.start()
 
-    def acks(self, *offsets, partition=0):
-        self.watch.acknowledged([ack(offset, partition) for offset in offsets])
+    def acknowledge(self, *offsets, partition=0):
+        self.monitor.acknowledged([ack(offset, partition) for offset in offsets])
 
-    def fails(self, code, topic="orders"):
-        self.watch.attempt_failed(
-            AttemptFailed("m", topic, code, "fatal", "the library's words", 1, None, True, self.now)
+    def fail(self, code, topic="orders"):
+        self.monitor.attempt_failed(
+            AttemptFailed("m", topic, code, "fatal", "an error text", 1, None, True, self.now)
         )
 
-    def later(self, seconds):
+    def advance(self, seconds):
         self.now += seconds
-        with self.watch._changed:
-            self.watch._changed.notify_all()
+        with self.monitor._changed:
+            self.monitor._changed.notify_all()
 
     def cases(self):
-        return [finding.case for finding in self.watch.findings]
+        return [finding.case for finding in self.monitor.findings]
 
     def kinds(self):
-        return [notice.kind for notice in self.told]
+        return [notice.kind for notice in self.notices]
 
 
 @pytest.fixture
-def watched():
-    made = Watched()
-    yield made
-    made.broker.gate.set()
-    made.watch.stop()
+def rig():
+    rig = MonitorRig()
+    yield rig
+    rig.broker.gate.set()
+    rig.monitor.stop()
 
 
-def test_acknowledgements_alone_ask_nothing(watched):
+def test_acknowledgements_alone_cause_no_query(rig):
     for start in range(0, 1000, 100):
-        watched.acks(*range(start, start + 100))
-        watched.later(5)
+        rig.acknowledge(*range(start, start + 100))
+        rig.advance(5)
 
-    assert (watched.broker.asked, watched.told) == ([], [])
-
-
-def test_an_idle_partition_that_is_written_again_is_looked_at_where_it_was(watched):
-    watched.acks(5)
-    watched.later(61)
-    watched.acks(6)
-    watched.later(1)
-
-    assert eventually(watched.cases) == ["intact"]
-    assert [item.offset for item in watched.broker.asked] == [5]
-    assert watched.told == []
+    assert (rig.broker.queries, rig.notices) == ([], [])
 
 
-def test_what_retention_took_from_an_idle_partition_is_noted(watched):
-    watched.acks(5)
-    watched.broker.looks[0] = BrokerView(exists=True, low=6, high=7)
-    watched.later(61)
-    watched.acks(6)
-    watched.later(1)
+def test_an_idle_partition_is_checked_at_its_last_offset_when_it_is_written_again(rig):
+    rig.acknowledge(5)
+    rig.advance(61)
+    rig.acknowledge(6)
+    rig.advance(1)
 
-    (notice,) = eventually(lambda: watched.told)
+    assert eventually(rig.cases) == ["intact"]
+    assert [item.offset for item in rig.broker.queries] == [5]
+    assert rig.notices == []
+
+
+def test_retention_on_an_idle_partition_is_reported_as_information(rig):
+    rig.acknowledge(5)
+    rig.broker.views[0] = BrokerView(exists=True, low=6, high=7)
+    rig.advance(61)
+    rig.acknowledge(6)
+    rig.advance(1)
+
+    (notice,) = eventually(lambda: rig.notices)
     assert (notice.kind, notice.severity) == ("retention_removed", "info")
     assert notice.details["subject"] == "orders/0"
     assert (notice.details["low_watermark"], notice.details["last_acknowledged"]) == (6, 5)
 
 
-def test_an_offset_that_does_not_rise_is_loss_when_the_old_record_is_gone(watched):
-    watched.acks(*range(100, 150))
-    watched.broker.looks[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
-    watched.acks(*range(130, 132))
-    watched.later(1)
+def test_an_offset_that_does_not_rise_is_a_loss_when_the_old_record_is_missing(rig):
+    rig.acknowledge(*range(100, 150))
+    rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
+    rig.acknowledge(*range(130, 132))
+    rig.advance(1)
 
-    (notice,) = eventually(lambda: watched.told)
+    (notice,) = eventually(lambda: rig.notices)
     assert (notice.kind, notice.severity) == ("acknowledged_lost", "critical")
-    assert "at least 18 are missing" in notice.text
-    assert set(watched.watch.lost) == {("orders", 0)}
+    assert "At least 18 are missing" in notice.text
+    assert set(rig.monitor.lost) == {("orders", 0)}
 
 
-def test_a_topic_goes_on_after_a_loss_once_somebody_decided(watched):
-    watched.acks(*range(100, 150))
-    watched.broker.looks[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
-    watched.acks(*range(130, 132))
-    watched.later(1)
-    eventually(lambda: watched.kinds() == ["acknowledged_lost"])
-    assert watched.watch.lost_on("orders", 0)
+def test_resuming_a_topic_closes_its_losses(rig):
+    rig.acknowledge(*range(100, 150))
+    rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
+    rig.acknowledge(*range(130, 132))
+    rig.advance(1)
+    eventually(lambda: rig.kinds() == ["acknowledged_lost"])
+    assert rig.monitor.lost_on("orders", 0)
 
-    assert watched.watch.resume_topic("payments") == 0
-    assert watched.watch.resume_topic("orders") == 1
-    assert watched.watch.resume_topic("orders") == 0
+    assert rig.monitor.resume_topic("payments") == 0
+    assert rig.monitor.resume_topic("orders") == 1
+    assert rig.monitor.resume_topic("orders") == 0
 
-    assert not watched.watch.lost_on("orders", 0)
-    eventually(lambda: watched.kinds() == ["acknowledged_lost", "loss_decided"])
-    assert watched.told[-1].details["ends"] == [("acknowledged_lost", watched.told[0].details["subject"])]
-
-
-def test_a_batch_that_runs_past_the_old_end_is_looked_at_too(watched):
-    watched.acks(*range(100, 150))
-    watched.acks(*range(130, 200))
-    watched.later(1)
-
-    eventually(lambda: watched.broker.asked)
-    assert watched.broker.asked[0].offset == 149
+    assert not rig.monitor.lost_on("orders", 0)
+    eventually(lambda: rig.kinds() == ["acknowledged_lost", "loss_decided"])
+    assert rig.notices[-1].details["ends"] == [("acknowledged_lost", rig.notices[0].details["subject"])]
 
 
-def test_the_same_partition_is_not_looked_at_time_and_again(watched):
-    watched.acks(100)
+def test_a_batch_from_below_the_old_end_to_above_it_is_checked_too(rig):
+    rig.acknowledge(*range(100, 150))
+    rig.acknowledge(*range(130, 200))
+    rig.advance(1)
+
+    eventually(lambda: rig.broker.queries)
+    assert rig.broker.queries[0].offset == 149
+
+
+def test_a_partition_is_not_checked_again_within_the_interval(rig):
+    rig.acknowledge(100)
     for offset in range(50, 90):
-        watched.acks(offset)
-        watched.later(1)
-    eventually(watched.cases)
+        rig.acknowledge(offset)
+        rig.advance(1)
+    eventually(rig.cases)
 
-    assert len(watched.broker.asked) == 1
+    assert len(rig.broker.queries) == 1
 
 
-def test_a_loss_is_said_only_when_two_looks_show_it(watched):
-    watched.watch._inquiry._confirm = 5.0
-    watched.acks(100)
-    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=50)
-    watched.acks(60)
-    watched.later(1)
-    eventually(lambda: len(watched.broker.asked) == 1)
+def test_a_loss_is_reported_only_after_two_checks(rig):
+    rig.monitor._investigation._confirm_delay = 5.0
+    rig.acknowledge(100)
+    rig.broker.views[0] = BrokerView(exists=True, low=0, high=50)
+    rig.acknowledge(60)
+    rig.advance(1)
+    eventually(lambda: len(rig.broker.queries) == 1)
     eventually(
         lambda: [
-            question for question in watched.watch._inquiry.questions._open.values() if question.seen_gone
+            question for question in rig.monitor._investigation.questions._open.values() if question.seen_lost
         ]
     )
-    watched.broker.looks.clear()  # the new leader has caught up
-    watched.later(5)
+    rig.broker.views.clear()  # the new leader has the records now
+    rig.advance(5)
 
-    assert eventually(watched.cases) == ["intact"]
-    assert watched.told == []
+    assert eventually(rig.cases) == ["intact"]
+    assert rig.notices == []
 
 
-def test_out_of_order_counts_as_loss_until_the_evidence_is_read(watched):
-    watched.acks(9)
-    watched.broker.gate.clear()
-    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+def test_out_of_order_is_a_suspected_loss_until_the_evidence_is_read(rig):
+    rig.acknowledge(9)
+    rig.broker.gate.clear()
+    rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    (suspicion,) = eventually(lambda: watched.told)
+    (suspicion,) = eventually(lambda: rig.notices)
     assert (suspicion.kind, suspicion.severity) == ("loss_suspected", "critical")
-    assert watched.watch.await_finding("orders", 0, 0.05) is None
-    watched.broker.gate.set()
-    finding = watched.watch.await_finding("orders", 0, 10)
+    assert rig.monitor.await_finding("orders", 0, 0.05) is None
+    rig.broker.gate.set()
+    finding = rig.monitor.await_finding("orders", 0, 10)
 
     assert finding.case == "desynchronised"
-    _, answer = eventually(lambda: watched.told[1:] and watched.told)
+    _, answer = eventually(lambda: rig.notices[1:] and rig.notices)
     assert (answer.kind, answer.severity) == ("producer_desynchronised", "warning")
     assert answer.details["ends"] == [("loss_suspected", "orders")]
 
 
-def test_out_of_order_with_a_record_missing_is_confirmed_as_loss(watched):
-    watched.acks(9)
-    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=4)
-    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+def test_out_of_order_with_a_missing_record_is_a_confirmed_loss(rig):
+    rig.acknowledge(9)
+    rig.broker.views[0] = BrokerView(exists=True, low=0, high=4)
+    rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    assert watched.watch.await_finding("orders", 0, 10).case == "acknowledged_lost"
-    eventually(lambda: watched.kinds() == ["loss_suspected", "acknowledged_lost"])
-    assert watched.told[1].details["ends"] == [("loss_suspected", "orders")]
+    assert rig.monitor.await_finding("orders", 0, 10).case == "acknowledged_lost"
+    eventually(lambda: rig.kinds() == ["loss_suspected", "acknowledged_lost"])
+    assert rig.notices[1].details["ends"] == [("loss_suspected", "orders")]
 
 
-def test_many_partitions_under_one_suspicion_are_told_as_one_but_each_loss_by_itself(watched):
+def test_one_suspicion_of_many_partitions_gives_one_notice_and_one_per_loss(rig):
     for partition in range(12):
-        watched.acks(9, partition=partition)
-    watched.broker.looks[4] = watched.broker.looks[7] = BrokerView(exists=True, low=0, high=4)
+        rig.acknowledge(9, partition=partition)
+    rig.broker.views[4] = rig.broker.views[7] = BrokerView(exists=True, low=0, high=4)
     for _ in range(50):
-        watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+        rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    eventually(lambda: len(watched.cases()) == 12)
-    eventually(lambda: watched.told[-1].details.get("ends"))
-    lost = [notice.details["subject"] for notice in watched.told if notice.kind == "acknowledged_lost"]
-    assert watched.kinds()[0] == "loss_suspected"
+    eventually(lambda: len(rig.cases()) == 12)
+    eventually(lambda: rig.notices[-1].details.get("ends"))
+    lost = [notice.details["subject"] for notice in rig.notices if notice.kind == "acknowledged_lost"]
+    assert rig.kinds()[0] == "loss_suspected"
     assert lost == ["orders/4", "orders/7"]
-    assert len(watched.told) <= 4
+    assert len(rig.notices) <= 4
 
 
-def test_what_follows_an_answer_closely_is_looked_at_again_but_cried_out_only_if_true(watched):
-    watched.acks(9)
-    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
-    eventually(lambda: len(watched.told) == 2)
+def test_a_code_shortly_after_an_answer_is_checked_later_and_reported_only_if_records_are_lost(rig):
+    rig.acknowledge(9)
+    rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    eventually(lambda: len(rig.notices) == 2)
     for _ in range(100):
-        watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
+        rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
-    assert watched.watch.await_finding("orders", 0, 10).case == "desynchronised"
-    assert not watched.watch.lost_on("orders", 10)
-    assert len(watched.broker.asked) == 1
-    watched.later(10)
-    eventually(lambda: len(watched.cases()) == 2)
-    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
-    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=4)
-    watched.later(10)
-    eventually(lambda: len(watched.cases()) == 3)
+    assert rig.monitor.await_finding("orders", 0, 10).case == "desynchronised"
+    assert not rig.monitor.lost_on("orders", 10)
+    assert len(rig.broker.queries) == 1
+    rig.advance(10)
+    eventually(lambda: len(rig.cases()) == 2)
+    rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    rig.broker.views[0] = BrokerView(exists=True, low=0, high=4)
+    rig.advance(10)
+    eventually(lambda: len(rig.cases()) == 3)
 
-    assert watched.kinds() == ["loss_suspected", "producer_desynchronised", "acknowledged_lost"]
-    assert watched.watch.lost_on("orders", 0)
-
-
-def test_a_loss_suspected_is_waited_for_before_anything_is_sent_again(watched):
-    watched.acks(9)
-    watched.broker.gate.clear()
-    watched.fails("OUT_OF_ORDER_SEQUENCE_NUMBER")
-    watched.broker.looks[0] = BrokerView(exists=True, low=0, high=4)
-    threading.Timer(0.1, watched.broker.gate.set).start()
-
-    assert watched.watch.lost_on("orders", 10)
-    assert not watched.watch.lost_on("payments", 10)
+    assert rig.kinds() == ["loss_suspected", "producer_desynchronised", "acknowledged_lost"]
+    assert rig.monitor.lost_on("orders", 0)
 
 
-def test_an_unknown_producer_is_told_once_the_evidence_is_read(watched):
-    watched.acks(9)
-    watched.broker.looks[0] = BrokerView(exists=True, low=20, high=20)
-    watched.fails("UNKNOWN_PRODUCER_ID")
+def test_callers_wait_for_the_check_of_a_suspected_loss(rig):
+    rig.acknowledge(9)
+    rig.broker.gate.clear()
+    rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    rig.broker.views[0] = BrokerView(exists=True, low=0, high=4)
+    threading.Timer(0.1, rig.broker.gate.set).start()
 
-    assert watched.watch.await_finding("orders", 0, 10).case == "retention_removed"
-    assert eventually(watched.kinds) == ["retention_removed"]
-
-
-def test_nothing_acknowledged_means_nothing_to_lose(watched):
-    watched.fails("UNKNOWN_PRODUCER_ID", topic="new")
-
-    assert watched.watch.await_finding("new", 0, 10).case == "nothing_to_lose"
-    assert eventually(watched.kinds) == ["nothing_to_lose"]
-    assert watched.watch.await_finding("never-heard-of", 3, 10).case == "nothing_to_lose"
+    assert rig.monitor.lost_on("orders", 10)
+    assert not rig.monitor.lost_on("payments", 10)
 
 
-def test_a_fatal_error_names_its_partition(watched):
-    watched.acks(9, partition=0)
-    watched.acks(9, partition=1)
+def test_an_unknown_producer_is_reported_after_the_evidence_is_read(rig):
+    rig.acknowledge(9)
+    rig.broker.views[0] = BrokerView(exists=True, low=20, high=20)
+    rig.fail("UNKNOWN_PRODUCER_ID")
+
+    assert rig.monitor.await_finding("orders", 0, 10).case == "retention_removed"
+    assert eventually(rig.kinds) == ["retention_removed"]
+
+
+def test_a_topic_without_acknowledgements_has_nothing_to_lose(rig):
+    rig.fail("UNKNOWN_PRODUCER_ID", topic="new")
+
+    assert rig.monitor.await_finding("new", 0, 10).case == "nothing_to_lose"
+    assert eventually(rig.kinds) == ["nothing_to_lose"]
+    assert rig.monitor.await_finding("never-used", 3, 10).case == "nothing_to_lose"
+
+
+def test_a_fatal_error_that_names_its_partition_checks_only_that_one(rig):
+    rig.acknowledge(9, partition=0)
+    rig.acknowledge(9, partition=1)
     text = (
         "The Kafka client failed and was re-created: ProduceRequest for orders [1] with 1 message(s) failed"
     )
     code = {"code": "OUT_OF_ORDER_SEQUENCE_NUMBER"}
-    watched.watch.notice(Notice("fatal_error", "critical", text, watched.now, code))
+    rig.monitor.notice(Notice("fatal_error", "critical", text, rig.now, code))
 
-    assert watched.watch.await_finding("orders", 1, 10).case == "desynchronised"
-    assert [item.partition for item in watched.broker.asked] == [1]
+    assert rig.monitor.await_finding("orders", 1, 10).case == "desynchronised"
+    assert [item.partition for item in rig.broker.queries] == [1]
 
 
-def test_a_fatal_error_without_a_partition_is_about_all_of_them(watched):
+def test_a_fatal_error_without_a_partition_checks_all_of_them(rig):
     for partition in range(3):
-        watched.acks(9, partition=partition)
+        rig.acknowledge(9, partition=partition)
     code = {"code": "OUT_OF_ORDER_SEQUENCE_NUMBER"}
-    watched.watch.notice(Notice("fatal_error", "critical", "It failed.", watched.now, code))
-    watched.watch.notice(Notice("fatal_error", "critical", "It failed.", watched.now, {"code": "_FENCED"}))
-    watched.watch.notice(Notice("connected", "info", "Connected.", watched.now))
+    rig.monitor.notice(Notice("fatal_error", "critical", "It failed.", rig.now, code))
+    rig.monitor.notice(Notice("fatal_error", "critical", "It failed.", rig.now, {"code": "_FENCED"}))
+    rig.monitor.notice(Notice("connected", "info", "Connected.", rig.now))
 
-    eventually(lambda: watched.cases() == ["desynchronised"] * 3)
+    eventually(lambda: rig.cases() == ["desynchronised"] * 3)
 
 
 def statistics(epoch, producer_id=5):
     return {"eos": {"producer_id": producer_id, "producer_epoch": epoch}}
 
 
-def test_a_rise_of_the_epoch_is_recorded_and_every_partition_looked_at(watched):
-    watched.acks(3, partition=0)
-    watched.acks(4, partition=1)
-    watched.watch.client_statistics(statistics(0))
-    watched.watch.client_statistics(statistics(1))
+def test_an_epoch_rise_is_reported_and_every_partition_is_checked(rig):
+    rig.acknowledge(3, partition=0)
+    rig.acknowledge(4, partition=1)
+    rig.monitor.client_statistics(statistics(0))
+    rig.monitor.client_statistics(statistics(1))
 
-    (notice,) = eventually(lambda: watched.told)
+    (notice,) = eventually(lambda: rig.notices)
     assert (notice.kind, notice.severity) == ("epoch_rose", "info")
     assert (notice.details["old"], notice.details["new"]) == (0, 1)
-    assert "does not tell" in notice.text
-    eventually(lambda: len(watched.watch._inquiry.questions) == 2)
-    watched.later(1)
-    eventually(lambda: watched.cases() == ["intact", "intact"])
+    assert "does not report" in notice.text
+    eventually(lambda: len(rig.monitor._investigation.questions) == 2)
+    rig.advance(1)
+    eventually(lambda: rig.cases() == ["intact", "intact"])
 
 
-def test_many_rises_are_told_together_with_what_explains_them(watched):
-    watched.watch.client_statistics(statistics(0))
-    watched.watch.client_statistics(statistics(1))
+def test_many_epoch_rises_are_combined_with_the_failures_that_explain_them(rig):
+    rig.monitor.client_statistics(statistics(0))
+    rig.monitor.client_statistics(statistics(1))
     for epoch in range(2, 30):
-        watched.fails("POLICY_VIOLATION")
-        watched.watch.client_statistics(statistics(epoch))
-        watched.later(1)
-    watched.later(60)
-    watched.watch.client_statistics(statistics(30))
+        rig.fail("POLICY_VIOLATION")
+        rig.monitor.client_statistics(statistics(epoch))
+        rig.advance(1)
+    rig.advance(60)
+    rig.monitor.client_statistics(statistics(30))
 
-    eventually(lambda: len(watched.told) == 2)
-    assert [(item.details["old"], item.details["new"]) for item in watched.told] == [(0, 1), (1, 30)]
-    assert "POLICY_VIOLATION on orders" in watched.told[1].text
-
-
-def test_a_new_client_begins_its_epoch_anew(watched):
-    watched.watch.client_statistics(statistics(-1, -1))
-    watched.watch.client_statistics(statistics(4))
-    watched.watch.client_statistics(statistics(0, 6))
-    watched.watch.client_statistics({})
-    watched.watch.client_statistics(statistics(2, 7))
-
-    watched.watch.check("orders", 0)
-    watched.watch.await_finding("orders", 0, 10)
-    assert watched.told == []
+    eventually(lambda: len(rig.notices) == 2)
+    assert [(item.details["old"], item.details["new"]) for item in rig.notices] == [(0, 1), (1, 30)]
+    assert "POLICY_VIOLATION on orders" in rig.notices[1].text
 
 
-def test_a_success_without_an_offset_asks_for_that_very_message(watched):
-    watched.acks(3)
-    watched.watch.acknowledged([ack(None, seq=77)])
+def test_the_epoch_of_a_new_client_starts_again(rig):
+    rig.monitor.client_statistics(statistics(-1, -1))
+    rig.monitor.client_statistics(statistics(4))
+    rig.monitor.client_statistics(statistics(0, 6))
+    rig.monitor.client_statistics({})
+    rig.monitor.client_statistics(statistics(2, 7))
 
-    wanted = eventually(lambda: watched.broker.asked)[0]
-    assert wanted.message_id == f"{SESSION}-77"
-
-
-def test_what_nobody_can_say_is_asked_again_later_and_then_said_once(watched):
-    watched.acks(9)
-    watched.broker.looks[0] = BrokerView(trouble="the broker is down")
-    watched.fails("UNKNOWN_PRODUCER_ID")
-    for tries in range(1, 9):
-        eventually(lambda tries=tries: len(watched.broker.asked) >= tries)
-        eventually(lambda: not watched.watch._inquiry.questions.due(watched.now, 10))
-        watched.later(61)
-
-    eventually(lambda: watched.kinds() == ["standing_unknown"])
-    assert watched.watch.await_finding("orders", 0, 10).case == "unknown"
-    watched.broker.looks.clear()
-    watched.later(61)
-    assert eventually(lambda: watched.kinds()[1:]) == ["producer_desynchronised"]
+    rig.monitor.check("orders", 0)
+    rig.monitor.await_finding("orders", 0, 10)
+    assert rig.notices == []
 
 
-def test_a_missing_permission_is_said_once_for_a_topic(watched):
-    watched.broker.looks[0] = watched.broker.looks[1] = BrokerView(trouble="no READ", refused=True)
-    for round_ in range(3):
+def test_a_success_without_an_offset_queries_that_message(rig):
+    rig.acknowledge(3)
+    rig.monitor.acknowledged([ack(None, seq=77)])
+
+    query = eventually(lambda: rig.broker.queries)[0]
+    assert query.message_id == f"{SESSION}-77"
+
+
+def test_an_unanswered_question_is_retried_and_reported_once(rig):
+    rig.acknowledge(9)
+    rig.broker.views[0] = BrokerView(problem="the broker is down")
+    rig.fail("UNKNOWN_PRODUCER_ID")
+    for attempt in range(1, 9):
+        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
+        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
+        rig.advance(61)
+
+    eventually(lambda: rig.kinds() == ["standing_unknown"])
+    assert rig.monitor.await_finding("orders", 0, 10).case == "unknown"
+    rig.broker.views.clear()
+    rig.advance(61)
+    assert eventually(lambda: rig.kinds()[1:]) == ["producer_desynchronised"]
+
+
+def test_a_missing_permission_is_reported_once_per_topic(rig):
+    rig.broker.views[0] = rig.broker.views[1] = BrokerView(problem="no READ", denied=True)
+    for round_number in range(3):
         for partition in (0, 1):
-            watched.acks(round_, partition=partition)
-        watched.later(100)
-        eventually(lambda: not watched.watch._inquiry.questions.due(watched.now, 10))
+            rig.acknowledge(round_number, partition=partition)
+        rig.advance(100)
+        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
 
-    eventually(lambda: watched.kinds() == ["standing_unknown"])
+    eventually(lambda: rig.kinds() == ["standing_unknown"])
 
 
-def test_a_topic_that_was_made_again_is_told_once_and_its_marks_go(watched):
+def test_a_recreated_topic_is_reported_once_and_its_checkpoints_are_removed(rig):
     for partition in range(3):
-        watched.acks(9, partition=partition)
-    eventually(lambda: watched.watch._inquiry.ids or watched.later(1))
+        rig.acknowledge(9, partition=partition)
+    eventually(lambda: rig.monitor._investigation.ids or rig.advance(1))
     for partition in range(3):
-        watched.broker.looks[partition] = BrokerView(exists=True, topic_id="B", low=0, high=1)
-        watched.acks(0, partition=partition)
-    watched.later(1)
+        rig.broker.views[partition] = BrokerView(exists=True, topic_id="B", low=0, high=1)
+        rig.acknowledge(0, partition=partition)
+    rig.advance(1)
 
-    eventually(lambda: watched.kinds() == ["topic_recreated"])
-    assert watched.told[0].details["subject"] == "orders"
-    assert len(watched.watch._inquiry.marks) == 0
-    assert watched.watch._inquiry.ids == {"orders": "B"}
-
-
-def test_marks_of_an_earlier_run_are_checked_when_the_partition_is_written(watched):
-    watched.watch.remember({("orders", 0): 40})
-    watched.acks(41)
-    watched.later(1)
-
-    eventually(lambda: watched.broker.asked)
-    assert watched.broker.asked[0].offset == 40
+    eventually(lambda: rig.kinds() == ["topic_recreated"])
+    assert rig.notices[0].details["subject"] == "orders"
+    assert len(rig.monitor._investigation.checkpoints) == 0
+    assert rig.monitor._investigation.ids == {"orders": "B"}
 
 
-def test_questions_and_findings_are_bounded():
-    watched = Watched(max_questions=20)
+def test_checkpoints_of_an_earlier_run_are_checked_when_the_partition_is_written(rig):
+    rig.monitor.remember({("orders", 0): 40})
+    rig.acknowledge(41)
+    rig.advance(1)
+
+    eventually(lambda: rig.broker.queries)
+    assert rig.broker.queries[0].offset == 40
+
+
+def test_the_number_of_questions_is_limited():
+    rig = MonitorRig(max_questions=20)
     for partition in range(2000):
-        watched.acks(1, partition=partition)
-    watched.later(61)
-    watched.broker.gate.clear()
+        rig.acknowledge(1, partition=partition)
+    rig.advance(61)
+    rig.broker.gate.clear()
     for partition in range(2000):
-        watched.acks(2, partition=partition)
+        rig.acknowledge(2, partition=partition)
 
-    assert len(watched.watch._inquiry.questions) == 20
-    assert watched.watch._inquiry.questions.skipped == 1980
-    watched.broker.gate.set()
-    watched.watch.stop()
-
-
-def test_a_suspicion_is_asked_once_more_at_the_end():
-    watched = Watched()
-    watched.acks(9)
-    watched.fails("UNKNOWN_PRODUCER_ID")
-    watched.watch.stop()
-
-    assert watched.cases() == ["desynchronised"]
+    assert len(rig.monitor._investigation.questions) == 20
+    assert rig.monitor._investigation.questions.skipped == 1980
+    rig.broker.gate.set()
+    rig.monitor.stop()
 
 
-def test_without_somebody_to_ask_it_only_remembers():
-    told = []
-    watch = AckedLogMonitor(None, told.append)
-    watch.start()
-    watch.acknowledged([ack(5), ack(None)])
-    watch.acknowledged([ack(1)])
-    watch.attempt_failed(AttemptFailed("m", "orders", "UNKNOWN_PRODUCER_ID", "fatal", "", 1, None, True, 1.0))
-    watch.check("orders", 0)
+def test_a_suspicion_is_checked_once_more_on_stop():
+    rig = MonitorRig()
+    rig.acknowledge(9)
+    rig.fail("UNKNOWN_PRODUCER_ID")
+    rig.monitor.stop()
 
-    assert len(watch._inquiry.questions) == 0
-    assert watch.await_finding("orders", 0, 1) is None
-    watch.stop()
-    assert told == []
+    assert rig.cases() == ["desynchronised"]
+
+
+def test_without_a_broker_the_monitor_only_records_checkpoints():
+    notices = []
+    monitor = AckedLogMonitor(None, notices.append)
+    monitor.start()
+    monitor.acknowledged([ack(5), ack(None)])
+    monitor.acknowledged([ack(1)])
+    monitor.attempt_failed(
+        AttemptFailed("m", "orders", "UNKNOWN_PRODUCER_ID", "fatal", "", 1, None, True, 1.0)
+    )
+    monitor.check("orders", 0)
+
+    assert len(monitor._investigation.questions) == 0
+    assert monitor.await_finding("orders", 0, 1) is None
+    monitor.stop()
+    assert notices == []

@@ -1,4 +1,4 @@
-"""The store's file: made, read, written, described and copied."""
+"""The store: creation, reading, writing, description and snapshots."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def heartbeat(seen_at=float(NOW), **more):
     return row._replace(**more)
 
 
-def test_a_new_store_and_its_folder_are_for_their_owner_alone(tmp_path):
+def test_a_new_store_and_its_directory_are_private(tmp_path):
     store = Store.open(tmp_path / "state" / "producer-core" / "store.duckdb")
 
     with store.borrow(write=True) as connection:
@@ -63,7 +63,7 @@ def test_a_new_store_and_its_folder_are_for_their_owner_alone(tmp_path):
     assert {stat.S_IMODE(file.stat().st_mode) for file in store.path.parent.iterdir()} == {0o600}
 
 
-def test_the_write_ahead_log_is_its_owners_alone_from_its_first_byte(store):
+def test_the_write_ahead_log_is_private_from_its_first_byte(store):
     before = os.umask(0o022)
     try:
         with store.borrow(write=True) as connection:
@@ -84,7 +84,7 @@ def test_the_default_path_follows_the_environment(monkeypatch, tmp_path):
     assert Store.open().path == tmp_path / "mine.duckdb"
 
 
-def test_a_batch_is_in_every_table_it_speaks_of(store):
+def test_a_batch_is_written_to_all_its_tables(store):
     batch = Batch(
         "p",
         0,
@@ -106,7 +106,7 @@ def test_a_batch_is_in_every_table_it_speaks_of(store):
     assert store.rows("data_age") == [{"seen_at": NOW, "window_start": NOW}]
 
 
-def test_a_batch_that_comes_twice_adds_nothing(store):
+def test_a_batch_merged_twice_adds_nothing(store):
     assert [store.append(Batch("p", number, (statistics(),))) for number in (0, 1, 1, 0, 5, 5)] == [
         *(True, True, False, False, True, False)
     ]
@@ -119,7 +119,7 @@ def test_a_batch_that_comes_twice_adds_nothing(store):
     assert ranges == [(0, 1), (5, 5)]
 
 
-def test_batches_in_one_go_are_as_batches_one_by_one(store, tmp_path):
+def test_batches_merged_together_equal_batches_merged_one_by_one(store, tmp_path):
     rows = [(0, 1.0), (1, 2.0), (1, 9.0), (4, 5.0), (3, 4.0)]
     batches = [
         Batch("p", number, (statistics(),), producer=heartbeat(NOW + at), resolution=1 + number)
@@ -142,21 +142,21 @@ def test_batches_in_one_go_are_as_batches_one_by_one(store, tmp_path):
     assert content(store) == content(other)
 
 
-def test_batches_of_two_producers_do_not_know_each_other(store):
+def test_batches_of_two_producers_are_independent(store):
     assert store.append(Batch("a", 0, (statistics(),)))
     assert store.append(Batch("b", 0, (statistics(),)))
 
     assert store.rows("totals")[0]["acknowledged"] == 2
 
 
-def test_a_late_heartbeat_does_not_turn_the_clock_back(store):
+def test_a_late_heartbeat_does_not_replace_a_newer_one(store):
     store.append(Batch("p", 1, producer=heartbeat(NOW + 9.0, pending=7)))
     store.append(Batch("p", 0, producer=heartbeat(NOW + 1.0, pending=99)))
 
     assert [(row["seen_at"], row["pending"]) for row in store.rows("producers")] == [(NOW + 9.0, 7)]
 
 
-def test_a_failed_batch_leaves_nothing_and_can_come_again(store):
+def test_a_failed_batch_leaves_no_rows_and_can_be_merged_again(store):
     broken = Batch("p", 0, (statistics(), statistics(acknowledged="many")))
 
     with pytest.raises(Exception, match="many"):
@@ -166,7 +166,7 @@ def test_a_failed_batch_leaves_nothing_and_can_come_again(store):
     assert store.append(Batch("p", 0, (statistics(),)))
 
 
-def test_a_lease_has_one_owner_until_it_runs_out(store):
+def test_a_lease_has_one_owner_until_it_expires(store):
     assert store.take_lease("alerts", "a", 15, now=100)
     assert not store.take_lease("alerts", "b", 15, now=114)
     assert store.take_lease("alerts", "a", 15, now=114)
@@ -177,7 +177,7 @@ def test_a_lease_has_one_owner_until_it_runs_out(store):
     assert store.take_lease("alerts", "c", 15, now=130)
 
 
-def test_a_lease_taken_by_many_threads_at_once_goes_to_one(tmp_path):
+def test_a_lease_taken_by_many_threads_at_once_has_one_owner(tmp_path):
     Store.open(tmp_path / "s.duckdb")
     won, start = [], threading.Barrier(6)
 
@@ -204,7 +204,7 @@ def test_settings_are_kept_and_shared(store):
     assert other.retention().keep_hours == 3600
 
 
-def test_what_an_operator_did_is_written_down(store):
+def test_an_operators_action_is_recorded(store):
     store.audit(
         who="ada", origin="cli", action="archive", selection={"topic": "x"}, count=3, outcome="Archived 3."
     )
@@ -213,7 +213,7 @@ def test_what_an_operator_did_is_written_down(store):
     assert (row["acted_at"], row["who"], row["count"], row["selection"]) == (NOW, "ada", 3, '{"topic":"x"}')
 
 
-def test_info_counts_what_is_there(store):
+def test_info_counts_the_rows(store):
     store.append(Batch("p", 0, (statistics(NOW - 60), statistics(NOW)), producer=heartbeat()))
 
     info = store.info()
@@ -224,7 +224,7 @@ def test_info_counts_what_is_there(store):
     assert info.retention.keep_seconds == 7200
 
 
-def test_a_snapshot_is_a_store_of_its_own(store, tmp_path):
+def test_a_snapshot_is_an_independent_store(store, tmp_path):
     store.append(Batch("p", 0, (statistics(),)))
 
     copy = Store.open(store.snapshot(tmp_path / "copies" / "monday.duckdb"), create=False)
@@ -234,7 +234,7 @@ def test_a_snapshot_is_a_store_of_its_own(store, tmp_path):
     assert stat.S_IMODE(copy.path.stat().st_mode) == 0o600
 
 
-def test_a_snapshot_never_overwrites(store, tmp_path):
+def test_a_snapshot_never_overwrites_a_file(store, tmp_path):
     (tmp_path / "there").write_text("precious")
 
     with pytest.raises(StoreUnavailable, match="exists already"):
@@ -242,7 +242,7 @@ def test_a_snapshot_never_overwrites(store, tmp_path):
     assert (tmp_path / "there").read_text() == "precious"
 
 
-def test_a_store_that_was_deleted_under_a_producer_is_made_again(store):
+def test_a_store_deleted_under_a_producer_is_created_again(store):
     store.append(Batch("p", 0, (statistics(),)))
     for file in store.path.parent.iterdir():
         file.unlink()
@@ -251,7 +251,7 @@ def test_a_store_that_was_deleted_under_a_producer_is_made_again(store):
     assert store.rows("totals")[0]["acknowledged"] == 1
 
 
-def test_a_deleted_store_that_a_reader_looks_for_is_missing(store):
+def test_a_deleted_store_is_missing_for_a_reader(store):
     reader = Store.open(store.path, create=False)
     store.path.unlink()
 

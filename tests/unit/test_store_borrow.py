@@ -1,4 +1,4 @@
-"""Borrowing the file: by threads, by several stores, by forked children, for a bounded time."""
+"""Borrowing the store's file: by threads, by several stores, by forked children, with time limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_reader_cannot_change_anything(store):
             connection.execute("DELETE FROM statistics")
 
 
-def test_a_write_block_that_fails_leaves_nothing(store):
+def test_a_failed_write_block_changes_nothing(store):
     with pytest.raises(ZeroDivisionError):
         with store.borrow(write=True) as connection:
             connection.execute("INSERT INTO settings VALUES ('x', '1', 0)")
@@ -50,23 +50,23 @@ def test_a_write_block_that_fails_leaves_nothing(store):
     assert store.settings() == {}
 
 
-def test_no_log_is_left_for_readers_to_replay(store):
+def test_a_write_leaves_no_log_for_readers_to_replay(store):
     store.append(batch("p", 0))
 
     assert not store.path.with_name("store.duckdb.wal").exists()
 
 
-def test_a_slow_reader_is_cancelled_and_told_so(store, monkeypatch):
+def test_a_slow_read_is_cancelled_with_an_error(store, monkeypatch):
     monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 0.1)
 
-    with pytest.raises(StoreError, match="longer than its limit and was cancelled"):
+    with pytest.raises(StoreError, match="exceeded its time limit and was cancelled"):
         with store.borrow() as connection:
             connection.execute(SLOW)
 
-    assert store.rows("totals")  # the next one is not disturbed
+    assert store.rows("totals")  # the next read works
 
 
-def test_a_reader_that_needs_longer_may_say_so(store, monkeypatch):
+def test_a_reader_can_set_a_longer_limit(store, monkeypatch):
     monkeypatch.setattr("producer_core.store.connection_pool.READ_LIMIT", 0.001)
 
     with store.borrow(limit=30) as connection:
@@ -81,21 +81,21 @@ def test_a_thread_may_borrow_again_inside_its_own_block(store):
 
     with store.borrow():
         assert store.settings() == {"x": 1}
-        with pytest.raises(StoreError, match="cannot begin to write"):
+        with pytest.raises(StoreError, match="cannot start to write"):
             store.set_setting("x", 2)
 
 
-def test_threads_and_stores_mixed_over_one_file_lose_nothing(tmp_path):
+def test_threads_and_stores_mixed_on_one_file_lose_no_write(tmp_path):
     path = tmp_path / "store.duckdb"
     shared, failures = Store.open(path), []
 
     def write(name, store):
         for number in range(8):
-            patiently(lambda: store.append(batch(name, number)))
+            retry_locked(lambda: store.append(batch(name, number)))
 
     def read(store):
         for _ in range(8):
-            assert patiently(lambda: store.rows("totals"))[0]["accepted"] >= 0
+            assert retry_locked(lambda: store.rows("totals"))[0]["accepted"] >= 0
 
     def guarded(work, *args):
         try:
@@ -121,7 +121,7 @@ def test_threads_and_stores_mixed_over_one_file_lose_nothing(tmp_path):
     assert shared.rows("totals")[0]["accepted"] == 24
 
 
-def test_who_waits_too_long_is_told_which_process_holds_the_store(store):
+def test_a_timeout_names_the_process_that_holds_the_store(store):
     holder = subprocess.Popen(
         [
             sys.executable,
@@ -135,12 +135,12 @@ def test_who_waits_too_long_is_told_which_process_holds_the_store(store):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StoreLocked, match=f"in use by process {holder.pid}; it was not released"):
+        with pytest.raises(StoreLocked, match=f"in use by process {holder.pid} and was not released"):
             with store.borrow(timeout=0.2):
                 pass
 
         holder.kill()
-        assert store.rows("totals")  # the kernel let go of what the killed one held
+        assert store.rows("totals")  # the kernel has released the killed process's lock
     finally:
         holder.kill()
         holder.communicate()
@@ -171,8 +171,8 @@ def test_a_duckdb_shell_on_the_file_is_named_and_waited_for(store):
         shell.stdout.close()
 
 
-def test_a_thread_without_patience_does_not_wait_whatever_the_step_allows(store):
-    """A producer that closes has one bound for all its steps."""
+def test_a_thread_without_time_budget_does_not_wait(store):
+    """A closing producer has one time limit for all its steps."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold():
@@ -193,7 +193,7 @@ def test_a_thread_without_patience_does_not_wait_whatever_the_step_allows(store)
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_patience_that_ends_while_a_thread_waits_ends_the_wait(store):
+def test_a_time_budget_that_expires_during_a_wait_ends_it(store):
     entered, leave, waited = threading.Event(), threading.Event(), time_budget.TimeBudget()
     ended = []
 
@@ -220,7 +220,7 @@ def test_patience_that_ends_while_a_thread_waits_ends_the_wait(store):
     assert ended == [True]
 
 
-def test_a_writer_is_not_starved_by_readers_that_come_and_come(store):
+def test_continuous_readers_do_not_starve_a_writer(store):
     stop = threading.Event()
 
     def read():
@@ -240,7 +240,7 @@ def test_a_writer_is_not_starved_by_readers_that_come_and_come(store):
     assert store.rows("totals")[0]["accepted"] == 10
 
 
-def test_a_forked_child_uses_the_store_of_its_parent(store):
+def test_a_forked_child_uses_its_parents_store(store):
     store.append(batch("p", 0))
 
     child = os.fork()
@@ -258,7 +258,7 @@ def test_a_child_forked_inside_a_block_does_not_keep_the_lock(store):
         child = os.fork()
         if child == 0:
             os.close(done)
-            os.read(ready, 1)  # lives on while the parent goes its way
+            os.read(ready, 1)  # stays alive while the parent continues
             os._exit(0)
 
     os.close(ready)
@@ -318,18 +318,18 @@ def test_a_child_that_ends_normally_does_not_crash_in_the_store(store):
     assert done.stdout.strip() == "3"
 
 
-def patiently(act, seconds=60):
-    """What `act` returns, however often a loaded machine lets others have the store first."""
+def retry_locked(action, seconds=60):
+    """Return the result of `action`, retried while other processes hold the store on a loaded machine."""
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return act()
+            return action()
         except StoreLocked:
             if time.monotonic() > deadline:
                 raise
 
 
-def test_children_forked_while_other_threads_write_use_the_store(store):
+def test_children_forked_during_writes_of_other_threads_use_the_store(store):
     stop = threading.Event()
 
     def work():
@@ -346,8 +346,8 @@ def test_children_forked_while_other_threads_write_use_the_store(store):
             child = os.fork()
             if child == 0:
                 status = 2
-                try:  # an exception that leaves this block would go on with the tests in the child
-                    status = 0 if patiently(lambda: store.append(batch(f"child-{number}", 0))) else 1
+                try:  # an exception that left this block would continue the tests in the child
+                    status = 0 if retry_locked(lambda: store.append(batch(f"child-{number}", 0))) else 1
                 finally:
                     os._exit(status)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -361,11 +361,11 @@ def test_children_forked_while_other_threads_write_use_the_store(store):
         ).fetchone() == (10,)
 
 
-def test_a_reader_finds_what_a_killed_writer_committed(store):
+def test_a_reader_sees_the_commit_of_a_killed_writer(store):
     code = (
         "import os, signal, sys; from producer_core.store import Store\n"
-        "s = Store.open(sys.argv[1]); lender = s._lender\n"
-        "lender._let_go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "s = Store.open(sys.argv[1]); pool = s._pool\n"
+        "pool._detach = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "s.set_setting('x', 1)"
     )
     subprocess.run([sys.executable, "-c", code, str(store.path)], check=False)
@@ -377,7 +377,7 @@ def test_a_reader_finds_what_a_killed_writer_committed(store):
     assert not store.path.with_name("store.duckdb.wal").exists()
 
 
-def test_a_store_that_was_closed_can_be_used_again(store):
+def test_a_closed_store_can_be_used_again(store):
     store.append(batch("p", 0))
     store.close()
     store.close()
@@ -385,8 +385,8 @@ def test_a_store_that_was_closed_can_be_used_again(store):
     assert store.rows("totals")[0]["accepted"] == 1
 
 
-def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(store, monkeypatch):
-    monkeypatch.setattr("producer_core.store.connection_pool._RENEWED_AFTER", 50)
+def test_memory_does_not_grow_with_the_number_of_writes(store, monkeypatch):
+    monkeypatch.setattr("producer_core.store.connection_pool._RENEW_AFTER_BORROWS", 50)
 
     def write(times):
         for number in range(times):
@@ -397,8 +397,8 @@ def test_a_store_that_is_written_for_long_does_not_keep_memory_of_each_time(stor
         before = in_use()
         return write(600) - before
 
-    write(60)  # the first ones take memory that stays
-    # DuckDB keeps 4,700 bytes of each write, in every round; what other threads of the tests take is not in each.
+    write(60)  # the first writes allocate memory that is kept
+    # DuckDB keeps 4,700 bytes of each write in every round; allocations by other threads of the tests vary by round.
     assert any(grown() < 1_400_000 for _ in range(3))
 
 
@@ -418,14 +418,14 @@ def test_an_interrupted_block_leaves_the_store_usable(store):
     assert store.settings() == {}
 
 
-def test_the_limit_leaves_no_thread_behind(store):
+def test_the_read_limit_leaves_no_thread_behind(store):
     before = threading.active_count()
     store.rows("totals")
 
     eventually(lambda: threading.active_count() <= before)
 
 
-def test_nobody_else_is_let_in_while_a_writer_works(store):
+def test_a_writer_excludes_all_other_users(store):
     with store.borrow(write=True):
         with open(store.path.with_name("store.duckdb.lock")) as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -455,7 +455,7 @@ time.sleep(0.2)
 """
 
 
-def test_a_thread_inside_the_store_does_not_abort_the_interpreters_end(tmp_path):
+def test_a_thread_inside_the_store_does_not_abort_the_interpreter_at_exit(tmp_path):
     for _ in range(3):
         ended = subprocess.run(
             [sys.executable, "-c", ENDING, str(tmp_path / "store.duckdb")], capture_output=True, timeout=60
@@ -463,20 +463,20 @@ def test_a_thread_inside_the_store_does_not_abort_the_interpreters_end(tmp_path)
         assert ended.returncode == 0, ended.stderr.decode()
 
 
-def test_whoever_reads_the_store_looks_at_it_but_not_a_thread_that_reads_for_itself(store):
-    def gone():
+def test_reads_count_as_activity_except_on_background_threads(store):
+    def long_ago():
         os.utime(store.path.with_name(store.path.name + ".gate"), (1.0, 1.0))
 
-    def judge():
+    def evaluate():
         mark_background_thread()
         store.rows("totals")
 
-    gone()
-    thread = threading.Thread(target=judge)
+    long_ago()
+    thread = threading.Thread(target=evaluate)
     thread.start()
     thread.join()
     Store.open(store.path).append(batch("p", 0))
-    assert not store.looked_at()
+    assert not store.recently_read()
 
     Store.open(store.path).rows("totals")
-    assert store.looked_at()
+    assert store.recently_read()

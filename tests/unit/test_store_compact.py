@@ -1,4 +1,4 @@
-"""A store written anew holds what it held, and no byte of what was purged."""
+"""A compacted store has the same content, and no byte of purged dead letters."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from producer_core.store import Store, paths
 from tests.unit.replaying import alive, dead_letter
 
 ANY = DeadLetterFilter(state=None)
-CHANCE = random.Random(7)
-CONTENT = {number: b"SEKRET%05d" % number + CHANCE.randbytes(2000) for number in range(300)}
-GONE = [number for number in CONTENT if number % 5 == 0]
+RANDOM = random.Random(7)
+CONTENT = {number: b"SEKRET%05d" % number + RANDOM.randbytes(2000) for number in range(300)}
+PURGED = [number for number in CONTENT if number % 5 == 0]
 
 
 @pytest.fixture
 def store(tmp_path):
-    """Three hundred dead letters, every fifth purged; a heartbeat and some settings."""
+    """A store with 300 dead letters, every fifth purged, a heartbeat and some settings."""
     now = [5000.0]
     opened = Store.open(tmp_path / "store.duckdb")
     dead_letters = DeadLetters(opened, clock=lambda: now[0])
     dead_letters.add(
         [
-            dead_letter(number, value=value, topic="gone" if number in GONE else "stays")
+            dead_letter(number, value=value, topic="gone" if number in PURGED else "stays")
             for number, value in CONTENT.items()
         ]
     )
     dead_letters.archive(DeadLetterFilter(topic="gone"), who="ann", origin="cli")
     now[0] += 86401
     dead_letters.purge(
-        DeadLetterFilter(topic="gone"), who="ann", origin="cli", confirmation=f"purge {len(GONE)}"
+        DeadLetterFilter(topic="gone"), who="ann", origin="cli", confirmation=f"purge {len(PURGED)}"
     )
     opened.set_setting("keep_settled", 5.0)
     alive(opened, 6000.0)
@@ -70,18 +70,18 @@ def contents(store):
     return rows, things
 
 
-def test_what_was_purged_is_in_no_byte_of_the_file_and_everything_else_is(store):
-    before, kept = contents(store), [number for number in CONTENT if number not in GONE]
+def test_the_compacted_file_has_all_content_and_no_byte_of_purged_data(store):
+    before, kept = contents(store), [number for number in CONTENT if number not in PURGED]
 
     store.compact()
 
-    assert in_files(store, GONE) == 0
+    assert in_files(store, PURGED) == 0
     assert in_files(store, kept) == len(kept)
     assert contents(store) == before
     assert store.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_store_goes_on_for_whoever_had_it_open(store):
+def test_open_stores_continue_after_compaction(store):
     other = Store.open(store.path)
     dead_letters = DeadLetters(other)
     assert dead_letters.count(ANY) == 300
@@ -93,7 +93,7 @@ def test_the_store_goes_on_for_whoever_had_it_open(store):
     assert DeadLetters(store).count_by(ANY, "state") == {"dead": 241, "purged": 60}
 
 
-def test_what_is_written_meanwhile_waits_and_is_there(store):
+def test_writes_during_compaction_wait_and_are_kept(store):
     others = [DeadLetters(Store.open(store.path)) for _ in range(3)]
 
     def write(place_of, dead_letters):
@@ -111,7 +111,7 @@ def test_what_is_written_meanwhile_waits_and_is_there(store):
     assert DeadLetters(store).count(ANY) == 330
 
 
-def test_a_full_disk_leaves_the_store_as_it_was(store, monkeypatch):
+def test_a_full_disk_leaves_the_store_unchanged(store, monkeypatch):
     before = contents(store)
 
     def full(draft, path):
@@ -125,7 +125,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(store, monkeypatch):
     assert not store.path.with_name(store.path.name + ".new").exists()
 
 
-def test_the_shell_asks_and_writes_it_down(store):
+def test_the_command_asks_for_confirmation_and_records_the_compaction(store):
     def run(*words):
         return CliRunner().invoke(main, ["store", "compact", "--store", str(store.path), *words])
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the file, each a typed error that says what to do."""
+"""Each fault of the store's file is a typed error with its fix."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ except StoreError as error:
 
 @pytest.fixture
 def as_ordinary_user(tmp_path_factory):
-    """Run a line as a user whom modes bind; root would not notice them."""
+    """Run code as a user to whom file modes apply; root would ignore them."""
     for folder in tmp_path_factory.getbasetemp().parents:
         if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o001:
             folder.chmod(folder.stat().st_mode | 0o011)
@@ -50,7 +50,7 @@ def as_ordinary_user(tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder that belongs to the ordinary user."""
+    """A directory of the ordinary user."""
     for one in (tmp_path, place_for := tmp_path / "state"):
         one.mkdir(exist_ok=True)
         one.chmod(0o755)
@@ -66,25 +66,27 @@ def own(folder):
 
 
 def test_a_directory_is_not_a_store(tmp_path):
-    with pytest.raises(StoreUnavailable, match=r"is a directory.*Name a file, for example .*store.duckdb"):
+    with pytest.raises(
+        StoreUnavailable, match=r"is a directory.*Give the path of a file, for example .*store.duckdb"
+    ):
         Store.open(tmp_path)
 
 
-def test_a_missing_store_is_said_to_be_missing_when_it_must_not_be_made(tmp_path):
+def test_a_missing_store_is_reported_if_it_must_not_be_created(tmp_path):
     with pytest.raises(StoreUnavailable, match=r"There is no store at .*none.duckdb.*--store"):
         Store.open(tmp_path / "none.duckdb", create=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_parent_that_is_a_file_cannot_be_a_folder(tmp_path):
+def test_a_file_cannot_be_the_stores_directory(tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreUnavailable, match=r"cannot be made|cannot be used"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be created|cannot be used"):
         Store.open(tmp_path / "file" / "store.duckdb")
 
 
 @pytest.mark.parametrize("content", [b"hello", b"hello world\n" * 1000])
-def test_a_file_that_is_no_database_is_left_as_it_was(tmp_path, content):
+def test_a_file_that_is_not_a_database_is_left_unchanged(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
 
@@ -94,7 +96,7 @@ def test_a_file_that_is_no_database_is_left_as_it_was(tmp_path, content):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_sqlite_file_is_no_store(tmp_path):
+def test_an_sqlite_file_is_not_a_store(tmp_path):
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE a (b)")
@@ -104,7 +106,7 @@ def test_an_sqlite_file_is_no_store(tmp_path):
         Store.open(path)
 
 
-def test_a_damaged_head_is_said_to_be_damaged(tmp_path):
+def test_a_damaged_header_is_reported_as_damage(tmp_path):
     path = tmp_path / "store.duckdb"
     Store.open(path).set_setting("x", 1)
     raw = bytearray(path.read_bytes())
@@ -139,18 +141,18 @@ def test_a_truncated_file_is_a_store_error(tmp_path):
         Store.open(path).settings()
 
 
-def test_a_read_only_file_can_be_read_and_not_written(folder, as_ordinary_user):
+def test_a_read_only_file_can_be_read_but_not_written(folder, as_ordinary_user):
     path = folder / "store.duckdb"
     Store.open(path).set_setting("x", 1)
     own(folder)
     path.chmod(0o444)
 
     assert as_ordinary_user(f"print(Store.open({str(path)!r}).settings())") == "{'x': 1}"
-    said = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
-    assert said.startswith("StoreUnavailable") and "Give this user read and write permission" in said
+    output = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
+    assert output.startswith("StoreUnavailable") and "Give this user read and write permission" in output
 
 
-def test_a_read_only_folder_can_be_read_and_not_written(folder, as_ordinary_user):
+def test_a_read_only_directory_can_be_read_but_not_written(folder, as_ordinary_user):
     path = folder / "store.duckdb"
     Store.open(path).set_setting("x", 1)
     for side in (".lock", ".gate"):
@@ -159,52 +161,52 @@ def test_a_read_only_folder_can_be_read_and_not_written(folder, as_ordinary_user
     folder.chmod(0o555)
 
     assert as_ordinary_user(f"print(Store.open({str(path)!r}).settings())") == "{'x': 1}"
-    said = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
-    assert said.startswith("StoreUnavailable") and "write permission" in said
+    output = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
+    assert output.startswith("StoreUnavailable") and "write permission" in output
 
 
 @pytest.mark.parametrize("file_mode", [0o444, 0o644])
-def test_a_producer_refuses_a_store_that_it_may_only_read(folder, as_ordinary_user, file_mode):
+def test_a_producer_rejects_a_read_only_store(folder, as_ordinary_user, file_mode):
     path = folder / "store.duckdb"
     Store.open(path).set_setting("x", 1)
     own(folder)
     path.chmod(file_mode)
     folder.chmod(0o555)
 
-    said = as_ordinary_user(f"ReliableKafkaProducer('localhost:1', store={str(path)!r})")
-    assert said.startswith("StoreUnavailable") and "write permission" in said
+    output = as_ordinary_user(f"ReliableKafkaProducer('localhost:1', store={str(path)!r})")
+    assert output.startswith("StoreUnavailable") and "write permission" in output
     assert (
         as_ordinary_user(f"print([one.level for one in machine_checks.check_store({str(path)!r}, 0)])")
         == "['problem']"
     )
 
 
-def test_a_store_cannot_be_made_in_a_read_only_folder(folder, as_ordinary_user):
+def test_a_store_cannot_be_created_in_a_read_only_directory(folder, as_ordinary_user):
     folder.chmod(0o555)
 
     for path in (folder / "store.duckdb", folder / "deeper" / "store.duckdb"):
-        said = as_ordinary_user(f"Store.open({str(path)!r})")
-        assert said.startswith("StoreUnavailable") and "--store" in said
+        output = as_ordinary_user(f"Store.open({str(path)!r})")
+        assert output.startswith("StoreUnavailable") and "--store" in output
 
 
-def test_somebody_elses_store_is_refused_with_what_to_do(folder, as_ordinary_user):
+def test_another_users_store_is_rejected_with_a_fix(folder, as_ordinary_user):
     path = folder / "store.duckdb"
     Store.open(path)
     if os.getuid() != 0:
         path.chmod(0o000)
 
-    said = as_ordinary_user(f"Store.open({str(path)!r})")
-    assert said.startswith("StoreUnavailable") and "permission" in said
+    output = as_ordinary_user(f"Store.open({str(path)!r})")
+    assert output.startswith("StoreUnavailable") and "permission" in output
 
 
-def test_on_windows_the_store_says_what_it_needs(tmp_path, monkeypatch):
+def test_on_windows_the_store_reports_the_missing_file_locks(tmp_path, monkeypatch):
     monkeypatch.setattr(file_lock.sys, "platform", "win32")
 
     with pytest.raises(StoreUnavailable, match=r"Windows.*WSL"):
         Store.open(tmp_path / "store.duckdb")
 
 
-def test_a_network_file_system_is_named(tmp_path, monkeypatch, caplog):
+def test_a_network_file_system_is_logged(tmp_path, monkeypatch, caplog):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"disk / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
     monkeypatch.setattr(paths, "MOUNTS", mounts)

@@ -1,4 +1,4 @@
-"""A store that was put back from a copy: its safe verdicts may be older than a replay."""
+"""A store restored from a copy is recognised, and its safe verdicts are revoked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verdicts(store):
     return {dead_letter.verdict for dead_letter in DeadLetters(store).find(DeadLetterFilter(), limit=100)}
 
 
-def test_after_a_store_was_put_back_its_letters_are_looked_for_and_none_is_written_twice(path, tmp_path):
+def test_dead_letters_of_a_restored_store_are_probed_and_none_is_written_twice(path, tmp_path):
     with embedded.start(topics={"refunds": 1}) as broker:
         broker.reject("refunds", "POLICY_VIOLATION")
         with ReliableKafkaProducer(broker.bootstrap_servers, store=path) as producer:
@@ -39,7 +39,9 @@ def test_after_a_store_was_put_back_its_letters_are_looked_for_and_none_is_writt
         (tmp_path / "copy.duckdb").replace(path)
 
         with ReliableKafkaProducer(broker.bootstrap_servers, store=path) as producer:
-            assert producer.replay_dlq_messages("refunds", inconclusive="send") == 20  # all were found there
+            assert (
+                producer.replay_dlq_messages("refunds", inconclusive="send") == 20
+            )  # all were found on the topic
             assert producer.get_dlq_messages() == []
 
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader"})
@@ -47,7 +49,7 @@ def test_after_a_store_was_put_back_its_letters_are_looked_for_and_none_is_writt
         consumer.close()
 
 
-def test_a_store_that_was_put_back_says_so_and_calls_nothing_safe(path, tmp_path, caplog):
+def test_a_restored_store_is_logged_and_has_no_safe_verdict(path, tmp_path, caplog):
     store = Store.open(path)
     buried(store, 3)
     store.close()
@@ -60,17 +62,15 @@ def test_a_store_that_was_put_back_says_so_and_calls_nothing_safe(path, tmp_path
     again = Store.open(path)
 
     assert verdicts(again) == {"possibly_persisted"}
-    assert "put back from a copy" in caplog.text
+    assert "restored from a copy" in caplog.text
     assert "3 dead letters" in again.rows("audit_latest")[0]["outcome"]
     again.close()
     caplog.clear()
     Store.open(path).close()
-    assert "put back" not in caplog.text
+    assert "restored" not in caplog.text
 
 
-def test_a_copy_at_another_place_is_recognised_and_a_store_that_nothing_was_replayed_from_is_not(
-    path, tmp_path
-):
+def test_a_copy_at_another_path_is_recognised_but_not_one_without_a_replay(path, tmp_path):
     store = Store.open(path)
     buried(store, 2)
     store.close()
@@ -85,7 +85,7 @@ def test_a_copy_at_another_place_is_recognised_and_a_store_that_nothing_was_repl
     assert verdicts(Store.open(elsewhere)) == {"possibly_persisted"}
 
 
-def test_a_new_store_in_the_place_of_a_deleted_one_is_no_copy(path):
+def test_a_new_store_at_the_path_of_a_deleted_one_is_not_a_copy(path):
     store = Store.open(path)
     store.begin_replay()
     store.close()
@@ -98,7 +98,7 @@ def test_a_new_store_in_the_place_of_a_deleted_one_is_no_copy(path):
     assert verdicts(Store.open(path)) == {"rejected"}
 
 
-def test_a_store_put_back_under_a_running_process_is_recognised_when_its_next_replay_begins(path, tmp_path):
+def test_a_store_restored_under_a_running_process_is_recognised_by_its_next_replay(path, tmp_path):
     store = Store.open(path)
     buried(store, 2)
     store.close()

@@ -1,4 +1,4 @@
-"""Migrations: applied once, together with their record, and never backwards."""
+"""Migrations are applied once, together with their record, and never backwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_migrations_are_numbered_without_a_gap():
     assert [one.version for one in migrations()] == list(range(1, len(migrations()) + 1))
 
 
-def test_an_older_store_is_brought_up_to_date_when_it_is_opened(path, monkeypatch):
+def test_an_older_store_is_migrated_when_it_is_opened(path, monkeypatch):
     Store.open(path)
     newer = (*migrations(), Migration(99, "colours", "CREATE TABLE colours (name VARCHAR)"))
     monkeypatch.setattr(migrate, "migrations", lambda: newer)
@@ -43,7 +43,7 @@ def test_an_older_store_is_brought_up_to_date_when_it_is_opened(path, monkeypatc
     assert store.info().rows["colours"] == 0
 
 
-def test_a_migration_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
+def test_a_failed_migration_leaves_the_store_unchanged(path, monkeypatch):
     Store.open(path)
     broken = Migration(99, "broken", "CREATE TABLE colours (name VARCHAR); SELECT * FROM nowhere")
     monkeypatch.setattr(migrate, "migrations", lambda: (*migrations(), broken))
@@ -55,7 +55,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
     assert "colours" not in Store.open(path).info().rows
 
 
-def test_a_store_of_a_newer_version_is_refused_and_unchanged(path):
+def test_a_store_of_a_newer_version_is_rejected_and_unchanged(path):
     store = Store.open(path)
     with store.borrow(write=True) as connection:
         connection.execute("INSERT INTO schema_migrations VALUES (99, 'future', 0)")
@@ -66,12 +66,12 @@ def test_a_store_of_a_newer_version_is_refused_and_unchanged(path):
     assert path.read_bytes() == before
 
 
-def test_a_duckdb_file_of_somebody_else_is_refused_and_unchanged(path):
+def test_a_duckdb_file_of_another_program_is_rejected_and_unchanged(path):
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE holidays (day DATE)")
     before = path.read_bytes()
 
-    with pytest.raises(StoreUnavailable, match=r"holds something else \(holidays\)"):
+    with pytest.raises(StoreUnavailable, match=r"contains other tables \(holidays\)"):
         Store.open(path)
     assert path.read_bytes() == before
 
@@ -82,7 +82,7 @@ def test_an_empty_file_becomes_a_store(path):
     assert Store.open(path).rows("totals")[0]["accepted"] == 0
 
 
-def test_a_store_that_was_truncated_to_nothing_is_told(path, caplog):
+def test_a_store_truncated_to_nothing_is_reported(path, caplog):
     Store.open(path).close()
     path.write_bytes(b"")
 
@@ -93,10 +93,10 @@ def test_a_store_that_was_truncated_to_nothing_is_told(path, caplog):
     (row,) = made.rows("audit_latest")
     assert row["action"] == "create" and "all content is lost" in row["outcome"]
     assert "the store was empty" in caplog.text
-    assert Store.open(path).rows("audit_latest") == [row]  # once
+    assert Store.open(path).rows("audit_latest") == [row]  # recorded once
 
 
-def test_a_store_that_is_truncated_under_a_producer_is_made_anew_and_told(path):
+def test_a_store_truncated_under_a_producer_is_created_again_and_reported(path):
     producers, pages = Store.open(path), Store.open(path, create=False)
     path.write_bytes(b"")
 
@@ -106,7 +106,7 @@ def test_a_store_that_is_truncated_under_a_producer_is_made_anew_and_told(path):
     assert [row["action"] for row in pages.rows("audit_latest")] == ["create"]
 
 
-def test_what_a_killed_creation_left_is_in_nobodys_way(path):
+def test_leftovers_of_a_killed_creation_do_not_matter(path):
     path.with_name("store.duckdb.new").write_bytes(b"half")
     path.with_name("store.duckdb.new.wal").write_bytes(b"half")
     path.with_name("store.duckdb.wal").write_bytes(b"of a store that was deleted")
@@ -117,7 +117,7 @@ def test_what_a_killed_creation_left_is_in_nobodys_way(path):
     assert path.with_name("store.duckdb.wal.orphan").exists()
 
 
-def test_many_threads_that_open_a_new_store_at_once_all_succeed(path):
+def test_many_threads_can_open_a_new_store_at_once(path):
     opened, start = [], threading.Barrier(6)
 
     def work():

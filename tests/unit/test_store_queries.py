@@ -1,4 +1,4 @@
-"""Named queries: each runs on an empty store, and says what the rows say."""
+"""Named queries: each runs on an empty store, has a description and returns the expected rows."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def store(tmp_path_factory):
 @pytest.mark.parametrize(
     "name", sorted(name for name, one in queries().items() if one.sql.startswith("SELECT"))
 )
-def test_every_query_runs_and_says_what_it_answers(store, name):
-    asked = query(name)
-    given = {key: value for key, value in NEEDED.items() if key in asked.parameters}
+def test_every_query_runs_and_has_a_description(store, name):
+    named = query(name)
+    given = {key: value for key, value in NEEDED.items() if key in named.parameters}
 
     rows, table = store.rows(name, **given), store.table(name, **given)
 
-    assert asked.answers.endswith(".")
+    assert named.description.endswith(".")
     assert table.num_rows == len(rows)
 
 
-def test_every_named_statement_is_asked_by_somebody():
-    """One that nobody asks is read, migrated and believed in for nothing."""
+def test_every_named_statement_is_used():
+    """An unused statement costs migration and review without a benefit."""
     code = "".join(
         file.read_text()
         for package in (producer_core, producer_core.dashboard)
@@ -64,7 +64,7 @@ def test_a_parameter_left_out_does_not_restrict(store):
     )
 
 
-def test_a_series_says_how_long_each_row_covers(store):
+def test_a_series_has_the_seconds_that_each_row_covers(store):
     series = store.rows("series", bucket=10, topic="orders")
 
     assert [(row["window_start"], row["seconds"], row["acknowledged"]) for row in series] == [
@@ -73,28 +73,28 @@ def test_a_series_says_how_long_each_row_covers(store):
     ]
 
 
-def test_latencies_are_added_up_by_bucket(store):
+def test_latencies_are_summed_by_bucket(store):
     assert store.rows("latency_buckets") == [{"bucket": 100, "count": 30}, {"bucket": 101, "count": 30}]
     assert len(store.rows("latency_buckets_by_window", bucket_seconds=10)) == 4
     assert {row["topic"] for row in store.rows("latency_buckets_by_topic")} == {"orders"}
 
 
-def test_an_unknown_parameter_is_a_mistake_of_the_caller(store):
+def test_an_unknown_parameter_raises_a_type_error(store):
     with pytest.raises(TypeError, match=r"no parameter \['tpic'\]; it has .*'topic'"):
         store.rows("totals", tpic="orders")
 
 
-def test_an_unknown_query_names_those_there_are(store):
+def test_an_unknown_query_raises_an_error_with_the_known_names(store):
     with pytest.raises(KeyError, match=r"no query 'total'.*totals"):
         store.rows("total")
 
 
-def test_a_query_file_is_read_by_its_names():
+def test_a_query_file_is_split_at_its_names():
     parsed = _parse(
         "-- about\n-- name: one\n-- What it\n-- answers.\nSELECT $a\n  + $b;\n\n-- name: two\nSELECT 2;\n"
     )
 
-    assert [(one.name, one.answers, one.sql) for one in parsed] == [
+    assert [(one.name, one.description, one.sql) for one in parsed] == [
         ("one", "What it answers.", "SELECT $a\n  + $b"),
         ("two", "", "SELECT 2"),
     ]

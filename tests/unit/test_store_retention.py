@@ -1,4 +1,4 @@
-"""Rolling up and pruning: the sums stay, whatever the grain."""
+"""Rollup and pruning: sums are the same at every resolution."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_old_seconds_become_minutes_and_old_minutes_hours_with_the_same_sums(sto
         assert resolutions(store, table).keys() == {1, 60, 3600}
 
 
-def test_a_range_that_starts_at_a_window_is_right_over_mixed_grains(store):
+def test_a_range_from_a_window_start_is_exact_over_mixed_resolutions(store):
     fill(store, range(0, 4 * HOUR, 61))
     since, until = (NOW - 3 * HOUR) // 60 * 60, NOW - HOUR
     before = answers(store, since=since, until=until)
@@ -77,7 +77,7 @@ def test_a_range_that_starts_at_a_window_is_right_over_mixed_grains(store):
     assert answers(store, since=since, until=until) == before
 
 
-def test_a_series_over_coarse_rows_says_that_they_cover_more(store):
+def test_a_series_over_coarse_rows_has_the_seconds_that_they_cover(store):
     fill(store, [3 * HOUR, 3 * HOUR + 1, 10])
     store.rollup(NOW)
 
@@ -86,7 +86,7 @@ def test_a_series_over_coarse_rows_says_that_they_cover_more(store):
     assert seconds == {10, 60}
 
 
-def test_rolling_up_again_does_nothing(store):
+def test_a_second_rollup_has_no_effect(store):
     fill(store, range(0, 4 * HOUR, 61))
     store.rollup(NOW)
     size = store.path.stat().st_mtime_ns
@@ -95,7 +95,7 @@ def test_rolling_up_again_does_nothing(store):
     assert store.path.stat().st_mtime_ns == size
 
 
-def test_rows_that_come_late_are_rolled_up_beside_the_others(store):
+def test_late_rows_are_rolled_up_beside_the_others(store):
     fill(store, [3 * HOUR])
     store.rollup(NOW)
     store.append(Batch("p", 1, (StatisticsRow(NOW - 3 * HOUR, "c", "p", "orders", *[1] * 10),)))
@@ -105,7 +105,7 @@ def test_rows_that_come_late_are_rolled_up_beside_the_others(store):
     assert store.rows("totals") == before
 
 
-def test_pruning_deletes_what_is_older_than_it_is_kept(store):
+def test_pruning_deletes_rows_past_their_retention_time(store):
     fill(store, [10, 89 * DAY, 91 * DAY])
     store.append(
         Batch("p", 1, notices=(Notice("old", "info", "x", NOW - 91 * DAY), Notice("new", "info", "x", NOW)))
@@ -120,7 +120,7 @@ def test_pruning_deletes_what_is_older_than_it_is_kept(store):
     assert store.prune(NOW) == 0
 
 
-def test_dead_letters_that_wait_or_are_archived_are_never_pruned_and_settled_ones_after_a_month(store):
+def test_pending_and_archived_dead_letters_are_never_pruned_but_settled_ones_after_a_month(store):
     then = DeadLetters(store, clock=lambda: NOW - 31 * DAY)
     then.add([dead_letter(1), dead_letter(2), dead_letter(3)])
     then.archive(DeadLetterFilter(message_id="m-1"), who="ada", origin="cli")
@@ -135,7 +135,7 @@ def test_dead_letters_that_wait_or_are_archived_are_never_pruned_and_settled_one
         assert connection.execute("SELECT count(*) FROM dead_letter_bodies").fetchone() == (2,)
 
 
-def test_how_long_is_a_setting_of_the_store(store):
+def test_retention_times_are_settings_of_the_store(store):
     fill(store, [30, 120])
     store.set_setting("keep_seconds", 60)
 
@@ -143,7 +143,7 @@ def test_how_long_is_a_setting_of_the_store(store):
     assert resolutions(store) == {1: 2, 60: 2}
 
 
-def test_maintenance_is_both(store):
+def test_maintenance_rolls_up_and_prunes(store):
     fill(store, [3 * HOUR, 91 * DAY])
 
     store.maintain(NOW)

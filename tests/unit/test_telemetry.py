@@ -1,4 +1,4 @@
-"""The telemetry publisher: batches on a topic, and nothing that disturbs the producer it belongs to."""
+"""The telemetry publisher: batches reach the topic, and errors never affect the producer."""
 
 from __future__ import annotations
 
@@ -67,18 +67,23 @@ def read(broker, topic, count):
         consumer.close()
 
 
-def test_a_batch_encoded_and_decoded_is_the_same():
+def test_a_batch_survives_encoding_and_decoding():
     assert decode(encode(batch(3))) == batch(3)
     assert decode(encode(Batch("p1", 4))) == Batch("p1", 4)
 
 
-def test_a_record_says_its_version_and_its_cluster():
-    said = orjson.loads(encode(batch()))
-    assert (said["v"], said["producer_id"], said["sequence"], said["cluster_id"]) == (1, "p1", 0, "cluster")
+def test_a_record_contains_its_version_and_its_cluster():
+    record = orjson.loads(encode(batch()))
+    assert (record["v"], record["producer_id"], record["sequence"], record["cluster_id"]) == (
+        1,
+        "p1",
+        0,
+        "cluster",
+    )
 
 
 @pytest.mark.parametrize("value", [b"", b"not JSON", b"[]", b'{"v": 1}', b'{"v": 2, "producer_id": "p1"}'])
-def test_what_is_no_telemetry_of_this_version_is_a_value_error(value):
+def test_an_invalid_record_or_an_unknown_version_is_a_value_error(value):
     with pytest.raises(ValueError, match="telemetry"):
         decode(value)
 
@@ -95,7 +100,7 @@ def test_published_batches_are_on_the_topic_in_order_when_close_returns(broker):
     assert {record.key() for record in records} == {b"p1"}
 
 
-def test_nothing_is_sent_once_closed_and_nobody_hears_of_it(broker, caplog):
+def test_a_closed_publisher_drops_batches_silently(broker, caplog):
     publisher = TelemetryPublisher(broker.bootstrap_servers, "telemetry")
     publisher.close()
     with caplog.at_level(logging.DEBUG, "producer_core.metrics.telemetry"):
@@ -108,7 +113,7 @@ def test_nothing_is_sent_once_closed_and_nobody_hears_of_it(broker, caplog):
     ] == []
 
 
-def test_a_refused_batch_is_counted_logged_once_with_its_code_and_sent_when_it_is_taken(broker, caplog):
+def test_a_rejected_batch_is_counted_logged_once_with_its_code_and_sent_later(broker, caplog):
     caplog.set_level(logging.INFO, "producer_core.metrics.telemetry")
     broker.reject("refused", "TOPIC_AUTHORIZATION_FAILED")
     publisher = TelemetryPublisher(broker.bootstrap_servers, "refused")
@@ -120,37 +125,41 @@ def test_a_refused_batch_is_counted_logged_once_with_its_code_and_sent_when_it_i
     publisher.close()
 
     assert [decode(record.value()).sequence for record in read(broker, "refused", 3)] == [0, 1, 2]
-    said = [record for record in caplog.records if record.name == "producer_core.metrics.telemetry.publisher"]
-    assert [(one.levelname, one.message) for one in said] == [
+    logged = [
+        record for record in caplog.records if record.name == "producer_core.metrics.telemetry.publisher"
+    ]
+    assert [(one.levelname, one.message) for one in logged] == [
         ("WARNING", "telemetry not sent"),
         ("INFO", "telemetry sent again"),
     ]
-    assert (said[0].code, said[0].topic) == ("TOPIC_AUTHORIZATION_FAILED", "refused")
+    assert (logged[0].code, logged[0].topic) == ("TOPIC_AUTHORIZATION_FAILED", "refused")
     assert publisher.counts["failed"] == sum(publisher.errors.values()) and publisher.counts["sent"] == 3
 
 
-def test_what_could_not_be_sent_is_sent_later_in_order_and_no_window_is_missing():
+def test_unsent_batches_are_sent_later_in_order_without_gaps():
     with embedded.start(topics={"telemetry": 1}) as broker:
-        home = broker.leader("telemetry")
+        leader = broker.leader("telemetry")
         publisher = TelemetryPublisher(broker.bootstrap_servers, "telemetry", {"message.timeout.ms": 1000})
         publisher.publish(batch(0))
         eventually(lambda: publisher.counts["sent"] == 1)
-        broker.down(home)
+        broker.down(leader)
         for sequence in range(1, 60):
             publisher.publish(batch(sequence))
         eventually(lambda: publisher.counts["failed"] >= 2)
         assert publisher.trouble
-        broker.up(home)
+        broker.up(leader)
         eventually(lambda: not publisher.waiting)
         publisher.close()
 
         found = [decode(record.value()) for record in read(broker, "telemetry", 60)]
-        firsts = list({one.sequence: one for one in found})  # a batch that was in doubt may be there twice
+        firsts = list(
+            {one.sequence: one for one in found}
+        )  # a batch with an ambiguous outcome may be there twice
         assert sorted(firsts) == list(range(60))
         assert firsts[0] == 0 and firsts[-16:] == list(range(44, 60))
 
 
-LEAVES_THREE = """
+QUEUES_THREE = """
 import sys
 from pathlib import Path
 from producer_core.metrics.telemetry import TelemetryPublisher
@@ -163,9 +172,9 @@ sys.stdin.read()
 """
 
 
-def test_with_a_folder_what_a_killed_process_could_not_send_is_sent_by_the_next(tmp_path):
+def test_with_a_folder_the_unsent_batches_of_a_killed_process_are_sent_by_the_next(tmp_path):
     child = subprocess.Popen(
-        [sys.executable, "-c", LEAVES_THREE, str(tmp_path / "t")],
+        [sys.executable, "-c", QUEUES_THREE, str(tmp_path / "t")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -182,7 +191,7 @@ def test_with_a_folder_what_a_killed_process_could_not_send_is_sent_by_the_next(
     assert list((tmp_path / "t").iterdir()) == []
 
 
-def test_a_batch_that_the_broker_can_never_take_is_given_up_and_told_and_the_others_are_sent(broker):
+def test_a_batch_that_is_too_large_is_given_up_and_counted_and_the_others_are_sent(broker):
     publisher = TelemetryPublisher(broker.bootstrap_servers, "large", {"message.max.bytes": 2000})
     large = replace(
         batch(0), statistics=tuple(StatisticsRow(*WHERE, *range(200, 209), 0.5) for _ in range(100))
@@ -195,23 +204,23 @@ def test_a_batch_that_the_broker_can_never_take_is_given_up_and_told_and_the_oth
     publisher.close()
 
 
-def test_what_waits_is_kept_for_the_next_start_when_closing_cannot_send_it(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(publishing, "_CLOSE_BOUND", 0.3)
+def test_batches_that_close_cannot_send_are_kept_for_the_next_start(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(publishing, "_CLOSE_TIMEOUT", 0.3)
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=tmp_path)
     publisher.publish(batch())
     publisher.close()
     publisher.close()
-    (said,) = [record for record in caplog.records if record.message == "telemetry not flushed"]
-    assert (said.batches, said.kept) == (1, True) and len(list(tmp_path.iterdir())) == 1
+    (warning,) = [record for record in caplog.records if record.message == "telemetry not flushed"]
+    assert (warning.batches, warning.kept) == (1, True) and len(list(tmp_path.iterdir())) == 1
 
 
-def test_settings_of_its_own_are_set_only_if_absent():
+def test_the_publishers_own_settings_are_set_only_if_absent():
     shop = client_config(
         "127.0.0.1:1", {"delivery_timeout_ms": 86_400_000, "client_id": "shop", "linger_ms": 50}
     )
     lz4 = client_config("127.0.0.1:1", {"delivery_timeout_ms": 7000, "compression_type": "lz4"})
-    own, chosen = (TelemetryPublisher("127.0.0.1:1", "t", config.given) for config in (shop, lz4))
-    for publisher in (own, chosen):
+    default, chosen = (TelemetryPublisher("127.0.0.1:1", "t", config.given) for config in (shop, lz4))
+    for publisher in (default, chosen):
         publisher.close()
     names = (
         "message.timeout.ms",
@@ -220,14 +229,14 @@ def test_settings_of_its_own_are_set_only_if_absent():
         "request.timeout.ms",
         "linger.ms",
     )
-    assert [own._settings[name] for name in names] == [120_000, "zstd", True, 30_000, 50]
+    assert [default._settings[name] for name in names] == [120_000, "zstd", True, 30_000, 50]
     assert [chosen._settings[name] for name in names] == [7000, "lz4", True, 30_000, 5]
-    assert own._settings["client.id"].startswith("telemetry-")
+    assert default._settings["client.id"].startswith("telemetry-")
 
 
-def test_closing_without_a_broker_warns_and_returns_within_its_bound(caplog):
+def test_close_without_a_broker_logs_a_warning_and_returns_within_its_timeout(caplog):
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry")
     publisher.publish(batch())
-    publisher.close()  # gives up after its own bound, before the delivery timeout ends the batch
+    publisher.close()  # returns after its own timeout, which is shorter than the delivery timeout
 
     assert "telemetry not flushed" in [record.message for record in caplog.records]

@@ -1,4 +1,4 @@
-"""A producer with telemetry: it is not harmed by it, and what it publishes adds up to what happened."""
+"""A producer with telemetry: deliveries are not affected, and the published batches match the deliveries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def broker():
 
 
 def everything(broker, topic, enough):
-    """All records of a topic, once `enough(records)` holds."""
+    """Return all records of a topic, as soon as `enough(records)` is true."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -39,23 +39,23 @@ def everything(broker, topic, enough):
     try:
         consumer.subscribe([topic])
 
-        def look():
+        def poll():
             found.extend(one for one in consumer.consume(500, 0.2) if one.error() is None)
             return enough(found)
 
-        eventually(look, 30)
+        eventually(poll, 30)
     finally:
         consumer.close()
     return found
 
 
 def merged(records):
-    """Each batch once, as a reader takes them."""
+    """Return each batch once, as a reader merges them."""
     return {(one.producer_id, one.sequence): one for one in (decode(record.value()) for record in records)}
 
 
-def told(batches):
-    """Message id to its place, of all ledgers."""
+def ledger_places(batches):
+    """Return the partition and offset of each message id in the ledgers."""
     return {
         f"{row.session}-{seq}": (row.partition, offset)
         for one in batches.values()
@@ -68,38 +68,37 @@ def counted(batches, topic="orders"):
     return sum(row.acknowledged for one in batches.values() for row in one.statistics if row.topic == topic)
 
 
-def places(broker, count):
+def topic_places(broker, count):
     records = everything(broker, "orders", lambda found: len(found) >= count)
     return {id_text(record_id(one.headers())): (one.partition(), one.offset()) for one in records}
 
 
-def test_the_ledger_on_the_topic_is_what_is_on_the_log(broker, tmp_path):
+def test_the_ledger_on_the_telemetry_topic_matches_the_log(broker, tmp_path):
     with ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry") as producer:  # fmt: skip
         for number in range(3000):
             producer.send_message("orders", {"n": number}, key=str(number % 50))
         producer.send_message("orders", b"x" * 2_000_000)
 
     batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 3000))
-    assert told(batches) == places(broker, 3000)
-    (gone,) = [row for one in batches.values() for row in one.given_up]
-    assert (gone.session, gone.seq, gone.code, gone.verdict) == (producer.identity, 3000, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
+    assert ledger_places(batches) == topic_places(broker, 3000)
+    (row,) = [row for one in batches.values() for row in one.given_up]
+    assert (row.session, row.seq, row.code, row.verdict) == (producer.identity, 3000, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
     assert sorted(sequence for _, sequence in batches) == list(range(len(batches)))
     with Store.open(tmp_path / "s.duckdb").borrow() as connection:
-        assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (
-            0,
-        )  # it was not asked to keep one
+        # A ledger in the store is not enabled by default.
+        assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (0,)
 
 
-def test_telemetry_may_go_without_a_ledger(broker, tmp_path):
+def test_telemetry_works_without_a_ledger(broker, tmp_path):
     with ReliableKafkaProducer(
         broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry", ledger=False
     ) as producer:
         producer.send_message("orders", {"n": 1})
     batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 1))
-    assert told(batches) == {} and counted(batches) == 1
+    assert ledger_places(batches) == {} and counted(batches) == 1
 
 
-def test_producing_goes_on_while_the_brokers_of_telemetry_are_away(broker, tmp_path):
+def test_producing_continues_while_the_telemetry_brokers_are_unavailable(broker, tmp_path):
     broker.down(broker.leader("telemetry"))
     producer = ReliableKafkaProducer(
         broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry", ledger=True
@@ -111,12 +110,12 @@ def test_producing_goes_on_while_the_brokers_of_telemetry_are_away(broker, tmp_p
     report = producer.close()
 
     assert (report.acknowledged, report.dead, report.lost) == (20_000, 0, 0)
-    with Store.open(tmp_path / "s.duckdb").borrow() as connection:  # its own store is complete
+    with Store.open(tmp_path / "s.duckdb").borrow() as connection:  # the producer's own store is complete
         assert connection.execute("SELECT sum(count) FROM ledger").fetchone() == (20_000,)
         assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (20_000,)
 
 
-SENDS = """
+SENDS_AND_WAITS = """
 import sys
 from producer_core import ReliableKafkaProducer
 servers, folder = sys.argv[1:]
@@ -130,11 +129,11 @@ sys.stdin.read()
 """
 
 
-def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(broker, tmp_path):
-    home = broker.leader("telemetry")
-    broker.down(home)
+def test_with_a_journal_telemetry_windows_survive_kill_9(broker, tmp_path):
+    leader = broker.leader("telemetry")
+    broker.down(leader)
     child = subprocess.Popen(
-        [sys.executable, "-c", SENDS, broker.bootstrap_servers, str(tmp_path)],
+        [sys.executable, "-c", SENDS_AND_WAITS, broker.bootstrap_servers, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -142,7 +141,7 @@ def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(brok
     child.kill()
     child.communicate()
     left = list((tmp_path / "j" / "telemetry").iterdir())
-    broker.up(home)
+    broker.up(leader)
     with ReliableKafkaProducer(
         broker.bootstrap_servers,
         store=tmp_path / "s.duckdb",
@@ -153,9 +152,9 @@ def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(brok
             producer.send_message("orders", {"n": number})
 
     batches = merged(everything(broker, "telemetry", lambda found: counted(merged(found)) >= 2500))
-    owners = {owner for owner, _ in batches}  # each start is a session of its own
+    owners = {owner for owner, _ in batches}  # each start has its own session
     assert left and len(owners) == 2 and producer.identity in owners
-    assert (counted(batches), told(batches)) == (2500, places(broker, 2500))
+    assert (counted(batches), ledger_places(batches)) == (2500, topic_places(broker, 2500))
     for owner in owners:
         sequences = sorted(sequence for one, sequence in batches if one == owner)
         assert sequences == list(range(len(sequences)))
@@ -163,8 +162,8 @@ def test_with_a_journal_windows_outlive_kill_9_and_the_fleet_gets_every_one(brok
         assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (2500,)
 
 
-def test_an_alert_fires_while_most_windows_fail_and_names_the_topic(tmp_path, monkeypatch):
-    monkeypatch.setattr(recent_windows, "_FEWEST", 2)
+def test_an_alert_with_the_topic_fires_while_most_windows_fail(tmp_path, monkeypatch):
+    monkeypatch.setattr(recent_windows, "_MIN_WINDOWS", 2)
     monkeypatch.setattr(recent_windows, "_GRACE", -1.0)
     producer = ReliableKafkaProducer(
         "127.0.0.1:1",

@@ -1,4 +1,4 @@
-"""What waits to be published: in order, within its bounds, and on disk where there is a folder."""
+"""The queue of unsent batches: in order, within its bounds, and on disk with a folder."""
 
 from __future__ import annotations
 
@@ -37,154 +37,154 @@ def folder(request, tmp_path):
     return None if request.param == "memory" else tmp_path / "telemetry"
 
 
-def waiting(folder, batches=100, bytes=1 << 20):
+def make_queue(folder, batches=100, bytes=1 << 20):
     return SendQueue(folder, bounds=QueueBounds(batches, bytes))
 
 
-def taken(room, most=1000):
-    return [decode(value) for _, value in room.next(most)]
+def next_batches(queue, most=1000):
+    return [decode(value) for _, value in queue.next(most)]
 
 
 def acknowledged(found):
     return sum(row.acknowledged for one in found for row in one.statistics)
 
 
-def test_what_was_put_in_comes_out_in_order_until_it_is_done(folder):
-    room = waiting(folder)
+def test_batches_are_returned_in_order_until_they_are_done(folder):
+    queue = make_queue(folder)
     for number in range(5):
-        room.put(batch(number))
-    assert taken(room, 3) == [batch(0), batch(1), batch(2)]
+        queue.put(batch(number))
+    assert next_batches(queue, 3) == [batch(0), batch(1), batch(2)]
 
-    room.done(room.next(1)[0][0])
-    assert taken(room) == [batch(number) for number in range(1, 5)]
-    assert len(room) == 4
+    queue.done(queue.next(1)[0][0])
+    assert next_batches(queue) == [batch(number) for number in range(1, 5)]
+    assert len(queue) == 4
 
 
-def test_beyond_the_bound_statistics_are_added_up_and_none_is_lost(folder):
-    room = waiting(folder, batches=10)
+def test_batches_beyond_the_bound_are_joined_and_none_is_lost(folder):
+    queue = make_queue(folder, batches=10)
     for number in range(200):
-        room.put(batch(number))
+        queue.put(batch(number))
 
-    found = taken(room)
-    assert len(found) == 10 and not room.lost()
+    found = next_batches(queue)
+    assert len(found) == 10 and not queue.lost()
     assert acknowledged(found) == 400
     assert sum(row.count for one in found for row in one.latencies) == 400
     covered = [number for one in found for number in range(one.begins, one.sequence + 1)]
     assert covered == list(range(200))
 
 
-def test_what_the_client_had_is_never_added_up_with_another(folder):
-    room = waiting(folder, batches=4)
+def test_a_batch_that_was_sent_is_never_joined(folder):
+    queue = make_queue(folder, batches=4)
     for number in range(3):
-        room.put(batch(number))
-    assert taken(room, 2) == [batch(0), batch(1)]
+        queue.put(batch(number))
+    assert next_batches(queue, 2) == [batch(0), batch(1)]
     for number in range(3, 50):
-        room.put(batch(number))
+        queue.put(batch(number))
 
-    found = taken(room)
+    found = next_batches(queue)
     assert found[:2] == [batch(0), batch(1)]
     assert [(one.begins, one.sequence) for one in found[2:]] == [(2, 48), (49, 49)]
 
 
-def test_the_oldest_ledger_rows_are_given_up_before_any_statistics_and_it_is_told(folder):
-    room = waiting(folder, bytes=40_000)
+def test_the_oldest_ledger_rows_are_dropped_and_counted_before_any_statistics(folder):
+    queue = make_queue(folder, bytes=40_000)
     for number in range(20):
-        room.put(batch(number, acks=3000))
+        queue.put(batch(number, acks=3000))
 
-    lost, found = room.lost(), taken(room)
+    lost, found = queue.lost(), next_batches(queue)
     assert lost.acknowledgements > 0 and lost.batches == 0
     assert acknowledged(found) == 40
     assert sum(one.ledger_lost for one in found) == lost.acknowledgements
     kept = [one for one in found if one.ledger]
     assert kept and kept == found[-len(kept) :]  # the newest
     assert sum(one.acknowledgements for one in found) + lost.acknowledgements == 60_000
-    assert not room.lost()
+    assert not queue.lost()
 
 
-def test_at_last_the_oldest_batches_are_given_up_and_counted(folder):
-    room = waiting(folder, batches=3)
+def test_the_oldest_batches_are_dropped_and_counted_last(folder):
+    queue = make_queue(folder, batches=3)
     for number in range(3):
-        room.put(batch(number, acks=5))
-    taken(room)
-    room.put(batch(3))
-    assert [one.sequence for one in taken(room)] == [1, 2, 3]
-    assert (room.lost().batches, room.lost().acknowledgements) == (1, 0)
+        queue.put(batch(number, acks=5))
+    next_batches(queue)
+    queue.put(batch(3))
+    assert [one.sequence for one in next_batches(queue)] == [1, 2, 3]
+    assert (queue.lost().batches, queue.lost().acknowledgements) == (1, 0)
 
 
-def test_an_hour_without_the_topic_fits(folder):
-    room = SendQueue(folder, bounds=QueueBounds(300, 1 << 20))
+def test_an_outage_of_fifteen_minutes_loses_no_statistics(folder):
+    queue = SendQueue(folder, bounds=QueueBounds(300, 1 << 20))
     for number in range(900):
-        room.put(batch(number))
-    assert not room.lost() and acknowledged(taken(room)) == 1800
+        queue.put(batch(number))
+    assert not queue.lost() and acknowledged(next_batches(queue)) == 1800
 
 
 # on disk
 
 
-def test_a_process_that_was_killed_leaves_what_was_not_sent_to_the_next(tmp_path):
-    room = waiting(tmp_path / "t")
+def test_the_next_process_finds_the_unsent_batches_of_a_killed_one(tmp_path):
+    queue = make_queue(tmp_path / "t")
     for number in range(5):
-        room.put(batch(number, acks=10))
-    for entry, _ in room.next(2):
-        room.done(entry)
+        queue.put(batch(number, acks=10))
+    for entry, _ in queue.next(2):
+        queue.done(entry)
 
-    again = waiting(tmp_path / "t")
-    assert taken(again) == taken(room) and len(again) == 3
+    again = make_queue(tmp_path / "t")
+    assert next_batches(again) == next_batches(queue) and len(again) == 3
     assert again.counts["found"] == 3
 
 
-def test_what_was_left_is_not_added_up_for_the_topic_may_have_it(tmp_path):
-    room = waiting(tmp_path / "t")
+def test_batches_of_an_earlier_process_are_not_joined(tmp_path):
+    queue = make_queue(tmp_path / "t")
     for number in range(3):
-        room.put(batch(number))
-    again = waiting(tmp_path / "t", batches=4)
+        queue.put(batch(number))
+    again = make_queue(tmp_path / "t", batches=4)
     for number in range(3, 30):
         again.put(batch(number))
-    assert [(one.begins, one.sequence) for one in taken(again)] == [(0, 0), (1, 1), (2, 2), (3, 29)]
+    assert [(one.begins, one.sequence) for one in next_batches(again)] == [(0, 0), (1, 1), (2, 2), (3, 29)]
 
 
-def test_a_process_that_was_killed_while_it_added_up_leaves_nothing_twice(tmp_path):
-    room = waiting(tmp_path / "t", batches=3)
+def test_a_process_killed_during_a_join_leaves_no_batch_twice(tmp_path):
+    queue = make_queue(tmp_path / "t", batches=3)
     for number in range(3):
-        room.put(batch(number))
+        queue.put(batch(number))
     shutil.copytree(tmp_path / "t", tmp_path / "before")
-    room.put(batch(3))
-    for path in (tmp_path / "before").iterdir():  # the parts are there still, beside their sum
+    queue.put(batch(3))
+    for path in (tmp_path / "before").iterdir():  # the parts still exist beside the joined batch
         shutil.copy(path, tmp_path / "t")
-    (tmp_path / "t" / "000000000004-000000000004-p1.new").write_bytes(b"half")
+    (tmp_path / "t" / "000000000004-000000000004-p1.new").write_bytes(b"incomplete")
 
-    found = taken(waiting(tmp_path / "t"))
+    found = next_batches(make_queue(tmp_path / "t"))
     assert acknowledged(found) == 8
     assert [(one.begins, one.sequence) for one in found] == [(0, 1), (2, 2), (3, 3)]
 
 
-def test_after_a_restart_too_the_oldest_ledger_rows_are_given_up_first_and_counted(tmp_path):
-    room = waiting(tmp_path / "t")
+def test_the_oldest_ledger_rows_are_dropped_first_after_a_restart_too(tmp_path):
+    queue = make_queue(tmp_path / "t")
     for number in range(5):
-        room.put(batch(number, acks=3000))
+        queue.put(batch(number, acks=3000))
 
-    again = waiting(tmp_path / "t", bytes=80_000)
+    again = make_queue(tmp_path / "t", bytes=80_000)
     for number in range(5, 8):
         again.put(batch(number, acks=3000))
 
-    found, lost = taken(again), again.lost()
+    found, lost = next_batches(again), again.lost()
     assert acknowledged(found) == 16
     assert [bool(one.ledger) for one in found] == sorted(bool(one.ledger) for one in found)
     assert found[-1].ledger and not found[0].ledger
     assert lost.batches == 0 and sum(one.ledger_lost for one in found) == lost.acknowledgements > 0
     assert sum(one.acknowledgements for one in found) + lost.acknowledgements == 24_000
-    assert taken(waiting(tmp_path / "t", bytes=80_000)) == found  # the disk says the same
+    assert next_batches(make_queue(tmp_path / "t", bytes=80_000)) == found  # the files have the same content
 
 
-def test_what_an_earlier_process_left_is_counted_when_it_has_no_room(tmp_path):
-    room = waiting(tmp_path / "t")
+def test_dropped_batches_of_an_earlier_process_are_counted(tmp_path):
+    queue = make_queue(tmp_path / "t")
     for number in range(3):
-        room.put(batch(number, acks=100))
-    again = waiting(tmp_path / "t", batches=3)
+        queue.put(batch(number, acks=100))
+    again = make_queue(tmp_path / "t", batches=3)
     for number in range(3, 5):
         again.put(batch(number, acks=100))
 
-    assert [(one.begins, one.sequence, one.acknowledgements) for one in taken(again)] == [
+    assert [(one.begins, one.sequence, one.acknowledgements) for one in next_batches(again)] == [
         (1, 1, 100),
         (2, 2, 100),
         (3, 4, 200),
@@ -192,27 +192,27 @@ def test_what_an_earlier_process_left_is_counted_when_it_has_no_room(tmp_path):
     assert again.lost() == LostBatches(1, 100)
 
 
-def test_where_only_batches_are_too_many_ledgers_are_given_up_only_to_join_what_has_them(folder):
-    room = SendQueue(folder, bounds=QueueBounds(4, 1 << 20, together=40_000))
+def test_ledger_rows_are_dropped_for_the_batch_bound_only_if_that_allows_a_join(folder):
+    queue = SendQueue(folder, bounds=QueueBounds(4, 1 << 20, joined_bytes=40_000))
     for number in range(6):
-        room.put(batch(number, acks=2500))
+        queue.put(batch(number, acks=2500))
 
-    found, lost = taken(room), room.lost()
+    found, lost = next_batches(queue), queue.lost()
     assert len(found) == 4 and acknowledged(found) == 12
     assert lost.batches == 0 and lost.acknowledgements < 15_000
     assert all(one.ledger for one in found[-2:])
 
 
-def test_a_process_that_was_killed_while_it_gave_up_ledger_rows_leaves_one_of_both(tmp_path):
-    room = waiting(tmp_path / "t", bytes=20_000)
-    room.put(batch(0, acks=2000))
-    taken(room)
+def test_a_process_killed_while_it_dropped_ledger_rows_leaves_one_batch(tmp_path):
+    queue = make_queue(tmp_path / "t", bytes=20_000)
+    queue.put(batch(0, acks=2000))
+    next_batches(queue)
     shutil.copytree(tmp_path / "t", tmp_path / "before")
-    room.put(batch(1, acks=2000))
-    for path in (tmp_path / "before").iterdir():  # it is there still, beside what is left of it
+    queue.put(batch(1, acks=2000))
+    for path in (tmp_path / "before").iterdir():  # the complete batch still exists beside the reduced one
         shutil.copy(path, tmp_path / "t")
 
-    found = taken(waiting(tmp_path / "t", bytes=20_000))
+    found = next_batches(make_queue(tmp_path / "t", bytes=20_000))
     assert [(one.sequence, one.ledger_lost, one.acknowledgements) for one in found] == [
         (0, 2000, 0),
         (1, 0, 2000),
@@ -220,52 +220,53 @@ def test_a_process_that_was_killed_while_it_gave_up_ledger_rows_leaves_one_of_bo
     assert len(list((tmp_path / "t").iterdir())) == 2
 
 
-def test_what_is_none_of_ours_beside_what_waits_is_left_alone(tmp_path):
+def test_foreign_files_in_the_folder_are_left_alone(tmp_path):
     (tmp_path / "t" / "lost+found").mkdir(parents=True)
     (tmp_path / "t" / "half.new").mkdir()
-    (tmp_path / "t" / "notes.txt").write_text("of a person")
-    waiting(tmp_path / "t").put(batch(0))
+    (tmp_path / "t" / "notes.txt").write_text("notes of an operator")
+    make_queue(tmp_path / "t").put(batch(0))
 
-    room = waiting(tmp_path / "t")
-    assert taken(room) == [batch(0)] and room.on_disk
+    queue = make_queue(tmp_path / "t")
+    assert next_batches(queue) == [batch(0)] and queue.on_disk
     assert {path.name for path in (tmp_path / "t").iterdir()} > {"lost+found", "half.new", "notes.txt"}
 
 
-def test_a_file_that_is_damaged_is_lost_and_told_and_the_others_are_sent(tmp_path, caplog):
-    room = waiting(tmp_path / "t")
+def test_a_damaged_file_is_dropped_and_logged_and_the_others_are_sent(tmp_path, caplog):
+    queue = make_queue(tmp_path / "t")
     for number in range(3):
-        room.put(batch(number))
+        queue.put(batch(number))
     sorted((tmp_path / "t").iterdir())[1].write_bytes(b"damaged")
 
-    assert [one.sequence for one in taken(waiting(tmp_path / "t"))] == [0, 2]
-    assert "telemetry that waited is damaged" in [record.message for record in caplog.records]
+    assert [one.sequence for one in next_batches(make_queue(tmp_path / "t"))] == [0, 2]
+    assert "queued telemetry is damaged" in [record.message for record in caplog.records]
 
 
-def test_where_the_disk_takes_nothing_telemetry_waits_in_memory(tmp_path, caplog):
+def test_batches_are_kept_in_memory_if_the_disk_refuses_them(tmp_path, caplog):
     (tmp_path / "t").write_text("a file in the folder's place")
-    room = waiting(tmp_path / "t")
-    room.put(batch(0))
-    assert taken(room) == [batch(0)] and not room.on_disk
+    queue = make_queue(tmp_path / "t")
+    queue.put(batch(0))
+    assert next_batches(queue) == [batch(0)] and not queue.on_disk
 
 
-# how many are on the topic
+# the share of failed windows
 
 
-def test_most_windows_fail_when_more_than_half_of_five_minutes_are_not_on_the_topic():
-    latest = RecentWindows()
+def test_most_windows_fail_if_more_than_half_of_five_minutes_are_not_on_the_topic():
+    windows = RecentWindows()
     for number in range(300):
-        latest.made(number, 1000.0 + number)
+        windows.made(number, 1000.0 + number)
         if number < 140:
-            latest.sent(number, number)
-    share = latest.share(1299.0)
-    assert (share.failed, share.windows) == (149, 289) and share.most  # the newest eleven may be on their way
+            windows.sent(number, number)
+    share = windows.share(1299.0)
+    # The newest eleven windows may still be in flight.
+    assert (share.failed, share.windows) == (149, 289) and share.most
 
-    latest.sent(0, 299)  # added up, and sent when the topic came back
-    assert latest.share(1299.0).failed == 0 and not latest.share(1299.0).most
+    windows.sent(0, 299)  # joined, and sent when the topic is available again
+    assert windows.share(1299.0).failed == 0 and not windows.share(1299.0).most
 
 
-def test_a_producer_that_has_just_begun_is_not_judged():
-    latest = RecentWindows()
+def test_a_new_producer_has_too_few_windows_for_a_failing_share():
+    windows = RecentWindows()
     for number in range(20):
-        latest.made(number, 1000.0 + number)
-    assert not latest.share(1020.0).most and not latest.share(1000.0).windows
+        windows.made(number, 1000.0 + number)
+    assert not windows.share(1020.0).most and not windows.share(1000.0).windows

@@ -1,4 +1,4 @@
-"""Offsets that librdkafka makes up, on a broker that says that it has a batch already."""
+"""Offsets that librdkafka derives when a broker already has a batch (DUPLICATE_SEQUENCE_NUMBER)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from producer_core.messages import Placement
 
 
 @dataclass(frozen=True)
-class Written:
+class FakeMessage:
     at: tuple[int, int | None]
 
     def partition(self):
@@ -33,73 +33,80 @@ class Written:
         return 0.5
 
 
-def sent(heard=False):
+def make_delivery(with_callback=False):
     made = Delivery(bytes(24), 0, "orders", None, b"x")
-    made.callbacks = Callbacks(on_delivery=print) if heard else None
+    made.callbacks = Callbacks(on_delivery=print) if with_callback else None
     return made
 
 
-def offsets(*places, heard=False):
-    """What is told of reports at these places, in this order; "dead" is one that failed."""
+def offsets(*places, with_callback=False):
+    """Return the offsets of reports at these places in this order; "failed" is a report with an error."""
     batch = [
-        (sent(heard), KafkaError(1), Written((0, None)))
-        if place == "dead"
-        else (sent(heard), None, Written(place))
+        (make_delivery(with_callback), KafkaError(1), FakeMessage((0, None)))
+        if place == "failed"
+        else (make_delivery(with_callback), None, FakeMessage(place))
         for place in places
     ]
-    return [message.offset() for _, _, message in ReportBatch.of(batch).truly_placed()]
+    return [message.offset() for _, _, message in ReportBatch.of(batch).with_real_offsets()]
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_offsets_that_count_on_from_none_are_taken_back(heard):
-    told = functools.partial(offsets, heard=heard)
-    assert told((0, None), (0, 0), (0, 1), (0, 2)) == [None] * 4
-    assert told((0, None), (1, 7), (0, 0), (1, 8), (0, 1)) == [None, 7, None, 8, None]
-    assert told((0, None), (0, 0), (0, None), (0, 0)) == [None] * 4
+@pytest.mark.parametrize("with_callback", [False, True])
+def test_offsets_derived_from_an_unknown_one_are_cleared(with_callback):
+    cleared = functools.partial(offsets, with_callback=with_callback)
+    assert cleared((0, None), (0, 0), (0, 1), (0, 2)) == [None] * 4
+    assert cleared((0, None), (1, 7), (0, 0), (1, 8), (0, 1)) == [None, 7, None, 8, None]
+    assert cleared((0, None), (0, 0), (0, None), (0, 0)) == [None] * 4
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_true_offsets_stay(heard):
-    told = functools.partial(offsets, heard=heard)
-    assert told((0, 0), (0, 1), (1, 0)) == [0, 1, 0]
-    assert told((0, 5), (0, None), (0, 6), (0, 7), (1, 0)) == [5, None, 6, 7, 0]
-    assert told("dead", (0, 0), (0, 1)) == [None, 0, 1]
-    assert told((0, None), "dead", (0, 0)) == [None, None, None]
+@pytest.mark.parametrize("with_callback", [False, True])
+def test_real_offsets_are_kept(with_callback):
+    cleared = functools.partial(offsets, with_callback=with_callback)
+    assert cleared((0, 0), (0, 1), (1, 0)) == [0, 1, 0]
+    assert cleared((0, 5), (0, None), (0, 6), (0, 7), (1, 0)) == [5, None, 6, 7, 0]
+    assert cleared("failed", (0, 0), (0, 1)) == [None, 0, 1]
+    assert cleared((0, None), "failed", (0, 0)) == [None, None, None]
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_what_else_a_report_says_stays(heard):
-    batch = [(sent(heard), None, Written((3, None))), (sent(heard), None, Written((3, 0)))]
+@pytest.mark.parametrize("with_callback", [False, True])
+def test_the_other_fields_of_a_report_are_kept(with_callback):
+    batch = [
+        (make_delivery(with_callback), None, FakeMessage((3, None))),
+        (make_delivery(with_callback), None, FakeMessage((3, 0))),
+    ]
 
-    _, (_, error, message) = ReportBatch.of(batch).truly_placed()
+    _, (_, error, message) = ReportBatch.of(batch).with_real_offsets()
 
     assert (error, message.partition(), message.latency(), message.offset()) == (None, 3, 0.5, None)
 
 
-def test_only_what_nobody_hears_of_alone_and_came_at_the_first_try_is_plain():
-    retried = sent()
+def test_only_first_attempts_without_callbacks_are_plain():
+    retried = make_delivery()
     retried.attempts = ((Attempt(1.0, "_MSG_TIMED_OUT", "late"), "possibly_persisted"),)
-    counted = sent()
+    counted = make_delivery()
     counted.callbacks = Callbacks(on_settled=print)
 
     def plain(delivery, error=None):
-        return ReportBatch.of([(sent(), None, Written((0, 1))), (delivery, error, Written((0, 2)))]).plain
+        return ReportBatch.of(
+            [(make_delivery(), None, FakeMessage((0, 1))), (delivery, error, FakeMessage((0, 2)))]
+        ).plain
 
-    assert plain(sent())
+    assert plain(make_delivery())
     assert plain(counted)
-    assert not plain(sent(heard=True))
+    assert not plain(make_delivery(with_callback=True))
     assert not plain(retried)
-    assert not plain(sent(), KafkaError(1))
+    assert not plain(make_delivery(), KafkaError(1))
 
 
-def test_without_those_that_somebody_else_settled_the_places_stay_with_their_messages():
-    deliveries = [sent() for _ in range(4)]
-    batch = [(delivery, None, Written((number, 10 + number))) for number, delivery in enumerate(deliveries)]
+def test_a_selection_of_reports_keeps_offsets_with_their_messages():
+    deliveries = [make_delivery() for _ in range(4)]
+    batch = [
+        (delivery, None, FakeMessage((number, 10 + number))) for number, delivery in enumerate(deliveries)
+    ]
 
-    left = ReportBatch.of(batch).only([True, False, False, True])
+    selected = ReportBatch.of(batch).only([True, False, False, True])
 
-    assert left.deliveries() == [deliveries[0], deliveries[3]]
-    assert left.places() == ([0, 3], [10, 13], [0.5, 0.5])
+    assert selected.deliveries() == [deliveries[0], deliveries[3]]
+    assert selected.places() == ([0, 3], [10, 13], [0.5, 0.5])
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +115,7 @@ def broker():
         yield running
 
 
-def test_nobody_is_told_an_offset_at_which_his_message_is_not(broker):
+def test_a_report_never_contains_a_wrong_offset(broker):
     reports = []
     config = {"linger.ms": 200}  # one batch
     with ReliableKafkaProducer(broker.bootstrap_servers, config, store=None) as producer:
@@ -124,7 +131,7 @@ def test_nobody_is_told_an_offset_at_which_his_message_is_not(broker):
     assert [report.offset for report in reports] == [0, 1, 2, None, None, None, None, None]
 
 
-def test_a_transaction_whose_records_lie_nobody_knows_where_is_not_committed(broker):
+def test_a_transaction_with_unknown_offsets_is_not_committed(broker):
     settings = transactional_settings({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 200})
     client = TransactionalClient(
         settings,

@@ -1,4 +1,4 @@
-"""What is safe to commit upstream: never past a message that is not settled, and up to it at once."""
+"""Upstream offsets: the committable offset never passes an unsettled message, and otherwise follows immediately."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(script=None, **options):
     return producer, made[0]
 
 
-def test_nothing_is_committable_before_the_first_is_settled():
+def test_no_offset_is_committable_before_the_first_is_settled():
     offsets = UpstreamOffsets()
     offsets.accepted(SOURCE, 7)
     offsets.accepted(SOURCE, 8)
@@ -41,16 +41,16 @@ def test_nothing_is_committable_before_the_first_is_settled():
     assert offsets.committable() == {}
 
 
-def test_what_is_committed_is_one_after_the_last_of_an_unbroken_row():
+def test_the_committable_offset_is_one_after_the_contiguous_settled_offsets():
     offsets = UpstreamOffsets()
-    for offset in (3, 4, 9, 12):  # compaction took the others
+    for offset in (3, 4, 9, 12):  # compaction removed the others
         offsets.accepted(SOURCE, offset)
     for offset, position in ((4, None), (3, 5), (12, 5), (9, 13)):
         offsets.settled(SOURCE, offset)
         assert offsets.committable().get(SOURCE) == position
 
 
-def test_sources_do_not_wait_for_each_other():
+def test_sources_are_independent():
     offsets = UpstreamOffsets()
     offsets.accepted(("orders", 0), 0)
     offsets.settled(*offsets.accepted(("orders", 1), 5))
@@ -58,7 +58,7 @@ def test_sources_do_not_wait_for_each_other():
     assert offsets.topic_partitions() == [TopicPartition("orders", 1, 6)]
 
 
-def test_settling_twice_or_what_is_not_known_changes_nothing():
+def test_settling_twice_or_an_unknown_offset_has_no_effect():
     offsets = UpstreamOffsets()
     offsets.accepted(SOURCE, 1)
     for _ in range(2):
@@ -68,7 +68,7 @@ def test_settling_twice_or_what_is_not_known_changes_nothing():
     assert offsets.committable() == {SOURCE: 2}
 
 
-def test_reading_out_of_order_is_an_error_that_says_what_to_do():
+def test_accepting_out_of_order_raises_an_error_with_a_fix():
     offsets = UpstreamOffsets()
     offsets.accepted(SOURCE, 5)
     for offset in (5, 4):
@@ -76,7 +76,7 @@ def test_reading_out_of_order_is_an_error_that_says_what_to_do():
             offsets.accepted(SOURCE, offset)
 
 
-def test_a_partition_that_was_revoked_begins_anew_and_late_reports_do_no_harm():
+def test_a_revoked_partition_starts_again_and_late_reports_have_no_effect():
     offsets = UpstreamOffsets()
     offsets.accepted(SOURCE, 5)
     offsets.accepted(SOURCE, 6)
@@ -92,13 +92,13 @@ def test_a_partition_that_was_revoked_begins_anew_and_late_reports_do_no_harm():
 
 
 READINGS = st.lists(
-    st.tuples(st.sampled_from("ab"), st.integers(1, 3)),  # a source, and how far its next offset is
+    st.tuples(st.sampled_from("ab"), st.integers(1, 3)),  # a source, and the distance to its next offset
     max_size=60,
 )
 
 
 @given(READINGS, st.data())
-def test_never_past_an_open_message_and_never_short_of_a_settled_row(readings, data):
+def test_the_committable_offset_stops_exactly_at_the_first_open_message(readings, data):
     offsets, read, done = UpstreamOffsets(), {"a": [], "b": []}, set()
     for source, step in readings:
         read[source].append((read[source][-1] if read[source] else -1) + step)
@@ -113,7 +113,7 @@ def test_never_past_an_open_message_and_never_short_of_a_settled_row(readings, d
         assert offsets.open == len(everything) - len(done)
 
 
-def test_memory_is_what_is_open_however_much_is_settled_behind_it():
+def test_memory_depends_only_on_open_messages():
     offsets = UpstreamOffsets()
     offsets.accepted(SOURCE, 0)
     for offset in range(1, 5_000):
@@ -122,7 +122,7 @@ def test_memory_is_what_is_open_however_much_is_settled_behind_it():
     assert len(offsets._sources[SOURCE].open) == 1
 
 
-def test_threads_settle_while_another_reads_on():
+def test_threads_settle_while_another_thread_reads():
     offsets = UpstreamOffsets()
     waiting = [offsets.accepted(SOURCE, offset) for offset in range(8_000)]
     threads = [
@@ -141,7 +141,7 @@ def test_threads_settle_while_another_reads_on():
 # with a producer
 
 
-def test_a_report_settles_the_offset_that_its_record_id_names():
+def test_a_report_settles_the_offset_of_its_record_id():
     offsets = UpstreamOffsets()
     producer, _ = make()
     with producer:
@@ -164,7 +164,7 @@ def copied(offsets, producer, numbers=(3, 4, 5)):
     producer.flush(5)
 
 
-def test_a_dead_letter_holds_its_offset_until_somebody_has_dealt_with_it():
+def test_a_dead_letter_holds_its_offset_until_it_is_settled():
     offsets = UpstreamOffsets()
     producer, _ = make(refuses_the_second)
     with producer:
@@ -178,7 +178,7 @@ def test_a_dead_letter_holds_its_offset_until_somebody_has_dealt_with_it():
     assert offsets.dead == {}
 
 
-def test_where_the_dead_letter_is_enough_the_offsets_go_on():
+def test_with_commit_a_dead_letter_does_not_hold_its_offset():
     offsets = UpstreamOffsets(dead="commit")
     producer, _ = make(refuses_the_second)
     with producer:
@@ -186,7 +186,7 @@ def test_where_the_dead_letter_is_enough_the_offsets_go_on():
     assert offsets.committable() == {SOURCE: 6}
 
 
-def test_a_dead_letter_is_enough_only_once_it_is_kept():
+def test_with_kept_a_dead_letter_is_committed_only_once_it_is_durable():
     kept = set()
     offsets = UpstreamOffsets(dead="commit", kept=kept.__contains__)
     producer, _ = make(refuses_the_second)
@@ -212,11 +212,11 @@ def test_a_dead_letter_in_the_store_may_be_committed(tmp_path):
         eventually(lambda: offsets.committable() == {SOURCE: 6})
 
 
-# reports in the order of sending
+# reports in sending order
 
 
-def test_a_report_waits_for_the_reports_of_what_was_sent_before():
-    heard, tries = [], []
+def test_a_report_waits_for_the_reports_of_earlier_messages():
+    reported, tries = [], []
 
     def first_fails_once(delivery):
         if delivery.value == b"0":
@@ -225,15 +225,15 @@ def test_a_report_waits_for_the_reports_of_what_was_sent_before():
         return None
 
     producer, transport = make(first_fails_once, retry=RetryConfig(initial_delay_ms=50, jitter=False))
-    send = in_order(producer.send_message, lambda report: heard.append(report.record_id))
+    send = in_order(producer.send_message, lambda report: reported.append(report.record_id))
     for number in range(4):
         send("orders", b"%d" % number, record_id=number)
     send("others", b"", record_id="other")
     producer.close()
 
-    assert [number for number in heard if number != "other"] == [0, 1, 2, 3]
+    assert [number for number in reported if number != "other"] == [0, 1, 2, 3]
     assert [delivery.value for delivery in transport.log["orders"]][-1] in (b"0", b"3")
-    assert "other" in heard
+    assert "other" in reported
 
 
 def report(number):
@@ -241,7 +241,7 @@ def report(number):
 
 
 class Sent:
-    """Stands for send_message: keeps what it was called with."""
+    """A substitute for send_message that records its calls."""
 
     def __init__(self):
         self.places = []
@@ -253,9 +253,9 @@ class Sent:
         return None if value == "duplicate" else "id"
 
 
-def test_what_no_report_will_come_for_holds_nobody_back():
-    heard, sent = [], Sent()
-    send = in_order(sent, lambda report: heard.append(report.record_id))
+def test_a_message_without_a_report_holds_no_report_back():
+    reported, sent = [], Sent()
+    send = in_order(sent, lambda report: reported.append(report.record_id))
 
     with pytest.raises(InvalidMessage):
         send("orders", "invalid")
@@ -263,38 +263,38 @@ def test_what_no_report_will_come_for_holds_nobody_back():
     send("orders", 1)
     sent.places[-1](report(1))
 
-    assert heard == [1]
+    assert reported == [1]
 
 
-def test_with_a_partition_given_only_that_partition_waits():
-    heard, sent = [], Sent()
-    send = in_order(sent, lambda report: heard.append(report.record_id))
+def test_with_a_partition_only_that_partition_waits():
+    reported, sent = [], Sent()
+    send = in_order(sent, lambda report: reported.append(report.record_id))
     for number, partition in enumerate((0, 0, 1)):
         send("orders", number, partition=partition)
 
     sent.places[2](report(2))
     sent.places[1](report(1))
-    assert heard == [2]
+    assert reported == [2]
     sent.places[0](report(0))
-    assert heard == [2, 0, 1]
+    assert reported == [2, 0, 1]
     assert send._lanes == {}
 
 
-def test_a_callback_that_raises_does_not_keep_the_next_report_back(caplog):
-    heard, sent = [], Sent()
-    send = in_order(sent, lambda report: heard.append(report.record_id) or 1 / 0)
+def test_a_callback_that_raises_does_not_hold_back_the_next_report(caplog):
+    reported, sent = [], Sent()
+    send = in_order(sent, lambda report: reported.append(report.record_id) or 1 / 0)
     for number in range(2):
         send("orders", number)
     for number in range(2):
         sent.places[number](report(number))
-    assert heard == [0, 1]
+    assert reported == [0, 1]
     assert "delivery callback failed" in caplog.text
 
 
 @given(st.permutations(range(12)), st.integers(1, 4))
-def test_reports_that_come_from_many_threads_in_any_order_are_passed_on_in_order(order, workers):
-    heard, sent = [], Sent()
-    send = in_order(sent, lambda report: heard.append(report.record_id))
+def test_reports_from_many_threads_are_delivered_in_order(order, workers):
+    reported, sent = [], Sent()
+    send = in_order(sent, lambda report: reported.append(report.record_id))
     for number in range(12):
         send("orders", number)
     threads = [
@@ -307,4 +307,4 @@ def test_reports_that_come_from_many_threads_in_any_order_are_passed_on_in_order
         thread.start()
     for thread in threads:
         thread.join()
-    assert heard == list(range(12))
+    assert reported == list(range(12))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core._internal.masking import mask_headers, mask_text, shown, shown_key
+from producer_core._internal.masking import display_key, display_value, mask_headers, mask_text
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.lazy_group import Failed
@@ -219,7 +219,7 @@ def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
     """A listing row for programs; the key as text, in hexadecimal where it is none."""
     text = _same if reveal else mask_text
     record = {name: value for name, value in row.items() if name != "key"}
-    record["key"] = shown_key(row["key"], reveal=reveal)
+    record["key"] = display_key(row["key"], reveal=reveal)
     for name in ("error_text", "verdict_reason", "source"):
         record[name] = row[name] and text(row[name])
     record["group"] = row["fingerprint"]
@@ -263,10 +263,10 @@ def _whole(dead_letter: DeadLetter, life: Sequence[TimelineEvent], *, reveal: bo
     for name in ("error_text", "verdict_reason", "source"):
         body[name] = body[name] and text(body[name])
     body["group"] = dead_letter.fingerprint
-    body["key"] = shown_key(dead_letter.key, reveal=reveal)
+    body["key"] = display_key(dead_letter.key, reveal=reveal)
     body["attempts"] = [{**attempt, "text": text(attempt["text"])} for attempt in body["attempts"]]
     body["headers"] = mask_headers(dead_letter.headers, reveal=reveal)
-    body["value"] = shown(dead_letter.value, reveal=reveal)
+    body["value"] = display_value(dead_letter.value, reveal=reveal)
     body["value_size"] = None if dead_letter.value is None else len(dead_letter.value)
     body["timeline"] = [{**dataclasses.asdict(moment), "text": text(moment.text)} for moment in life]
     if reveal:
@@ -315,7 +315,7 @@ def _content(dead_letter: DeadLetter, *, reveal: bool) -> None:
     output.say("")
     for name, value in mask_headers(dead_letter.headers, reveal=reveal):
         output.say(f"header {name}: {value}")
-    value = shown(dead_letter.value, reveal=reveal)
+    value = display_value(dead_letter.value, reveal=reveal)
     output.say(
         f"value ({'a tombstone' if dead_letter.value is None else output.size(len(dead_letter.value))}):"
     )
@@ -323,5 +323,5 @@ def _content(dead_letter: DeadLetter, *, reveal: bool) -> None:
 
 
 def _key(dead_letter: DeadLetter, *, reveal: bool) -> str:
-    key = shown_key(dead_letter.key, reveal=reveal)
+    key = display_key(dead_letter.key, reveal=reveal)
     return "none" if key is None else key or "(empty)"

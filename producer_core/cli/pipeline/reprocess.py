@@ -118,12 +118,17 @@ def reprocess(
     again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
     """
     from producer_core.dlq import DeadLetters
-    from producer_core.pipeline.reprocess import RECORDS_PER_BATCH, ReprocessOptions, bring, brought
+    from producer_core.pipeline.reprocess import (
+        RECORDS_PER_BATCH,
+        ReprocessOptions,
+        from_sources,
+        import_sources,
+    )
     from producer_core.store import Store
 
     names = ("limit", "rate", "canary", "stop_percent", "stop_last", "newer", "inconclusive", "reason")
     plan = {name: given.pop(name) for name in names} | {"allow_quarantined": include_quarantined}
-    where = brought(filter_options.chosen(given), file=file, dead_letter_topic=dead_letter_topic)
+    where = from_sources(filter_options.chosen(given), file=file, dead_letter_topic=dead_letter_topic)
     if operation_id is not None:
         _only_goes_on(where, {**plan, "to_cluster": to_cluster})
     bringing = file is not None or dead_letter_topic is not None
@@ -144,7 +149,13 @@ def reprocess(
     store = known or open_store.opened(store_path)
     if bringing and operation_id is None:
         with progress_bar.told("taken in") as tell:
-            for text in bring(store, config.settings, who=options.current_user(), progress=tell, **source):  # type: ignore[arg-type]  # by name
+            for text in import_sources(
+                store,
+                config.settings,
+                who=options.current_user(),
+                progress=tell,
+                **source,  # type: ignore[arg-type]
+            ):
                 output.say(text, err=True)
     where = filter_options.frozen(DeadLetters(store), where)
     choices = ReprocessOptions(slices, slice_by, progress_topic, wave or RECORDS_PER_BATCH)
@@ -232,16 +243,18 @@ class ReprocessRun(ReplayRun):
 
     def under(self, session: SparkSession, operation: Operation) -> Operation:
         """Carried out under this session, until it ends, pauses, or Ctrl-C."""
-        from producer_core.pipeline.job_status import noted
-        from producer_core.pipeline.reprocess.job import tell
+        from producer_core.pipeline.job_status import track_job
+        from producer_core.pipeline.reprocess.job import report_progress
 
         self._stop()
         self._running, self._runner = None, self._make(lambda: session)
         left: click.exceptions.Exit | None = None
-        with noted(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
+        with track_job(self.store, name=f"reprocess {operation.operation_id}", kind="reprocess") as told:
             told.details({"operation": operation.operation_id, "spark": session.sparkContext.applicationId})
             try:
-                operation = replay_dead_letters.watched(self, operation, lambda now: tell(told, now))
+                operation = replay_dead_letters.watched(
+                    self, operation, lambda now: report_progress(told, now)
+                )
                 told.message(replay_text.sentence(operation))
             except click.exceptions.Exit as paused:
                 told.unfinished(failed=False)
@@ -284,7 +297,7 @@ def _ours(under_way: Operation | None) -> Operation | None:
 @contextlib.contextmanager
 def _looked_at(known: Store | None, source: dict[str, Any], config: ClientConfig) -> Iterator[Store]:
     """The store; for a dry run of a source a store of its own that is thrown away, with what the source holds."""
-    from producer_core.pipeline.reprocess import bring
+    from producer_core.pipeline.reprocess import import_sources
     from producer_core.store import Store
 
     if known is not None:
@@ -292,7 +305,7 @@ def _looked_at(known: Store | None, source: dict[str, Any], config: ClientConfig
         return
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         store = Store.open(Path(folder) / "look.duckdb")
-        for text in bring(store, config.settings, who=options.current_user(), **source):
+        for text in import_sources(store, config.settings, who=options.current_user(), **source):
             output.say(text, err=True)
         output.say("Letters that your store knows already stay as they are there.", err=True)
         try:

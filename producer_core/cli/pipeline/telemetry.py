@@ -85,7 +85,7 @@ def telemetry(
     job.check(client_config(addresses, chosen), topics, folder)
     # A store of the future, or damaged, or that does not go with the folders, is told now; a new one is made later.
     with closing(Store.open(place)) if place.exists() else nullcontext() as known:
-        job.go_together(known, place, folder, history)
+        job.check_consistency(known, place, folder, history)
     screen = _Screen()
     with ExitStack() as stack:
         # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
@@ -94,11 +94,11 @@ def telemetry(
             stop = StopSignal()  # after Spark, which has its own idea of Ctrl-C
             done = job.run(
                 session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
-                settings=chosen, every=every, told=screen.draw, stopped=lambda: stop.asked,
+                settings=chosen, every=every, on_progress=screen.draw, stopped=lambda: stop.requested,
             )  # fmt: skip
         screen.wipe()
         _end(done, store, as_json)
-    if once and stop.asked:
+    if once and stop.requested:
         output.say("Interrupted: the next run goes on where this one ended.", err=True)
         sys.exit(LEFT)
 
@@ -113,9 +113,9 @@ class _Screen:
         self._last = ""
 
     def draw(self, going: RunningStream) -> None:
-        from producer_core.pipeline.telemetry import words
+        from producer_core.pipeline.telemetry import summary
 
-        text = going.trouble or words(going.done, going.behind)
+        text = going.trouble or summary(going.done, going.behind)
         if text == self._last:
             return
         if self._bar and not going.trouble:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from producer_core import replay
 from producer_core.cli import options
 from producer_core.config import ClientConfig, client_config
-from producer_core.errors import NobodyReplays, OtherCluster, ProducerError, StoreLocked
+from producer_core.errors import NoReplayRunner, OtherCluster, ProducerError, StoreLocked
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -99,8 +99,8 @@ class ReplayRun:
                 **{**_who(), "origin": self.origin},
                 **choices,
             )
-        except NobodyReplays as error:
-            raise NobodyReplays(fix=_FROM_HERE) from error
+        except NoReplayRunner as error:
+            raise NoReplayRunner(fix=_FROM_HERE) from error
         except OtherCluster as error:
             raise OtherCluster(error.what, fix=self._belong()) from error
         self._operation_id = planned.operation_id
@@ -161,7 +161,7 @@ class ReplayRun:
             if replay.runners(self.store, time.time(), cluster_id=operation.cluster_id):
                 heard = time.monotonic()
             elif time.monotonic() - heard > _PATIENCE:
-                raise NobodyReplays(
+                raise NoReplayRunner(
                     f"The process that ran the replay is gone; {operation.left:,} of {operation.total:,} are left.",
                     fix="They wait in the store: give --bootstrap-servers to send them from here.",
                 )

@@ -254,7 +254,7 @@ class RowsPendingLog:
     waiting = 0
 
     @property
-    def unkept(self) -> int:
+    def unstored_dead_letters(self) -> int:
         return self._leaving.unfinished
 
     def start(self) -> None:
@@ -282,16 +282,16 @@ class RowsPendingLog:
             self.take(delivery)
             taken.append(delivery)
 
-    def leave(self, delivery: Delivery) -> bool:
-        return self._leaving.leave(delivery)
+    def remove(self, delivery: Delivery) -> bool:
+        return self._leaving.remove(delivery)
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        return self._leaving.leave_many(deliveries)
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        return self._leaving.remove_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         self._leaving.acknowledged(deliveries)
 
-    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
         """Nothing is claimed before it is handed on."""
 
     def mark_redundant(self, delivery: Delivery) -> None:

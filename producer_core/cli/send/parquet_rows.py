@@ -41,7 +41,7 @@ class ParquetRows(InputRows):
 
         self.source.keep()
         try:
-            self._file = untrusted_parquet.opened(self._unpacked())
+            self._file = untrusted_parquet.open_file(self._unpacked())
             self.columns = tuple(self._file.schema_arrow.names)
         except untrusted_parquet.DecompressionBomb as error:
             raise InputError(
@@ -88,7 +88,7 @@ class ParquetRows(InputRows):
         import pyarrow
 
         try:
-            for part in untrusted_parquet.slices(batch):
+            for part in untrusted_parquet.split_batch(batch):
                 yield from self._values(part)
         except pyarrow.ArrowException as error:  # a reference to a value that the dictionary does not have
             raise InputError(f"{self.name} is damaged after row {self._read}: {error}.") from error

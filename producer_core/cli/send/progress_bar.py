@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from producer_core._internal.periodic import repeating
+from producer_core._internal.periodic import run_periodically
 from producer_core.cli import output
 from producer_core.cli.plain_text import plain
 
@@ -30,7 +30,7 @@ def shown(job: SendRun) -> Iterator[None]:
             draw, every = stack.enter_context(_bar(job)), _BAR_EVERY
         else:
             draw, every = _plain(job), _PLAIN_EVERY
-        stack.enter_context(repeating(draw, every, name="progress"))
+        stack.enter_context(run_periodically(draw, every, name="progress"))
         yield
 
 

@@ -14,7 +14,7 @@ from producer_core.cli.send.fingerprint import PREFIX
 from producer_core.cli.send.state_file import Where
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import BrokerError, BrokerUnreachable
-from producer_core.kafka.clients import NO_SUCH, answered, reader
+from producer_core.kafka.clients import NO_SUCH, reader, retry_transient
 from producer_core.messages import record_id
 
 _PATIENCE = 60.0
@@ -140,7 +140,7 @@ def cut_off(settings: Mapping[str, Any], offsets: Mapping[Where, int]) -> str | 
 
 def _spans(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     try:
-        partitions = answered(lambda: _partitions(consumer, topic))
+        partitions = retry_transient(lambda: _partitions(consumer, topic))
         return {number: _ends(consumer, topic, number) for number in partitions}
     except KafkaException as error:
         raise _unreachable(error) from error
@@ -160,7 +160,7 @@ def _ends(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
         low, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10, cached=False)
         return int(low), int(end)
 
-    return answered(ask)
+    return retry_transient(ask)
 
 
 def _take(message: Any, prefix: bytes, waiting: dict[int, tuple[int, int]], found: RecoveredPosition) -> None:

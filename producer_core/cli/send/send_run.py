@@ -41,7 +41,7 @@ from producer_core.kafka.cluster import Cluster
 from producer_core.messages import encode_headers
 from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
 from producer_core.producer.dead_letter_backend import spill_path
-from producer_core.producer.guarantees import Delivered
+from producer_core.producer.guarantees import DeliveryGuarantee
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store, default_path
 from producer_core.store.paths import check_writable
@@ -136,7 +136,7 @@ def open_producer(
     listener: ReportListener | None = None,
 ) -> ReliableKafkaProducer:
     exactly = ready is not None and ready.job.delivery == "exactly_once"
-    delivery: Delivered = "exactly_once" if exactly else "at_least_once"
+    delivery: DeliveryGuarantee = "exactly_once" if exactly else "at_least_once"
     return ReliableKafkaProducer(
         servers,
         {"max_block_ms": _BLOCK_MS, **config},

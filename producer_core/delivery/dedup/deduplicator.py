@@ -1,7 +1,7 @@
-"""De-duplication: a checksum is claimed before sending, confirmed when acknowledged, released when it failed.
+"""De-duplicate messages: claim a checksum before sending, confirm it on acknowledgement, release it on failure.
 
-Only a confirmed checksum makes a later copy a duplicate, so a message that failed never blocks its own resend.
-Claims expire, so neither a process that was killed nor a message in doubt blocks its copies for good.
+Only a confirmed checksum makes a later message a duplicate, so a failed message never blocks its own resend. Claims
+expire, so neither a killed process nor a message with an ambiguous outcome blocks its duplicates forever.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from producer_core._internal.masking import mask_told
-from producer_core.delivery.dedup.backends import Claim as Claim
-from producer_core.delivery.dedup.backends import MemoryClaimBackend, RedisClaimBackend
+from producer_core._internal.masking import mask_or_hide
+from producer_core.delivery.dedup.claims import Claim
+from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
+from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.delivery.dedup.redis_outbox import RedisClaimOutbox
 from producer_core.messages import TIME_FIELDS, checksum
 
 logger = logging.getLogger(__name__)
 
 _NEW, _DUPLICATE = Claim.NEW, Claim.DUPLICATE
-_LONGEST_CLAIM = 86_400.0
-"""Seconds after which a claim expires even where librdkafka never gives a message up: its process may be dead."""
+_MAX_CLAIM_TTL = 86_400.0
+"""Seconds after which a claim always expires, even if librdkafka has no delivery timeout: its process may be dead."""
 
 
 class MessageDeduplicator:
-    """Redis while it answers, memory always; and the public contract's `is_duplicate`.
+    """Claims messages in memory, and in Redis while it answers.
 
-    `on_degraded(degraded, text)` hears when Redis stops answering and when it is back, on any thread. Only `claim`
-    waits for Redis, at most half a second, and not again while Redis is gone. What Redis missed it is told later.
+    `on_degraded(degraded, text)` is called on any thread when Redis stops answering and when it answers again. Only `claim`
+    waits for Redis, for half a second at most, and not while Redis is down. Updates that Redis missed are sent later.
     """
 
     def __init__(
@@ -49,22 +50,22 @@ class MessageDeduplicator:
         self.max_memory_size = max_memory_size
         self.ignored_fields = tuple(ignored_fields)
         self.on_degraded = on_degraded
-        claim_ttl = min(claim_ttl, _LONGEST_CLAIM)
+        claim_ttl = min(claim_ttl, _MAX_CLAIM_TTL)
         self.pending: Callable[[bytes], bool] = lambda message_id: False
-        """Whether the message of this id is on its way in this process, where its claim holds for as long."""
+        """Returns whether a message is pending in this process; its claim does not expire as long as it is."""
         self._memory = MemoryClaimBackend(
             ttl=ttl_seconds,
             claim_ttl=claim_ttl,
             max_size=max_memory_size,
             clock=clock,
-            pending=lambda owner: self.pending(_raw(owner)),
+            pending=lambda owner: self.pending(_id_bytes(owner)),
         )
-        self._shared = None if redis_client is None else self._share(redis_client, claim_ttl)
+        self._outbox = None if redis_client is None else self._connect(redis_client, claim_ttl)
         self._lock = threading.Lock()  # guards the counts below
         self._duplicates = 0
-        self._taken_back = 0  # new in memory, and then not: another process had it, or nobody answered
+        self._withdrawn = 0  # claims that were new in memory, but then held by another process or interrupted
 
-    def _share(self, redis_client: Any, claim_ttl: float) -> RedisClaimOutbox:
+    def _connect(self, redis_client: Any, claim_ttl: float) -> RedisClaimOutbox:
         return RedisClaimOutbox(
             RedisClaimBackend(redis_client, ttl=self.ttl_seconds, claim_ttl=claim_ttl),
             ttl=self.ttl_seconds,
@@ -75,86 +76,92 @@ class MessageDeduplicator:
     # the producer's three steps
 
     def claim(self, digest: str, topic: str, owner: bytes | str) -> Claim:
-        """Before sending. A duplicate is one that was acknowledged within the ttl.
+        """Claim a message before it is sent. It is a duplicate if an equal one was acknowledged within the ttl.
 
-        A digest is of one topic only, as `checksum` makes it: memory keeps it as it is, Redis under its topic.
+        A digest belongs to one topic, as `checksum` makes it. Memory uses it as the key; Redis prefixes the topic.
         """
-        if self._shared is None:
-            found = self._memory.claim(digest, owner)
+        if self._outbox is None:
+            result = self._memory.claim(digest, owner)
         else:
-            found = self._claim(digest, topic, _owner(owner))
-        if found is _DUPLICATE:  # a copy that waits is counted when that ends
+            result = self._claim(digest, topic, _id_text(owner))
+        if result is _DUPLICATE:  # a duplicate of a pending message is counted when that message is settled
             self._count(duplicates=1)
-        return found
+        return result
 
-    def claim_many(self, asked: Sequence[tuple[str, str, bytes]], *, counted: bool = True) -> list[Claim]:
-        """As `claim` of digest, topic and owner for each, in order; of all that are new in one round trip to Redis.
+    def claim_many(self, claims: Sequence[tuple[str, str, bytes]], *, counted: bool = True) -> list[Claim]:
+        """Claim each (digest, topic, owner) in one round trip to Redis, and return the results in order.
 
-        Not `counted`: whoever asks will ask again for a copy, before that ends.
+        With `counted=False` duplicates are not counted, because the caller claims them again later.
         """
-        if self._shared is None:
-            found = [self._memory.claim(digest, owner) for digest, _, owner in asked]
+        if self._outbox is None:
+            results = [self._memory.claim(digest, owner) for digest, _, owner in claims]
         else:
-            found = self._claim_shared([(digest, topic, owner.hex()) for digest, topic, owner in asked])
+            results = self._claim_shared([(digest, topic, owner.hex()) for digest, topic, owner in claims])
         if counted:
-            self._count(duplicates=found.count(_DUPLICATE))
-        return found
+            self._count(duplicates=results.count(_DUPLICATE))
+        return results
 
     def confirm(self, digest: str, topic: str) -> None:
-        """The broker acknowledged it. Never waits: Redis is told by a thread of its own, within milliseconds."""
+        """Confirm the claim of an acknowledged message. Never waits: a thread updates Redis within milliseconds."""
         self.confirm_many((digest,), (topic,))
 
     def confirm_many(self, digests: Sequence[str], topics: Iterable[str]) -> None:
-        """As `confirm` for each digest and its topic."""
+        """Confirm each digest with its topic."""
         self._memory.confirm_many(digests)
-        if self._shared is not None:
-            self._shared.confirm_many(
+        if self._outbox is not None:
+            self._outbox.confirm_many(
                 [_key(topic, digest) for digest, topic in zip(digests, topics, strict=True)]
             )
 
     def release(self, digest: str, topic: str, owner: bytes | str) -> None:
-        """It is certain that the broker does not have it: the next copy may be sent. Never waits."""
-        self._let_go(digest, topic, self._who(owner))
+        """Release the claim of a message that the broker certainly does not have, so that an equal one can be sent.
+
+        Never waits for Redis.
+        """
+        self._release(digest, topic, self._owner(owner))
 
     def take_over(self, digest: str, topic: str, owner: bytes, yields: Callable[[bytes], bool]) -> bool:
-        """Whether the claim of a copy in this process that came later, and `yields`, is the owner's now; Redis is asked next."""
+        """Move the claim of a later message in this process to `owner` if that message `yields`; return whether it did.
+
+        In Redis the claim is only released; the next `claim` acquires it there.
+        """
         holder = self._memory.holder(digest)
-        if holder is None or (later := _raw(holder)) <= owner or not yields(later):
+        if holder is None or (later := _id_bytes(holder)) <= owner or not yields(later):
             return False
-        if not self._memory.hand_over(digest, holder, self._who(owner)):
+        if not self._memory.transfer(digest, holder, self._owner(owner)):
             return False
-        if self._shared is not None:
-            self._shared.release(_key(topic, digest), _owner(holder))
+        if self._outbox is not None:
+            self._outbox.release(_key(topic, digest), _id_text(holder))
         return True
 
     def prolong(self, digest: str, owner: bytes) -> None:
-        """Its message is in doubt: from now on its claim, if it has it, lives for its whole time again in this process."""
-        who = self._who(owner)
-        self._memory.hand_over(digest, who, who)
+        """Restart the lifetime of the owner's claim in this process, if it has the claim."""
+        name = self._owner(owner)
+        self._memory.transfer(digest, name, name)
 
     def has(self, digest: str, owner: bytes) -> bool:
-        """Whether the claim is the owner's in this process; asks nobody."""
-        return self._memory.holder(digest) == self._who(owner)
+        """Return whether the owner has the claim in this process. Does not ask Redis."""
+        return self._memory.holder(digest) == self._owner(owner)
 
-    def _who(self, owner: bytes | str) -> bytes | str:
-        """The owner as memory names it: as Redis does where there is one."""
-        return owner if self._shared is None else _owner(owner)
+    def _owner(self, owner: bytes | str) -> bytes | str:
+        """Return the owner as memory stores it: with Redis as text, as Redis does."""
+        return owner if self._outbox is None else _id_text(owner)
 
     def confirmed(self, digest: str) -> bool:
-        """Whether an equal message was acknowledged, as far as this process knows; asks nobody."""
+        """Return whether this process has the digest as confirmed. Does not ask Redis."""
         return self._memory.confirmed(digest)
 
     def close(self, timeout: float = 1.0) -> None:
-        """Tell Redis what it has yet to hear, and let its connections go. At exit this is done for you."""
-        if self._shared is not None:
-            self._shared.close(timeout)
+        """Send the updates that Redis has not received, and close its connections. Runs at exit by itself."""
+        if self._outbox is not None:
+            self._outbox.close(timeout)
 
-    # the contract
+    # the public interface
 
     def is_duplicate(self, message: Any, topic: str) -> bool:
-        """Whether an equal message was seen within the ttl; it counts as seen from now on.
+        """Return whether an equal message was seen within the ttl, and mark it as seen.
 
-        One step: of two callers with equal messages, in threads or processes, only one is told False.
+        Both happen in one step: with equal messages in several threads or processes, only one call returns False.
         """
         digest = self.checksum(topic, None, message)
         seen = self._claim(digest, topic, uuid.uuid4().hex) is not _NEW
@@ -165,18 +172,18 @@ class MessageDeduplicator:
         return seen
 
     def checksum(self, topic: str, key: bytes | None, value: Any) -> str:
-        """What makes two messages equal: topic, key and content, without the ignored fields."""
+        """Return the checksum of topic, key and content without the ignored fields; equal messages have the same one."""
         return checksum(topic, key, value, ignored=self.ignored_fields)
 
     @property
     def degraded(self) -> bool:
-        """Redis was asked for and does not answer: duplicates of other processes are not seen."""
-        return self._shared is not None and self._shared.degraded
+        """Whether Redis is configured and does not answer, so that duplicates of other processes are not detected."""
+        return self._outbox is not None and self._outbox.degraded
 
     @property
     def stats(self) -> dict[str, int]:
         with self._lock:
-            new, duplicates = self._memory.new - self._taken_back, self._duplicates
+            new, duplicates = self._memory.new_claims - self._withdrawn, self._duplicates
         return {
             "total_checked": new + duplicates,
             "duplicates_found": duplicates,
@@ -195,58 +202,60 @@ class MessageDeduplicator:
             "degraded": self.degraded,
         }
 
-    # Redis, and when it is gone
+    # memory and Redis together
 
-    def _claim(self, digest: str, topic: str, who: str) -> Claim:
-        """In this process first, so that its own copies are told apart while Redis comes and goes."""
-        found = self._memory.claim(digest, who)
-        if found is not _NEW or self._shared is None:
-            return found
+    def _claim(self, digest: str, topic: str, owner: str) -> Claim:
+        """Claim in memory first, so that duplicates within this process are detected while Redis is down or returning."""
+        result = self._memory.claim(digest, owner)
+        if result is not _NEW or self._outbox is None:
+            return result
         try:
-            shared = self._shared.claim(_key(topic, digest), who)
-        except BaseException:  # interrupted: nobody will confirm or release it
-            self._let_go(digest, topic, who)
-            self._count(taken_back=1)
+            shared = self._outbox.claim(_key(topic, digest), owner)
+        except (
+            BaseException
+        ):  # an interrupt: the message is not sent, so its claim is never confirmed or released
+            self._release(digest, topic, owner)
+            self._count(withdrawn=1)
             raise
         if shared is None or shared is _NEW:
-            return found
-        self._memory.release(digest, who)
-        self._count(taken_back=1)
+            return result
+        self._memory.release(digest, owner)
+        self._count(withdrawn=1)
         return shared
 
-    def _claim_shared(self, asked: Sequence[tuple[str, str, str]]) -> list[Claim]:
-        """The same for many."""
-        assert self._shared is not None
-        found: list[Claim] = []
+    def _claim_shared(self, claims: Sequence[tuple[str, str, str]]) -> list[Claim]:
+        """Do the same as `_claim` for many messages."""
+        assert self._outbox is not None
+        results: list[Claim] = []
         try:
-            for digest, _, who in asked:
-                found.append(self._memory.claim(digest, who))
-            fresh = [place for place, claim in enumerate(found) if claim is _NEW]
-            keys = [(_key(topic, digest), who) for digest, topic, who in map(asked.__getitem__, fresh)]
-            told = self._shared.claim_many(keys) if keys else ()
+            for digest, _, owner in claims:
+                results.append(self._memory.claim(digest, owner))
+            new = [index for index, claim in enumerate(results) if claim is _NEW]
+            keys = [(_key(topic, digest), owner) for digest, topic, owner in map(claims.__getitem__, new)]
+            replies = self._outbox.claim_many(keys) if keys else ()
         except BaseException:
-            for one in asked:
-                self._let_go(*one)
-            self._count(taken_back=found.count(_NEW))
+            for claim in claims:
+                self._release(*claim)
+            self._count(withdrawn=results.count(_NEW))
             raise
-        for place, shared in zip(fresh, told, strict=True):
+        for index, shared in zip(new, replies, strict=True):
             if shared is not None and shared is not _NEW:
-                digest, _, who = asked[place]
-                self._memory.release(digest, who)
-                self._count(taken_back=1)
-                found[place] = shared
-        return found
+                digest, _, owner = claims[index]
+                self._memory.release(digest, owner)
+                self._count(withdrawn=1)
+                results[index] = shared
+        return results
 
-    def _let_go(self, digest: str, topic: str, who: bytes | str) -> None:
-        self._memory.release(digest, who)
-        if self._shared is not None:
-            self._shared.release(_key(topic, digest), _owner(who))
+    def _release(self, digest: str, topic: str, owner: bytes | str) -> None:
+        self._memory.release(digest, owner)
+        if self._outbox is not None:
+            self._outbox.release(_key(topic, digest), _id_text(owner))
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning("de-duplication degraded to memory", extra={"error": mask_told(text)})
+            logger.warning("de-duplication uses memory only", extra={"error": mask_or_hide(text)})
         else:
-            logger.warning("de-duplication on redis again")
+            logger.warning("de-duplication uses redis again")
         if self.on_degraded is None:
             return
         try:
@@ -254,23 +263,23 @@ class MessageDeduplicator:
         except Exception:
             logger.exception("de-duplication callback failed")
 
-    def _count(self, *, duplicates: int = 0, taken_back: int = 0) -> None:
+    def _count(self, *, duplicates: int = 0, withdrawn: int = 0) -> None:
         with self._lock:
             self._duplicates += duplicates
-            self._taken_back += taken_back
+            self._withdrawn += withdrawn
 
 
 def _key(topic: str, digest: str) -> str:
     return f"msg_dedup:{topic}:{digest}"
 
 
-def _raw(owner: bytes | str) -> bytes:
-    """The id of a message; what is none comes before all."""
+def _id_bytes(owner: bytes | str) -> bytes:
+    """Return the message id of an owner; empty, which sorts before every id, if the owner is not a message."""
     try:
         return owner if isinstance(owner, bytes) else bytes.fromhex(owner)
     except ValueError:
         return b""
 
 
-def _owner(owner: bytes | str) -> str:
+def _id_text(owner: bytes | str) -> str:
     return owner.hex() if isinstance(owner, bytes) else owner

@@ -1,24 +1,25 @@
-"""Claim messages for de-duplication, and hold back or drop the duplicates. Without de-duplication every message is new."""
+"""Claim messages for de-duplication, and hold back or drop the duplicates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from producer_core._internal.wakeup import Wakeup
-from producer_core.delivery.dedup.deduplicator import Claim, MessageDeduplicator
+from producer_core.delivery.dedup.claims import Claim
+from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, QUEUED, Delivery
 from producer_core.delivery.hooks import HookDispatcher
 from producer_core.delivery.retry import RetryManager
 
-_HOLD = 0.1
+_CLAIM_INTERVAL = 0.1
 """Seconds until a duplicate of a pending message claims again."""
 
 
 class DuplicateGuard:
-    """Claims messages by their checksums.
+    """Claims messages by their checksums. Without de-duplication every message is new.
 
-    A duplicate of a message that is still pending waits on the retry manager's heap; a duplicate of an acknowledged message
-    is reported.
+    A duplicate of a pending message waits in the retry manager's queue. A duplicate of an acknowledged message is reported
+    and not sent.
     """
 
     def __init__(
@@ -46,37 +47,42 @@ class DuplicateGuard:
     def _claims(self, deliveries: Sequence[Delivery], *, counted: bool) -> list[Claim]:
         if self._dedup is None:
             return [Claim.NEW] * len(deliveries)
-        asked = [(one.checksum or "", one.topic, one.id) for one in deliveries]
-        return self._dedup.claim_many(asked, counted=counted)
+        claims = [(one.checksum or "", one.topic, one.id) for one in deliveries]
+        return self._dedup.claim_many(claims, counted=counted)
 
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         """Claim again for messages that waited in the journal, where claims expire; a duplicate waits for its original.
 
         If an original has a later sequence and `waits` in the journal too, it becomes the duplicate.
         """
-        asked = [one for one in deliveries if one.checksum is not None]
-        if self._dedup is None or not asked:
+        with_checksum = [one for one in deliveries if one.checksum is not None]
+        if self._dedup is None or not with_checksum:
             return
-        claims = self._claims(asked, counted=False)
-        behind = [one for one, claim in zip(asked, claims, strict=True) if claim is Claim.PENDING]
-        if [one for one in behind if self.take_over(one, waits)]:
-            claims = self._claims(asked, counted=False)  # those that lost theirs may be among them
-        for delivery, claim in zip(asked, claims, strict=True):
-            delivery.place = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
+        claims = self._claims(with_checksum, counted=False)
+        pending = [one for one, claim in zip(with_checksum, claims, strict=True) if claim is Claim.PENDING]
+        if [one for one in pending if self.take_over(one, waits)]:
+            claims = self._claims(
+                with_checksum, counted=False
+            )  # a message that lost its claim may be in this batch
+        for delivery, claim in zip(with_checksum, claims, strict=True):
+            delivery.state = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
 
     def take_over(self, delivery: Delivery, yields: Callable[[bytes], bool]) -> bool:
-        """Take the claim of a later duplicate if it `yields`, and return whether it did. Claim again to tell Redis."""
+        """Take the claim of a later duplicate if it `yields`, and return whether it did.
+
+        The caller claims again afterwards, which acquires the claim in Redis.
+        """
         if self._dedup is None or delivery.checksum is None:
             return False
         return self._dedup.take_over(delivery.checksum, delivery.topic, delivery.id, yields)
 
     def prolong(self, delivery: Delivery) -> None:
-        """Keep the claim, so that duplicates are held back, although the message is no longer in flight."""
+        """Restart the lifetime of the claim, so that duplicates are held back although the message is no longer in flight."""
         if delivery.checksum is not None and self._dedup is not None:
             self._dedup.prolong(delivery.checksum, delivery.id)
 
     def has(self, delivery: Delivery) -> bool:
-        """Return whether the message has its claim, as far as this process knows."""
+        """Return whether the message has its claim in this process. Does not ask Redis."""
         return (
             delivery.checksum is None
             or self._dedup is None
@@ -84,7 +90,7 @@ class DuplicateGuard:
         )
 
     def is_redundant(self, delivery: Delivery) -> bool:
-        """Return whether an equal message was acknowledged, as far as this process knows."""
+        """Return whether an equal message of this process was acknowledged. Does not ask Redis."""
         return (
             delivery.checksum is not None
             and self._dedup is not None
@@ -106,8 +112,8 @@ class DuplicateGuard:
             self.release(delivery)
 
     def hold(self, delivery: Delivery) -> None:
-        """Claim again in a moment: the original is still pending."""
-        self._retries.schedule(delivery, _HOLD, counted=False)
+        """Schedule the next claim of a duplicate whose original is still pending."""
+        self._retries.schedule(delivery, _CLAIM_INTERVAL, counted=False)
 
     def duplicate(self, delivery: Delivery) -> None:
         """Report a duplicate whose original was acknowledged."""

@@ -1,9 +1,9 @@
-"""Shared claims: Redis while it answers, and an outbox of what it has yet to hear.
+"""Send claims to Redis while it answers, and queue confirmations and releases that it has not received yet.
 
-A claim waits for Redis, because its answer decides. A confirmation or a release does not: it goes to the outbox,
-whose thread tells Redis in batches, so that no delivery report waits for a round trip. While Redis is gone the outbox
-keeps the last word on each key, and only its thread looks whether Redis is back: a message waits for Redis once, not
-again and again.
+A claim waits for the reply of Redis, because the reply decides. A confirmation or a release does not wait: it goes to the
+outbox, and the outbox's thread sends it in a batch, so that no delivery report waits for a round trip. While Redis is down,
+the outbox keeps the latest update of each key, and only its thread checks whether Redis is back. A message therefore waits
+for a Redis that is down only once.
 """
 
 from __future__ import annotations
@@ -18,27 +18,29 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from producer_core.delivery.dedup.backends import Claim, ClaimUpdate, RedisClaimBackend
+from producer_core.delivery.dedup.claims import Claim, ClaimUpdate
+from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import DedupError
 
 logger = logging.getLogger(__name__)
 
-_REST = 5.0
-"""Seconds between two looks at a Redis that is gone."""
-_BATCH = 1_000
-"""Steps told in one round trip."""
+_RETRY_INTERVAL = 5.0
+"""Seconds between two attempts to reach a Redis that is down."""
+_BATCH_SIZE = 1_000
+"""Updates sent in one round trip."""
 _CONFIRMED = ClaimUpdate("confirm")
-_IDLE = 2.0
-"""Seconds without work after which the thread ends; the next step starts another."""
+_IDLE_TIMEOUT = 2.0
+"""Seconds without work after which the thread ends; the next update starts another."""
 
-_open: weakref.WeakSet[RedisClaimOutbox] = weakref.WeakSet()
+_outboxes: weakref.WeakSet[RedisClaimOutbox] = weakref.WeakSet()
 
 
 class RedisClaimOutbox:
-    """Thread-safe. `on_change(degraded, text)` hears when Redis stops answering and when it is back.
+    """Claims keys in Redis, and sends updates of claims to it. Thread-safe.
 
-    The outbox keeps at most `limit` keys, each for `ttl` seconds; above that the oldest goes, and its copies in
-    other processes are held back by their claim only.
+    `on_change(degraded, text)` is called when Redis stops answering and when it answers again. The outbox keeps at most
+    `limit` keys, each for `ttl` seconds. Beyond the limit the oldest key is dropped; then only its claim holds back
+    duplicates in other processes.
     """
 
     def __init__(
@@ -55,75 +57,73 @@ class RedisClaimOutbox:
         self._limit = limit
         self._on_change = on_change
         self._clock = clock
-        self._fresh()
-        _open.add(self)
+        self._reset()
+        _outboxes.add(self)
 
-    def _fresh(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
-        # Guards the fields below; taken by its own name, for an interrupt inside Condition would leave it taken.
+        # Guards the fields below. Code acquires the lock itself: an interrupt inside Condition would leave it locked.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._words: OrderedDict[str, tuple[float, ClaimUpdate]] = (
-            OrderedDict()
-        )  # when it was put in, and the word
+        self._updates: OrderedDict[str, tuple[float, ClaimUpdate]] = OrderedDict()  # with the time of entry
         self._thread: threading.Thread | None = None
-        self._gone = False
+        self._down = False
         self._closing = False
 
-    # the three steps
+    # the three steps of a claim
 
     def claim(self, key: str, owner: str) -> Claim | None:
-        """What Redis says; None while it is gone, and it will be told of the claim when it is back."""
+        """Claim a key in Redis; return None while Redis is down, in which case the claim is sent later."""
         self._after_fork()
         with self._lock:
-            waiting, gone = self._words.get(key), self._gone
-        if waiting is not None and waiting[1].kind == "confirm":
+            queued, down = self._updates.get(key), self._down
+        if queued is not None and queued[1].kind == "confirm":
             return Claim.DUPLICATE
         try:
-            if not gone:
-                if waiting is not None and waiting[1].kind == "release":
-                    self._backend.release(key, waiting[1].owner)
+            if not down:
+                if queued is not None and queued[1].kind == "release":
+                    self._backend.release(key, queued[1].owner)
                 return self._backend.claim(key, owner)
         except DedupError as error:
             self._failed(str(error))
-        self._put((key,), ClaimUpdate("claim", owner))
+        self._enqueue((key,), ClaimUpdate("claim", owner))
         return None
 
-    def claim_many(self, asked: Sequence[tuple[str, str]]) -> list[Claim | None]:
-        """As `claim` for each of different keys, in order, in one round trip."""
+    def claim_many(self, keys: Sequence[tuple[str, str]]) -> list[Claim | None]:
+        """Claim different keys, each for its owner, in one round trip; return the results of `claim` in order."""
         self._after_fork()
         with self._lock:
-            known = {key for key, _ in asked if key in self._words}
-            gone = self._gone
-        if gone or known:  # Redis has yet to hear of some: one by one
-            return [self.claim(key, owner) for key, owner in asked]
+            queued = any(key in self._updates for key, _ in keys)
+            down = self._down
+        if down or queued:  # an update that Redis has not received decides its key
+            return [self.claim(key, owner) for key, owner in keys]
         try:
-            return list(self._backend.claim_many(asked))
+            return list(self._backend.claim_many(keys))
         except DedupError as error:
             self._failed(str(error))
-        for key, owner in asked:
-            self._put((key,), ClaimUpdate("claim", owner))
-        return [None] * len(asked)
+        for key, owner in keys:
+            self._enqueue((key,), ClaimUpdate("claim", owner))
+        return [None] * len(keys)
 
     def confirm_many(self, keys: Sequence[str]) -> None:
-        self._put(keys, _CONFIRMED)
+        self._enqueue(keys, _CONFIRMED)
 
     def release(self, key: str, owner: str) -> None:
-        self._put((key,), ClaimUpdate("release", owner))
+        self._enqueue((key,), ClaimUpdate("release", owner))
 
-    # looking and closing
+    # state and close
 
     @property
     def degraded(self) -> bool:
-        return self._gone
+        return self._down
 
     @property
     def waiting(self) -> int:
-        """Keys of which Redis has yet to hear."""
-        return len(self._words)
+        """The number of keys with an update that Redis has not received."""
+        return len(self._updates)
 
     def close(self, timeout: float = 1.0) -> None:
-        """Tell what is waiting, for `timeout` seconds at most; a Redis that is gone is asked once more."""
+        """Send the queued updates for at most `timeout` seconds; a Redis that is down is tried once more."""
         self._after_fork()
         deadline = time.monotonic() + timeout
         with self._lock:
@@ -132,117 +132,117 @@ class RedisClaimOutbox:
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
-        while self._words and time.monotonic() < deadline and self._tell_batch():
+        while self._updates and time.monotonic() < deadline and self._send_batch():
             pass
         with self._lock:
-            self._closing = False  # whoever goes on using it may
-            left = len(self._words)
+            self._closing = False  # the outbox may be used again
+            left = len(self._updates)
         if left:
-            logger.warning("redis was not told of all confirmations", extra={"keys": left})
+            logger.warning("updates of claims were not sent to redis", extra={"keys": left})
         self._backend.close()
 
-    # the outbox
+    # the queue
 
-    def _put(self, keys: Sequence[str], word: ClaimUpdate) -> None:
-        """One word on each key, to the end, unless what was said before stands."""
+    def _enqueue(self, keys: Sequence[str], update: ClaimUpdate) -> None:
+        """Queue the update for each key, unless an earlier update takes precedence."""
         self._after_fork()
         with self._lock:
-            idle, said = not self._words, (self._clock(), word)
+            idle, entry = not self._updates, (self._clock(), update)
             for key in keys:
-                before = self._words.get(key)
+                before = self._updates.get(key)
                 if before is not None:
-                    if _stands(before[1], word):
+                    if _takes_precedence(before[1], update):
                         continue
-                    del self._words[key]
-                self._words[key] = said
-            while len(self._words) > self._limit:
-                self._words.popitem(last=False)
-            if idle:  # else its thread is at work
+                    del self._updates[key]
+                self._updates[key] = entry
+            while len(self._updates) > self._limit:
+                self._updates.popitem(last=False)
+            if idle:  # otherwise the thread is sending already
                 self._changed.notify_all()
-            self._begin()
+            self._ensure_thread()
 
-    def _begin(self) -> None:
-        """A thread if there is none; the caller holds the lock."""
+    def _ensure_thread(self) -> None:
+        """Start the thread if there is none. The caller holds the lock."""
         if self._closing or (self._thread is not None and self._thread.is_alive()):
             return
         thread = threading.Thread(target=self._run, name="producer-core-dedup", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is ending: close() tells the rest
+        except RuntimeError:  # the interpreter is shutting down: close() sends the rest
             return
         self._thread = thread
 
     def _run(self) -> None:
         while self._wait():
-            self._tell_batch()
+            self._send_batch()
 
     def _wait(self) -> bool:
-        """Until there is something to do; False when this thread may end."""
+        """Wait for work; return False when this thread can end."""
         with self._lock:
-            if self._gone:
-                self._changed.wait_for(lambda: self._closing, _REST)
+            if self._down:
+                self._changed.wait_for(lambda: self._closing, _RETRY_INTERVAL)
             else:
-                self._changed.wait_for(lambda: self._words or self._closing, _IDLE)
-            busy = (bool(self._words) or self._gone) and not self._closing
+                self._changed.wait_for(lambda: self._updates or self._closing, _IDLE_TIMEOUT)
+            busy = (bool(self._updates) or self._down) and not self._closing
             if not busy and self._thread is threading.current_thread():
                 self._thread = None
             return busy
 
-    def _tell_batch(self) -> bool:
-        """Tell the oldest steps, or look whether Redis is back; False when it does not answer."""
+    def _send_batch(self) -> bool:
+        """Send the oldest updates, or ping Redis when there are none; return False when it does not answer."""
         batch = self._oldest()
         try:
             if batch:
-                self._backend.tell([(key, word) for key, (_, word) in batch])
+                self._backend.apply([(key, update) for key, (_, update) in batch])
             else:
                 self._backend.ping()
         except DedupError as error:
             self._failed(str(error))
             return False
         with self._lock:
-            for key, told in batch:
-                if self._words.get(key) is told:  # not a newer word
-                    del self._words[key]
+            for key, sent in batch:
+                if self._updates.get(key) is sent:  # else a newer update replaced it
+                    del self._updates[key]
         self._answered()
         return True
 
     def _oldest(self) -> list[tuple[str, tuple[float, ClaimUpdate]]]:
         with self._lock:
-            stale = self._clock() - self._ttl
-            while self._words and next(iter(self._words.values()))[0] < stale:
-                self._words.popitem(last=False)
-            return list(islice(self._words.items(), _BATCH))
+            expired = self._clock() - self._ttl
+            while self._updates and next(iter(self._updates.values()))[0] < expired:
+                self._updates.popitem(last=False)
+            return list(islice(self._updates.items(), _BATCH_SIZE))
 
-    # gone and back
+    # failure and recovery
 
     def _failed(self, text: str) -> None:
         with self._lock:
-            first, self._gone = not self._gone, True
-            self._begin()  # to look when it is back
+            first, self._down = not self._down, True
+            self._ensure_thread()  # it checks when Redis is back
         if first:
             self._on_change(True, text)
 
     def _answered(self) -> None:
         with self._lock:
-            was, self._gone = self._gone, False
-        if was:
+            was_down, self._down = self._down, False
+        if was_down:
             self._on_change(False, "Redis answers again.")
 
     def _after_fork(self) -> None:
-        """A child has no thread, and what its parent had to tell its parent tells."""
+        """Start empty in a forked child: it has no thread, and its parent sends the parent's updates."""
         if self._pid != os.getpid():
-            self._fresh()
+            self._reset()
 
 
-def _stands(before: ClaimUpdate, word: ClaimUpdate) -> bool:
-    """A message that is on the topic stays there, whatever another copy's owner does; and so does another's claim."""
+def _takes_precedence(before: ClaimUpdate, update: ClaimUpdate) -> bool:
+    """Return whether a queued update stays: a confirmation over anything else, a claim over a release by another owner."""
     if before.kind == "claim":
-        return word.kind == "release" and word.owner != before.owner
-    return before.kind == "confirm" and word.kind != "confirm"
+        return update.kind == "release" and update.owner != before.owner
+    return before.kind == "confirm" and update.kind != "confirm"
 
 
 @atexit.register
-def _tell_the_last() -> None:
-    """What producers confirmed that were closed at the interpreter's end: their handler runs before this one."""
-    for claims in list(_open):
-        claims.close(1.0)
+def _close_all() -> None:
+    """Send what producers confirmed when the interpreter ended: their exit handler runs before this one."""
+    for outbox in list(_outboxes):
+        outbox.close(1.0)

@@ -1,4 +1,4 @@
-"""Second copies that the client itself writes when its epoch rises: where they can be, and how many there are."""
+"""Count the duplicates that the idempotent client itself writes when its epoch rises."""
 
 from producer_core.delivery.duplicate_check.check import DuplicateCheck
 from producer_core.delivery.duplicate_check.gap_reader import read_gaps

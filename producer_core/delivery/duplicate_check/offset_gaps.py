@@ -1,6 +1,6 @@
-"""The gaps: offsets between our acknowledged records that no acknowledgement named.
+"""Record gaps: ranges of offsets between acknowledged records that no acknowledgement reported.
 
-A record that was written twice is acknowledged at its later place, so its first copy lies in a gap. A topic that has one
+A record that was written twice is acknowledged at its later offset, so its first copy is in a gap. A topic with a single
 writer has no other gaps.
 """
 
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from producer_core.metrics.ack_batch import Acknowledgements
 
-_KEPT = 3
-"""Ticks that a gap is kept for: it is noted after the epoch rose, and the rise is known a tick later at most."""
+_KEPT_TICKS = 3
+"""Ticks for which a gap is kept: it is recorded after the epoch rose, and the rise is detected a tick later at most."""
 _STRIDE = 4
-"""Records from which on a run may have been found by leaps (`Acknowledgements.runs`)."""
+"""The length from which on `Acknowledgements.runs` may have skipped records of a run."""
 
 _END = 2**63 - 1
 
@@ -24,8 +24,10 @@ TopicPartition = tuple[str, int]
 
 
 class OffsetGap(NamedTuple):
-    """Offsets from `start` up to, not including, `end`; without a `start` all before our first record there.
-    `behind` is the id of the record at `end`. A tail is open: it begins behind our last record and ends with the log."""
+    """The offsets from `start` to `end`, exclusive; `start` is None for the offsets before the first acknowledged record.
+
+    `behind` is the id of the record at `end`. A tail starts after the last acknowledged record and is open.
+    """
 
     where: TopicPartition
     start: int | None
@@ -40,8 +42,11 @@ class OffsetGap(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionGaps:
-    """The gaps of one partition, in their order. `own` counts the records that were acknowledged behind the first gap: no
-    more can have a copy in one. `unlisted` counts offsets in gaps for which there was no room."""
+    """The gaps of one partition in ascending order.
+
+    `own` counts the records that were acknowledged after the first gap; the gaps hold no more copies than that. `unlisted`
+    counts the offsets of gaps for which there was no room.
+    """
 
     topic: str
     partition: int
@@ -56,9 +61,9 @@ class PartitionGaps:
     def may_hold(self, offset: int, message_id: bytes, failed: Mapping[bytes, bytes]) -> bool:
         """Return whether the record at this offset can be a copy.
 
-        Before our first acknowledgement of a partition are also the records that earlier processes wrote under our
-        session, under lower numbers. Ours begin with the one acknowledged first, or with the lowest whose attempt `failed`
-        (by the first 16 bytes of its id): a look may have found it on the topic.
+        The offsets before the first acknowledged record also contain records of earlier processes with the same session and
+        lower sequences. Records of this process start with the one acknowledged first, or with the lowest id whose attempt
+        `failed` (by the first 16 bytes of the id), because a probe may have found that one on the topic.
         """
         first = self.gaps[0]
         if first.start is not None or offset >= first.end:
@@ -69,43 +74,44 @@ class PartitionGaps:
 
 
 class OffsetGaps:
-    """Notes gaps while acknowledgements come; costs a comparison for each run of offsets. Not locked.
+    """Records the gaps in a stream of acknowledgements, at the cost of a comparison for each run of offsets. Not thread-safe.
 
-    `known` hears the id of a record whose own place may be inside a gap.
+    `known` is called with the id of each record whose acknowledged offset may be inside a gap.
     """
 
     def __init__(self, known: Callable[[bytes], None], *, most: int = 10_000) -> None:
         self._known = known
-        self._most = most
+        self._max_gaps = most
         self._highest: dict[TopicPartition, int] = {}
         self._gaps: deque[OffsetGap] = deque()
         self._unlisted: dict[TopicPartition, int] = {}
         self._tick = 0
         self.sessions: set[bytes] = set()
-        """The first 16 bytes of the ids that were acknowledged behind gaps."""
+        """The first 16 bytes of the ids that were acknowledged after gaps."""
 
     def note(self, batch: Acknowledgements) -> None:
+        """Record the gaps in a batch of acknowledgements."""
         for first, last in batch.runs():
             if last - first < _STRIDE or _is_one_partition(batch, first, last):
-                self._run(batch, first, last)
+                self._note_run(batch, first, last)
             else:
-                for at in range(first, last + 1):
-                    self._run(batch, at, at)
+                for index in range(first, last + 1):
+                    self._note_run(batch, index, index)
 
     def tick(self, kept: Callable[[str], bool]) -> None:
-        """A second has passed: old gaps are forgotten, but for those of the topics that are `kept`."""
+        """Drop old gaps, except those of the topics that are `kept`. Called once a second."""
         self._tick += 1
-        if self._gaps and self._gaps[0].tick < self._tick - _KEPT:
-            oldest = self._tick - _KEPT
+        if self._gaps and self._gaps[0].tick < self._tick - _KEPT_TICKS:
+            oldest = self._tick - _KEPT_TICKS
             self._gaps = deque(gap for gap in self._gaps if gap.tick >= oldest or kept(gap.where[0]))
-            places = {gap.where for gap in self._gaps}
-            self._unlisted = {where: count for where, count in self._unlisted.items() if where in places}
+            partitions = {gap.where for gap in self._gaps}
+            self._unlisted = {where: count for where, count in self._unlisted.items() if where in partitions}
 
     def topics(self) -> set[str]:
         return {gap.where[0] for gap in self._gaps}
 
     def take(self, topic: str, *, tails: bool = False) -> list[PartitionGaps]:
-        """Return the gaps of a topic, by partition, and forget them; with `tails` also what follows our last records."""
+        """Remove and return the gaps of a topic by partition; `tails` adds the offsets after the last acknowledged records."""
         if tails:
             for where, highest in self._highest.items():
                 if where[0] == topic:
@@ -115,27 +121,29 @@ class OffsetGaps:
             if gap.where[0] == topic:
                 found.setdefault(gap.where, []).append(gap)
         self._gaps = deque(gap for gap in self._gaps if gap.where[0] != topic)
-        return [self._of(where, gaps) for where, gaps in found.items()]
+        return [self._partition_gaps(where, gaps) for where, gaps in found.items()]
 
-    def _of(self, where: TopicPartition, gaps: list[OffsetGap]) -> PartitionGaps:
+    def _partition_gaps(self, where: TopicPartition, gaps: list[OffsetGap]) -> PartitionGaps:
         unlisted = self._unlisted.pop(where, 0)
         closed = [gap for gap in gaps if not gap.is_tail]
         inside = sum(gap.end - gap.start for gap in closed[1:] if gap.start is not None) + unlisted
         own = max(0, self._highest[where] + 1 - closed[0].end - inside) if closed else 0
         return PartitionGaps(*where, tuple(gaps), own, unlisted)
 
-    def _run(self, batch: Acknowledgements, first: int, last: int) -> None:
-        """Consecutive offsets of one partition."""
+    def _note_run(self, batch: Acknowledgements, first: int, last: int) -> None:
+        """Record consecutive offsets of one partition."""
         lowest, highest = batch.offsets[first], batch.offsets[last]
-        if lowest is None or highest is None:  # the broker had it already and did not say where
+        if (
+            lowest is None or highest is None
+        ):  # the broker had the record already and did not return its offset
             self._known(batch.ids[first])
             return
         where = batch.topics[first], batch.partitions[first]
         before = self._highest.get(where)
         if before is None or lowest != before + 1:
-            if before is not None and lowest <= before:  # it came late: its place was noted as a gap
-                for at in range(first, last + 1):
-                    self._known(batch.ids[at])
+            if before is not None and lowest <= before:  # late: these offsets were recorded as a gap
+                for index in range(first, last + 1):
+                    self._known(batch.ids[index])
                 highest = max(highest, before)
             elif before is not None or lowest > 0:
                 start = None if before is None else before + 1
@@ -144,15 +152,18 @@ class OffsetGaps:
         self._highest[where] = highest
 
     def _add(self, gap: OffsetGap) -> None:
-        if len(self._gaps) < self._most:
+        if len(self._gaps) < self._max_gaps:
             self._gaps.append(gap)
         elif gap.start is not None:
             self._unlisted[gap.where] = self._unlisted.get(gap.where, 0) + gap.end - gap.start
 
 
 def _is_one_partition(batch: Acknowledgements, first: int, last: int) -> bool:
-    """Whether no record of another partition stands within a run. One that does hides a gap of just its size: a batch
-    of another partition between two equal batches, the second of which was written twice."""
+    """Return whether all records of a run belong to its partition.
+
+    Records of another partition inside a run hide a gap of the same size: a batch of another partition between two equal
+    batches, the second of which was written twice.
+    """
     count = last + 1 - first
     return (
         batch.partitions[first : last + 1].count(batch.partitions[first]) == count

@@ -1,8 +1,9 @@
-"""The ledger: which records of ours are on the log, and from where each partition must be read again.
+"""The positions of this producer's records on the log, and the offset from which each partition must be read back.
 
-For each (topic, partition) it keeps `off`, the offset at and below which every record of ours is settled. It is
-durable (in the journal's settle log, one atomic record with the sequences it settles) and never runs ahead: a
-record found on the log whose delivery has not come back yet (a torn transaction, met after a restart) holds it.
+For each (topic, partition) it keeps `settled_offset`, the offset up to which all of this producer's records are settled.
+The offset is durable: the journal's settle log stores it in one atomic step with the sequences that it settles. It never
+runs ahead: a record that was read back but whose delivery has not been processed yet (after a restart in the middle of
+a transaction) holds it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from producer_core.delivery.journal import SettlementState
 from producer_core.kafka.newer_keys import LaterRecords
 from producer_core.messages import MessageIds
 
-Where = tuple[str, int]
-"""A partition: (topic, number)."""
+PartitionId = tuple[str, int]
+"""A partition as (topic, number)."""
 
 
-Later = tuple[LaterRecords, "Set[bytes] | None"]
-"""What a read-back saw of the keys of a partition, and for which ids it counts: None for all."""
+LaterKeys = tuple[LaterRecords, "Set[bytes] | None"]
+"""The keys that a read-back found on a partition, and the ids to which they apply (None: all)."""
 
 
 class LogPosition(NamedTuple):
-    """Where a record of ours lies; its timestamp in milliseconds."""
+    """The position of one of this producer's records. The timestamp is in milliseconds."""
 
     topic: str
     partition: int
@@ -34,215 +35,247 @@ class LogPosition(NamedTuple):
 
 
 class LogPositions:
-    """Shared by the shards; every method may be called from any thread."""
+    """Track positions for all shards. Any thread may call any method."""
 
     def __init__(self, progress: SettlementState, ids: MessageIds) -> None:
-        self._progress = progress
+        self._state = progress
         self.number = ids.number
         self.unsettled_topics = progress.unsettled_topics()
-        self._lock = threading.Lock()  # guards what follows, and the order of calls to progress
-        self._offs = dict(progress.offsets)  # as written down
+        # Guards the fields below and the order of calls to the settlement state.
+        self._lock = threading.Lock()
+        self._settled_offsets = dict(progress.offsets)  # as stored
         self._found: dict[bytes, LogPosition] = {}
-        # Offsets of what was found and is not settled, each with its sequence; None for a replay's, settled long ago.
-        self._open: dict[Where, dict[int, int | None]] = {}
-        self._reached: dict[Where, int] = {}  # the highest settled offset
-        self._settled: dict[Where, set[int]] = {}  # settled offsets above `off`
-        self._later: dict[Where, dict[bool, Later]] = {}  # what a start saw, and what the last recovery did
-        self._superseded: dict[
-            Where, dict[int, int]
-        ] = {}  # sequence to the offset of a newer record of its key
+        # Offsets of records that were read back and are unsettled, with their sequences. None for a replayed message,
+        # which was settled long ago.
+        self._unsettled: dict[PartitionId, dict[int, int | None]] = {}
+        self._highest_settled: dict[PartitionId, int] = {}  # the highest settled offset
+        self._settled_above: dict[PartitionId, set[int]] = {}  # settled offsets above `settled_offset`
+        # For each partition, the keys found at the start (True) and by the last recovery (False).
+        self._later_keys: dict[PartitionId, dict[bool, LaterKeys]] = {}
+        # By sequence: the offset of a newer record with the same key.
+        self._superseded: dict[PartitionId, dict[int, int]] = {}
 
-    def partitions(self) -> list[Where]:
-        """Every partition a record of ours may lie in, beyond what is settled."""
-        return [where for where in list(self._offs) if is_topic(where[0])]
+    def partitions(self) -> list[PartitionId]:
+        """Return every partition that can have records of this producer above the settled ones."""
+        return [partition for partition in list(self._settled_offsets) if is_topic(partition[0])]
 
-    def off(self, where: Where) -> int | None:
-        """At and below this offset every record of ours is settled; None for a partition never written to."""
-        return self._offs.get(where)
+    def settled_offset(self, partition: PartitionId) -> int | None:
+        """Return the offset up to which all own records are settled; None for a partition never written to."""
+        return self._settled_offsets.get(partition)
 
-    def begin(self, offsets: Mapping[Where, int]) -> None:
-        """Write down where partitions begin for us; before the first record of ours goes there."""
+    def start_partitions(self, offsets: Mapping[PartitionId, int]) -> None:
+        """Store the start offsets of partitions. Call before the first record is sent there."""
         if offsets:
             with self._lock:
                 self._write((), dict(offsets))
 
-    def begin_again(self, offsets: Mapping[Where, int]) -> None:
-        """These partitions are not what they were: made anew, or cut off below what was settled."""
+    def restart_partitions(self, offsets: Mapping[PartitionId, int]) -> None:
+        """Store new start offsets for partitions that were recreated or truncated below the settled offset."""
         with self._lock:
-            for where in offsets:
-                for kept in (self._open, self._reached, self._settled, self._later, self._superseded):
-                    kept.pop(where, None)
-        self.begin(offsets)
+            for partition in offsets:
+                for table in (
+                    self._unsettled,
+                    self._highest_settled,
+                    self._settled_above,
+                    self._later_keys,
+                    self._superseded,
+                ):
+                    table.pop(partition, None)
+        self.start_partitions(offsets)
 
-    def made_again(self, written: Iterable[LogPosition]) -> dict[Where, int]:
-        """Return from where partitions count anew that were made again below a running producer.
+    def recreated(self, written: Iterable[LogPosition]) -> dict[PartitionId, int]:
+        """Return new start offsets for partitions that were recreated while this producer was running.
 
-        What was just written cannot lie at or below `off`, unless its partition is another one by now.
+        A record that was just written cannot be at or below `settled_offset` unless the partition was recreated.
         """
-        lowest: dict[Where, int] = {}
-        for place in written:
-            lowest[place[:2]] = min(place.offset, lowest.get(place[:2], place.offset))
-        return {where: offset - 1 for where, offset in lowest.items() if offset <= self._offs.get(where, -1)}
+        lowest: dict[PartitionId, int] = {}
+        for position in written:
+            lowest[position[:2]] = min(position.offset, lowest.get(position[:2], position.offset))
+        return {
+            partition: offset - 1
+            for partition, offset in lowest.items()
+            if offset <= self._settled_offsets.get(partition, -1)
+        }
 
     def is_own(self, id: bytes) -> bool:
         return self.number(id) is not None
 
-    def saw(self, where: Where, later: LaterRecords, among: Set[bytes] | None) -> None:
-        """What a fenced read saw above `off` of a partition that may be compacted.
+    def add_later_keys(
+        self, partition: PartitionId, later: LaterRecords, unconfirmed: Set[bytes] | None
+    ) -> None:
+        """Add the keys that a fenced read found above `settled_offset` on a partition that may be compacted.
 
-        A message in doubt that it did not find may have been written and compacted away. `among` are the ids in doubt,
-        None at a start, where any message of an earlier process may be.
+        An ambiguous message that the read did not find may have been written and compacted away. `unconfirmed` are the
+        ids of the ambiguous messages. It is None at a start, where every message of an earlier process is ambiguous.
         """
         with self._lock:
-            self._later.setdefault(where, {})[among is None] = (later, among)
+            self._later_keys.setdefault(partition, {})[unconfirmed is None] = (later, unconfirmed)
 
-    def supersedes(self, delivery: Delivery) -> bool:
-        """Return whether a message in doubt that was not found has a newer record of its key on its partition.
+    def is_superseded(self, delivery: Delivery) -> bool:
+        """Return whether an ambiguous message that was not found has a newer record of its key on its partition.
 
-        Until the message is settled `off` stays below that record, so that a later start sees it too.
+        Until the message is settled, `settled_offset` stays below that record, so that a later start finds it too.
         """
-        where, seq = (delivery.topic, delivery.partition), self.number(delivery.id)
+        partition, seq = (delivery.topic, delivery.partition), self.number(delivery.id)
         if (
-            where not in self._later
+            partition not in self._later_keys
             or seq is None
             or delivery.key is None
             or delivery.on_replayed is not None
         ):
             return False
-        for later, among in tuple(self._later[where].values()):
-            if among is None or delivery.id in among:
+        for later, unconfirmed in tuple(self._later_keys[partition].values()):
+            if unconfirmed is None or delivery.id in unconfirmed:
                 offset = later.after(seq, delivery.key, delivery.accepted_at)
                 if offset is not None:
                     with self._lock:
-                        self._superseded.setdefault(where, {})[seq] = offset
+                        self._superseded.setdefault(partition, {})[seq] = offset
                     return True
         return False
 
     @property
     def compares_keys(self) -> bool:
-        return bool(self._later)
+        return bool(self._later_keys)
 
-    def found(
-        self, where: Where, records: Sequence[tuple[bytes, LogPosition]], in_hand: Set[bytes] = frozenset()
+    def set_found(
+        self,
+        partition: PartitionId,
+        records: Sequence[tuple[bytes, LogPosition]],
+        queued: Set[bytes] = frozenset(),
     ) -> None:
-        """Everything of ours that lies above `off` in this partition, as a fenced read saw it.
+        """Set all own records above `settled_offset` in this partition, as a fenced read found them.
 
-        `in_hand` are the ids that wait to be sent: a replay's is settled in the journal and must be found all the same.
+        `queued` are the ids of messages waiting to be sent. A replayed message is settled in the journal but must be
+        found too.
         """
         with self._lock:
-            settled = self._settled.setdefault(where, set())
-            self._found = {id: place for id, place in self._found.items() if place[:2] != where}
-            self._open[where] = {}
-            for id, place in records:
-                if place.offset in settled:
+            settled = self._settled_above.setdefault(partition, set())
+            self._found = {id: position for id, position in self._found.items() if position[:2] != partition}
+            self._unsettled[partition] = {}
+            for id, position in records:
+                if position.offset in settled:
                     continue
                 seq = self.number(id)
-                before = seq is not None and self._progress.is_settled(seq)
-                if before and id not in in_hand:
-                    settled.add(place.offset)
-                    self._reached[where] = max(self._reached.get(where, -1), place.offset)
+                already_settled = seq is not None and self._state.is_settled(seq)
+                if already_settled and id not in queued:
+                    settled.add(position.offset)
+                    self._highest_settled[partition] = max(
+                        self._highest_settled.get(partition, -1), position.offset
+                    )
                     continue
-                self._found[id] = place
+                self._found[id] = position
                 if seq is not None:
-                    self._open[where][place.offset] = None if before else seq
+                    self._unsettled[partition][position.offset] = None if already_settled else seq
 
     @property
-    def found_any(self) -> bool:
+    def has_found(self) -> bool:
         return bool(self._found)
 
-    def place(self, id: bytes) -> LogPosition | None:
-        """Where a record lies that was found and is not settled."""
+    def position(self, id: bytes) -> LogPosition | None:
+        """Return the position of a record that was read back and is not settled."""
         return self._found.get(id)
 
-    def settle(self, landed: Sequence[tuple[Delivery, LogPosition]]) -> None:
-        """These are on the log for good: one durable record with their sequences and the new `off`s."""
-        if not landed:
+    def settle(self, written: Sequence[tuple[Delivery, LogPosition]]) -> None:
+        """Settle messages that are committed: one durable step with their sequences and the new settled offsets."""
+        if not written:
             return
         with self._lock:
-            touched = set()
-            for delivery, place in landed:
-                where = place[:2]
-                touched.add(where)
+            partitions = set()
+            for delivery, position in written:
+                partition = position[:2]
+                partitions.add(partition)
                 self._found.pop(delivery.id, None)
-                self._open.get(where, {}).pop(place.offset, None)
-                self._settled.setdefault(where, set()).add(place.offset)
-                self._reached[where] = max(self._reached.get(where, -1), place.offset)
-            offsets = {where: self._advance(where) for where in touched}
-            seqs = [delivery.seq for delivery, _ in landed if self.is_own(delivery.id)]
+                self._unsettled.get(partition, {}).pop(position.offset, None)
+                self._settled_above.setdefault(partition, set()).add(position.offset)
+                self._highest_settled[partition] = max(
+                    self._highest_settled.get(partition, -1), position.offset
+                )
+            offsets = {partition: self._advance(partition) for partition in partitions}
+            seqs = [delivery.seq for delivery, _ in written if self.is_own(delivery.id)]
             self._write(seqs, offsets)
 
-    def _write(self, seqs: Iterable[int], offsets: Mapping[Where, int]) -> None:
-        self._progress.settle(seqs, offsets)
-        self._offs.update(offsets)
+    def _write(self, seqs: Iterable[int], offsets: Mapping[PartitionId, int]) -> None:
+        self._state.settle(seqs, offsets)
+        self._settled_offsets.update(offsets)
 
-    def _advance(self, where: Where) -> int:
-        before, is_settled = self._offs.get(where, -1), self._progress.is_settled
-        # One may be settled without coming back: it is a copy of what another process sent.
-        self._open[where] = {
+    def _advance(self, partition: PartitionId) -> int:
+        previous, is_settled = self._settled_offsets.get(partition, -1), self._state.is_settled
+        # A message can be settled without its own report when it duplicates a message of another process.
+        self._unsettled[partition] = {
             offset: seq
-            for offset, seq in self._open.get(where, {}).items()
+            for offset, seq in self._unsettled.get(partition, {}).items()
             if seq is None or not is_settled(seq)
         }
         superseded = {
-            seq: offset for seq, offset in self._superseded.pop(where, {}).items() if not is_settled(seq)
+            seq: offset for seq, offset in self._superseded.pop(partition, {}).items() if not is_settled(seq)
         }
         if superseded:
-            self._superseded[where] = superseded
-        off = advanced(before, self._reached[where], (*self._open[where], *superseded.values()))
-        self._settled[where] = {offset for offset in self._settled[where] if offset > off}
-        return off
+            self._superseded[partition] = superseded
+        settled_offset = advance(
+            previous, self._highest_settled[partition], (*self._unsettled[partition], *superseded.values())
+        )
+        self._settled_above[partition] = {
+            offset for offset in self._settled_above[partition] if offset > settled_offset
+        }
+        return settled_offset
 
 
-def advanced(off: int, reached: int, open_offsets: Iterable[int]) -> int:
-    """The new `off` when everything up to `reached` is settled, but for what lies at `open_offsets`."""
+def advance(settled_offset: int, reached: int, open_offsets: Iterable[int]) -> int:
+    """Return the new settled offset when everything up to `reached` is settled except `open_offsets`."""
     first = min(open_offsets, default=None)
-    return max(off, reached if first is None else min(reached, first - 1))
+    return max(settled_offset, reached if first is None else min(reached, first - 1))
 
 
 class Split(NamedTuple):
-    """Deliveries by what a read-back says of them, each part in order: what is on the log with its place, what must not
-    be sent because a newer record of its key is there, and what must be sent."""
+    """Deliveries by their result in the read-back, each list in order.
 
-    landed: list[tuple[Delivery, LogPosition]]
+    `written` are on the log, with their positions. `superseded` must not be sent, because a newer record of their key is
+    on the log. `rest` must be sent.
+    """
+
+    written: list[tuple[Delivery, LogPosition]]
     superseded: list[Delivery]
     rest: list[Delivery]
 
 
-def split(deliveries: Sequence[Delivery], ledger: LogPositions) -> Split:
-    if not ledger.found_any and not ledger.compares_keys:
+def split(deliveries: Sequence[Delivery], positions: LogPositions) -> Split:
+    if not positions.has_found and not positions.compares_keys:
         return Split([], [], list(deliveries))
     parts = Split([], [], [])
     for delivery in deliveries:
-        place = ledger.place(delivery.id)
-        if place is not None:
-            parts.landed.append((delivery, place))
-        elif ledger.compares_keys and ledger.supersedes(delivery):
+        position = positions.position(delivery.id)
+        if position is not None:
+            parts.written.append((delivery, position))
+        elif positions.compares_keys and positions.is_superseded(delivery):
             parts.superseded.append(delivery)
         else:
             parts.rest.append(delivery)
     return parts
 
 
-# How many shards there were
+# Numbers of shards used with a transactional id
 
 _SHARDS = "//shards/"
-"""Begins a name in the offsets that is no topic's (a topic has no slash): how many shards an id was used with."""
+"""Prefix of entries in the offsets that are not topics (topic names have no slash): the shards of an id."""
 
 
 def is_topic(name: str) -> bool:
-    """Whether a name among the progress's offsets is a topic's; the others are notes of this package."""
+    """Return whether a name among the stored offsets is a topic. Other names are notes of this package."""
     return not name.startswith(_SHARDS)
 
 
-def shard_ids(transactional_id: str, shards: int, offsets: Mapping[Where, int]) -> list[str]:
-    """Every transactional id that may have left a transaction behind; ours of now first."""
+def shard_ids(transactional_id: str, shards: int, offsets: Mapping[PartitionId, int]) -> list[str]:
+    """Return every transactional id that may have left an open transaction, with the current ids first."""
     counts = {name.removeprefix(_SHARDS): count for (name, _), count in offsets.items() if not is_topic(name)}
     counts[transactional_id] = max(shards, counts.get(transactional_id, 0))
-    ours = [f"{transactional_id}-{number}" for number in range(counts.pop(transactional_id))]
-    return ours + [f"{name}-{number}" for name, count in sorted(counts.items()) for number in range(count)]
+    own_ids = [f"{transactional_id}-{number}" for number in range(counts.pop(transactional_id))]
+    return own_ids + [f"{name}-{number}" for name, count in sorted(counts.items()) for number in range(count)]
 
 
-def shard_note(transactional_id: str, shards: int, offsets: Mapping[Where, int]) -> dict[Where, int]:
-    """What must be written down before these shards send; empty when it is known."""
+def shard_note(
+    transactional_id: str, shards: int, offsets: Mapping[PartitionId, int]
+) -> dict[PartitionId, int]:
+    """Return the note to store before these shards send; empty when it is stored already."""
+
     name = (f"{_SHARDS}{transactional_id}", 0)
     return {} if offsets.get(name, 0) >= shards else {name: shards}

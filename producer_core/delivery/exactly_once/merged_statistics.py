@@ -1,4 +1,4 @@
-"""One set of client statistics for several clients, in librdkafka's own shape."""
+"""Merge the statistics of several clients into the structure that librdkafka emits for one."""
 
 from __future__ import annotations
 
@@ -15,61 +15,70 @@ _WINDOWS = ("int_latency", "outbuf_latency", "rtt", "throttle")
 _BATCHES = ("batchcnt", "batchsize")
 
 
-def merged(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What one client would say that did the work of all.
+def merge_statistics(clients: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the statistics of one client that does the work of all these clients.
 
-    Without `eos`: each recovery takes a new epoch, so its rise means nothing here.
+    `eos` is left out: each recovery takes a new epoch, so a rise of the epoch has no meaning here.
     """
-    if not all_of:
+    if not clients:
         return {}
-    result = {name: value for name, value in all_of[0].items() if name != "eos"}
+    result = {name: value for name, value in clients[0].items() if name != "eos"}
     for name in _TOTALS:
-        result[name] = sum(int(one.get(name, 0)) for one in all_of)
-    result["brokers"] = _brokers(all_of)
-    result["topics"] = _topics(all_of)
+        result[name] = sum(int(client.get(name, 0)) for client in clients)
+    result["brokers"] = _brokers(clients)
+    result["topics"] = _topics(clients)
     return result
 
 
-def _brokers(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in all_of:
-        for name, broker in one.get("brokers", {}).items():
-            known = found.get(name)
-            found[name] = broker if known is None else _both(known, broker)
-    return found
+def _brokers(clients: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for client in clients:
+        for name, broker in client.get("brokers", {}).items():
+            earlier = merged.get(name)
+            merged[name] = broker if earlier is None else _merge_brokers(earlier, broker)
+    return merged
 
 
-def _both(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_brokers(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     requests = dict(left.get("req", {}))
     for name, count in right.get("req", {}).items():
         requests[name] = requests.get(name, 0) + count
     up = left if left.get("state") == "UP" else right
     counts = {name: int(left.get(name, 0)) + int(right.get(name, 0)) for name in _COUNTS if name in up}
-    windows = {name: _window(left.get(name, {}), right.get(name, {})) for name in _WINDOWS if name in up}
+    windows = {
+        name: _merge_windows(left.get(name, {}), right.get(name, {})) for name in _WINDOWS if name in up
+    }
     return {**up, **counts, **windows, "req": requests}
 
 
-def _window(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Counts and sums of both, and of what cannot be added up the higher."""
+def _merge_windows(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    """Add up counts and sums; take the maximum of values that cannot be added."""
     both = {name: left.get(name, 0) + right.get(name, 0) for name in ("cnt", "sum")}
     return both | {name: max(left.get(name, 0), right.get(name, 0)) for name in ("max", "p99")}
 
 
-def _topics(all_of: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Each partition as the client shows it that wrote most to it, for it belongs to one shard; of equals, the one that
-    knows the latest leader."""
-    found: dict[str, Any] = {}
-    for one in all_of:
-        for name, topic in one.get("topics", {}).items():
-            known = found.get(name)
-            both = {at: _window((known or {}).get(at, {}), topic[at]) for at in _BATCHES if at in topic}
-            kept = {} if known is None else known["partitions"]
-            found[name] = {**topic, **both, "partitions": kept}
+def _topics(clients: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the partitions of all topics.
+
+    A partition belongs to one shard, so its values come from the client that wrote most to it; among equals, from the
+    client with the latest leader epoch.
+    """
+    merged: dict[str, Any] = {}
+    for client in clients:
+        for name, topic in client.get("topics", {}).items():
+            earlier = merged.get(name)
+            both = {
+                name: _merge_windows((earlier or {}).get(name, {}), topic[name])
+                for name in _BATCHES
+                if name in topic
+            }
+            partitions = {} if earlier is None else earlier["partitions"]
+            merged[name] = {**topic, **both, "partitions": partitions}
             for number, partition in topic.get("partitions", {}).items():
-                if _rank(partition) >= _rank(kept.get(number, {})):
-                    kept[number] = partition
-    return found
+                if _activity(partition) >= _activity(partitions.get(number, {})):
+                    partitions[number] = partition
+    return merged
 
 
-def _rank(partition: Mapping[str, Any]) -> tuple[int, int]:
+def _activity(partition: Mapping[str, Any]) -> tuple[int, int]:
     return partition.get("txmsgs", 0), partition.get("leader_epoch", -1)

@@ -1,4 +1,4 @@
-"""What a report says of a message: where it lies, or what is proved of one that failed."""
+"""The outcome of one message in a transaction: its position on the log, or the proven result of a failure."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from producer_core.events import Verdict
 
 
 class TransactionOutcome:
-    """Has the methods of confluent_kafka's Message that the lifecycle asks, and a proof.
+    """Report the outcome of a message with the methods of confluent_kafka's Message that the delivery engine calls.
 
-    `verdict` is what the fence and the read-back proved of a message that failed; None leaves it in doubt.
-    `held_back`: it is not sent again, and this is the reason.
+    `verdict` is what the fence and the read-back prove about a failed message; None means that its outcome is
+    ambiguous. `held_back` is the reason why the message is not sent again, if there is one.
     """
 
-    __slots__ = ("_delivery", "_latency", "_place", "held_back", "verdict")
+    __slots__ = ("_delivery", "_latency", "_position", "held_back", "verdict")
 
     def __init__(
         self,
         delivery: Delivery,
         verdict: Verdict | None = None,
-        place: LogPosition | None = None,
+        position: LogPosition | None = None,
         latency: float | None = None,
         held_back: str | None = None,
     ) -> None:
         self.verdict = verdict
         self.held_back = held_back
         self._delivery = delivery
-        self._place = place
+        self._position = position
         self._latency = latency
 
     def topic(self) -> str:
         return self._delivery.topic
 
     def partition(self) -> int:
-        return self._place.partition if self._place else self._delivery.partition
+        return self._position.partition if self._position else self._delivery.partition
 
     def offset(self) -> int | None:
-        return self._place.offset if self._place else None
+        return self._position.offset if self._position else None
 
     def latency(self) -> float | None:
-        """Seconds from the beginning of its transaction to the commit; None for one that was found."""
+        """Return the seconds from the start of the transaction to its commit; None for a record that was read back."""
         return self._latency
 
     def timestamp(self) -> tuple[int, int]:
-        return (1, self._place.timestamp if self._place else -1)
+        return (1, self._position.timestamp if self._position else -1)
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         return self._delivery.record_headers

@@ -1,7 +1,8 @@
-"""A shard: one transactional id and one thread, which collects messages, commits them in transactions, and recovers.
+"""A shard: one transactional id and one thread that collects messages, commits them in transactions, and recovers.
 
-Whatever goes wrong with a transaction has one answer: destroy the client, fence with a new one, read back what is
-on the log, and go on with the rest in the same order. So a shard never guesses, and never blocks on one message.
+Every failed transaction is handled the same way: destroy the client, fence with a new one, read back the records on the
+log, and continue with the remaining messages in the same order. So a shard never guesses an outcome, and one message
+never blocks the others.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import KafkaError
 
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.exactly_once.log_positions import LogPosition, LogPositions, Where, split
+from producer_core.delivery.exactly_once.log_positions import LogPosition, LogPositions, PartitionId, split
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
 from producer_core.delivery.exactly_once.ownership import Ownership
-from producer_core.delivery.exactly_once.read_back import ReadBack, starts
+from producer_core.delivery.exactly_once.read_back import ReadBack, first_offsets
 from producer_core.delivery.exactly_once.transaction_errors import (
     FailureCause,
     failure_cause,
-    is_gone,
-    lost_the_id,
+    id_was_taken,
+    is_missing_partition,
 )
 from producer_core.delivery.exactly_once.transactional_client import (
     ClientStopped,
@@ -40,22 +41,22 @@ from producer_core.kafka.newer_keys import NEWER_RECORD
 
 logger = logging.getLogger(__name__)
 
-_IDLE = 0.2
-"""Seconds between two looks at an idle client's callbacks."""
-_BREATH = 0.005
-"""Seconds between a commit and the next transaction: without them the coordinator, still busy with the markers,
-refuses, and the client backs off longer (measured: +45 % throughput)."""
-_AGAIN = 0.2
-"""Seconds between two tries to find another partition for messages whose own is gone."""
-_PATIENCE = 5.0
-"""Seconds that waiting for the coordinator goes without a word."""
-_LIMIT_LASTS = 10.0
-"""Seconds a partition goes on in small transactions after a batch of it was refused."""
+_SERVE_INTERVAL_S = 0.2
+"""Seconds between two polls of an idle client for callbacks."""
+_COMMIT_PAUSE_S = 0.005
+"""Seconds between a commit and the next transaction. Without this pause the coordinator, still writing the markers,
+rejects the request, and the client backs off for longer (measured: +45 % throughput)."""
+_PLACEMENT_RETRY_S = 0.2
+"""Seconds between two attempts to find another partition for messages whose partition no longer exists."""
+_NOTICE_DELAY_S = 5.0
+"""Seconds of waiting for the coordinator before a notice is emitted."""
+_LIMIT_DURATION_S = 10.0
+"""Seconds for which a partition uses small transactions after one of its batches was rejected."""
 
 
 @dataclass(frozen=True)
 class TransactionBounds:
-    """When a transaction is full, and when the queue is; ages and time-outs in seconds."""
+    """When a transaction is full and when the queue is full. Ages and timeouts are in seconds."""
 
     messages: int
     bytes: int
@@ -65,20 +66,20 @@ class TransactionBounds:
     transaction_timeout: float
 
 
-class WaitingMessage(NamedTuple):
-    """A message in the queue, since when (monotonic), and its size."""
+class QueuedMessage(NamedTuple):
+    """A message in the queue, the time since which it waits (monotonic), and its size."""
 
     delivery: Delivery
     since: float
     size: int
 
     @property
-    def where(self) -> Where:
+    def partition(self) -> PartitionId:
         return (self.delivery.topic, self.delivery.partition)
 
 
 class ShardListener(Protocol):
-    """What a shard tells; the transport. Calls come from the shard's thread."""
+    """Receive the events of a shard, on its thread. The transport implements it."""
 
     def report(self, reports: Sequence[Report]) -> None: ...
     def statistics(self, number: int, statistics: Mapping[str, Any]) -> None: ...
@@ -86,11 +87,14 @@ class ShardListener(Protocol):
     def notice(self, kind: str, severity: Severity, text: str) -> None: ...
     def fenced(self, transactional_id: str) -> None: ...
     def wait_all_fenced(self, number: int, stopping: threading.Event) -> None: ...
-    def place_again(self, deliveries: Sequence[Delivery]) -> Sequence[Report]: ...
+    def reassign_partitions(self, deliveries: Sequence[Delivery]) -> Sequence[Report]: ...
 
 
 class Shard:
-    """`produce`, `purge` and `outstanding` are for any thread; all else happens on the shard's own."""
+    """Send the messages of some partitions, exactly once.
+
+    Any thread may call `produce`, `purge` and `outstanding`. Everything else runs on the shard's thread.
+    """
 
     def __init__(
         self,
@@ -98,35 +102,37 @@ class Shard:
         transactional_id: str,
         *,
         settings: Mapping[str, Any],
-        ledger: LogPositions,
+        positions: LogPositions,
         bounds: TransactionBounds,
-        owner: ShardListener,
-        is_mine: Callable[[Where], bool],
+        listener: ShardListener,
+        owns: Callable[[PartitionId], bool],
         also_fence: Sequence[str] = (),
     ) -> None:
         self._number = number
         self._id = transactional_id
         self._settings = settings
-        self._ledger = ledger
+        self._positions = positions
         self._bounds = bounds
-        self._owner = owner
-        self._is_mine = is_mine
+        self._listener = listener
+        self._owns = owns
         self._also_fence = also_fence
         self._stopping = threading.Event()
         self._changed = threading.Condition()  # guards the five fields below
-        self._queue: deque[WaitingMessage] = deque()
+        self._queue: deque[QueuedMessage] = deque()
         self._bytes = 0
         self._current = 0  # messages in the running transaction
         self._purged = False
-        self._doubtful: set[bytes] = set()  # sent, and not read back since
-        self.recovered = threading.Event()  # everything that earlier processes left was read back
+        self._unconfirmed: set[bytes] = set()  # sent, and not read back yet
+        self.recovered = threading.Event()  # all records of earlier processes have been read back
         self._client: TransactionalClient | None = None
-        self._limits: dict[Where, tuple[int, float]] = {}
-        self._trouble: str | None = None
-        self._failures = 0  # transactions in a row
+        self._limits: dict[PartitionId, tuple[int, float]] = {}
+        self._failure_text: str | None = None
+        self._failures = 0  # failed transactions in a row
         self._ownership = Ownership(number)
-        self._giving_way = threading.Event()  # another process has the ids of this one
-        self._read_back = ReadBack(settings, self._wait, self._warn, owner.connection_error, ledger.number)
+        self._id_taken = threading.Event()  # another process has this producer's transactional ids
+        self._read_back = ReadBack(
+            settings, self._wait, self._on_read_back_notice, listener.connection_error, positions.number
+        )
         self._thread = threading.Thread(target=self._run, name=f"producer-core-shard-{number}", daemon=True)
 
     def start(self) -> None:
@@ -137,9 +143,9 @@ class Shard:
         with self._changed:
             self._changed.notify_all()
 
-    def give_way(self) -> None:
-        """End after the running transaction, and leave the queue as it is. For any thread."""
-        self._giving_way.set()
+    def yield_id(self) -> None:
+        """Stop after the running transaction and keep the queue. Any thread may call it."""
+        self._id_taken.set()
         with self._changed:
             self._changed.notify_all()
 
@@ -154,7 +160,7 @@ class Shard:
         with self._changed:
             if len(self._queue) >= self._bounds.queue_messages or self._bytes >= self._bounds.queue_bytes:
                 raise ClientQueueFull
-            self._queue.append(WaitingMessage(delivery, time.monotonic(), size))
+            self._queue.append(QueuedMessage(delivery, time.monotonic(), size))
             self._bytes += size
             if len(self._queue) == 1 or self._is_full():
                 self._changed.notify_all()
@@ -163,26 +169,30 @@ class Shard:
         return len(self._queue) + self._current
 
     def purge(self) -> None:
-        """Report what waits: as landed where it was found, else as given up. A running transaction still ends."""
+        """Report the queued messages: as written if they were found, otherwise as purged. Does not abort a transaction."""
         with self._changed:
             self._purged = True
             given_up, self._queue, self._bytes = list(self._queue), deque(), 0
         self._give_up(given_up)
 
-    def _give_up(self, waiting: Sequence[WaitingMessage]) -> None:
-        landed, superseded, rest = split([one.delivery for one in waiting], self._ledger)
+    def _give_up(self, waiting: Sequence[QueuedMessage]) -> None:
+        written, superseded, rest = split([one.delivery for one in waiting], self._positions)
         try:
-            self._ledger.settle(landed)
+            self._positions.settle(written)
         except (JournalError, OSError):
-            landed, superseded, rest = [], [], [one.delivery for one in waiting]
-        gone = KafkaError(KafkaError._PURGE_QUEUE, "given up before its transaction was committed")
-        proved = self.recovered.is_set()
-        reports: list[Report] = [(one, None, TransactionOutcome(one, None, place)) for one, place in landed]
-        reports += [(one, gone, TransactionOutcome(one, None)) for one in superseded]
+            written, superseded, rest = [], [], [one.delivery for one in waiting]
+        purged = KafkaError(KafkaError._PURGE_QUEUE, "purged before its transaction was committed")
+        recovered = self.recovered.is_set()
+        reports: list[Report] = [
+            (one, None, TransactionOutcome(one, None, position)) for one, position in written
+        ]
+        reports += [(one, purged, TransactionOutcome(one, None)) for one in superseded]
         for one in rest:
-            absent = proved and one.id not in self._doubtful and self._ledger.place(one.id) is None
-            reports.append((one, gone, TransactionOutcome(one, "not_sent" if absent else None)))
-        self._owner.report(reports)
+            absent = (
+                recovered and one.id not in self._unconfirmed and self._positions.position(one.id) is None
+            )
+            reports.append((one, purged, TransactionOutcome(one, "not_sent" if absent else None)))
+        self._listener.report(reports)
 
     def _is_full(self) -> bool:
         bounds = self._bounds
@@ -192,35 +202,35 @@ class Shard:
             or self._purged
         )
 
-    def _collect(self) -> list[WaitingMessage]:
-        """The next transaction's messages: when there are enough of them, or the first is old enough."""
+    def _collect(self) -> list[QueuedMessage]:
+        """Return the messages of the next transaction, once there are enough or the first is old enough."""
         while True:
             with self._changed:
-                if self._giving_way.is_set():
-                    raise _TakenOver
+                if self._id_taken.is_set():
+                    raise _IdTaken
                 left = self._time_left()
                 if left <= 0:
-                    batch = self._take()
+                    batch = self._take_batch()
                     self._current = len(batch)
                     return batch
-                self._changed.wait(min(left, _IDLE))
+                self._changed.wait(min(left, _SERVE_INTERVAL_S))
             self._serve()
 
     def _time_left(self) -> float:
         if not self._queue:
-            return _IDLE
+            return _SERVE_INTERVAL_S
         return 0.0 if self._is_full() else self._queue[0].since + self._bounds.age - time.monotonic()
 
-    def _take(self) -> list[WaitingMessage]:
+    def _take_batch(self) -> list[QueuedMessage]:
         now = time.monotonic()
-        self._limits = {where: limit for where, limit in self._limits.items() if limit[1] > now}
-        limits = {where: limit for where, (limit, _) in self._limits.items()}
-        batch, left = take(self._queue, self._bounds.messages, self._bounds.bytes, limits)
-        self._queue.extendleft(reversed(left))
+        self._limits = {partition: limit for partition, limit in self._limits.items() if limit[1] > now}
+        limits = {partition: limit for partition, (limit, _) in self._limits.items()}
+        batch, skipped = take_batch(self._queue, self._bounds.messages, self._bounds.bytes, limits)
+        self._queue.extendleft(reversed(skipped))
         self._bytes -= sum(one.size for one in batch)
         return batch
 
-    def _put_back(self, batch: Sequence[WaitingMessage], *, current: int | None = 0) -> None:
+    def _put_back(self, batch: Sequence[QueuedMessage], *, current: int | None = 0) -> None:
         with self._changed:
             self._current = self._current if current is None else current
             purged = self._purged
@@ -235,214 +245,232 @@ class Shard:
 
     def _run(self) -> None:
         try:
-            self._begin()
+            self._recover_earlier()
             while True:
                 batch = self._collect()
                 try:
-                    self._round(batch)
+                    self._process_batch(batch)
                 finally:
                     self._current = 0
         except ClientStopped:
             pass
-        except _TakenOver:
-            self._owner.fenced(self._id)
+        except _IdTaken:
+            self._listener.fenced(self._id)
         except Exception:
             logger.exception("shard ended", extra={"transactional_id": self._id})
-            text = "A part of the exactly-once delivery ended by a mistake of ours; what it held is in the journal."
-            self._owner.notice("shard_ended", "critical", text)
+            text = "An internal error stopped a part of the exactly-once delivery. The journal keeps its messages."
+            self._listener.notice("shard_ended", "critical", text)
         finally:
             if self._client is not None:
                 self._client.destroy()
 
-    def _begin(self) -> None:
+    def _recover_earlier(self) -> None:
         for other in self._also_fence:
             self._fence(other).destroy()
         self._client = self._fence(self._id)
-        self._owner.wait_all_fenced(self._number, self._stopping)
-        self._find_beginnings()
-        self._look(where for where in self._ledger.partitions() if self._is_mine(where))
+        self._listener.wait_all_fenced(self._number, self._stopping)
+        self._find_start_offsets()
+        self._read_back_partitions(
+            partition for partition in self._positions.partitions() if self._owns(partition)
+        )
         self.recovered.set()
 
-    def _find_beginnings(self) -> None:
-        """Write down where partitions begin to which an earlier process may have sent what is unsettled."""
-        began = self._read_back.beginnings(
-            self._ledger.unsettled_topics,
-            lambda where: self._is_mine(where) and self._ledger.off(where) is None,
+    def _find_start_offsets(self) -> None:
+        """Store start offsets for partitions to which an earlier process may have sent unsettled messages."""
+        offsets = self._read_back.start_offsets(
+            self._positions.unsettled_topics,
+            lambda partition: self._owns(partition) and self._positions.settled_offset(partition) is None,
         )
-        self._durably(lambda: self._ledger.begin(began))
+        self._write_state(lambda: self._positions.start_partitions(offsets))
 
-    def _round(self, batch: Sequence[WaitingMessage]) -> None:
-        """One batch: what was found is settled, the rest sent in one transaction."""
-        landed, superseded, rest = split([one.delivery for one in batch], self._ledger)
+    def _process_batch(self, batch: Sequence[QueuedMessage]) -> None:
+        """Process one batch: settle the messages already on the log and send the rest in one transaction."""
+        written, superseded, rest = split([one.delivery for one in batch], self._positions)
         self._hold_back(superseded)
-        self._landed(landed)
-        rest = self._known(rest)
+        self._settle_written(written)
+        rest = self._start_new_partitions(rest)
         if rest:
             sent = set(map(id, rest))
             self._transact(rest, [one for one in batch if id(one.delivery) in sent])
 
-    def _known(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Writes down where partitions begin that we never wrote to; those that do not exist are refused."""
+    def _start_new_partitions(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Store start offsets for partitions never written to, and reject messages for partitions that do not exist."""
         new = {(one.topic, one.partition) for one in deliveries}
-        new = {where for where in new if self._ledger.off(where) is None}
+        new = {partition for partition in new if self._positions.settled_offset(partition) is None}
         if not new:
             return list(deliveries)
-        began = starts(self._read_back(dict.fromkeys(new), self._ledger.is_own), sorted(new))
-        self._durably(lambda: self._ledger.begin(began))
-        missing = new - began.keys()
+        offsets = first_offsets(self._read_back(dict.fromkeys(new), self._positions.is_own), sorted(new))
+        self._write_state(lambda: self._positions.start_partitions(offsets))
+        missing = new - offsets.keys()
         if missing:
             error = KafkaError(KafkaError._UNKNOWN_PARTITION, "the topic has no such partition")
-            refused = [one for one in deliveries if (one.topic, one.partition) in missing]
-            self._displaced([(one, error, TransactionOutcome(one, "not_sent")) for one in refused])
+            rejected = [one for one in deliveries if (one.topic, one.partition) in missing]
+            self._report_rejected([(one, error, TransactionOutcome(one, "not_sent")) for one in rejected])
         return [one for one in deliveries if (one.topic, one.partition) not in missing]
 
-    def _transact(self, deliveries: Sequence[Delivery], waiting: Sequence[WaitingMessage]) -> None:
-        began = time.monotonic()
-        self._doubtful = {one.id for one in deliveries}
-        client = self._live()
+    def _transact(self, deliveries: Sequence[Delivery], waiting: Sequence[QueuedMessage]) -> None:
+        started = time.monotonic()
+        self._unconfirmed = {one.id for one in deliveries}
+        client = self._current_client()
         try:
-            reports, refused = client.transact(deliveries, began + self._bounds.transaction_timeout)
+            reports, rejected = client.transact(deliveries, started + self._bounds.transaction_timeout)
         except TransactionFailed as failure:
             self._put_back(waiting)
-            self._after(failure, deliveries, time.monotonic() - began)
+            self._on_failed_transaction(failure, deliveries, time.monotonic() - started)
             return
-        self._landed([(delivery, _place(message)) for delivery, _, message in reports], began)
-        self._displaced([(one, error, TransactionOutcome(one, "not_sent")) for one, error, _ in refused])
-        self._doubtful = set()
-        self._well()
-        self._wait(_BREATH)
+        self._settle_written([(delivery, _position_of(message)) for delivery, _, message in reports], started)
+        self._report_rejected(
+            [(one, error, TransactionOutcome(one, "not_sent")) for one, error, _ in rejected]
+        )
+        self._unconfirmed = set()
+        self._report_recovered()
+        self._wait(_COMMIT_PAUSE_S)
 
-    def _displaced(self, refused: Sequence[Report]) -> None:
-        """Report refusals, except of messages that can go to another partition because theirs is gone."""
-        moving = [one for one, error, _ in refused if error and is_gone(error) and one.placement.ours]
+    def _report_rejected(self, rejected: Sequence[Report]) -> None:
+        """Report rejections, except of messages that can go to another partition because theirs no longer exists."""
+        moving = [
+            one
+            for one, error, _ in rejected
+            if error and is_missing_partition(error) and one.placement.computed
+        ]
         moved = set(map(id, moving))
-        self._owner.report([report for report in refused if id(report[0]) not in moved])
-        moving += self._take_out({(one.topic, one.partition) for one in moving})
+        self._listener.report([report for report in rejected if id(report[0]) not in moved])
+        moving += self._take_from_queue({(one.topic, one.partition) for one in moving})
         while moving:
             if self._purged:
-                return self._give_up([WaitingMessage(one, 0.0, 0) for one in moving])
+                return self._give_up([QueuedMessage(one, 0.0, 0) for one in moving])
             try:
-                return self._owner.report(self._owner.place_again(moving))
-            except ClientQueueFull:  # the brokers do not say yet which partitions there are
-                self._wait(_AGAIN)
+                return self._listener.report(self._listener.reassign_partitions(moving))
+            except ClientQueueFull:  # the brokers do not return the partitions yet
+                self._wait(_PLACEMENT_RETRY_S)
         return None
 
-    def _take_out(self, partitions: set[Where]) -> list[Delivery]:
-        """Remove the queued messages of these partitions that may go to another one, in their order."""
+    def _take_from_queue(self, partitions: set[PartitionId]) -> list[Delivery]:
+        """Remove the queued messages of these partitions that may go to another one, and return them in order."""
         if not partitions:
             return []
         with self._changed:
-            found = [one for one in self._queue if one.where in partitions and one.delivery.placement.ours]
-            taken = set(map(id, found))
-            self._queue = deque(one for one in self._queue if id(one) not in taken)
-            self._bytes -= sum(one.size for one in found)
-        return [one.delivery for one in found]
+            removed = [
+                one for one in self._queue if one.partition in partitions and one.delivery.placement.computed
+            ]
+            ids = set(map(id, removed))
+            self._queue = deque(one for one in self._queue if id(one) not in ids)
+            self._bytes -= sum(one.size for one in removed)
+        return [one.delivery for one in removed]
 
     def insert_first(self, deliveries: Sequence[Delivery]) -> None:
-        """Take messages of a partition that is gone, before newer ones of their keys. For any thread."""
-        self._put_back(
-            [WaitingMessage(one, time.monotonic(), _size(one)) for one in deliveries], current=None
-        )
+        """Queue messages of a deleted partition before newer ones of their keys. Any thread may call it."""
+        self._put_back([QueuedMessage(one, time.monotonic(), _size(one)) for one in deliveries], current=None)
 
-    def _landed(self, landed: Sequence[tuple[Delivery, LogPosition]], began: float | None = None) -> None:
-        """On the log for good: written down once, then reported."""
-        if not landed:
+    def _settle_written(
+        self, written: Sequence[tuple[Delivery, LogPosition]], started: float | None = None
+    ) -> None:
+        """Settle committed messages, then report them."""
+        if not written:
             return
-        if began is not None and (again := self._ledger.made_again(place for _, place in landed)):
-            self._durably(lambda: self._ledger.begin_again(again))
-        self._durably(lambda: self._ledger.settle(landed))
-        latency = None if began is None else time.monotonic() - began
-        self._owner.report(
-            [(one, None, TransactionOutcome(one, None, place, latency)) for one, place in landed]
+        if started is not None and (
+            restarted := self._positions.recreated(position for _, position in written)
+        ):
+            self._write_state(lambda: self._positions.restart_partitions(restarted))
+        self._write_state(lambda: self._positions.settle(written))
+        latency = None if started is None else time.monotonic() - started
+        self._listener.report(
+            [(one, None, TransactionOutcome(one, None, position, latency)) for one, position in written]
         )
 
     def _hold_back(self, superseded: Sequence[Delivery]) -> None:
-        """Report what may have been written and compacted away: a newer record of its key is there, so it is not sent."""
+        """Report messages that may have been compacted away. They are not sent, because a newer record has their key."""
         error = KafkaError(KafkaError._OUTDATED, NEWER_RECORD)
-        self._owner.report(
+        self._listener.report(
             [
                 (one, error, TransactionOutcome(one, "inconclusive", held_back=NEWER_RECORD))
                 for one in superseded
             ]
         )
 
-    def _durably(self, write: Callable[[], None]) -> None:
-        """A journal that cannot be written to stops us; the log has the records, and a restart would find them."""
-        said = False
+    def _write_state(self, write: Callable[[], None]) -> None:
+        """Retry until the journal can be written. Until then the shard waits; the records are safe on the log."""
+        reported = False
         while True:
             try:
                 return write()
             except (JournalError, OSError) as error:
-                if not said:
-                    said = True
-                    self._owner.notice(
-                        "journal_full", "critical", f"Deliveries cannot be written down: {error}"
+                if not reported:
+                    reported = True
+                    self._listener.notice(
+                        "journal_full", "critical", f"Deliveries cannot be recorded in the journal: {error}"
                     )
                 self._wait(0.5)
 
-    # when a transaction failed
+    # failed transactions
 
-    def _after(self, failure: TransactionFailed, deliveries: Sequence[Delivery], lasted: float) -> None:
-        if lost_the_id(failure.error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout):
+    def _on_failed_transaction(
+        self, failure: TransactionFailed, deliveries: Sequence[Delivery], lasted: float
+    ) -> None:
+        if id_was_taken(failure.error.name(), lasted=lasted, timeout=self._bounds.transaction_timeout):
             self._wait_to_take_back()
         sent = Counter((one.topic, one.partition) for one in deliveries)
-        judged = failure_cause([(one, problem) for one, problem, _ in failure.reports], sent)
-        if not (judged.guilty or judged.limits):
-            self._ill(
-                f"A transaction failed ({failure}); the log is read back before anything is sent again."
+        cause = failure_cause([(one, problem) for one, problem, _ in failure.reports], sent)
+        if not (cause.rejected or cause.limits):
+            self._report_failing(
+                f"A transaction failed ({failure}). The log is read back before anything is sent again."
             )
         self._recover(sent)
-        self._punish(judged)
+        self._drop_rejected(cause)
 
     def _wait_to_take_back(self) -> None:
-        """Wait until the transactional id may be taken back; raise _TakenOver when another producer keeps it."""
-        wait = self._ownership.lost(explained=self._live().fenced_in_trouble)
-        if wait is None or self._giving_way.is_set():
-            raise _TakenOver
-        self._live().destroy()
-        self._ill(
-            f"Another process, or a late request of one that was killed, took the transactional id {self._id}. This "
-            f"producer takes it back ({self._ownership.losses} of {self._ownership.attempts}) and stops if the other "
-            "one keeps coming back. Two running producers must not share a transactional id."
+        """Wait before taking the transactional id back. Raise _IdTaken when another producer keeps it."""
+        wait = self._ownership.record_loss(explained=self._current_client().fenced_after_disconnect)
+        if wait is None or self._id_taken.is_set():
+            raise _IdTaken
+        self._current_client().destroy()
+        self._report_failing(
+            f"Another process, or a late request of a killed one, took the transactional id {self._id}. This producer "
+            f"takes it back ({self._ownership.losses} of {self._ownership.attempts}) and stops if the other process "
+            "keeps using it. Two running producers must not share a transactional id."
         )
         self._pause(wait)
 
-    def _recover(self, partitions: Iterable[Where]) -> None:
-        """A new client, fenced; then everything that the old one left on these partitions is read back."""
-        self._live().destroy()
+    def _recover(self, partitions: Iterable[PartitionId]) -> None:
+        """Fence with a new client, then read back the records that the old one left on these partitions."""
+        self._current_client().destroy()
         if self._failures > 1:
             self._pause(min(5.0, 0.1 * 2 ** min(self._failures, 6)))
         self._client = self._fence(self._id)
-        self._look(partitions)
-        self._doubtful = set()
+        self._read_back_partitions(partitions)
+        self._unconfirmed = set()
 
-    def _punish(self, judged: FailureCause) -> None:
-        """Takes out what can never be written, now that it is proved not to be there."""
-        guilty = {one.id: (one, error) for one, error in judged.guilty if self._ledger.place(one.id) is None}
+    def _drop_rejected(self, cause: FailureCause) -> None:
+        """Remove permanently rejected messages from the queue, now that the read-back has not found them on the log."""
+        rejected = {
+            one.id: (one, error) for one, error in cause.rejected if self._positions.position(one.id) is None
+        }
         with self._changed:
-            kept = [one for one in self._queue if one.delivery.id not in guilty]
+            kept = [one for one in self._queue if one.delivery.id not in rejected]
             self._queue = deque(kept)
             self._bytes = sum(one.size for one in kept)
         reports: list[Report] = []
-        for one, error in guilty.values():
+        for one, error in rejected.values():
             verdict: Verdict = "not_sent" if failure_of(error).verdict == "not_sent" else "rejected"
             reports.append((one, error, TransactionOutcome(one, verdict)))
-        self._displaced(reports)
-        until = time.monotonic() + _LIMIT_LASTS
-        for where in {(one.topic, one.partition) for one, _ in guilty.values()}:
-            self._limits.pop(where, None)
-        self._limits |= {where: (limit, until) for where, limit in judged.limits.items()}
+        self._report_rejected(reports)
+        until = time.monotonic() + _LIMIT_DURATION_S
+        for partition in {(one.topic, one.partition) for one, _ in rejected.values()}:
+            self._limits.pop(partition, None)
+        self._limits |= {partition: (limit, until) for partition, limit in cause.limits.items()}
 
     def _fence(self, transactional_id: str) -> TransactionalClient:
-        began, said = time.monotonic(), False
+        started, reported = time.monotonic(), False
 
         def waiting(error: KafkaError) -> None:
-            nonlocal said
-            if not said and time.monotonic() - began > _PATIENCE:
-                said = True
-                self._ill(f"The transaction coordinator does not answer: {error.name()}: {error.str()}")
+            nonlocal reported
+            if not reported and time.monotonic() - started > _NOTICE_DELAY_S:
+                reported = True
+                self._report_failing(
+                    f"The transaction coordinator does not respond: {error.name()}: {error.str()}"
+                )
 
-        tries = 0
+        attempts = 0
         while True:
             client = self._connect(transactional_id)
             try:
@@ -450,61 +478,69 @@ class Shard:
                 return client
             except TransactionFailed as failure:
                 client.destroy()
-                self._ill(f"The transactional id {transactional_id} cannot be used: {failure}", "critical")
+                self._report_failing(
+                    f"The transactional id {transactional_id} cannot be used: {failure}", "critical"
+                )
             except BaseException:
                 client.destroy()
                 raise
-            tries += 1
-            self._pause(min(5.0, 0.1 * 2 ** min(tries, 6)))
+            attempts += 1
+            self._pause(min(5.0, 0.1 * 2 ** min(attempts, 6)))
 
     def _connect(self, transactional_id: str) -> TransactionalClient:
         return TransactionalClient(
             self._settings,
             transactional_id,
-            statistics=lambda statistics: self._owner.statistics(self._number, statistics),
-            connection_error=self._owner.connection_error,
+            statistics=lambda statistics: self._listener.statistics(self._number, statistics),
+            connection_error=self._listener.connection_error,
             stopping=self._stopping.is_set,
         )
 
-    def _look(self, partitions: Iterable[Where]) -> None:
-        offsets = {where: self._ledger.off(where) for where in partitions}
-        offsets = {where: off for where, off in offsets.items() if off is not None}
+    def _read_back_partitions(self, partitions: Iterable[PartitionId]) -> None:
+        offsets = {partition: self._positions.settled_offset(partition) for partition in partitions}
+        offsets = {
+            partition: settled_offset
+            for partition, settled_offset in offsets.items()
+            if settled_offset is not None
+        }
         if not offsets:
             return
         with self._changed:
-            in_hand = {one.delivery.id for one in self._queue}
-        seen = self._read_back(offsets, lambda id: self._ledger.is_own(id) or id in in_hand)
-        for kind, text in seen.remarks:
-            self._owner.notice(kind, "warning" if kind == "evidence_removed" else "critical", text)
-        if seen.gone:
-            self._durably(lambda: self._ledger.begin_again(seen.gone))
-        for where, records in seen.found.items():
-            self._ledger.found(where, records, in_hand)
-        for where, later in seen.later.items():
-            self._ledger.saw(where, later, self._doubtful if self.recovered.is_set() else None)
+            queued = {one.delivery.id for one in self._queue}
+        result = self._read_back(offsets, lambda id: self._positions.is_own(id) or id in queued)
+        for kind, text in result.notices:
+            self._listener.notice(kind, "warning" if kind == "evidence_removed" else "critical", text)
+        if result.gone:
+            self._write_state(lambda: self._positions.restart_partitions(result.gone))
+        for partition, records in result.found.items():
+            self._positions.set_found(partition, records, queued)
+        for partition, later in result.later.items():
+            self._positions.add_later_keys(
+                partition, later, self._unconfirmed if self.recovered.is_set() else None
+            )
 
-    # telling, waiting
+    # notices and waiting
 
-    def _live(self) -> TransactionalClient:
+    def _current_client(self) -> TransactionalClient:
         if self._client is None:
             raise AssertionError("no client yet")
         return self._client
 
-    def _ill(self, text: str, severity: Severity = "warning") -> None:
+    def _report_failing(self, text: str, severity: Severity = "warning") -> None:
         self._failures += 1
-        if self._trouble is None:
-            self._owner.notice("transactions_failing", severity, text)
-        self._trouble = text
+        if self._failure_text is None:
+            self._listener.notice("transactions_failing", severity, text)
+        self._failure_text = text
 
-    def _well(self) -> None:
+    def _report_recovered(self) -> None:
         self._failures = 0
-        if self._trouble is not None:
-            self._trouble = None
-            text = "Transactions are committed again. No message of the failed ones was sent twice."
-            self._owner.notice("transactions_recovered", "info", text)
+        if self._failure_text is not None:
+            self._failure_text = None
+            text = "Transactions commit again. No message of the failed transactions was sent twice."
+            self._listener.notice("transactions_recovered", "info", text)
 
-    def _warn(self, kind: str, text: str) -> None:
-        self._owner.notice(kind, "info" if kind == "read_back_done" else "warning", text)
+    def _on_read_back_notice(self, kind: str, text: str) -> None:
+        self._listener.notice(kind, "info" if kind == "read_back_done" else "warning", text)
 
     def _serve(self) -> None:
         if self._stopping.is_set():
@@ -523,35 +559,36 @@ class Shard:
             raise ClientStopped
 
 
-class _TakenOver(Exception):
-    """Another process uses our transactional id."""
+class _IdTaken(Exception):
+    """Another process uses this producer's transactional id."""
 
 
-def take(
-    queue: deque[WaitingMessage], messages: int, size: int, limits: Mapping[Where, int]
-) -> tuple[list[WaitingMessage], list[WaitingMessage]]:
-    """Takes a transaction's messages off the front: (those, what was passed over because its partition is limited).
+def take_batch(
+    queue: deque[QueuedMessage], messages: int, size: int, limits: Mapping[PartitionId, int]
+) -> tuple[list[QueuedMessage], list[QueuedMessage]]:
+    """Take a transaction's messages from the front of the queue.
 
-    Never changes the order within a partition; takes at least one.
+    Return them and the messages skipped because their partition is limited. Keeps the order within each partition and
+    takes at least one message.
     """
-    batch: list[WaitingMessage] = []
-    passed: list[WaitingMessage] = []
-    taken: Counter[Where] = Counter()
+    batch: list[QueuedMessage] = []
+    skipped: list[QueuedMessage] = []
+    counts: Counter[PartitionId] = Counter()
     total = 0
-    while queue and len(batch) < messages and len(passed) < messages and (total < size or not batch):
+    while queue and len(batch) < messages and len(skipped) < messages and (total < size or not batch):
         one = queue.popleft()
-        if limits and taken[one.where] >= limits.get(one.where, messages):
-            passed.append(one)
+        if limits and counts[one.partition] >= limits.get(one.partition, messages):
+            skipped.append(one)
             continue
         batch.append(one)
-        taken[one.where] += 1
+        counts[one.partition] += 1
         total += one.size
-    return batch, passed
+    return batch, skipped
 
 
 def _size(delivery: Delivery) -> int:
     return 100 + len(delivery.value or b"") + len(delivery.key or b"")
 
 
-def _place(message: Any) -> LogPosition:
+def _position_of(message: Any) -> LogPosition:
     return LogPosition(message.topic(), message.partition(), message.offset(), message.timestamp()[1])

@@ -1,8 +1,8 @@
-"""A transactional client: made, fenced, used for transactions, destroyed at the first failure.
+"""A transactional client: created, fenced, used for transactions, and destroyed at the first failure.
 
-It is never closed and never used again after an error: closing a broken client blocks, and after an abort a late
-request of the old transaction may still commit half of the next one (kafka-real-notes 2.3). Only the fence of a
-new client with the same id, `init_transactions`, ends what the old one left behind.
+It is never closed and never used again after an error. Closing a broken client blocks, and after an abort a late
+request of the old transaction can still commit half of the next one (kafka-real-notes 2.3). Only the fence of a new
+client with the same id, `init_transactions`, ends the requests and transactions of the old client.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from producer_core._internal.user_callbacks import both
+from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.exactly_once.transaction_errors import refused_for_good
+from producer_core.delivery.exactly_once.transaction_errors import is_permanent_rejection
 from producer_core.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-_SLICE = 1.0
-"""Seconds a call into the client lasts at most, so that stop() is heard and callbacks are served."""
-_REST = 0.5
-"""Seconds in which the other reports of a transaction that failed are collected."""
-_UNPLACED = KafkaError(KafkaError._INCONSISTENT, "a message was acknowledged without its offset")
-"""It is read back before it counts: the ledger must know where it lies."""
+_CALL_TIMEOUT_S = 1.0
+"""The longest duration of one call into the client, so that it reacts to stop() and serves callbacks."""
+_COLLECT_S = 0.5
+"""Seconds for which the remaining reports of a failed transaction are collected."""
+_MISSING_OFFSET = KafkaError(KafkaError._INCONSISTENT, "a message was acknowledged without its offset")
+"""Such a message is read back before it counts as written, because its position must be recorded."""
 
 
 class TransactionFailed(Exception):
-    """The transaction did not commit, or nobody knows; `reports` are what was heard of its records."""
+    """The transaction did not commit, or its outcome is unknown. `reports` are the delivery reports received."""
 
     def __init__(self, error: KafkaError, reports: Sequence[Report] = ()) -> None:
         super().__init__(f"{error.name()}: {error.str()}")
@@ -42,11 +42,11 @@ class TransactionFailed(Exception):
 
 
 class ClientStopped(Exception):
-    """stop() was called in the middle."""
+    """stop() was called during the operation."""
 
 
 class TransactionalClient:
-    """One life of the client with this transactional id; used by one thread."""
+    """Run transactions with one transactional id from creation to the first failure. Used by one thread."""
 
     def __init__(
         self,
@@ -61,33 +61,32 @@ class TransactionalClient:
         self._connection_error = connection_error
         self._reports: list[Report] = []
         self._fatal: KafkaError | None = None
-        self._troubled = False  # a connection broke
-        self.fenced_in_trouble = (
-            False  # one broke before the fence was done: a copy of its request may be on its way
-        )
+        self._connection_failed = False
+        # Whether a connection failed before the fence was complete: a copy of its request may still be in flight.
+        self.fenced_after_disconnect = False
         self._producer: Producer | None = Producer(
             {
                 **settings,
                 "transactional.id": transactional_id,
-                "stats_cb": both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
-                "error_cb": both(self._heard, settings.get("error_cb")),
+                "stats_cb": call_both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
+                "error_cb": call_both(self._on_error, settings.get("error_cb")),
             }
         )
 
-    def _heard(self, error: KafkaError) -> None:
-        self._troubled = True
+    def _on_error(self, error: KafkaError) -> None:
+        self._connection_failed = True
         self._connection_error(error)
 
     @property
-    def _live(self) -> Producer:
+    def _client(self) -> Producer:
         if self._producer is None:
             raise AssertionError("the client was destroyed")
         return self._producer
 
-    def hand_to(
+    def reassign(
         self, *, connection_error: Callable[[KafkaError], None], stopping: Callable[[], bool]
     ) -> None:
-        """Another thread uses it from now on, and hears of its troubles. Between two transactions only."""
+        """Let another thread use the client and receive its connection errors. Call only between transactions."""
         self._connection_error, self._stopping = connection_error, stopping
 
     @property
@@ -97,15 +96,15 @@ class TransactionalClient:
     # fencing
 
     def fence(self, waiting: Callable[[KafkaError], None]) -> None:
-        """Until every transaction of an earlier client has ended and no request of it counts any more.
+        """Wait until all transactions of earlier clients with this id have ended and their requests are rejected.
 
-        `waiting` hears, again and again, why it has not happened yet. TransactionFailed when it cannot.
+        `waiting` is called repeatedly with the error that delays the fence. Raise TransactionFailed when it fails.
         """
         while True:
             try:
-                self._live.init_transactions(_SLICE)
-                self.serve()  # what error_cb heard meanwhile
-                self.fenced_in_trouble = self._troubled
+                self._client.init_transactions(_CALL_TIMEOUT_S)
+                self.serve()  # runs error_cb for errors during the call
+                self.fenced_after_disconnect = self._connection_failed
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or error.args[0].fatal():
@@ -116,74 +115,74 @@ class TransactionalClient:
     # one transaction
 
     def transact(self, deliveries: Sequence[Delivery], deadline: float) -> tuple[list[Report], list[Report]]:
-        """Sends these in one transaction and commits it: (reports of what was committed, refusals on the spot).
+        """Send and commit the messages in one transaction. Return the reports and the records rejected locally.
 
-        TransactionFailed when it did not commit before `deadline` (monotonic), or when nobody knows.
+        Raise TransactionFailed when it did not commit before `deadline` (monotonic) or when its outcome is unknown.
         """
         self._reports = []
         try:
-            self._live.begin_transaction()
-            refused = self._produce(deliveries, deadline)
-            self._await_reports(len(deliveries) - len(refused), deadline)
+            self._client.begin_transaction()
+            rejected = self._produce(deliveries, deadline)
+            self._await_reports(len(deliveries) - len(rejected), deadline)
             self._commit(deadline)
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        return self._reports, refused
+        return self._reports, rejected
 
     def _produce(self, deliveries: Sequence[Delivery], deadline: float) -> list[Report]:
-        produce = self._live.produce
-        refused: list[Report] = []
+        produce = self._client.produce
+        rejected: list[Report] = []
         for delivery in deliveries:
-            reported = functools.partial(self._reported, delivery)
+            on_report = functools.partial(self._on_report, delivery)
             while True:
                 try:
-                    # Positional, as in KafkaTransport: topic, value, key, partition, callback, -, timestamp, headers.
+                    # Positional, as in KafkaTransport: topic, value, key, partition, callback, unused, timestamp, headers.
                     produce(
-                        delivery.topic, delivery.value, delivery.key, delivery.partition, reported, None,
+                        delivery.topic, delivery.value, delivery.key, delivery.partition, on_report, None,
                         delivery.placement.timestamp_ms, delivery.record_headers,
                     )  # fmt: skip
                     break
                 except BufferError:
                     self._progress(deadline)
                 except KafkaException as error:
-                    if not refused_for_good(error.args[0]):
+                    if not is_permanent_rejection(error.args[0]):
                         raise
-                    refused.append((delivery, error.args[0], None))
+                    rejected.append((delivery, error.args[0], None))
                     break
-        return refused
+        return rejected
 
-    def _reported(self, delivery: Delivery, error: KafkaError | None, message: Any) -> None:
+    def _on_report(self, delivery: Delivery, error: KafkaError | None, message: Any) -> None:
         self._reports.append((delivery, error, message))
 
     def _await_reports(self, count: int, deadline: float) -> None:
-        seen = 0
-        while seen < count:
+        checked = 0
+        while checked < count:
             self._progress(deadline)
-            for _, error, _ in self._reports[seen:]:
+            for _, error, _ in self._reports[checked:]:
                 if error is not None:
-                    self._collect_the_rest(count)
+                    self._collect_reports(count)
                     raise KafkaException(error)
-            seen = len(self._reports)
+            checked = len(self._reports)
         if any(message.offset() is None for _, _, message in self._reports):
-            raise KafkaException(_UNPLACED)
+            raise KafkaException(_MISSING_OFFSET)
 
     def _progress(self, deadline: float) -> None:
-        self.serve(_SLICE / 10)
+        self.serve(_CALL_TIMEOUT_S / 10)
         if self._fatal is not None:
             raise KafkaException(self._fatal)
         if time.monotonic() > deadline:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction took too long"))
 
-    def _collect_the_rest(self, count: int) -> None:
-        bound = time.monotonic() + _REST
+    def _collect_reports(self, count: int) -> None:
+        bound = time.monotonic() + _COLLECT_S
         while len(self._reports) < count and time.monotonic() < bound and self._fatal is None:
             self.serve(0.05)
 
     def _commit(self, deadline: float) -> None:
-        """Every report is in, so this sends one request; its flush finds nothing to wait for."""
+        """Commit. All reports are in, so this sends one request, and its flush has no messages to wait for."""
         while True:
             try:
-                self._live.commit_transaction(_SLICE)
+                self._client.commit_transaction(_CALL_TIMEOUT_S)
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
@@ -191,15 +190,15 @@ class TransactionalClient:
                 self.serve()
 
     def _failed(self, error: KafkaError) -> TransactionFailed:
-        """A fatal error is the cause of whatever else was heard."""
+        """Return the failure. A fatal error is the cause of all other errors."""
         return TransactionFailed(self._fatal or error, list(self._reports))
 
-    # living and dying
+    # callbacks and the end
 
     def serve(self, timeout: float = 0.0) -> None:
-        """Run the callbacks that are due; Stopped when stop() was called."""
+        """Run the callbacks that are due. Raise ClientStopped after stop()."""
         try:
-            self._live.poll(timeout)
+            self._client.poll(timeout)
         except KafkaException as error:
             if error.args[0].fatal():
                 self._fatal = self._fatal or error.args[0]
@@ -209,7 +208,7 @@ class TransactionalClient:
             raise ClientStopped
 
     def destroy(self) -> None:
-        """Drop it without waiting; what it had open is ended by the next fence, or by its time-out."""
+        """Drop the client without waiting. The next fence or the timeout ends its open transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with contextlib.suppress(Exception):
@@ -217,10 +216,12 @@ class TransactionalClient:
                 producer.poll(0)
 
 
-def check(settings: Mapping[str, Any]) -> None:
-    """ConfigError where the library does not make a transactional client of these settings. Nobody is asked."""
-    alone = {"bootstrap.servers": "", "transactional.id": "check", "statistics.interval.ms": 0}
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ConfigError when librdkafka rejects these settings for transactions. Sends no request."""
+    replaced = {"bootstrap.servers": "", "transactional.id": "check", "statistics.interval.ms": 0}
     try:
-        Producer({**settings, **alone})
+        Producer({**settings, **replaced})
     except KafkaException as error:
-        raise ConfigError(f"Transactions cannot be had with these settings: {error.args[0].str()}") from error
+        raise ConfigError(
+            f"Transactions cannot be used with these settings: {error.args[0].str()}"
+        ) from error

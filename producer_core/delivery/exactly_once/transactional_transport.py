@@ -1,8 +1,8 @@
-"""The transactional transport: protocol PL behind the face that every transport has.
+"""The transactional transport: protocol PL behind the interface that all transports have.
 
-Each partition belongs to one shard, so its order holds; shards commit side by side. A message is reported only
-when its transaction is committed and that is written down (`progress.settle`), or when it is proved that it is
-not on the log and never will be.
+Each partition belongs to one shard, so its order is kept; shards commit in parallel. A message is reported only when its
+transaction is committed and the journal has settled it, or when it is proven that the message is not on the log and
+never will be.
 """
 
 from __future__ import annotations
@@ -20,35 +20,39 @@ from confluent_kafka import KafkaError
 from producer_core._internal.librdkafka import client_log
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery, Report
-from producer_core.delivery.exactly_once.log_positions import LogPositions, Where, shard_ids, shard_note
-from producer_core.delivery.exactly_once.merged_statistics import merged
+from producer_core.delivery.exactly_once.log_positions import LogPositions, PartitionId, shard_ids, shard_note
+from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
 from producer_core.delivery.exactly_once.shard import Shard, TransactionBounds
-from producer_core.delivery.exactly_once.transactional_client import check
+from producer_core.delivery.exactly_once.transactional_client import check_settings
 from producer_core.delivery.journal import SettlementState
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
 from producer_core.errors import Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
-from producer_core.kafka.newer_keys import Number
+from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.partitioner import Partitioner, metadata_count
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import MessageIds
 
-_MESSAGE_TIMEOUT = 60_000
-"""Milliseconds for a message inside its transaction; one lost broker stalls everything for about 10 s."""
-_MORE = 30_000
-"""Milliseconds that a transaction may last longer than its messages."""
-_FIX = (
-    "Every running producer needs a transactional id of its own: stop the other one, or give this one another id "
-    "and start it again. Nothing is lost: what was not committed is in the journal and is sent after the start."
+_MESSAGE_TIMEOUT_MS = 60_000
+"""Message timeout inside a transaction, in milliseconds. One lost broker stalls all partitions for about 10 s."""
+_TRANSACTION_EXTRA_MS = 30_000
+"""Milliseconds by which the transaction timeout exceeds the message timeout."""
+_FENCED_FIX = (
+    "Every running producer needs its own transactional id: stop the other producer, or set another transactional_id "
+    "for this one and restart it. No message is lost: the journal keeps the uncommitted messages, and they are sent "
+    "after the restart."
 )
 
 
 @dataclass(frozen=True)
 class TransactionLimits:
-    """A transaction ends when it has so many messages or bytes, or when its oldest message has this age in seconds."""
+    """Limits of a transaction: it ends at this number of messages or bytes, or when its oldest message has this age.
+
+    The age is in seconds.
+    """
 
     messages: int = 5000
     bytes: int = 8 * 1024 * 1024
@@ -56,10 +60,10 @@ class TransactionLimits:
 
 
 class TransactionalTransport:
-    """Exactly once for `read_committed` readers, through crashes, with a journal that outlives them.
+    """Deliver exactly once for `read_committed` consumers, across crashes, with a journal.
 
-    `progress` is the journal, `ids` are those of its messages. The clients are
-    `{transactional_id}-0` and so on, one a shard.
+    `progress` is the journal, and `ids` are the ids of its messages. The transactional ids are `{transactional_id}-0`
+    and so on, one per shard.
     """
 
     settles_journal = True
@@ -81,15 +85,16 @@ class TransactionalTransport:
         self._progress = progress
         self._transactional_id = transactional_id
         self._pid = os.getpid()
-        self._telling = threading.RLock()  # the listener hears one thing at a time; guards the field below
-        self._silent = False
+        # Serialises the calls to the listener, and guards the field below.
+        self._listener_lock = threading.RLock()
+        self._stopped = False
         self._fenced: str | None = None
         self._statistics: dict[int, Mapping[str, Any]] = {}
         self._missing: dict[str, float] = {}
-        self._ledger = LogPositions(progress, ids)
+        self._positions = LogPositions(progress, ids)
         self._compaction = Compaction(config.settings)
         settings = transactional_settings(config.settings)
-        check(settings)
+        check_settings(settings)
         self._partitioner = Partitioner(
             metadata_count(config.settings), partitioner=str(settings.get("partitioner", "murmur2_random"))
         )
@@ -109,10 +114,10 @@ class TransactionalTransport:
                 number,
                 name,
                 settings={**settings, "client.id": f"{config.client_id}-{number}"},
-                ledger=self._ledger,
+                positions=self._positions,
                 bounds=bounds,
-                owner=self,
-                is_mine=lambda where, number=number: self._shard_of(where) == number,  # type: ignore[misc]  # a bound default
+                listener=self,
+                owns=lambda partition, number=number: self._shard_of(partition) == number,  # type: ignore[misc]  # a bound default
                 also_fence=others[number::shards],
             )
             for number, name in enumerate(own)
@@ -122,15 +127,15 @@ class TransactionalTransport:
 
     def start(self) -> None:
         note = shard_note(self._transactional_id, len(self._shards), self._progress.offsets)
-        self._ledger.begin(note)
+        self._positions.start_partitions(note)
         for shard in self._shards:
             shard.start()
 
     def yield_to_poller(self) -> None:
-        """Shards collect and poll on threads of their own."""
+        """Do nothing: the shards collect and poll on their own threads."""
 
     def flush_soon(self) -> None:
-        """They poll all the time."""
+        """Do nothing: the shards poll all the time."""
 
     def produce(self, delivery: Delivery) -> None:
         if os.getpid() != self._pid:
@@ -138,49 +143,49 @@ class TransactionalTransport:
         if self._fenced is not None:
             raise Fenced(self._fenced)
         if delivery.partition < 0:
-            self._choose(delivery)
+            self._choose_partition(delivery)
         self._shards[self._shard_of((delivery.topic, delivery.partition))].produce(delivery)
 
-    def _choose(self, delivery: Delivery) -> None:
-        """A message without a partition may lie in any, so everything is read back before one is chosen."""
+    def _choose_partition(self, delivery: Delivery) -> None:
+        """Choose a partition. Before that, everything is read back, because the record may already be on any partition."""
         if not all(shard.recovered.is_set() for shard in self._shards):
             raise ClientQueueFull
-        place = self._ledger.place(delivery.id)
-        if place is not None:
-            return _placed(delivery, place.partition)
+        position = self._positions.position(delivery.id)
+        if position is not None:
+            return _set_partition(delivery, position.partition)
         partition = self._partitioner.choose(delivery.topic, delivery.key, delivery.id)
         if partition >= 0:
             self._missing.pop(delivery.topic, None)
-            return _placed(delivery, partition)
+            return _set_partition(delivery, partition)
         if self._is_missing(delivery.topic):
             raise ClientRefused(
                 KafkaError(KafkaError._UNKNOWN_TOPIC, f"the topic {delivery.topic} does not exist")
             )
         raise ClientQueueFull
 
-    def place_again(self, deliveries: Sequence[Delivery]) -> Sequence[Report]:
-        """Move messages whose partition is gone to partitions that exist; return refusals where the topic is gone.
+    def reassign_partitions(self, deliveries: Sequence[Delivery]) -> Sequence[Report]:
+        """Move messages whose partition no longer exists to partitions that do. Return rejections for deleted topics.
 
-        Full while the brokers do not say which partitions there are; then nothing was moved.
+        Raise ClientQueueFull and move nothing while the brokers do not return the topic's partitions.
         """
         for topic in {one.topic for one in deliveries}:
-            self._partitioner.ask_again(topic)
-        refused: list[Report] = []
-        placed: dict[int, list[Delivery]] = {}
+            self._partitioner.refresh_now(topic)
+        rejected: list[Report] = []
+        by_shard: dict[int, list[Delivery]] = {}
         for one in deliveries:
             one.placement = one.placement._replace(partition=-1)
             try:
-                self._choose(one)
+                self._choose_partition(one)
             except ClientRefused as refusal:
-                refused.append((one, refusal.error, TransactionOutcome(one, "not_sent")))
+                rejected.append((one, refusal.error, TransactionOutcome(one, "not_sent")))
             else:
-                placed.setdefault(self._shard_of((one.topic, one.partition)), []).append(one)
-        for number, some in placed.items():
-            self._shards[number].insert_first(some)
-        return refused
+                by_shard.setdefault(self._shard_of((one.topic, one.partition)), []).append(one)
+        for number, moved in by_shard.items():
+            self._shards[number].insert_first(moved)
+        return rejected
 
     def _is_missing(self, topic: str) -> bool:
-        """Whether the brokers have said for a while that there is no such topic."""
+        """Return whether the brokers have reported for a while that the topic does not exist."""
         if self._partitioner.count(topic) != 0:
             self._missing.pop(topic, None)
             return False
@@ -189,7 +194,7 @@ class TransactionalTransport:
 
     @property
     def ended(self) -> bool:
-        """Another process has taken over."""
+        """Return whether another process uses the transactional id."""
         return self._fenced is not None
 
     def outstanding(self) -> int:
@@ -208,12 +213,12 @@ class TransactionalTransport:
         timeout: float = 10.0,
     ) -> Mapping[str, ProbeResult]:
         settings = self._config.settings
-        return record_lookup.look(
+        return record_lookup.find_records(
             settings, topic, message_ids, since_ms=since_ms, floors=floors, timeout=timeout
         )
 
     def newer_records(
-        self, topic: str, missing: Sequence[MissingRecord], *, number: Number, timeout: float
+        self, topic: str, missing: Sequence[MissingRecord], *, number: SequenceLookup, timeout: float
     ) -> NewerRecords:
         return self._compaction.newer_records(topic, missing, number=number, timeout=timeout)
 
@@ -227,75 +232,75 @@ class TransactionalTransport:
         deadline = time.monotonic() + timeout
         for shard in self._shards:
             shard.join(max(0.0, deadline - time.monotonic()))
-        with self._telling:
-            self._silent = True
+        with self._listener_lock:
+            self._stopped = True
 
-    # what belongs to whom
+    # shards
 
-    def _shard_of(self, where: Where) -> int:
-        return zlib.crc32(f"{where[0]}/{where[1]}".encode()) % len(self._shards)
+    def _shard_of(self, partition: PartitionId) -> int:
+        return zlib.crc32(f"{partition[0]}/{partition[1]}".encode()) % len(self._shards)
 
-    # what the shards tell
+    # events of the shards
 
     def report(self, reports: Sequence[Report]) -> None:
-        with self._telling:
-            if reports and not self._silent:
+        with self._listener_lock:
+            if reports and not self._stopped:
                 self._listener.reports(reports)
 
     def statistics(self, number: int, statistics: Mapping[str, Any]) -> None:
-        with self._telling:
+        with self._listener_lock:
             self._statistics[number] = statistics
-            if number == 0 and not self._silent:
-                self._listener.statistics(merged(list(self._statistics.values())))
+            if number == 0 and not self._stopped:
+                self._listener.statistics(merge_statistics(list(self._statistics.values())))
 
     def connection_error(self, error: KafkaError) -> None:
-        with self._telling:
-            if not self._silent:
+        with self._listener_lock:
+            if not self._stopped:
                 self._listener.connection_error(error)
 
     def notice(self, kind: str, severity: Severity, text: str) -> None:
-        with self._telling:
-            if not self._silent:
+        with self._listener_lock:
+            if not self._stopped:
                 self._listener.notice(Notice(kind, severity, text, time.time()))
 
     def fenced(self, transactional_id: str) -> None:
-        """Stop all shards: their transactional ids belong to another producer."""
-        text = f"Another process uses the transactional id {transactional_id!r}; this one sends nothing more."
-        with self._telling:
+        """Stop all shards: another producer owns their transactional ids."""
+        text = f"Another process uses the transactional id {transactional_id!r}; this producer sends no more messages."
+        with self._listener_lock:
             if self._fenced is not None:
                 return
-            self._fenced = f"{text} {_FIX}"
+            self._fenced = f"{text} {_FENCED_FIX}"
         for shard in self._shards:
-            shard.give_way()
+            shard.yield_id()
         self.notice("fenced", "critical", self._fenced)
 
     def wait_all_fenced(self, number: int, stopping: threading.Event) -> None:
-        """A partition may have been another shard's before; nothing is read before all of them are fenced."""
+        """Wait until all shards are fenced. A partition may have belonged to another shard before, so no read starts earlier."""
         self._all_fenced[number].set()
         for event in self._all_fenced:
             while not event.wait(0.1) and not stopping.is_set():
                 pass
 
 
-def _placed(delivery: Delivery, partition: int) -> None:
-    delivery.placement = delivery.placement._replace(partition=partition, ours=True)
+def _set_partition(delivery: Delivery, partition: int) -> None:
+    delivery.placement = delivery.placement._replace(partition=partition, computed=True)
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's settings for use inside transactions.
+    """Return the settings of a client for use in transactions.
 
-    There a message's own time-out is no promise to anybody: what times out is read back and sent again. It only
-    has to be shorter than the transaction's, or the coordinator would end a transaction that is still at work.
+    In a transaction the message timeout has no meaning for the caller: a message that times out is read back and sent
+    again. It only has to be shorter than the transaction timeout, or the coordinator would abort a running transaction.
     """
     chosen = dict(settings)
-    asked = int(chosen.get("message.timeout.ms", 0)) or _MESSAGE_TIMEOUT
-    message = min(asked, _MESSAGE_TIMEOUT)
-    transaction = int(chosen.get("transaction.timeout.ms", message + _MORE))
+    requested = int(chosen.get("message.timeout.ms", 0)) or _MESSAGE_TIMEOUT_MS
+    message = min(requested, _MESSAGE_TIMEOUT_MS)
+    transaction = int(chosen.get("transaction.timeout.ms", message + _TRANSACTION_EXTRA_MS))
     chosen["transaction.timeout.ms"] = transaction
     chosen["message.timeout.ms"] = min(message, transaction * 3 // 4)
-    chosen["socket.timeout.ms"] = min(
-        int(chosen.get("socket.timeout.ms", 60_000)), transaction
-    )  # librdkafka asks it
+    # librdkafka requires a socket timeout no longer than the transaction timeout
+    chosen["socket.timeout.ms"] = min(int(chosen.get("socket.timeout.ms", 60_000)), transaction)
+
     chosen["enable.idempotence"] = True
     chosen["acks"] = "all"
     chosen.setdefault("logger", client_log())

@@ -1,4 +1,4 @@
-"""The journal: messages on disk from their acceptance until they are settled."""
+"""Store messages on disk from acceptance until they are settled."""
 
 from producer_core.delivery.journal.journal import Journal, Level
 from producer_core.delivery.journal.record import JournalRecord

@@ -1,4 +1,4 @@
-"""A cursor: a place in the journal from which somebody reads on."""
+"""A cursor that reads the unsettled records of a journal and can continue later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from producer_core.errors import JournalError
 
 
 class JournalSlice(NamedTuple):
-    """A part of a file that is read, and where it ends."""
+    """A section of one segment to read: its end offset and its records."""
 
     segment: Segment
     end: int
@@ -20,17 +20,18 @@ class JournalSlice(NamedTuple):
 
 
 class JournalSource(Protocol):
-    """What a cursor needs of the journal."""
+    """The methods of the journal that a cursor needs."""
 
-    def portion_after(self, last: JournalSlice | None, after: int) -> JournalSlice | None: ...
+    def next_slice(self, last: JournalSlice | None, after: int) -> JournalSlice | None: ...
     def unwritten(self) -> list[tuple[int, bytes]]: ...
     def is_settled(self, seq: int) -> bool: ...
 
 
 class JournalCursor:
-    """For one thread. The order is that of appending, which threads may make differ from that of the sequences.
+    """Read unsettled records in append order, from one thread.
 
-    A record may come twice where its file is written anew meanwhile, or when a full disk held it in memory.
+    With several writing threads, append order can differ from sequence order. A record can appear twice: when its
+    segment is rewritten between two reads, or when a full disk kept it in memory.
     """
 
     def __init__(self, journal: JournalSource, after: int) -> None:
@@ -39,28 +40,28 @@ class JournalCursor:
         self._last: JournalSlice | None = None
 
     def more(self) -> Iterator[JournalRecord]:
-        """Unsettled records that have not been given yet, up to what is there at the end; read it to its end."""
+        """Yield the unsettled records not yet returned, up to the current end. Exhaust the iterator before the next call."""
         return map(decode, self.contents())
 
     def contents(self) -> Iterator[bytes]:
-        """The same, as they are encoded."""
-        while (portion := self._journal.portion_after(self._last, self._after)) is not None:
-            self._last = portion
-            yield from self._open(portion.contents)
-        yield from self._open(
+        """Yield the same records in their encoded form."""
+        while (journal_slice := self._journal.next_slice(self._last, self._after)) is not None:
+            self._last = journal_slice
+            yield from self._unsettled(journal_slice.contents)
+        yield from self._unsettled(
             (seq, content) for seq, content in self._journal.unwritten() if seq > self._after
         )
 
-    def _open(self, contents: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    def _unsettled(self, contents: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
         for seq, content in contents:
             if not self._journal.is_settled(seq):
                 yield content
 
 
-def portion(segment: Segment, after: int, start: int) -> JournalSlice:
-    """From a place of a file on to where it ends now; under the journal's lock."""
+def slice_of(segment: Segment, after: int, start: int) -> JournalSlice:
+    """Return the slice from `start` to the segment's current end. Call under the journal's lock."""
     return JournalSlice(
-        segment, segment.size, _contents(segment, segment.handle(), after, start, segment.size)
+        segment, segment.size, _contents(segment, segment.duplicate_handle(), after, start, segment.size)
     )
 
 
@@ -68,6 +69,6 @@ def _contents(segment: Segment, handle: int, after: int, start: int, end: int) -
     try:
         yield from segment.read(handle, after, start, end)
     except OSError as error:
-        raise JournalError(f"The journal's {segment.path} cannot be read: {error.strerror}.") from error
+        raise JournalError(f"The journal file {segment.path} cannot be read: {error.strerror}.") from error
     finally:
         os.close(handle)

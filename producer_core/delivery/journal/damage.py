@@ -1,4 +1,4 @@
-"""Damage: bytes of a journal's file that are no record, kept aside for a person and told."""
+"""Set aside the damaged bytes of a journal file and report them."""
 
 from __future__ import annotations
 
@@ -8,40 +8,41 @@ from collections.abc import Callable
 from pathlib import Path
 
 from producer_core._internal import private_files
-from producer_core.delivery.journal.frame import FrameDamage, torn
+from producer_core.delivery.journal.frame import FrameDamage, is_torn
 
-Say = Callable[[str, str, str], None]
+NoticeHandler = Callable[[str, str, str], None]
+"""A function that receives a notice: kind, severity and text."""
 
 
-def tell(path: Path, damage: FrameDamage, data: bytes, say: Say) -> bool:
-    """Keep the bytes aside and say so, once; whether they are kept, so that they may be cut off."""
-    aside = path.with_name(f"{path.stem}-{damage.start}-{zlib.crc32(data):08x}.damaged")
-    if aside.exists():
+def set_aside(path: Path, damage: FrameDamage, data: bytes, notify: NoticeHandler) -> bool:
+    """Copy the damaged bytes to a file of their own and report them once. Return whether they can be cut off."""
+    copy = path.with_name(f"{path.stem}-{damage.start}-{zlib.crc32(data):08x}.damaged")
+    if copy.exists():
         return True
-    kept = _keep(aside, data)
-    place = f"{len(data):,} bytes of {path} from byte {damage.start:,}"
-    where = f"They are kept in {aside.name}." if kept else "The disk had no room to keep them aside."
-    if damage.last and torn(data):
-        say(
+    saved = _write_copy(copy, data)
+    location = f"{len(data):,} bytes of {path} from byte {damage.start:,}"
+    copy_text = f"They are kept in {copy.name}." if saved else "The disk had no room for a copy of them."
+    if damage.last and is_torn(data):
+        notify(
             "journal_torn",
             "warning",
-            f"The last write to the journal had not ended when its process or machine did: {place}. {where}",
+            f"A crash or a power failure interrupted the last write to the journal: {location}. {copy_text}",
         )
     else:
-        say(
+        notify(
             "journal_damaged",
             "critical",
-            f"The journal was changed or its disk is failing: {place} are no record any more, and what they "
-            f"said is lost; everything else was recovered. {where}",
+            f"The journal was changed or its disk is failing: {location} are not valid records, and their "
+            f"content is lost. All other records were recovered. {copy_text}",
         )
-    return kept
+    return saved
 
 
-def _keep(aside: Path, data: bytes) -> bool:
+def _write_copy(copy: Path, data: bytes) -> bool:
     try:
-        private_files.write(aside, data)
+        private_files.write(copy, data)
     except OSError:
         with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
         return False
     return True

@@ -1,4 +1,4 @@
-"""Whole writes: all of it or an error, and small files that are replaced in one step."""
+"""Write files completely or not at all, and replace small files atomically."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from producer_core._internal.private_files import sync_folder
 
 
-def write_whole(file: int, data: bytes, at: int) -> None:
-    """Write all of it; OSError when a part has no room."""
-    written = os.pwrite(file, data, at)
-    while written < len(data):  # a second write of the rest gives the reason
-        more = os.pwrite(file, memoryview(data)[written:], at + written)
-        if more == 0:
+def write_whole(file: int, data: bytes, offset: int) -> None:
+    """Write all bytes at the offset. Raise OSError when the disk has no room for all of them."""
+    written = os.pwrite(file, data, offset)
+    while written < len(data):  # after a short write, the second attempt raises the reason
+        count = os.pwrite(file, memoryview(data)[written:], offset + written)
+        if count == 0:
             raise OSError(28, os.strerror(28))
-        written += more
+        written += count
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file so that a crash, a full disk or a power failure leaves the old one or the new one."""
+    """Replace a file atomically: after a crash, a full disk or a power failure it has its old or its new content."""
     new = path.with_name(f"{path.name}.new")
     try:
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

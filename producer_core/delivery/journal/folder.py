@@ -1,4 +1,4 @@
-"""The folder of a journal: its owner, its sessions, and which sequences may have been given out."""
+"""The folder of a journal: its lock, its sessions and its reserved sequences."""
 
 from __future__ import annotations
 
@@ -17,59 +17,60 @@ from producer_core.delivery.journal.frame import JournalFrame, frame, frames, se
 from producer_core.errors import JournalDamaged
 from producer_core.messages import MessageIds, SequenceSpan, new_session
 
-_BLOCK = 1 << 20
-"""Sequences reserved at once: what a crash skips at most."""
-_APART = 4096
-"""The second copy of a small file's content stands in another sector."""
+_RESERVE_BLOCK = 1 << 20
+"""Sequences reserved in one write, and the most that a crash can skip."""
+_COPY_ALIGNMENT = 4096
+"""The second copy of a small file's content starts in another disk sector."""
 
 _RESERVED = struct.Struct(">Q")
 _IDENTITY = struct.Struct(">16sI")
 _SPAN = struct.Struct(">QQ16s")
-_OPEN = (1 << 64) - 1
-"""The end of a span whose session has not ended."""
+_OPEN_END = (1 << 64) - 1
+"""The end of the current session's span."""
 
 
 @dataclass(frozen=True)
 class JournalIdentity:
-    """The content of the file `session`. `id` and `secret`, which checksums start from, are made once for a folder.
+    """The content of the file `session`.
 
-    `spans` are the sessions of earlier starts with their sequences, in order. A folder without any has ids of one
-    session only, which is `id`: earlier versions kept one for all starts.
+    `folder_id` and `secret` are created once per folder; checksums start from `secret`. `spans` lists the sessions of
+    earlier starts and their sequences, in order. Earlier versions used one session for all starts: a folder without
+    spans has only ids of the session `folder_id`.
     """
 
-    id: uuid.UUID
+    folder_id: uuid.UUID
     secret: int
     spans: tuple[SequenceSpan, ...]
 
     def encode(self) -> bytes:
         spans = [_SPAN.pack(start, end, session.bytes) for start, end, session in self.spans]
-        return b"".join((_IDENTITY.pack(self.id.bytes, self.secret), *spans))
+        return b"".join((_IDENTITY.pack(self.folder_id.bytes, self.secret), *spans))
 
     @classmethod
     def decode(cls, content: bytes) -> JournalIdentity:
         raw, secret = _IDENTITY.unpack_from(content)
-        id = uuid.UUID(bytes=raw)
+        folder_id = uuid.UUID(bytes=raw)
         unpacked = _SPAN.iter_unpack(content[_IDENTITY.size :])
         spans = tuple(SequenceSpan(start, end, uuid.UUID(bytes=session)) for start, end, session in unpacked)
-        return cls(id, secret, spans or (SequenceSpan(0, _OPEN, id),))
+        return cls(folder_id, secret, spans or (SequenceSpan(0, _OPEN_END, folder_id),))
 
 
 class JournalFolder:
-    """Locked from its making to `close`; the lock goes with the process, also when it is killed.
+    """Lock the folder of a journal until `close`. The lock ends with the process, even after `kill -9`.
 
-    Every start gets a new session, so that a folder that was put back from a copy gives no id a second time.
+    Every start uses a new session, so a folder that was restored from a backup never reuses an id.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).expanduser().absolute()
-        for made in private_files.make_folder(self.path):
-            private_files.sync_folder(made.parent)
+        for created in private_files.make_folder(self.path):
+            private_files.sync_folder(created.parent)
         self._lock = FolderLock(self.path)
         try:
-            self.identity = self._identify()
+            self.identity = self._load_identity()
             self._reserved = self._read_reserved()
-            self._begun = False  # the file has the session of this start
-            self._free = 0  # sequences below it may be used
+            self._session_written = False  # whether the file has this start's session
+            self._usable_below = 0  # sequences below this one may be used
         except BaseException:
             self._lock.release()
             raise
@@ -82,76 +83,78 @@ class JournalFolder:
         return seed(self.identity.secret, name)
 
     def next_sequence(self, known: int) -> int:
-        """Above everything that may have been given out, when all below `known` is known to have been."""
-        if self._reserved is None:  # lost: then it was no further ahead than this
-            return known and known + _BLOCK
+        """Return a sequence above all that may have been used, assuming that all below `known` have been."""
+        if self._reserved is None:  # the file is lost; its bound was at most one block ahead
+            return known and known + _RESERVE_BLOCK
         return max(known, self._reserved)
 
-    def begin(self, first: int, needed: Callable[[int, int], bool]) -> MessageIds:
-        """Return the ids of this start, whose first sequence is `first`.
+    def begin_session(self, first: int, has_records: Callable[[int, int], bool]) -> MessageIds:
+        """Start a session and return its ids. `first` is its first sequence.
 
-        An earlier session is kept while the files have a record of it: `needed(start, end)` of its sequences.
+        An earlier session is kept while `has_records(start, end)` returns true for its sequences.
         """
         known = (span._replace(end=min(span.end, first)) for span in self.identity.spans)
-        earlier = tuple(span for span in known if needed(span.start, span.end))
+        earlier = tuple(span for span in known if has_records(span.start, span.end))
         session = new_session()
-        self.identity = replace(self.identity, spans=(*earlier, SequenceSpan(first, _OPEN, session)))
+        self.identity = replace(self.identity, spans=(*earlier, SequenceSpan(first, _OPEN_END, session)))
         return MessageIds(session, first=first, earlier=earlier)
 
     def reserve(self, sequence: int) -> None:
-        """Make sure that no later process gives this sequence or its id out again, before it is used."""
-        if sequence >= self._free:
-            if not self._begun:
+        """Persist that this sequence is used, before its first use, so that no later process reuses its id."""
+        if sequence >= self._usable_below:
+            if not self._session_written:
                 self._write("session", self.identity.encode(), 0)
-                self._begun = True
-            self._write_reserved(sequence + _BLOCK)
-            self._free = sequence + _BLOCK
+                self._session_written = True
+            self._write_reserved(sequence + _RESERVE_BLOCK)
+            self._usable_below = sequence + _RESERVE_BLOCK
 
     def close(self, next_sequence: int | None = None) -> None:
-        """Give the folder free, and, when the next one is given, back what was reserved and not used."""
+        """Unlock the folder. With `next_sequence`, release the unused part of the reservation."""
         if next_sequence is not None and next_sequence != self._reserved:
-            with contextlib.suppress(OSError):  # on a full disk some sequences are skipped, nothing else
+            with contextlib.suppress(OSError):  # a full disk only causes skipped sequences
                 self._write_reserved(next_sequence)
         self._lock.release()
 
     def sync(self) -> None:
         private_files.sync_folder(self.path)
 
-    def _identify(self) -> JournalIdentity:
+    def _load_identity(self) -> JournalIdentity:
         content = self._read("session", 0)
         if content is None:
             if any(self.path.glob("*.journal")):
                 raise JournalDamaged(
-                    f"The journal {self.path} has messages, but its file «session» is gone: their ids are unknown.",
-                    fix="Bring the file back, or move the folder away and keep it for a person to look at.",
+                    f"The journal {self.path} has messages, but its file `session` is missing, so their ids are unknown.",
+                    fix="Restore the file, or move the folder away and keep it for analysis.",
                 )
             content = _IDENTITY.pack(new_session().bytes, secrets.randbits(32))
             self._write("session", content, 0)
         return JournalIdentity.decode(content)
 
-    def keep(self, name: str, content: bytes) -> None:
-        """Write a small file in one step."""
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write a small file atomically."""
         self._write(name, content, self.seed(name))
 
-    def kept(self, name: str) -> bytes | None:
-        """Return its content; None when the file is gone or both copies are damaged."""
+    def read_file(self, name: str) -> bytes | None:
+        """Return the file's content, or None when it is missing or both copies are damaged."""
         try:
             return self._read(name, self.seed(name))
         except JournalDamaged:
             return None
 
     def _read_reserved(self) -> int | None:
-        content = self.kept("reserved")
+        content = self.read_file("reserved")
         return None if content is None else int(_RESERVED.unpack(content)[0])
 
     def _write_reserved(self, bound: int) -> None:
-        self.keep("reserved", _RESERVED.pack(bound))
+        self.write_file("reserved", _RESERVED.pack(bound))
         self._reserved = bound
 
     def _write(self, name: str, content: bytes, seed: int) -> None:
-        first = frame(content, seed, 0)
-        apart = -(-len(first) // _APART) * _APART
-        replace_file(self.path / name, first.ljust(apart, b"\0") + frame(content, seed, apart))
+        first_copy = frame(content, seed, 0)
+        copy_offset = -(-len(first_copy) // _COPY_ALIGNMENT) * _COPY_ALIGNMENT
+        replace_file(
+            self.path / name, first_copy.ljust(copy_offset, b"\0") + frame(content, seed, copy_offset)
+        )
 
     def _read(self, name: str, seed: int) -> bytes | None:
         try:
@@ -162,6 +165,6 @@ class JournalFolder:
             if isinstance(found, JournalFrame):
                 return found.content
         raise JournalDamaged(
-            f"Both copies in the journal's file {self.path / name} are damaged.",
-            fix="Move the folder away and keep it for a person to look at; a new one is made.",
+            f"Both copies in the journal file {self.path / name} are damaged.",
+            fix="Move the folder away and keep it for analysis. The producer creates a new folder.",
         )

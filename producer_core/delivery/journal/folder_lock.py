@@ -1,4 +1,4 @@
-"""The lock of a folder: one owner at a time, named by its process id, free as soon as that process is gone."""
+"""The lock of a journal folder. Its file has the owner's process id; the kernel releases the lock when the process ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NAME = "lock"
 
 
 class FolderLock:
-    """Held from its making to `release`.
+    """Hold the folder's lock from construction to `release`.
 
-    It belongs to the open file and not to the process (flock), so a second owner in the same process is refused as
-    well, and nothing else that opens and closes the file frees it. A forked child lets its copy go at once, else it
-    would keep a killed parent's lock.
+    The lock (flock) belongs to the open file, not to the process. So a second owner in the same process is rejected
+    too, and opening and closing the file elsewhere does not release the lock. A forked child closes its copy at once;
+    otherwise it would keep the lock of a killed parent.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,17 +29,17 @@ class FolderLock:
         except BlockingIOError:
             owner = os.pread(self._file, 20, 0).decode(errors="replace").strip()
             self.release()
-            raise _locked(folder, owner) from None
+            raise _locked_error(folder, owner) from None
         except BaseException:
             self.release()
             raise
-        with contextlib.suppress(OSError):  # a full disk: then nobody is named
+        with contextlib.suppress(OSError):  # on a full disk the file names no owner
             os.pwrite(self._file, f"{os.getpid():<20}".encode(), 0)
-        _held.add(self)
+        _held_locks.add(self)
 
     @property
     def in_place(self) -> bool:
-        """Whether the file is still there; where it was deleted, another process can become a second owner."""
+        """Return whether the file still exists. Once it is deleted, another process can lock a new one."""
         try:
             return self._file is not None and os.path.samestat(os.fstat(self._file), self._path.stat())
         except FileNotFoundError:
@@ -51,24 +51,24 @@ class FolderLock:
             self._file = None
 
 
-def _locked(folder: Path, owner: str) -> JournalLocked:
-    if owner == str(os.getpid()):  # in a notebook: the cell that makes the producer was run again
+def _locked_error(folder: Path, owner: str) -> JournalLocked:
+    if owner == str(os.getpid()):  # for example, a notebook cell that creates the producer ran twice
         return JournalLocked(
             f"The journal {folder} is open in this process already.",
-            fix="Use the producer that has it, or close() that one first.",
+            fix="Use the producer that has it, or close() that producer first.",
         )
     return JournalLocked(
-        f"The journal {folder} belongs to process {owner or 'unknown'}.",
-        fix="Stop that process, or give this producer a journal_dir of its own.",
+        f"The journal {folder} is in use by process {owner or 'unknown'}.",
+        fix="Stop that process, or set another journal_dir for this producer.",
     )
 
 
-_held: weakref.WeakSet[FolderLock] = weakref.WeakSet()
+_held_locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
-def _let_go_in_child() -> None:
-    for lock in list(_held):
+def _release_in_child() -> None:
+    for lock in list(_held_locks):
         lock.release()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)

@@ -1,8 +1,8 @@
-"""A frame: a piece of a file that says its length and proves that it is whole.
+"""Frame records in a file: each frame states its length and proves that it is complete.
 
-Magic, length and CRC32C (Castagnoli) stand before the content. The checksum starts from a secret of the file and
-covers the length and the place in the file, so that bytes inside a message can never be taken for a frame: not a
-copied journal's, and not this journal's own, sent along as a message.
+A header with magic bytes, length and CRC32C (Castagnoli) precedes the content. The checksum starts from a secret of the
+file and covers the length and the offset in the file. Bytes inside a message can therefore never pass for a frame,
+even when a message contains a copy of another journal or of this one.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import NamedTuple
 import google_crc32c
 
 MAGIC = b"\xc5JR1"
-_HEAD = struct.Struct(">4sII")
-HEAD = _HEAD.size
-_WINDOW = 1 << 18
-_SPREAD = 0x9E3779B1
-"""Odd, so that neighbouring places start their checksums far from each other."""
+_HEADER = struct.Struct(">4sII")
+HEADER_SIZE = _HEADER.size
+_WINDOW_BYTES = 1 << 18
+_OFFSET_MULTIPLIER = 0x9E3779B1
+"""An odd number, so that neighbouring offsets start their checksums far apart."""
 
 _extend: Callable[[int, bytes], int] = google_crc32c.extend
-_pack = _HEAD.pack
+_pack = _HEADER.pack
 
 
 class JournalFrame(NamedTuple):
-    """Where a whole frame stands, and its content."""
+    """A complete frame: its offsets in the file and its content."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class JournalFrame(NamedTuple):
 
 
 class FrameDamage(NamedTuple):
-    """Bytes that are no frame. `last`: nothing whole comes after them."""
+    """Bytes that are not a frame. `last` is true when no complete frame follows them."""
 
     start: int
     end: int
@@ -42,74 +42,74 @@ class FrameDamage(NamedTuple):
 
 
 def seed(secret: int, name: str) -> int:
-    """What the checksums of one file start from."""
+    """Return the start value for the checksums of one file."""
     return _extend(secret, name.encode())
 
 
-def frame(content: bytes, seed: int, at: int) -> bytes:
-    """The content as it stands at this place of the file."""
-    return _pack(MAGIC, len(content), _checksum(content, seed, at)) + content
+def frame(content: bytes, seed: int, offset: int) -> bytes:
+    """Return the frame of this content for this offset of the file."""
+    return _pack(MAGIC, len(content), _checksum(content, seed, offset)) + content
 
 
 def frames(data: bytes, seed: int, base: int = 0) -> Iterator[JournalFrame | FrameDamage]:
-    """The frames of a file's bytes, which begin at `base` in it, in their order, and what is between them."""
-    at, end = 0, len(data)
-    while at < end:
-        found = _frame_at(data, at, seed, base)
+    """Yield the frames of a file's bytes in order, and the damage between them. The bytes start at offset `base`."""
+    offset, end = 0, len(data)
+    while offset < end:
+        found = _frame_at(data, offset, seed, base)
         if found is None:
-            found = _next_frame(data, at + 1, seed, base)
-            yield FrameDamage(base + at, base + end if found is None else found.start, found is None)
+            found = _next_frame(data, offset + 1, seed, base)
+            yield FrameDamage(base + offset, base + end if found is None else found.start, found is None)
             if found is None:
                 return
         yield found
-        at = found.end - base
+        offset = found.end - base
 
 
-def scan(file: int, at: int, end: int, seed: int) -> Iterator[JournalFrame]:
-    """The whole frames of an open file from one place to another, a window at a time."""
-    size = _WINDOW
-    while at < end:
-        data = os.pread(file, min(size, end - at), at)
+def scan(file: int, offset: int, end: int, seed: int) -> Iterator[JournalFrame]:
+    """Yield the complete frames of an open file between two offsets. Reads one window at a time."""
+    size = _WINDOW_BYTES
+    while offset < end:
+        data = os.pread(file, min(size, end - offset), offset)
         if not data:
             return
-        began, complete = at, at + len(data) >= end
-        for found in frames(data, seed, at):
+        window_start, complete = offset, offset + len(data) >= end
+        for found in frames(data, seed, offset):
             if isinstance(found, JournalFrame):
                 yield found
             elif found.last and not complete:
-                break  # it goes on beyond the window
-            at = found.end
-        size = _WINDOW if at > began else size * 2
+                break  # the frame continues beyond the window
+            offset = found.end
+        size = _WINDOW_BYTES if offset > window_start else size * 2
 
 
-def torn(data: bytes) -> bool:
-    """Whether the last bytes of a file look like a write that did not end, and not like changed ones."""
-    if len(data) < HEAD or not data.rstrip(b"\0"):
+def is_torn(data: bytes) -> bool:
+    """Return whether the last bytes of a file look like an interrupted write and not like changed bytes."""
+    if len(data) < HEADER_SIZE or not data.rstrip(b"\0"):
         return True
-    magic, length, _ = _HEAD.unpack_from(data)
-    return bool(magic == MAGIC and (HEAD + length > len(data) or data.endswith(bytes(512))))
+    magic, length, _ = _HEADER.unpack_from(data)
+    return bool(magic == MAGIC and (HEADER_SIZE + length > len(data) or data.endswith(bytes(512))))
 
 
-def _frame_at(data: bytes, at: int, seed: int, base: int) -> JournalFrame | None:
-    start = at + HEAD
+def _frame_at(data: bytes, offset: int, seed: int, base: int) -> JournalFrame | None:
+    start = offset + HEADER_SIZE
     if start > len(data):
         return None
-    magic, length, checksum = _HEAD.unpack_from(data, at)
+    magic, length, checksum = _HEADER.unpack_from(data, offset)
     if magic != MAGIC or start + length > len(data):
         return None
     content = data[start : start + length]
-    if _checksum(content, seed, base + at) != checksum:
+    if _checksum(content, seed, base + offset) != checksum:
         return None
-    return JournalFrame(base + at, base + start + length, content)
+    return JournalFrame(base + offset, base + start + length, content)
 
 
-def _next_frame(data: bytes, at: int, seed: int, base: int) -> JournalFrame | None:
-    while (at := data.find(MAGIC, at)) >= 0:
-        if (found := _frame_at(data, at, seed, base)) is not None:
+def _next_frame(data: bytes, offset: int, seed: int, base: int) -> JournalFrame | None:
+    while (offset := data.find(MAGIC, offset)) >= 0:
+        if (found := _frame_at(data, offset, seed, base)) is not None:
             return found
-        at += 1
+        offset += 1
     return None
 
 
-def _checksum(content: bytes, seed: int, at: int) -> int:
-    return _extend((seed + at * _SPREAD + len(content)) & 0xFFFFFFFF, content)
+def _checksum(content: bytes, seed: int, offset: int) -> int:
+    return _extend((seed + offset * _OFFSET_MULTIPLIER + len(content)) & 0xFFFFFFFF, content)

@@ -1,4 +1,4 @@
-"""The journal: every message that was accepted and not settled, on disk, through crashes."""
+"""The journal, which keeps every accepted and unsettled message on disk across crashes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from producer_core._internal import forks
-from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, portion
-from producer_core.delivery.journal.damage import Say, tell
+from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, slice_of
+from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
 from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import ranges_of
-from producer_core.delivery.journal.record import JournalRecord, encode, origin
+from producer_core.delivery.journal.record import JournalRecord, encode, topic_and_time
 from producer_core.delivery.journal.segment_list import SegmentList
 from producer_core.delivery.journal.settle_log import SettleLog, SettleStep
 from producer_core.delivery.journal.start_offsets import StartOffsets
@@ -32,58 +32,58 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Level = Literal["buffered", "process", "power"]
-"""What an append survives once it returned: `buffered` only an outage of the brokers (a crash of the process loses
-up to `buffered_ms`), `process` also kill -9, `power` also a power failure."""
+"""What an appended message survives. `buffered`: an outage of the brokers (a crash of the process loses up to
+`buffered_ms`). `process`: also `kill -9`. `power`: also a power failure."""
 
 _GIB = 1 << 30
-_BUFFER = 1 << 20
-"""Bytes in memory at the level `buffered` from which on an append writes them itself."""
-_LOOK = 1.0
-"""Seconds between two looks whether the files are still there."""
+_BUFFER_BYTES = 1 << 20
+"""At the level `buffered`: an append writes the buffer to disk when it is larger than this."""
+_FILE_CHECK_S = 1.0
+"""Seconds between two checks that the files still exist."""
 
-_LOG_GONE = (
-    "The file «settled» of the journal {} was deleted or cut off: which of its messages are done is not known any "
-    "more. With exactly-once delivery each is looked for on its topic and sent only when it is not there. At least "
-    "once may send some a second time, under the same ids."
+_SETTLE_LOG_LOST = (
+    "The file `settled` of the journal {} was deleted or truncated, so the journal no longer has a list of its settled "
+    "messages. Exactly-once delivery looks up each message on its topic and sends it only when it is absent. "
+    "At-least-once delivery may send some messages a second time, under the same ids."
 )
 
 
-def _nobody(kind: str, severity: str, text: str) -> None:
+def _log_notice(kind: str, severity: str, text: str) -> None:
     logger.warning(text, extra={"kind": kind})
 
 
 class Journal:
-    """A folder with one owner. All methods may be called from any thread of the process that opened it."""
+    """Keep messages in a folder with one owner. Any thread of the process that opened it may call any method."""
 
     def __init__(
-        self, folder: JournalFolder, *, level: Level, max_bytes: int, segment_bytes: int, buffered_ms: int, say: Say,
-        clock: Callable[[], float],
+        self, folder: JournalFolder, *, level: Level, max_bytes: int, segment_bytes: int, buffered_ms: int,
+        notify: NoticeHandler, clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._folder = folder
         self._level = level
         self._max_bytes = max_bytes
-        self._say = say
+        self._notify = notify
         self._clock = clock
-        self._here = forks.mark()
-        self.lasting_id = folder.identity.id
+        self._process_mark = forks.mark()
+        self.lasting_id = folder.identity.folder_id
         self._lock = threading.RLock()  # guards the fields below
         self._segments = SegmentList(
             folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
         )
         self._log = SettleLog(folder)
-        self._beginnings = StartOffsets(folder)
+        self._start_offsets = StartOffsets(folder)
         self._offsets: dict[tuple[str, int], int] = {}
         self._buffer: dict[int, bytes] = {}
         self._buffered_bytes = 0
-        self._overdue = False  # a flush had no room: nothing more is accepted before one has
-        self._look_at = 0.0
+        self._flush_failed = False  # appends are rejected until a flush succeeds
+        self._next_file_check = 0.0
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
-        self.ids = folder.begin(self.next_sequence, self._segments.has_any)
+        self.ids = folder.begin_session(self.next_sequence, self._segments.has_records)
         self._sync = GroupSync(self._sync_for_all)
         self._stopping = threading.Event()
         if level == "buffered":
-            flush = partial(self._flush_now_and_then, buffered_ms / 1000)
+            flush = partial(self._flush_periodically, buffered_ms / 1000)
             threading.Thread(target=flush, name="producer-core-journal", daemon=True).start()
 
     @classmethod
@@ -95,14 +95,14 @@ class Journal:
         max_bytes: int = 4 * _GIB,
         segment_bytes: int = 64 << 20,
         buffered_ms: int = 50,
-        notice: Say = _nobody,
+        notice: NoticeHandler = _log_notice,
         clock: Callable[[], float] = time.monotonic,
     ) -> Journal:
-        """Open or make a journal and recover what it holds.
+        """Open or create a journal and recover its content.
 
-        `notice(kind, severity, text)` hears of a torn end that was cut off (`journal_torn`), of damage, which is
-        copied aside and skipped (`journal_damaged`), and of a buffer that cannot be written (`journal_full`); it is
-        called from any thread. JournalLocked names the process that has it.
+        `notice(kind, severity, text)` is called from any thread: after a torn end was cut off (`journal_torn`), after
+        damage was copied to another file and skipped (`journal_damaged`), and when the buffer cannot be written
+        (`journal_full`). JournalLocked names the process that uses the journal.
         """
         try:
             folder = JournalFolder(directory)
@@ -111,7 +111,7 @@ class Journal:
         try:
             return cls(
                 folder, level=level, max_bytes=max_bytes, segment_bytes=segment_bytes, buffered_ms=buffered_ms,
-                say=notice, clock=clock,
+                notify=notice, clock=clock,
             )  # fmt: skip
         except BaseException as error:
             folder.close()
@@ -122,18 +122,18 @@ class Journal:
     # writing
 
     def append(self, record: JournalRecord | Delivery) -> None:
-        """Keep a message; returns when the level's promise holds. JournalFull leaves nothing of it behind."""
+        """Store a message and return when the level's guarantee holds. JournalFull leaves the journal unchanged."""
         seq, content = record.seq, encode(record)
-        self._keep(((seq, content),), seq, len(content))
+        self._write(((seq, content),), seq, len(content))
 
     def append_many(self, records: Sequence[JournalRecord | Delivery]) -> None:
-        """As `append` for each, in one write and, at the level `power`, one sync: all of them or none."""
+        """Append all records or none, in one write and, at the level `power`, with one sync."""
         contents = [(record.seq, encode(record)) for record in records]
         last = max(seq for seq, _ in contents)
-        self._keep(contents, last, sum(len(content) for _, content in contents))
+        self._write(contents, last, sum(len(content) for _, content in contents))
 
-    def _keep(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> None:
-        if not self._here[0]:  # as _check_process, without its call
+    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> None:
+        if not self._process_mark[0]:  # `_check_process`, inlined for speed
             raise ForkedProducer
         try:
             with self._lock:
@@ -146,7 +146,7 @@ class Journal:
                     else:
                         self._segments.write(contents)
                 except OSError as error:
-                    raise self._full(error) from error
+                    raise self._journal_full(error) from error
                 if last >= self._next:
                     self._next = last + 1
                 ticket = self._sync.written() if self._level == "power" else 0
@@ -154,12 +154,12 @@ class Journal:
                 self._make_durable(ticket, [seq for seq, _ in contents])
         except JournalError:
             raise
-        except BaseException:  # an interrupt while it was written, or waited for the disk
+        except BaseException:  # an interrupt during the write or the sync
             self.withdraw([seq for seq, _ in contents])
             raise
 
     def withdraw(self, seqs: Iterable[int]) -> None:
-        """What was written and is not accepted after all must not be sent, now or later. Its numbers are used up."""
+        """Settle messages that were written but not accepted, so that they are never sent. Their sequences stay used."""
         step = SettleStep(ranges_of(seqs), {})
         with self._lock:
             if self._closed:
@@ -172,7 +172,7 @@ class Journal:
                 logger.warning("messages that were not accepted may be sent", extra={"ranges": step.ranges})
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Messages are done: acknowledged, or kept elsewhere. One step, whole or not at all; JournalFull: not at all."""
+        """Settle messages that are acknowledged or stored elsewhere, in one atomic step. On JournalFull none is settled."""
         step = SettleStep(ranges_of(seqs), dict(offsets or {}))
         self._check_process()
         with self._lock:
@@ -180,17 +180,17 @@ class Journal:
             try:
                 self._log.append(step, sync=self._level == "power" and not step.ranges)
                 if not step.ranges:
-                    self._beginnings.add(step.offsets)
+                    self._start_offsets.add(step.offsets)
             except OSError as error:
-                raise self._full(error) from error
+                raise self._journal_full(error) from error
             self._forget_buffered(step)
             self._apply(step)
             self._segments.delete_settled()
-            if self._log.long:
-                self._shorten()
+            if self._log.needs_rewrite:
+                self._rewrite_settle_log()
 
     def sync(self) -> None:
-        """Everything appended so far is in the files; at the level `power`, on the disk."""
+        """Write everything appended so far to the files, and at the level `power` to the disk."""
         self._check_process()
         with self._lock:
             self._check()
@@ -198,7 +198,7 @@ class Journal:
             try:
                 self._segments.sync()
             except OSError as error:
-                raise self._full(error) from error
+                raise self._journal_full(error) from error
 
     # reading
 
@@ -208,39 +208,39 @@ class Journal:
             return MappingProxyType(dict(self._offsets))
 
     def read(self, after: int = -1) -> Iterator[JournalRecord]:
-        """Unsettled records with a higher sequence, in the order they were appended, up to what is there at the end.
+        """Yield the unsettled records with a higher sequence, in append order, up to the current end.
 
-        From the files, a window at a time; what could not be written yet comes last.
+        The files are read one window at a time. Records that could not be written yet come last.
         """
         return self.cursor(after).more()
 
     def cursor(self, after: int = -1) -> JournalCursor:
-        """The same, to be gone on with: what is appended later comes later, also below what was read."""
+        """Return a cursor over the same records. It also returns later appends, including lower sequences."""
         return JournalCursor(self, after)
 
     def unsettled_topics(self) -> Mapping[str, float]:
-        """Return the topics of what is unsettled, each with the earliest time that a record of it may carry."""
+        """Return each topic with unsettled messages and the earliest timestamp that its records can have."""
         oldest: dict[str, float] = {}
         for content in JournalCursor(self, -1).contents():
-            topic, at = origin(content)
-            oldest[topic] = min(at, oldest.get(topic, at))
+            topic, earliest = topic_and_time(content)
+            oldest[topic] = min(earliest, oldest.get(topic, earliest))
         return oldest
 
     def is_settled(self, seq: int) -> bool:
         with self._lock:
-            return seq not in self._buffer and not self._segments.holds(seq)
+            return seq not in self._buffer and not self._segments.has_unsettled(seq)
 
     def unsettled(self) -> int:
-        """How many messages are kept."""
+        """Return the number of messages kept."""
         return self._segments.unsettled + len(self._buffer)
 
     def size(self) -> int:
-        """Bytes of all messages kept, with the settled ones that stand between them."""
+        """Return the size in bytes of the kept messages and of the settled ones in the same files."""
         return self._segments.size + self._buffered_bytes
 
     def close(self) -> None:
-        """Write what is buffered and let the folder go. JournalFull when that had no room: it is lost."""
-        if not self._here[0]:
+        """Write the buffer and release the folder. JournalFull means that there was no room and the buffer is lost."""
+        if not self._process_mark[0]:
             return
         self._stopping.set()
         with self._lock:
@@ -250,7 +250,7 @@ class Journal:
                 self._flush()
                 self._segments.sync()
             except OSError as error:
-                raise self._full(error) from error
+                raise self._journal_full(error) from error
             finally:
                 self._closed = True
                 self._segments.close()
@@ -265,11 +265,11 @@ class Journal:
     ) -> None:
         self.close()
 
-    # inside
+    # internals
 
     def _check_process(self) -> None:
-        """Before the lock: in a forked child, a thread that is not there may hold it for ever."""
-        if not self._here[0]:
+        """Reject a forked child before it takes the lock, which a thread that it lacks may hold forever."""
+        if not self._process_mark[0]:
             raise ForkedProducer
 
     def _check(self) -> None:
@@ -278,39 +278,39 @@ class Journal:
 
     def _check_room(self, more: int) -> None:
         self._check()
-        if self._buffered_bytes > _BUFFER or self._overdue:
+        if self._buffered_bytes > _BUFFER_BYTES or self._flush_failed:
             self._flush()
-        if (now := self._clock()) >= self._look_at:
-            self._look()
-            self._look_at = now + _LOOK
+        if (now := self._clock()) >= self._next_file_check:
+            self._check_files()
+            self._next_file_check = now + _FILE_CHECK_S
         if self._segments.size + self._buffered_bytes + more > self._max_bytes:
             self._segments.make_room()
             if self.size() + more > self._max_bytes:
                 raise JournalFull(
-                    f"The journal {self._folder.path} holds {self.unsettled():,} messages that no broker has "
-                    f"acknowledged and has reached its bound of {self._max_bytes:,} bytes.",
-                    fix="It empties as soon as the brokers acknowledge; raise max_bytes, or send slower.",
+                    f"The journal {self._folder.path} has reached its limit of {self._max_bytes:,} bytes; it holds "
+                    f"{self.unsettled():,} messages that no broker has acknowledged.",
+                    fix="It empties when the brokers acknowledge. Raise max_bytes or send more slowly.",
                 )
 
-    def _look(self) -> None:
+    def _check_files(self) -> None:
         active = self._segments.active
         if not self._folder.in_place or (active is not None and not active.in_place):
             raise JournalDamaged(
                 f"Files of the journal {self._folder.path} were deleted or replaced while it was in use.",
-                fix="Nothing more is accepted. What was accepted is still sent by this process: let it finish, "
-                "then start it again.",
+                fix="The journal accepts no more messages. This process still sends the accepted ones: let it finish, "
+                "then restart it.",
             )
 
     def _flush(self) -> None:
-        """Write what is buffered, all or none; what has no room stays buffered."""
-        self._overdue = False
+        """Write the whole buffer, or keep it in memory when the disk has no room."""
+        self._flush_failed = False
         if not self._buffer:
             return
         try:
             self._segments.write(list(self._buffer.items()))
         except OSError as error:
-            self._overdue = True
-            raise self._full(error) from error
+            self._flush_failed = True
+            raise self._journal_full(error) from error
         self._buffer.clear()
         self._buffered_bytes = 0
 
@@ -325,12 +325,12 @@ class Journal:
             self._sync.wait(ticket)
         except OSError as error:
             self.withdraw(seqs)
-            full = self._full(error)
+            full = self._journal_full(error)
             full.withdrawn = True
             raise full from error
 
     def _sync_for_all(self) -> None:
-        """One thread's sync for every waiting one. After a failure nothing more is written to that file."""
+        """Sync for all waiting threads. After a failure nothing more is written to that file."""
         segment = self._segments.active
         try:
             if segment is not None:
@@ -340,33 +340,33 @@ class Journal:
                 self._sync.fail()
             raise
 
-    def _flush_now_and_then(self, seconds: float) -> None:
-        troubled = False
+    def _flush_periodically(self, seconds: float) -> None:
+        failing = False
         while not self._stopping.wait(seconds):
             try:
                 with self._lock:
                     if self._closed:
                         return
                     self._flush()
-                troubled = False
+                failing = False
             except JournalFull as error:
-                if not troubled:
-                    self._say("journal_full", "critical", f"Messages wait in memory only. {error}")
-                troubled = True
+                if not failing:
+                    self._notify("journal_full", "critical", f"New messages are only in memory. {error}")
+                failing = True
 
     def _apply(self, step: SettleStep) -> None:
         self._segments.settle(step.ranges)
         self._offsets.update(step.offsets)
 
-    def _shorten(self) -> None:
+    def _rewrite_settle_log(self) -> None:
         try:
-            self._folder.sync()  # the new log says nothing of deleted files: none of them may come back
-            self._log.rewrite(SettleStep(self._segments.settled(), self._offsets, whole=True))
+            self._folder.sync()  # the new log omits deleted files, so their deletion must be on disk first
+            self._log.rewrite(SettleStep(self._segments.settled(), self._offsets, complete=True))
         except OSError as error:
-            logger.warning("settle log cannot be shortened", extra={"error": str(error)})
+            logger.warning("settle log cannot be rewritten", extra={"error": str(error)})
 
-    def portion_after(self, last: JournalSlice | None, after: int) -> JournalSlice | None:
-        """For the cursor: what was added to the file since, or the next file. One written anew begins again."""
+    def next_slice(self, last: JournalSlice | None, after: int) -> JournalSlice | None:
+        """Return the records added to the cursor's segment, or the next segment. A rewritten segment starts again."""
         self._check_process()
         with self._lock:
             self._check()
@@ -377,56 +377,56 @@ class Journal:
             for segment in self._segments:
                 start = last.end if last and segment is last.segment else 0
                 if segment.size > start and (last is None or segment.number >= last.segment.number):
-                    return portion(segment, after, start)
+                    return slice_of(segment, after, start)
         return None
 
     def unwritten(self) -> list[tuple[int, bytes]]:
-        """For the cursor: what waits in memory to be written."""
+        """Return the records that are in memory only, for the cursor."""
         with self._lock:
             return list(self._buffer.items())
 
-    def _full(self, error: OSError) -> JournalFull:
+    def _journal_full(self, error: OSError) -> JournalFull:
         reason = error.strerror or str(error)
         try:
             free = f"{shutil.disk_usage(self._folder.path).free:,} bytes"
         except OSError:
             free = "an unknown number of bytes"
-        fix = "Messages are taken again as soon as it can be written."
+        fix = "The journal accepts messages again as soon as it can be written."
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            fix = "Free its disk; messages are taken again as soon as there is room."
+            fix = "Free disk space. The journal accepts messages again as soon as there is room."
         return JournalFull(
             f"The journal {self._folder.path} ({self.size():,} bytes, {free} free on its disk) cannot be written: "
             f"{reason}.",
             fix=fix,
         )
 
-    def _repair(self, *, told: bool) -> None:
-        """Write down what is left of a settle log: a later start must find the same, whatever happens until then."""
-        if not told:
-            self._say("journal_damaged", "critical", _LOG_GONE.format(self._folder.path))
-        self._shorten()
+    def _repair(self, *, reported: bool) -> None:
+        """Rewrite the recovered part of the settle log, so that a later start finds the same state."""
+        if not reported:
+            self._notify("journal_damaged", "critical", _SETTLE_LOG_LOST.format(self._folder.path))
+        self._rewrite_settle_log()
 
     def _recover(self) -> int:
-        """What the files hold; a number above every sequence that is known."""
-        damaged = partial(tell, say=self._say)
-        above = self._segments.recover(damaged)
-        begun, told, damages = self._beginnings.offsets, set[tuple[str, int]](), list[Path]()
-        self._offsets.update(begun)
+        """Read the files. Return a number above every known sequence."""
+        on_damage = partial(set_aside, notify=self._notify)
+        above = self._segments.recover(on_damage)
+        started, in_log, damaged_paths = self._start_offsets.offsets, set[tuple[str, int]](), list[Path]()
+        self._offsets.update(started)
 
-        def log_damaged(path: Path, damage: FrameDamage, data: bytes) -> bool:
-            damages.append(path)
-            return damaged(path, damage, data)
+        def on_log_damage(path: Path, damage: FrameDamage, data: bytes) -> bool:
+            damaged_paths.append(path)
+            return on_damage(path, damage, data)
 
-        for step in self._log.steps(log_damaged, begun):
+        for step in self._log.steps(on_log_damage, started):
             self._apply(step)
-            told |= step.offsets.keys()
+            in_log |= step.offsets.keys()
             above = max([above, *(end for _, end in step.ranges)])
-        if damages or (self._log.is_new and above) or begun.keys() - told:
-            self._repair(told=bool(damages))
+        if damaged_paths or (self._log.is_new and above) or started.keys() - in_log:
+            self._repair(reported=bool(damaged_paths))
         try:
-            self._beginnings.adopt(self._offsets)
-        except OSError as error:  # a full disk: the next start tries again
-            logger.warning("beginnings not written", extra={"error": str(error)})
+            self._start_offsets.add_missing(self._offsets)
+        except OSError as error:  # for example a full disk: the next start tries again
+            logger.warning("start offsets not written", extra={"error": str(error)})
         self._segments.delete_settled()
         return above
 
@@ -434,5 +434,5 @@ class Journal:
 def _unusable(path: Path, error: OSError) -> JournalError:
     return JournalError(
         f"The journal folder {path} cannot be used: {error.strerror or error}.",
-        fix="Give journal_dir a folder on a disk with room that this user may write.",
+        fix="Set journal_dir to a folder that this user can write, on a disk with free space.",
     )

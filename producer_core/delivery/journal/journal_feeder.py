@@ -1,8 +1,9 @@
-"""The backlog: messages that are in the journal and not yet with the client, fed to it in their order.
+"""Feed the backlog to the client: messages that are in the journal and not yet in the client, in order.
 
-While the client has room a message goes to the journal and to the client in one step. When there is no room, and
-at a start that finds messages of an earlier process, messages go to the journal only; one thread reads them back
-and hands them on until it has caught up. So memory holds what the client holds, however long the brokers are away.
+While the client has room, a message goes to the journal and to the client in one step. When the client is full, and at
+a start that finds messages of an earlier process, messages go to the journal only. One thread then reads them back and
+offers them to the client until it has caught up. Memory therefore holds only the client's messages, however long the
+brokers are unavailable.
 """
 
 from __future__ import annotations
@@ -23,39 +24,40 @@ from producer_core.messages import parse_id
 
 logger = logging.getLogger(__name__)
 
-_ROOM = 0.02
-"""Seconds until a message that found no room with the client is offered again."""
-_MOST_PENDING = 20_000
-"""Messages of an earlier process that are looked for at the same time."""
+_OFFER_RETRY_S = 0.02
+"""Seconds until a message that the client rejected because it was full is offered again."""
+_MAX_PROBED = 20_000
+"""The highest number of earlier messages whose outcome is probed at the same time."""
 
-_FEW = 1_000
-"""Messages so few that handing them on may keep the writers waiting."""
-_NOTHING = 1 << 64
+_LAST_PASS_MAX = 1_000
+"""The number of messages below which the last pass, which blocks the writers, may start."""
+_NO_SEQUENCE = 1 << 64
 
 
 class JournalFeeder:
-    """Owns the feeding thread. A message is always in `pending`, in `_leaving`, or settled in the journal."""
+    """Run the feeding thread. A message is always in `pending`, in `_settling` or settled in the journal."""
 
     def __init__(self, journal: Journal, sender: FeederTarget) -> None:
         self.journal = journal
         self._sender = sender
         self._ids = journal.ids
-        self._first = journal.next_sequence  # below: of an earlier process
-        self._proves = sender.transport.settles_journal  # it settles, and looks, by itself
-        self._gate = (
-            threading.RLock()
-        )  # guards the fields below; a message is written and handed on in one step
+        self._first = journal.next_sequence  # lower sequences belong to an earlier process
+        # If true, the transport settles the journal and also reads outcomes back itself.
+        self._transport_settles = sender.transport.settles_journal
+        # Guards the fields below. A message is written and offered to the client in one step under it.
+        self._gate = threading.RLock()
         self._behind = journal.unsettled() > 0
-        self._low = 0  # no message that was written since the last pass began has a lower sequence
-        self._owners: dict[int, Callbacks] = {}
-        self._outrun: set[int] = set()  # those that lost their claim before they were written down
-        self._refused: Fenced | None = None
-        # Not under the gate: noted on the retry thread, taken by the feeder.
-        self._wanted: dict[int, Delivery] = {}  # those whose claim an earlier message waits for
+        self._low = 0  # messages written since the last pass began have this sequence or a higher one
+        self._callbacks: dict[int, Callbacks] = {}
+        self._claim_lost: set[int] = set()  # messages that lost their claim before they were written
+        self._fenced: Fenced | None = None
+        # By sequence of a later message: the earlier one that waits for its claim. Not guarded by the gate; the retry
+        # thread adds entries and the feeder removes them.
+        self._claim_awaited_by: dict[int, Delivery] = {}
         self._stopping = threading.Event()
-        self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt leaves nothing locked
-        self._leaving = SettlingSet(sender.pending, settles_journal=self._proves)
-        self._troubled = False
+        self._awake: SimpleQueue[None] = SimpleQueue()  # an interrupt cannot leave it locked
+        self._settling = SettlingSet(sender.pending, settles_journal=self._transport_settles)
+        self._settle_failing = False
         self._thread = threading.Thread(target=self._run, name="producer-core-backlog", daemon=True)
 
     def start(self) -> None:
@@ -63,7 +65,7 @@ class JournalFeeder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Feed nothing more; what was not fed stays in the journal."""
+        """Stop feeding. The remaining messages stay in the journal."""
         self._stopping.set()
         self._wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -75,111 +77,111 @@ class JournalFeeder:
 
     @property
     def waiting(self) -> int:
-        """Messages that the journal has and the client has not."""
+        """Return the number of messages in the journal that are not in the client."""
         if not self._behind:
             return 0
         return max(1, int(self.journal.unsettled()) - len(self._sender.pending))
 
     def holds(self, seq: int) -> bool:
-        """Whether a message is in the journal and not yet with the client."""
+        """Return whether a message is in the journal and not yet in the client."""
         return self._behind and self._is_waiting(seq)
 
     @property
-    def unkept(self) -> int:
-        """Dead letters that no disk has taken: the journal keeps their messages."""
-        return self._leaving.unfinished
+    def unstored_dead_letters(self) -> int:
+        """Return the number of dead letters that are not on disk yet. The journal keeps their messages."""
+        return self._settling.unfinished
 
     # accepting
 
     def take(self, delivery: Delivery) -> None:
-        """Write a message down and hand it on, or leave it to the feeder. JournalFull when there is no room."""
+        """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull when it is full."""
         with self._gate:
-            if self._refused is not None:
-                raise self._refused
+            if self._fenced is not None:
+                raise self._fenced
             try:
                 self.journal.append(delivery)
-                if self._passes(delivery):
+                if self._offer_directly(delivery):
                     return
-                self._leave_to_the_feeder(delivery)
+                self._leave_to_feeder(delivery)
             except JournalError:
                 raise
             except BaseException:
-                self.journal.withdraw((delivery.seq,))  # the caller is told that it was not accepted
+                self.journal.withdraw((delivery.seq,))  # the caller gets an exception: not accepted
                 raise
         self._wake()
 
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
-        """As `take` for each, in order, written down together; each that was taken is put to `taken`.
+        """Accept each message as `take` does, in order, with one write. Add each accepted message to `taken`.
 
-        JournalFull when there is no room for all of them; then none was.
+        Raise JournalFull and accept none when the journal has no room for all of them.
         """
         with self._gate:
-            if self._refused is not None:
-                raise self._refused
+            if self._fenced is not None:
+                raise self._fenced
             try:
                 self.journal.append_many(deliveries)
                 for delivery in deliveries:
-                    if not self._passes(delivery):
-                        self._leave_to_the_feeder(delivery)
+                    if not self._offer_directly(delivery):
+                        self._leave_to_feeder(delivery)
                     taken.append(delivery)
             except JournalError:
                 raise
-            except BaseException:  # the caller is told that neither this one nor the rest was accepted
+            except BaseException:  # the caller gets an exception: this message and the rest are not accepted
                 self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
                 raise
         if self._behind:
             self._wake()
 
-    def _passes(self, delivery: Delivery) -> bool:
-        """Whether the client has taken it at once, past the feeder."""
-        if self._behind or (self._outrun and delivery.seq in self._outrun):
+    def _offer_directly(self, delivery: Delivery) -> bool:
+        """Offer the message to the client without the feeder. Return whether the client took it."""
+        if self._behind or (self._claim_lost and delivery.seq in self._claim_lost):
             return False
         return self._sender.offer(delivery)
 
-    def _leave_to_the_feeder(self, delivery: Delivery) -> None:
+    def _leave_to_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
         self._behind = True
-        if delivery.callbacks is not None:  # callbacks cannot be written down
-            self._owners[delivery.seq] = delivery.callbacks
+        if delivery.callbacks is not None:  # callbacks cannot be stored in the journal
+            self._callbacks[delivery.seq] = delivery.callbacks
 
     # settling
 
-    def leave(self, delivery: Delivery) -> bool:
-        return self._leaving.leave(delivery)
+    def remove(self, delivery: Delivery) -> bool:
+        return self._settling.remove(delivery)
 
-    def leave_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        return self._leaving.leave_many(deliveries)
+    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
+        return self._settling.remove_many(deliveries)
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
-        """They are done; `flush` writes that down, unless the transport did so with its commit."""
-        self._leaving.acknowledged(deliveries)
+        """Mark messages as acknowledged. `flush` settles them, unless the transport did so with its commit."""
+        self._settling.acknowledged(deliveries)
 
     def mark_redundant(self, delivery: Delivery) -> None:
-        """A copy of a message that was acknowledged: it is done without having been sent."""
-        self._leaving.finished((delivery.seq,))
+        """Settle a duplicate of an acknowledged message. It is done without being sent."""
+        self._settling.finished((delivery.seq,))
 
     def flush(self) -> None:
-        """Write down what was acknowledged since the last time, in one record."""
-        finished = self._leaving.take_finished()
+        """Settle everything acknowledged since the last flush, in one step."""
+        finished = self._settling.take_finished()
         if finished and not self._settle(finished):
-            self._leaving.finished(finished)  # with the next ones
+            self._settling.finished(finished)  # retried at the next flush
 
     def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
-        """Dead letters that are on disk now."""
+        """Settle the messages whose dead letters are now on disk."""
         numbers = map(self._ids.number, map(parse_id, message_ids))
-        self._leaving.finished(self._leaving.of(number for number in numbers if number is not None))
+        self._settling.finished(self._settling.of(number for number in numbers if number is not None))
         self.flush()
 
     def _settle(self, sequences: list[int]) -> bool:
         try:
             self.journal.settle(sequences)
         except JournalError as error:
-            if not self._troubled:
-                logger.warning("journal cannot be marked", extra={"error": str(error)})
-            self._troubled = True
+            if not self._settle_failing:
+                logger.warning("messages cannot be settled in the journal", extra={"error": str(error)})
+            self._settle_failing = True
             return False
-        self._troubled = False
-        self._leaving.written(sequences)
+        self._settle_failing = False
+        self._settling.written(sequences)
         return True
 
     # feeding
@@ -190,36 +192,38 @@ class JournalFeeder:
             try:
                 while self._behind and not self._stopping.is_set():
                     self._feed()
-            except Fenced as error:  # for good: what is here is sent by whoever starts with this journal next
-                self._refused = error
+            except Fenced as error:
+                self._fenced = (
+                    error  # permanent: the next start with this journal sends the remaining messages
+                )
                 return
-            except ProducerClosed:  # what is here stays for the next start
+            except ProducerClosed:  # the remaining messages stay for the next start
                 return
             except BaseException:
-                logger.exception("what waits in the journal was not handed on")
+                logger.exception("journal backlog not fed to the client")
                 self._stopping.wait(1.0)
                 self._wake()
 
     def _feed(self) -> None:
-        """One pass; when little was left, a last one while nobody else writes."""
-        if self._pass() < _FEW and not self._stopping.is_set():
+        """Run one pass. When it fed few messages, run a last one that blocks the writers."""
+        if self._pass() < _LAST_PASS_MAX and not self._stopping.is_set():
             with self._gate:
                 self._behind = not self._last_pass()
 
     def _pass(self) -> int:
-        """Hand on what waits, in the order it was written; how many there were."""
-        handed = 0
-        with self._from_low() as floor:
-            for records in groups(self._unfed(floor)):
-                self._hand_on(records)
-                handed += len(records)
-        return handed
+        """Feed the backlog in the order it was written. Return the number of messages."""
+        count = 0
+        with self._starting_at_low() as floor:
+            for records in groups(self._backlog(floor)):
+                self._feed_records(records)
+                count += len(records)
+        return count
 
     @contextlib.contextmanager
-    def _from_low(self) -> Iterator[int]:
-        """Where a pass begins; one that fails is begun there again."""
+    def _starting_at_low(self) -> Iterator[int]:
+        """Yield the first sequence of a pass. When the pass fails, the next one starts there again."""
         with self._gate:
-            low, self._low = self._low, _NOTHING
+            low, self._low = self._low, _NO_SEQUENCE
         try:
             yield low
         except BaseException:
@@ -227,90 +231,94 @@ class JournalFeeder:
                 self._low = min(self._low, low)
             raise
 
-    def _unfed(self, floor: int) -> Iterator[JournalRecord]:
+    def _backlog(self, floor: int) -> Iterator[JournalRecord]:
         for record in self.journal.read(floor - 1):
-            if self._stopping.is_set() or self._low < floor:  # an earlier one came late: begin with it
-                return
+            if self._stopping.is_set() or self._low < floor:
+                return  # stopped, or a lower sequence was written, from which the next pass starts
             if self._is_waiting(record.seq):
                 yield record
 
     def _last_pass(self) -> bool:
-        """Under the gate, without waiting: whether everything found room."""
-        with self._from_low() as low:
-            unfed = self.journal.read(low - 1) if low < _NOTHING else ()
+        """Feed the rest without waiting. Return whether the client took everything. Call with the gate held."""
+        with self._starting_at_low() as low:
+            unfed = self.journal.read(low - 1) if low < _NO_SEQUENCE else ()
             for records in groups(record for record in unfed if self._is_waiting(record.seq)):
                 if self._offer(self._deliveries(records)):
                     self._low = min(self._low, low)
                     return False
-        return self._low == _NOTHING  # else a callback sent something on the way
+        return self._low == _NO_SEQUENCE  # otherwise a callback sent a message during the pass
 
     def _offer(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those that found no room."""
-        self._renew(deliveries)
-        for at, delivery in enumerate(deliveries):
+        """Offer the messages to the client in order. Return those for which it had no room."""
+        self._renew_claims(deliveries)
+        for index, delivery in enumerate(deliveries):
             if not self._sender.offer(delivery):
-                return deliveries[at:]
-            self._owners.pop(delivery.seq, None)
+                return deliveries[index:]
+            self._callbacks.pop(delivery.seq, None)
         return []
 
-    def _renew(self, deliveries: Sequence[Delivery]) -> None:
-        """Their claims, before they are offered; one that an earlier message waits for is that one's first."""
-        for later in deliveries if self._wanted else ():
-            if earlier := self._wanted.pop(later.seq, None):
-                self._sender.hand_over(later, earlier)
-        self._sender.renew([one for one in deliveries if one.seq < self._first], self._comes_after)
-        self._sender.renew([one for one in deliveries if one.seq >= self._first], self._waits)
+    def _renew_claims(self, deliveries: Sequence[Delivery]) -> None:
+        """Renew the messages' claims before they are offered. A claim that an earlier message awaits goes to it first."""
+        for later in deliveries if self._claim_awaited_by else ():
+            if earlier := self._claim_awaited_by.pop(later.seq, None):
+                self._sender.transfer_claim(later, earlier)
+        self._sender.renew([one for one in deliveries if one.seq < self._first], self._is_later)
+        self._sender.renew([one for one in deliveries if one.seq >= self._first], self._is_unfed)
 
-    def wanted(self, message_id: bytes, earlier: Delivery) -> None:
+    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
         seq = self._ids.number(message_id)
         if seq is not None and self.holds(seq):
-            self._wanted[seq] = earlier
+            self._claim_awaited_by[seq] = earlier
 
-    def _waits(self, message_id: bytes) -> bool:
-        """Whether a message is still to be handed on, by the thread that asks."""
+    def _is_unfed(self, message_id: bytes) -> bool:
+        """Return whether the feeder still has to feed this message. Called on the feeding thread."""
         seq = self._ids.number(message_id)
-        with self._gate:  # else it may be written down, and on its way to the client
+        with self._gate:  # without it, a writer could be passing the message to the client
             return seq is not None and self._is_waiting(seq)
 
-    def _comes_after(self, message_id: bytes) -> bool:
-        """The same, asked for a message of an earlier process: what is still to be written down comes later too."""
+    def _is_later(self, message_id: bytes) -> bool:
+        """Return whether a message comes after those of an earlier process. Messages not written yet do."""
         seq = self._ids.number(message_id)
         with self._gate:
-            if self._waits(message_id):
+            if self._is_unfed(message_id):
                 return True
-            if seq is None or seq < self._first or self._leaving.knows(message_id, seq):
+            if seq is None or seq < self._first or self._settling.contains(message_id, seq):
                 return False
-            # Not written down yet: so early, or where all is proved, none that was settled holds a claim.
-            self._outrun.add(seq)
+            # The message is not in the journal yet. It cannot be a settled one: neither this early after the start nor
+            # with a transport that settles the journal does a settled message hold a claim.
+            self._claim_lost.add(seq)
             return True
 
     def _is_waiting(self, seq: int) -> bool:
-        """A message goes from `pending` to `_leaving` in one step, and is settled before it is not leaving any more."""
-        return not (self._leaving.knows(self._ids.of(seq), seq) or self.journal.is_settled(seq))
+        """Return whether the message is in the journal only.
 
-    def _hand_on(self, records: Sequence[JournalRecord]) -> None:
-        """In their order, with waiting for room."""
+        A message moves from `pending` to `_settling` in one step, and is settled before it leaves `_settling`.
+        """
+        return not (self._settling.contains(self._ids.of(seq), seq) or self.journal.is_settled(seq))
+
+    def _feed_records(self, records: Sequence[JournalRecord]) -> None:
+        """Feed the records in order and wait until the client has room for them."""
         deliveries = self._deliveries(records)
-        looked_for = [one for one in deliveries if one.seq < self._first and not self._proves]
-        self._sender.renew(looked_for, self._comes_after)
-        for delivery in looked_for:
+        to_probe = [one for one in deliveries if one.seq < self._first and not self._transport_settles]
+        self._sender.renew(to_probe, self._is_later)
+        for delivery in to_probe:
             self._recover(delivery)
-        waited = [one for one in deliveries if one.seq >= self._first or self._proves]
-        together = len(waited)
-        while waited and not self._stopping.is_set():
-            left = self._offer(waited[:together])
-            waited = left + waited[together:]
-            together = 1 if left else 2 * together
+        to_offer = [one for one in deliveries if one.seq >= self._first or self._transport_settles]
+        count = len(to_offer)
+        while to_offer and not self._stopping.is_set():
+            left = self._offer(to_offer[:count])
+            to_offer = left + to_offer[count:]
+            count = 1 if left else 2 * count
             if left:
-                self._stopping.wait(_ROOM)
+                self._stopping.wait(_OFFER_RETRY_S)
 
     def _recover(self, delivery: Delivery) -> None:
-        while len(self._sender.pending) >= _MOST_PENDING and not self._stopping.wait(_ROOM):
+        while len(self._sender.pending) >= _MAX_PROBED and not self._stopping.wait(_OFFER_RETRY_S):
             pass
         self._sender.recover(delivery)
 
     def _deliveries(self, records: Iterable[JournalRecord]) -> list[Delivery]:
-        """In their order, each once: a record may be read twice."""
+        """Build the deliveries in order and without duplicates: a record may be read twice."""
         return [self._delivery(record) for record in {record.seq: record for record in records}.values()]
 
     def _delivery(self, record: JournalRecord) -> Delivery:
@@ -321,5 +329,6 @@ class JournalFeeder:
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
         with self._gate:
-            delivery.callbacks = self._owners.get(record.seq)
+            delivery.callbacks = self._callbacks.get(record.seq)
+
         return delivery

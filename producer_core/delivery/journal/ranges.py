@@ -1,4 +1,4 @@
-"""Ranges: a set of whole numbers that mostly follow one another, in little memory."""
+"""A compact set of integers that are mostly consecutive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 
 class Ranges:
-    """Disjoint half-open ranges, in order. Adding at the end costs nothing; elsewhere one bisection."""
+    """Keep disjoint half-open ranges in order. An add at the end takes constant time, elsewhere one bisection."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._starts: list[int] = []
@@ -18,40 +18,40 @@ class Ranges:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> int:
-        """Add all from `start` up to, not including, `end`; how many of them are new."""
+        """Add the numbers from `start` up to but not including `end`. Return how many are new."""
         starts, ends = self._starts, self._ends
-        if starts and start == ends[-1]:  # the usual case
+        if starts and start == ends[-1]:  # the common case
             ends[-1] = end
             self._count += end - start
             return end - start
         first = bisect_right(ends, start - 1)
         last = first
-        low, high, had = start, end, 0
+        low, high, already_present = start, end, 0
         while last < len(starts) and starts[last] <= end:
             low, high = min(low, starts[last]), max(high, ends[last])
-            had += ends[last] - starts[last]
+            already_present += ends[last] - starts[last]
             last += 1
         starts[first:last], ends[first:last] = [low], [high]
-        new = high - low - had
+        new = high - low - already_present
         self._count += new
         return new
 
     def __contains__(self, number: int) -> bool:
-        place = bisect_right(self._starts, number) - 1
-        return place >= 0 and number < self._ends[place]
+        index = bisect_right(self._starts, number) - 1
+        return index >= 0 and number < self._ends[index]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(list(zip(self._starts, self._ends, strict=True)))
 
     def __len__(self) -> int:
-        """How many numbers."""
+        """Return the count of numbers."""
         return self._count
 
     def overlap(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of `start` to `end` that are in here."""
-        place = max(0, bisect_right(self._starts, start) - 1)
+        """Return the parts of `start` to `end` that the set contains."""
+        index = max(0, bisect_right(self._starts, start) - 1)
         found = []
-        for low, high in zip(self._starts[place:], self._ends[place:], strict=True):
+        for low, high in zip(self._starts[index:], self._ends[index:], strict=True):
             if low >= end:
                 break
             if high > start:
@@ -60,12 +60,12 @@ class Ranges:
 
     @property
     def highest(self) -> int:
-        """The highest number; -1 when empty."""
+        """Return the highest number, or -1 when the set is empty."""
         return self._ends[-1] - 1 if self._ends else -1
 
 
 def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Numbers in any order as ranges."""
+    """Return the ranges that cover these numbers, which may be in any order."""
     ordered = sorted(set(numbers))
     if not ordered:
         return []

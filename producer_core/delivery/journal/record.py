@@ -1,4 +1,4 @@
-"""A record: one message as the journal writes it down."""
+"""The journal's record of one message, and its encoding."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from producer_core.delivery.delivery import Delivery
 
 _FIXED = struct.Struct(">QdqiiiHIB")
-"""Sequence, accepted at, timestamp, partition, length of key, of value, of topic, number of headers, has a claim."""
+"""Sequence, accepted at, timestamp, partition, lengths of key, value and topic, number of headers, has a checksum."""
 _pack = _FIXED.pack
 _LENGTH = struct.Struct(">i")
 _NULL = -1
-"""The length of what is None."""
+"""The length stored for None."""
 
 
 class JournalRecord(NamedTuple):
-    """What is needed to send a message again under its own id, byte for byte.
+    """Everything needed to send a message again under its own id, byte for byte.
 
-    `headers` are the user's, without the id's; `placement` is what the caller asked for; `accepted_at` is in seconds
-    since 1970; `checksum` is its claim's, when it has one.
+    `headers` are the user's headers, without the id header. `placement` is the caller's choice of partition and
+    timestamp. `accepted_at` is in seconds since 1970. `checksum` belongs to the message's claim, if it has one.
     """
 
     seq: int
@@ -36,44 +36,46 @@ class JournalRecord(NamedTuple):
 
 
 def encode(record: JournalRecord | Delivery) -> bytes:
-    """Of a delivery, which has the same under the same names, its record: to make one first takes as long again."""
-    name, key, value, headers, checksum, placement = (
+    """Encode a record. A delivery has the same field names; building a record from it first takes twice as long."""
+    topic, key, value, headers, checksum, placement = (
         record.topic.encode(), record.key, record.value, record.headers, record.checksum, record.placement
     )  # fmt: skip
     fixed = _pack(
         record.seq, record.accepted_at, placement.timestamp_ms, placement.partition, _NULL if key is None else len(key),
-        _NULL if value is None else len(value), len(name), len(headers), checksum is not None,
+        _NULL if value is None else len(value), len(topic), len(headers), checksum is not None,
     )  # fmt: skip
-    parts = [fixed, name, key or b"", value or b""]
-    for title, content in headers:
-        parts += _chunk(title.encode())
-        parts += (_LENGTH.pack(_NULL),) if content is None else _chunk(content)
+    parts = [fixed, topic, key or b"", value or b""]
+    for header_name, header_value in headers:
+        parts += _chunk(header_name.encode())
+        parts += (_LENGTH.pack(_NULL),) if header_value is None else _chunk(header_value)
     if checksum is not None:
         parts += _chunk(checksum.encode())
     return b"".join(parts)
 
 
 def sequence(data: bytes | memoryview) -> int:
-    """The sequence of an encoded record, without decoding the rest."""
+    """Return the sequence of an encoded record without decoding the rest."""
     return int(_FIXED.unpack_from(data)[0])
 
 
-def origin(data: bytes) -> tuple[str, float]:
-    """Return the topic of an encoded record, and the earliest time that it may carry there, in seconds since 1970."""
-    _, accepted_at, timestamp, _, _, _, name, _, _ = _FIXED.unpack_from(data)
-    topic = data[_FIXED.size : _FIXED.size + name].decode()
+def topic_and_time(data: bytes) -> tuple[str, float]:
+    """Return an encoded record's topic and the earliest timestamp it can have there, in seconds since 1970."""
+    _, accepted_at, timestamp, _, _, _, topic_length, _, _ = _FIXED.unpack_from(data)
+    topic = data[_FIXED.size : _FIXED.size + topic_length].decode()
     return topic, min(accepted_at, timestamp / 1000) if timestamp > 0 else accepted_at
 
 
 def decode(data: bytes) -> JournalRecord:
-    seq, accepted_at, timestamp, partition, key, value, name, headers, claimed = _FIXED.unpack_from(data)
+    seq, accepted_at, timestamp, partition, key, value, topic_length, headers, has_checksum = (
+        _FIXED.unpack_from(data)
+    )
     reader = _ByteReader(data, _FIXED.size)
-    topic = (reader.take(name) or b"").decode()
+    topic = (reader.take(topic_length) or b"").decode()
     return JournalRecord(
         seq, topic, reader.take(key), reader.take(value),
         tuple(((reader.chunk() or b"").decode(), reader.chunk()) for _ in range(headers)),
         Placement(partition, timestamp) if partition >= 0 or timestamp else ANYWHERE, accepted_at,
-        (reader.chunk() or b"").decode() if claimed else None,
+        (reader.chunk() or b"").decode() if has_checksum else None,
     )  # fmt: skip
 
 
@@ -82,19 +84,19 @@ def _chunk(data: bytes) -> tuple[bytes, bytes]:
 
 
 class _ByteReader:
-    """A position in encoded bytes."""
+    """Read encoded bytes from a current offset."""
 
-    def __init__(self, data: bytes, at: int) -> None:
+    def __init__(self, data: bytes, offset: int) -> None:
         self._data = data
-        self._at = at
+        self._offset = offset
 
     def take(self, length: int) -> bytes | None:
         if length == _NULL:
             return None
-        start, self._at = self._at, self._at + length
-        return self._data[start : self._at]
+        start, self._offset = self._offset, self._offset + length
+        return self._data[start : self._offset]
 
     def chunk(self) -> bytes | None:
-        (length,) = _LENGTH.unpack_from(self._data, self._at)
-        self._at += _LENGTH.size
+        (length,) = _LENGTH.unpack_from(self._data, self._offset)
+        self._offset += _LENGTH.size
         return self.take(length)

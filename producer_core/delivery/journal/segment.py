@@ -1,4 +1,4 @@
-"""A segment: one file of records, written at its end and deleted when all of them are settled."""
+"""A segment: one append-only file of records, deleted when all of them are settled."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from producer_core.delivery.journal.frame import FrameDamage, frame, frames, sca
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
-_STEP = 1 << 18
-"""Bytes between two entries of the index that a reader starts from."""
+_INDEX_STEP_BYTES = 1 << 18
+"""Distance between two index entries. A reader starts at the nearest one."""
 
 
 class Segment:
-    """Guarded by the journal's lock, but for `sync` and `read`."""
+    """Store records in one file. Guarded by the journal's lock, except `sync` and `read`."""
 
     def __init__(self, path: Path, seed: int, *, create: bool = False) -> None:
         self.path = path
@@ -28,9 +28,9 @@ class Segment:
         self.size = 0
         self.sequences = Ranges()
         self.settled = Ranges()
-        self.broken = False
-        self._index: list[tuple[int, int]] = []  # highest sequence so far, offset: both rise
-        self._next_mark = 0  # the offset from which on there is another
+        self.sync_failed = False
+        self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
+        self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
     @property
     def unsettled(self) -> int:
@@ -42,73 +42,73 @@ class Segment:
 
     @property
     def in_place(self) -> bool:
-        """Whether the file still has its name."""
+        """Return whether the file still has its name."""
         return self._file is not None and os.fstat(self._file).st_nlink > 0
 
     def add(self, contents: Sequence[tuple[int, bytes]]) -> int:
-        """Write records at the end in one go; how many bytes they take. OSError leaves the file as it was."""
+        """Append records in one write and return their size in bytes. OSError leaves the file unchanged."""
         assert self._file is not None, "an open segment"
-        start = at = self.size
+        start = offset = self.size
         parts = []
         for _, content in contents:
-            parts.append(data := frame(content, self._seed, at))
-            at += len(data)
+            parts.append(data := frame(content, self._seed, offset))
+            offset += len(data)
         try:
             write_whole(self._file, b"".join(parts), start)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, start)
             raise
-        self.size = at
-        if start >= self._next_mark:
-            self._mark(start)
+        self.size = offset
+        if start >= self._next_index_offset:
+            self._add_index_entry(start)
         for seq, _ in contents:
             self.sequences.add(seq, seq + 1)
-        return at - start
+        return offset - start
 
     def settle(self, start: int, end: int) -> None:
         for low, high in self.sequences.overlap(start, end):
             self.settled.add(low, high)
 
     def sync(self) -> None:
-        """May run while another thread closes the segment: what is settled needs no disk."""
+        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
         file = self._file
         try:
             if file is not None:
                 os.fdatasync(file)
         except OSError:
             if self._file is not None:
-                self.broken = True  # a second try would succeed and prove nothing
+                self.sync_failed = True  # a second attempt would succeed and prove nothing
                 raise
 
-    def handle(self) -> int:
-        """A handle for one reader, good also when the file is deleted meanwhile."""
+    def duplicate_handle(self) -> int:
+        """Return a file handle for one reader. It stays valid when the file is deleted."""
         assert self._file is not None, "an open segment"
         return os.dup(self._file)
 
     def read(self, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Sequence and content of each record above `after` between two places of the file."""
-        place = bisect_right(self._index, (after, 1 << 62)) - 1
-        start = max(start, self._index[place][1] if place >= 0 else 0)
+        """Yield sequence and content of each record above `after` between two offsets of the file."""
+        index = bisect_right(self._index, (after, 1 << 62)) - 1
+        start = max(start, self._index[index][1] if index >= 0 else 0)
         for found in scan(handle, start, end, self._seed):
             if (seq := sequence(found.content)) > after:
                 yield seq, found.content
 
-    def recover(self, damaged: Callable[[Path, FrameDamage, bytes], bool]) -> None:
-        """Learn what the file holds. `damaged` says whether a damaged end may be cut off."""
+    def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> None:
+        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off."""
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
             if not isinstance(found, FrameDamage):
-                self._know(sequence(found.content), found.start)
-            elif damaged(self.path, found, data[found.start : found.end]) and found.last:
+                self._add_sequence(sequence(found.content), found.start)
+            elif on_damage(self.path, found, data[found.start : found.end]) and found.last:
                 assert self._file is not None, "an open segment"
                 os.ftruncate(self._file, found.start)
                 return
             self.size = found.end
 
     def without_settled(self) -> Segment:
-        """The same file with only what is open, replaced in one step. OSError leaves this one."""
-        handle = self.handle()
+        """Replace the file atomically by one without settled records. OSError leaves this one in place."""
+        handle = self.duplicate_handle()
         try:
             kept = [
                 (seq, content)
@@ -117,19 +117,19 @@ class Segment:
             ]
         finally:
             os.close(handle)
-        at, parts = 0, []
+        offset, parts = 0, []
         for _, content in kept:
-            parts.append(frame(content, self._seed, at))
-            at += len(parts[-1])
+            parts.append(frame(content, self._seed, offset))
+            offset += len(parts[-1])
         replace(self.path, b"".join(parts))
-        shorter = Segment(self.path, self._seed)
+        rewritten = Segment(self.path, self._seed)
         for (seq, _), part in zip(kept, parts, strict=True):
-            shorter._know(seq, shorter.size)
-            shorter.size += len(part)
-        return shorter
+            rewritten._add_sequence(seq, rewritten.size)
+            rewritten.size += len(part)
+        return rewritten
 
     def delete(self) -> None:
-        """OSError when the file cannot be deleted; then it stays as it is."""
+        """Delete the file. OSError leaves the segment as it is."""
         self.path.unlink(missing_ok=True)
         self.close()
 
@@ -138,12 +138,12 @@ class Segment:
             file, self._file = self._file, None
             os.close(file)
 
-    def _know(self, seq: int, at: int) -> None:
-        if at >= self._next_mark:
-            self._mark(at)
+    def _add_sequence(self, seq: int, offset: int) -> None:
+        if offset >= self._next_index_offset:
+            self._add_index_entry(offset)
         self.sequences.add(seq, seq + 1)
 
-    def _mark(self, at: int) -> None:
-        """An entry of the index: what is not known yet begins there."""
-        self._index.append((self.sequences.highest, at))
-        self._next_mark = at + _STEP
+    def _add_index_entry(self, offset: int) -> None:
+        """Add an index entry: records with sequences not seen so far start at this offset."""
+        self._index.append((self.sequences.highest, offset))
+        self._next_index_offset = offset + _INDEX_STEP_BYTES

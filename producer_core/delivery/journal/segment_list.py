@@ -1,4 +1,4 @@
-"""The segments: all files of records in their order, of which the last one is written."""
+"""All segments of a journal in order. The last one is the active segment, to which records are appended."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from producer_core.delivery.journal.segment import Segment
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"\d{20}\.journal")
-_SPARSE = 0.5
-"""A file of which no larger part is open is worth writing anew when there is no room."""
+_SPARSE_SHARE = 0.5
+"""The highest share of unsettled records at which a segment is rewritten to make room."""
 
 
 class SegmentList:
-    """Guarded by the journal's lock."""
+    """Manage the segments of a journal. Guarded by the journal's lock."""
 
     def __init__(self, folder: JournalFolder, *, segment_bytes: int, durable: bool) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._durable = durable
-        self._all: list[Segment] = []
-        self._number = -1  # the highest that a file was named after
+        self._segments: list[Segment] = []
+        self._number = -1  # the highest number in a file name
         self.size = 0
 
-    def recover(self, damaged: Callable[[Path, FrameDamage, bytes], bool]) -> int:
-        """Learn what is there; a number above every sequence that was found."""
+    def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> int:
+        """Read the segments on disk. Return a number above every sequence found."""
         above = 0
         for path in sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name)):
             segment = Segment(path, self._folder.seed(path.name))
-            self._all.append(segment)
-            segment.recover(damaged)
+            self._segments.append(segment)
+            segment.recover(on_damage)
             self.size += segment.size
             self._number = segment.number
             above = max(above, segment.sequences.highest + 1, segment.number)
@@ -44,88 +44,88 @@ class SegmentList:
 
     @property
     def active(self) -> Segment | None:
-        return self._all[-1] if self._all else None
+        return self._segments[-1] if self._segments else None
 
     @property
     def unsettled(self) -> int:
-        """Counted by the segments, so that an interrupt in the middle of a write cannot put it wrong."""
-        return sum(segment.unsettled for segment in self._all)
+        """Return the sum over the segments. A separate counter could be wrong after an interrupt during a write."""
+        return sum(segment.unsettled for segment in self._segments)
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(self._all)
+        return iter(self._segments)
 
     def write(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        """All of them or none. OSError when they cannot be written."""
+        """Append all records or none. Raise OSError when they cannot be written."""
         first = contents[0][0]
-        segment = self._room_at(first)
+        segment = self._writable_segment(first)
         try:
             self.size += segment.add(contents)
         except OSError:
             if not segment.size or segment.unsettled:
                 raise
-            self.size += self._rotate(first).add(contents)  # its room was taken by what is settled
+            self.size += self._rotate(first).add(contents)  # rotating deletes the settled records
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
         for start, end in ranges:
-            for segment in self._all:
+            for segment in self._segments:
                 segment.settle(start, end)
 
-    def holds(self, seq: int) -> bool:
-        """Whether this one is in a file and open."""
-        for segment in reversed(self._all):
+    def has_unsettled(self, seq: int) -> bool:
+        """Return whether a segment has this record and it is unsettled."""
+        for segment in reversed(self._segments):
             if seq in segment.sequences:
                 return seq not in segment.settled
         return False
 
-    def has_any(self, start: int, end: int) -> bool:
-        """Return whether a file has a record of these sequences, settled or not."""
-        return any(segment.sequences.overlap(start, end) for segment in self._all)
+    def has_records(self, start: int, end: int) -> bool:
+        """Return whether a segment has a record with one of these sequences, settled or not."""
+        return any(segment.sequences.overlap(start, end) for segment in self._segments)
 
     def settled(self) -> list[tuple[int, int]]:
-        """What is done and still in a file."""
-        return sorted(span for segment in self._all for span in segment.settled)
+        """Return the settled sequences that are still in a file."""
+        return sorted(span for segment in self._segments for span in segment.settled)
 
     def sync(self) -> None:
         if self._durable and self.active is not None:
             self.active.sync()
 
-    def delete_settled(self, *, all_of_them: bool = False) -> None:
-        """Delete the files in which nothing is open; the one that is written only on demand."""
-        for segment in self._all[: None if all_of_them else -1]:
+    def delete_settled(self, *, include_active: bool = False) -> None:
+        """Delete the segments without unsettled records, the active one only on request."""
+        for segment in self._segments[: None if include_active else -1]:
             if not segment.unsettled:
-                with contextlib.suppress(OSError):  # a read-only disk: the next time
+                with contextlib.suppress(OSError):  # for example a read-only disk: retried at the next call
                     segment.delete()
-                    self._all.remove(segment)
+                    self._segments.remove(segment)
                     self.size -= segment.size
 
     def make_room(self) -> None:
-        """Free what settled messages take: delete what is done, and take the done ones out of sparse files."""
-        self.delete_settled(all_of_them=True)
-        for place, segment in enumerate(self._all[:-1]):
-            if segment.unsettled <= _SPARSE * len(segment.sequences):
+        """Free the space of settled messages: delete settled segments and rewrite sparse ones."""
+        self.delete_settled(include_active=True)
+        for index, segment in enumerate(self._segments[:-1]):
+            if segment.unsettled <= _SPARSE_SHARE * len(segment.sequences):
                 try:
-                    self._all[place] = shorter = segment.without_settled()
+                    self._segments[index] = rewritten = segment.without_settled()
                 except OSError as error:
                     logger.warning("journal segment cannot be shortened", extra={"error": str(error)})
                     return
-                self.size += shorter.size - segment.size
+                self.size += rewritten.size - segment.size
                 segment.close()
 
     def close(self) -> None:
-        for segment in self._all:
+        for segment in self._segments:
             segment.close()
 
-    def _room_at(self, seq: int) -> Segment:
-        if self._all:
-            active = self._all[-1]
-            if active.size < self._segment_bytes and not active.broken:
+    def _writable_segment(self, seq: int) -> Segment:
+        if self._segments:
+            active = self._segments[-1]
+            if active.size < self._segment_bytes and not active.sync_failed:
                 return active
         return self._rotate(seq)
 
     def _rotate(self, seq: int) -> Segment:
-        if self.active is not None and not self.active.broken:
+        if self.active is not None and not self.active.sync_failed:
             self.sync()
-        self.delete_settled(all_of_them=True)
+        self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
         segment = Segment(path, self._folder.seed(path.name), create=True)
@@ -135,6 +135,6 @@ class SegmentList:
         except OSError:
             segment.delete()
             raise
-        self._all.append(segment)
+        self._segments.append(segment)
         self._number = number
         return segment

@@ -1,4 +1,4 @@
-"""The progress: what is done, written down so that a crash counts all of a step or nothing of it."""
+"""The settlement state of a producer's messages, updated in atomic steps."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Protocol
 
 
 class SettlementState(Protocol):
-    """What exactly-once delivery needs of a journal, or of the file that stands for one."""
+    """The part of a journal that exactly-once delivery needs. A resumable input file implements it too."""
 
     @property
     def offsets(self) -> Mapping[tuple[str, int], int]:
-        """By topic and partition: the offset of the last own record such that every own one up to it is settled."""
+        """By topic and partition: the offset of the last own record up to which all own records are settled."""
 
     def unsettled_topics(self) -> Mapping[str, float]:
-        """By topic of what is unsettled: the earliest time, in seconds since 1970, that a record of it may carry.
+        """Return each topic with unsettled messages and the earliest timestamp, in seconds since 1970, of its records.
 
-        Its partitions without an offset are read back from that time on: a progress that was put back from a copy
-        may not know that records were sent there.
+        Partitions of these topics without an offset are read back from that time on. State that was restored from a
+        backup may not include records sent there.
         """
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Write down that these are done and how far the log is known, as one step. JournalFull without room."""
+        """Mark messages as settled and store the offsets, in one step. Raise JournalFull when there is no room."""
 
     def is_settled(self, seq: int) -> bool:
-        """Whether this one is done."""
+        """Return whether the message is settled."""

@@ -1,4 +1,4 @@
-"""Our standing with the broker: does the log still hold what it acknowledged?"""
+"""Detect loss: check whether the log still has the records that the broker acknowledged."""
 
 from producer_core.delivery.loss_detection.broker_queries import (
     BrokerQueries,

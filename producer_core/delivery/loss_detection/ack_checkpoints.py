@@ -1,4 +1,4 @@
-"""The memory of what each partition acknowledged last."""
+"""Checkpoints: the last acknowledged records of each partition."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from producer_core.delivery.loss_detection.evidence import Checkpoint
 
-Key = tuple[str, int]
-"""Topic and partition."""
+PartitionId = tuple[str, int]
+"""A partition as (topic, number)."""
 
 
 @dataclass(slots=True)
-class _Earlier:
-    """Marks of one partition that newer ones replaced; see `CheckpointTrail`."""
+class _EarlierCheckpoints:
+    """Earlier checkpoints of one partition that newer ones replaced; see `CheckpointTrail`."""
 
     window: int
     last: Checkpoint
@@ -22,70 +22,72 @@ class _Earlier:
 
 
 class CheckpointTrail:
-    """Up to two earlier marks of each partition: acknowledged before its leader changed, whenever that is seen.
+    """Keep up to two earlier checkpoints of each partition, acknowledged before a change of its leader is detected.
 
-    A window is the time between two statistics. The trail keeps the last mark of an earlier window, and the mark
-    before the longest pause within this window and the previous one: a change of the leader makes such a pause.
-    Not locked: its owner is.
+    A window is the time between two statistics events. The trail keeps the last checkpoint of an earlier window, and
+    the one before the longest pause within this window and the previous one, because a leader change causes such a
+    pause. Not thread-safe; the owner holds a lock.
     """
 
     def __init__(self) -> None:
         self._window = 0
-        self._earlier: dict[Key, _Earlier] = {}
+        self._earlier: dict[PartitionId, _EarlierCheckpoints] = {}
 
     def next_window(self) -> None:
         self._window += 1
 
-    def replaced(self, key: Key, mark: Checkpoint, now: float) -> None:
-        """A newer mark, of now, took this one's place."""
-        pause, known = now - mark.at, self._earlier.get(key)
-        if known is None:
-            self._earlier[key] = _Earlier(self._window, mark, mark, pause, self._window)
+    def add(self, key: PartitionId, checkpoint: Checkpoint, now: float) -> None:
+        """Add a checkpoint that a newer one replaces at the time `now`."""
+        pause, earlier = now - checkpoint.at, self._earlier.get(key)
+        if earlier is None:
+            self._earlier[key] = _EarlierCheckpoints(
+                self._window, checkpoint, checkpoint, pause, self._window
+            )
             return
-        if known.window != self._window:
-            known.window, known.last = self._window, mark
-        if pause > known.pause or known.pause_window < self._window - 1:
-            known.before_pause, known.pause, known.pause_window = mark, pause, self._window
+        if earlier.window != self._window:
+            earlier.window, earlier.last = self._window, checkpoint
+        if pause > earlier.pause or earlier.pause_window < self._window - 1:
+            earlier.before_pause, earlier.pause, earlier.pause_window = checkpoint, pause, self._window
 
-    def of(self, key: Key) -> tuple[Checkpoint, ...]:
-        known = self._earlier.get(key)
-        return () if known is None else (known.last, known.before_pause)
+    def of(self, key: PartitionId) -> tuple[Checkpoint, ...]:
+        earlier = self._earlier.get(key)
+        return () if earlier is None else (earlier.last, earlier.before_pause)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: PartitionId) -> None:
         self._earlier.pop(key, None)
 
 
 class PartitionCheckpoints:
-    """The highest acknowledged record of each partition, at most `limit` of them: the longest known go first.
+    """Keep the highest acknowledged record of each partition. Above `limit` partitions, the oldest ones are evicted.
 
-    Not locked: its owner is.
+    Not thread-safe; the owner holds a lock.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._highest: dict[str, dict[int, Checkpoint]] = {}
-        self._below: dict[Key, Checkpoint] = {}  # the newest one, where it is below the highest
+        self._newest_below: dict[PartitionId, Checkpoint] = {}  # the newest one, when it is below the highest
         self._count = 0
         self._trail = CheckpointTrail()
-        self.forgotten = False
+        self.evicted = False
 
     def get(self, topic: str, partition: int) -> Checkpoint | None:
         return self._highest.get(topic, {}).get(partition)
 
-    def around_a_change(self, key: Key) -> list[Checkpoint]:
-        """The marks to read back after the partition's leader changed, the highest first."""
+    def after_leader_change(self, key: PartitionId) -> list[Checkpoint]:
+        """Return the checkpoints to read back after a leader change, the highest first."""
         highest = self.get(*key)
         if highest is None:
             return []
-        marks = {mark.offset: mark for mark in (*self._trail.of(key), highest)}
-        return [marks[offset] for offset in sorted(marks, reverse=True)]
+        checkpoints = {checkpoint.offset: checkpoint for checkpoint in (*self._trail.of(key), highest)}
+        return [checkpoints[offset] for offset in sorted(checkpoints, reverse=True)]
 
-    def before_pause(self, key: Key) -> tuple[Checkpoint, ...]:
-        """The mark before the longest pause of the last seconds, where there is one."""
+    def before_pause(self, key: PartitionId) -> tuple[Checkpoint, ...]:
+        """Return the checkpoint before the longest pause of the last seconds, if there is one."""
         return self._trail.of(key)[1:]
 
     def next_window(self) -> None:
-        """The client told its statistics, and with them the leaders."""
+        """Start a new window. Called when the client emits statistics, which include the leaders."""
         self._trail.next_window()
 
     def of(self, topic: str) -> dict[int, Checkpoint]:
@@ -100,37 +102,37 @@ class PartitionCheckpoints:
     def __contains__(self, topic: object) -> bool:
         return topic in self._highest
 
-    def put(self, topic: str, partition: int, mark: Checkpoint) -> Checkpoint | None:
-        """Remember an acknowledgement; returns the mark that stood before it."""
+    def put(self, topic: str, partition: int, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Add an acknowledged record. Return the previous checkpoint of the partition."""
         partitions = self._highest.get(topic)
         if partitions is None:
             partitions = self._highest[topic] = {}
-        known = partitions.get(partition)
-        if known is None:
+        earlier = partitions.get(partition)
+        if earlier is None:
             self._count += 1
-            partitions[partition] = mark
+            partitions[partition] = checkpoint
             if self._count > self._limit:
-                self._forget_one(topic)
-        elif mark.offset > known.offset:
-            partitions[partition] = mark
-            self._trail.replaced((topic, partition), known, mark.at)
+                self._evict_one(topic)
+        elif checkpoint.offset > earlier.offset:
+            partitions[partition] = checkpoint
+            self._trail.add((topic, partition), earlier, checkpoint.at)
         else:
-            self._below[topic, partition] = mark
-        return known
+            self._newest_below[topic, partition] = checkpoint
+        return earlier
 
-    def lost(self, topic: str, partition: int, mark: Checkpoint) -> None:
-        """This mark does not hold any more: what was acknowledged below it since is what there is."""
-        newest = self._below.pop((topic, partition), None)
+    def mark_lost(self, topic: str, partition: int, checkpoint: Checkpoint) -> None:
+        """Replace a checkpoint whose record is lost by the newest one acknowledged since then."""
+        newest = self._newest_below.pop((topic, partition), None)
         self._trail.drop((topic, partition))
-        if self.get(topic, partition) == mark:
+        if self.get(topic, partition) == checkpoint:
             self._drop(topic, partition)
-            if newest is not None and newest.at > mark.at:
+            if newest is not None and newest.at > checkpoint.at:
                 self.put(topic, partition, newest)
 
     def drop(self, topic: str) -> None:
-        """Everything of a topic."""
+        """Remove all checkpoints of a topic."""
         for partition in list(self._highest.get(topic, ())):
-            self._below.pop((topic, partition), None)
+            self._newest_below.pop((topic, partition), None)
             self._drop(topic, partition)
 
     def _drop(self, topic: str, partition: int) -> None:
@@ -140,10 +142,10 @@ class PartitionCheckpoints:
             if not self._highest[topic]:
                 del self._highest[topic]
 
-    def _forget_one(self, newest: str) -> None:
-        """The first partition of the first topic: it has been known for longest."""
+    def _evict_one(self, newest: str) -> None:
+        """Evict the first partition of the first topic: it has been in memory longest."""
         topic = next((name for name in self._highest if name != newest), newest)
         partition = next(iter(self._highest[topic]))
-        self._below.pop((topic, partition), None)
+        self._newest_below.pop((topic, partition), None)
         self._drop(topic, partition)
-        self.forgotten = True
+        self.evicted = True

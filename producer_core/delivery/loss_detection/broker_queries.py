@@ -1,4 +1,4 @@
-"""The questions to the broker: where a log begins and ends, and whose record is at an offset."""
+"""Query the broker for the start and end of a log and for the record at an offset."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from producer_core.delivery.loss_detection.evidence import BrokerView
 from producer_core.kafka.clients import admin, reader
-from producer_core.kafka.record_lookup import look
+from producer_core.kafka.record_lookup import find_records
 from producer_core.messages import record_id
 
 _READER: Mapping[str, Any] = {
-    "isolation.level": "read_uncommitted",  # else the watermark stops at somebody's open transaction
+    "isolation.level": "read_uncommitted",  # otherwise an open transaction limits the watermark
     "auto.offset.reset": "error",
-    "fetch.message.max.bytes": 65_536,  # one record is enough; a larger one comes all the same
+    "fetch.message.max.bytes": 65_536,  # enough for one record; a larger record is still returned
     "queued.max.messages.kbytes": 4_096,
 }
 _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_REFUSED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
-_RECENT = 600.0
+_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)
+_RECENT_S = 600.0
 _NO_ID = "A" * 22
-"""How a broker without topic ids writes one: sixteen zero bytes."""
+"""The topic id that brokers without topic ids return: 16 zero bytes in base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """A question: the record at this offset (None: only the ends), and this message where one is in doubt."""
+    """A query for the record at an offset (None: only the watermarks), and for an ambiguous message if there is one."""
 
     topic: str
     partition: int
@@ -42,199 +42,201 @@ class RecordQuery:
 
 
 class BrokerQueries(Protocol):
-    """Who asks the broker; never raises for what it answers, and ends within the timeout in seconds."""
+    """Query the broker. Calls return within the timeout in seconds and never raise because of a broker's answer."""
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> dict[str, str]:
-        """The ids of those topics that have one."""
+        """Return the ids of those topics that have one."""
 
-    def look(self, wanted: Sequence[RecordQuery], timeout: float) -> list[BrokerView]:
-        """One answer a question, in their order."""
+    def query(self, queries: Sequence[RecordQuery], timeout: float) -> list[BrokerView]:
+        """Return one view per query, in the same order."""
 
 
 class KafkaBrokerQueries:
-    """Asks a real cluster, with the connection and security settings of a client (librdkafka's names).
+    """Query a real cluster with the connection and security settings of a client (librdkafka names).
 
-    Each call makes its clients and drops them: for a look now and then a kept connection costs more.
+    Each call creates its clients and closes them: for occasional queries, an idle connection costs more.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = dict(config)
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> dict[str, str]:
-        described = self._describe(sorted(topics), _Bound(timeout))
-        return {topic: seen.topic_id for topic, seen in described.items() if seen.topic_id is not None}
+        described = self._describe(sorted(topics), _Deadline(timeout))
+        return {topic: view.topic_id for topic, view in described.items() if view.topic_id is not None}
 
-    def look(self, wanted: Sequence[RecordQuery], timeout: float) -> list[BrokerView]:
-        if not wanted:
+    def query(self, queries: Sequence[RecordQuery], timeout: float) -> list[BrokerView]:
+        if not queries:
             return []
-        bound = _Bound(timeout)
-        topics = self._describe(sorted({item.topic for item in wanted}), bound)
-        looks = [topics[item.topic] for item in wanted]
+        deadline = _Deadline(timeout)
+        topics = self._describe(sorted({item.topic for item in queries}), deadline)
+        views = [topics[item.topic] for item in queries]
         try:
             with self._reader() as consumer:
-                looks = [_ends(consumer, *pair, bound) for pair in zip(wanted, looks, strict=True)]
-                looks = _records(consumer, wanted, looks, bound)
+                views = [_ends(consumer, *pair, deadline) for pair in zip(queries, views, strict=True)]
+                views = _records(consumer, queries, views, deadline)
         except KafkaException as error:
-            looks = [_troubled(seen, error.args[0]) for seen in looks]
-        looks = self._compacted(wanted, looks, bound)
-        return [self._landing(*pair, bound) for pair in zip(wanted, looks, strict=True)]
+            views = [_with_error(view, error.args[0]) for view in views]
+        views = self._compacted(queries, views, deadline)
+        return [self._probe_message(*pair, deadline) for pair in zip(queries, views, strict=True)]
 
-    def _describe(self, topics: Sequence[str], bound: _Bound) -> dict[str, BrokerView]:
-        """Whether each topic exists, and its id."""
-        asking = admin(self._config)  # kept: its answers end with it
+    def _describe(self, topics: Sequence[str], deadline: _Deadline) -> dict[str, BrokerView]:
+        """Return whether each topic exists, and its id."""
+        client = admin(self._config)  # keep a reference: the futures need the client
         try:
-            asked = asking.describe_topics(TopicCollection(list(topics)), request_timeout=bound.left())
-            return {topic: _described(future, bound) for topic, future in asked.items()}
+            futures = client.describe_topics(
+                TopicCollection(list(topics)), request_timeout=deadline.remaining()
+            )
+            return {topic: _described(future, deadline) for topic, future in futures.items()}
         except KafkaException as error:
-            return {topic: _troubled(BrokerView(), error.args[0]) for topic in topics}
+            return {topic: _with_error(BrokerView(), error.args[0]) for topic in topics}
 
     def _compacted(
-        self, wanted: Sequence[RecordQuery], looks: list[BrokerView], bound: _Bound
+        self, queries: Sequence[RecordQuery], views: list[BrokerView], deadline: _Deadline
     ) -> list[BrokerView]:
-        """The cleanup policy, asked only where a record is missing: elsewhere it does not matter."""
+        """Add the cleanup policy for topics with a missing record; elsewhere it is not needed."""
         topics = {
             item.topic
-            for item, seen in zip(wanted, looks, strict=True)
-            if seen.found_at is not None and seen.found_at != item.offset
+            for item, view in zip(queries, views, strict=True)
+            if view.found_at is not None and view.found_at != item.offset
         }
         if not topics:
-            return looks
-        policies = {topic: self._is_compacted(topic, bound) for topic in topics}
+            return views
+        policies = {topic: self._is_compacted(topic, deadline) for topic in topics}
         return [
-            replace(seen, compacted=policies[item.topic]) if item.topic in policies else seen
-            for item, seen in zip(wanted, looks, strict=True)
+            replace(view, compacted=policies[item.topic]) if item.topic in policies else view
+            for item, view in zip(queries, views, strict=True)
         ]
 
-    def _is_compacted(self, topic: str, bound: _Bound) -> bool | None:
-        resource, asking = ConfigResource(ResourceType.TOPIC, topic), admin(self._config)
+    def _is_compacted(self, topic: str, deadline: _Deadline) -> bool | None:
+        resource, client = ConfigResource(ResourceType.TOPIC, topic), admin(self._config)
         try:
-            asked = asking.describe_configs([resource], request_timeout=bound.left())
-            (answer,) = [future.result(bound.left()) for future in asked.values()]
+            futures = client.describe_configs([resource], request_timeout=deadline.remaining())
+            (answer,) = [future.result(deadline.remaining()) for future in futures.values()]
         except (KafkaException, FutureTimeout):
             return None
         policy = answer.get("cleanup.policy")
         return None if policy is None else "compact" in (policy.value or "")
 
-    def _landing(self, item: RecordQuery, seen: BrokerView, bound: _Bound) -> BrokerView:
-        """The message itself: among the last minutes' records first, then among all of its partition."""
+    def _probe_message(self, item: RecordQuery, view: BrokerView, deadline: _Deadline) -> BrokerView:
+        """Look up the ambiguous message, first in the records of the last minutes, then in the whole partition."""
         if item.message_id is None:
-            return seen
-        recently = int((time.time() - _RECENT) * 1000)
-        for since in (recently, None):  # a message may carry an older timestamp of its owner's
-            found = look(
+            return view
+        recently = int((time.time() - _RECENT_S) * 1000)
+        for since in (recently, None):  # the user may have set an older timestamp
+            found = find_records(
                 self._config,
                 item.topic,
                 [item.message_id],
                 partition=item.partition,
                 since_ms=since,
-                timeout=bound.left(),
+                timeout=deadline.remaining(),
             )[item.message_id]
             if found.outcome == "found":
                 break
-        return replace(seen, landing=found)
+        return replace(view, probe=found)
 
     def _reader(self) -> AbstractContextManager[Consumer]:
         return reader(self._config, _READER, name="standing")
 
 
-class _Bound:
-    """The time that a round of questions may take together."""
+class _Deadline:
+    """The time limit of one round of queries."""
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
-    def left(self) -> float:
-        """Never 0, which librdkafka takes for «as long as it lasts»."""
+    def remaining(self) -> float:
+        """Return the seconds left, never 0, because librdkafka treats 0 as unlimited."""
         return max(0.05, self._until - time.monotonic())
 
-    def over(self) -> bool:
+    def expired(self) -> bool:
         return time.monotonic() >= self._until
 
 
-def _described(future: Future[Any], bound: _Bound) -> BrokerView:
+def _described(future: Future[Any], deadline: _Deadline) -> BrokerView:
     try:
-        answer = future.result(bound.left() + 0.5)
+        answer = future.result(deadline.remaining() + 0.5)
     except FutureTimeout:
-        return BrokerView(trouble="nobody answered in time")
+        return BrokerView(problem="no broker responded in time")
     except KafkaException as error:
         if error.args[0].code() in _NO_TOPIC:
             return BrokerView(exists=False)
-        return _troubled(BrokerView(), error.args[0])
+        return _with_error(BrokerView(), error.args[0])
     topic_id = str(answer.topic_id)
     return BrokerView(exists=True, topic_id=None if topic_id == _NO_ID else topic_id)
 
 
-def _ends(consumer: Consumer, item: RecordQuery, seen: BrokerView, bound: _Bound) -> BrokerView:
-    """Both ends of the log: two small requests to the partition's leader."""
-    if seen.trouble or seen.exists is False:
-        return seen
-    if bound.over():
-        return replace(seen, trouble="nobody answered in time")
+def _ends(consumer: Consumer, item: RecordQuery, view: BrokerView, deadline: _Deadline) -> BrokerView:
+    """Add both watermarks: two small requests to the partition's leader."""
+    if view.problem or view.exists is False:
+        return view
+    if deadline.expired():
+        return replace(view, problem="no broker responded in time")
     try:
         low, high = consumer.get_watermark_offsets(
-            TopicPartition(item.topic, item.partition), timeout=bound.left(), cached=False
+            TopicPartition(item.topic, item.partition), timeout=deadline.remaining(), cached=False
         )
     except KafkaException as error:
-        return _troubled(seen, error.args[0])
-    return replace(seen, low=low, high=high)
+        return _with_error(view, error.args[0])
+    return replace(view, low=low, high=high)
 
 
 def _records(
-    consumer: Consumer, wanted: Sequence[RecordQuery], looks: Sequence[BrokerView], bound: _Bound
+    consumer: Consumer, queries: Sequence[RecordQuery], views: Sequence[BrokerView], deadline: _Deadline
 ) -> list[BrokerView]:
-    """The first record at or after each offset that is still within its log."""
-    result = list(looks)
+    """Add the first record at or after each offset that is within its log."""
+    result = list(views)
     waiting = {
-        (item.topic, item.partition): (place, item.offset)
-        for place, (item, seen) in enumerate(zip(wanted, looks, strict=True))
+        (item.topic, item.partition): (index, item.offset)
+        for index, (item, view) in enumerate(zip(queries, views, strict=True))
         if item.offset is not None
-        and seen.low is not None
-        and seen.high is not None
-        and seen.low <= item.offset < seen.high
+        and view.low is not None
+        and view.high is not None
+        and view.low <= item.offset < view.high
     }
     if not waiting:
         return result
     consumer.assign([TopicPartition(*key, offset) for key, (_, offset) in waiting.items()])
-    while waiting and not bound.over():
-        for message in consumer.consume(100, timeout=min(0.2, bound.left())):
+    while waiting and not deadline.expired():
+        for message in consumer.consume(100, timeout=min(0.2, deadline.remaining())):
             key = (message.topic(), message.partition())
             if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
-                _complain(result, waiting, key, error)
+                _on_partition_error(result, waiting, key, error)
             elif key in waiting:
-                place, _ = waiting.pop(key)
+                index, _ = waiting.pop(key)
                 found = None if error is not None else record_id(message.headers())
-                result[place] = replace(result[place], found_at=message.offset(), found_id=found, trouble="")
+                result[index] = replace(result[index], found_at=message.offset(), found_id=found, problem="")
                 consumer.incremental_unassign([TopicPartition(*key)])
-    for place, _ in waiting.values():
-        if not result[place].trouble:
-            result[place] = replace(result[place], trouble="the record was not read in time")
+    for index, _ in waiting.values():
+        if not result[index].problem:
+            result[index] = replace(result[index], problem="the record was not read in time")
     return result
 
 
-def _complain(
+def _on_partition_error(
     result: list[BrokerView],
     waiting: dict[tuple[str, int], tuple[int, int]],
     key: tuple[str | None, int | None],
     error: KafkaError,
 ) -> None:
-    """A refusal ends its partition's look, or all of them; a broker that went away may come back in time."""
-    for each in list(waiting):
-        if each == key or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            place, _ = waiting[each]
-            result[place] = _troubled(result[place], error)
-            if result[place].refused:
-                del waiting[each]
+    """Record an error. Missing permissions end the query; an unavailable broker may return in time."""
+    for waiting_key in list(waiting):
+        if waiting_key == key or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            index, _ = waiting[waiting_key]
+            result[index] = _with_error(result[index], error)
+            if result[index].denied:
+                del waiting[waiting_key]
 
 
-def _troubled(seen: BrokerView, error: KafkaError) -> BrokerView:
-    refused = error.code() in _REFUSED
-    return replace(seen, trouble=_words(error), refused=refused)
+def _with_error(view: BrokerView, error: KafkaError) -> BrokerView:
+    denied = error.code() in _DENIED
+    return replace(view, problem=_describe_error(error), denied=denied)
 
 
-def _words(error: KafkaError) -> str:
+def _describe_error(error: KafkaError) -> str:
     match error.code():
         case KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return "no permission to read the topic (grant READ and DESCRIBE on it)"
         case KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return "no permission to read with this group (grant READ on the group «producer-core-landing*»)"
+            return "no permission to read with this group (grant READ on the group `producer-core-landing*`)"
     return f"{error.name()}: {error.str()}"

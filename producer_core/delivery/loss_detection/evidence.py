@@ -1,4 +1,4 @@
-"""The evidence of one partition: what we know was acknowledged, what the broker shows, and what follows from it."""
+"""Classify the evidence for one partition: the acknowledged records, and the state of the broker's log."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Trigger = Literal[
 CODES: Mapping[str, Trigger] = MappingProxyType(
     {"OUT_OF_ORDER_SEQUENCE_NUMBER": "out_of_order", "UNKNOWN_PRODUCER_ID": "unknown_producer"}
 )
-"""The codes with which a broker says that it does not know us."""
+"""Error codes with which a broker reports that it does not know this producer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An acknowledged record: its offset, its sequence (negative: any record with an id is ours), and when."""
+    """An acknowledged record: its offset, its sequence and its time. A negative sequence matches any record with an id."""
 
     offset: int
     seq: int
@@ -50,10 +50,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """What the broker showed of one partition. None: it was not asked, or did not say.
+    """The broker's view of one partition. None means not queried or not answered.
 
-    `found_at` is the offset of the first record at or after the one we asked for, `found_id` its message id.
-    `trouble` says why the look is not complete.
+    `found_at` is the offset of the first record at or after the queried one, `found_id` its message id. `problem` is
+    the reason why the view is incomplete.
     """
 
     exists: bool | None = None
@@ -63,35 +63,35 @@ class BrokerView:
     found_at: int | None = None
     found_id: bytes | None = None
     compacted: bool | None = None
-    landing: ProbeResult | None = None
-    trouble: str = ""
-    refused: bool = False
-    """The trouble is a missing permission: asking again soon does not help."""
+    probe: ProbeResult | None = None
+    problem: str = ""
+    denied: bool = False
+    """A permission is missing, so querying again soon does not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why we asked, what we had, and what the broker showed."""
+    """The trigger of a check, the last checkpoint, and the broker's view."""
 
     topic: str
     partition: int
     trigger: Trigger
     last: Checkpoint | None
-    look: BrokerView
+    view: BrokerView
     session: bytes = b""
     topic_id: str | None = None
-    forgotten: bool = False
-    """More partitions were written than are remembered, so «no mark» does not mean «nothing acknowledged»."""
+    evicted: bool = False
+    """Checkpoints were evicted, so a missing checkpoint does not mean that no record was acknowledged."""
     change: LeaderChange | None = None
 
     @property
-    def where(self) -> str:
+    def label(self) -> str:
         return self.topic if self.partition < 0 else f"{self.topic} [{self.partition}]"
 
 
 @dataclass(frozen=True, slots=True)
 class LossFinding:
-    """What the evidence says, in words: `text` what happened with its numbers, `advice` what to do now."""
+    """The result of a check: `text` describes what happened, with numbers, and `advice` what to do now."""
 
     topic: str
     partition: int
@@ -108,7 +108,7 @@ class LossFinding:
 
     @property
     def kind(self) -> str:
-        """The word of its notice."""
+        """Return the kind of its notice."""
         return _KIND.get(self.case, self.case)
 
 
@@ -122,7 +122,7 @@ _KIND: Mapping[Case, str] = {"desynchronised": "producer_desynchronised", "unkno
 
 
 def classify(evidence: Evidence, *, at: float = 0.0) -> LossFinding:
-    """The case that the evidence proves; `unknown` when it proves none. No clock, no broker."""
+    """Return the case that the evidence proves, or `unknown`. A pure function: no clock, no broker."""
     case, text = _decide(evidence)
     if case == "acknowledged_lost" and evidence.change is not None:
         text = f"{text} {evidence.change}."
@@ -139,162 +139,177 @@ def classify(evidence: Evidence, *, at: float = 0.0) -> LossFinding:
 
 
 def _decide(evidence: Evidence) -> tuple[Case, str]:
-    """Step by step, each able to end it: the topic, the message in doubt, the mark, the log around it."""
-    for step in (_topic, _duplicate, _nothing, _log, _record):
+    """Check the topic, the ambiguous message, the checkpoint and the log in turn. The first decision wins."""
+    for step in (
+        _check_topic,
+        _check_duplicate,
+        _check_nothing_acknowledged,
+        _check_log_bounds,
+        _check_record,
+    ):
         if (decided := step(evidence)) is not None:
             return decided
-    return _unknown(evidence, evidence.look.trouble or "the record could not be read")
+    return _unknown(evidence, evidence.view.problem or "the record could not be read")
 
 
-def _topic(evidence: Evidence) -> tuple[Case, str] | None:
-    look, last = evidence.look, evidence.last
+def _check_topic(evidence: Evidence) -> tuple[Case, str] | None:
+    view, last = evidence.view, evidence.last
     if last is None:
         return None
-    before = f"what was acknowledged up to offset {last.offset:,} went with it"
-    if look.exists is False:
-        return "topic_recreated", f"The topic {evidence.topic} does not exist any more: {before}."
-    if evidence.topic_id and look.topic_id:
-        if evidence.topic_id == look.topic_id:
+    lost = f"its acknowledged records up to offset {last.offset:,} were deleted with it"
+    if view.exists is False:
+        return "topic_recreated", f"The topic {evidence.topic} no longer exists: {lost}."
+    if evidence.topic_id and view.topic_id:
+        if evidence.topic_id == view.topic_id:
             return None
-        ids = f"its id was {evidence.topic_id}, now it is {look.topic_id}"
-    elif look.low == look.high == 0:  # a cluster without topic ids: a log cut back to nothing looks the same
-        ids = f"{evidence.where} is empty from offset 0 on"
+        ids = f"its id was {evidence.topic_id} and is now {view.topic_id}"
+    elif view.low == view.high == 0:  # without topic ids, a log truncated to nothing looks the same
+        ids = f"{evidence.label} is empty from offset 0 on"
     else:
         return None
-    return "topic_recreated", f"The topic {evidence.topic} was deleted and made again ({ids}): {before}."
+    return "topic_recreated", f"The topic {evidence.topic} was deleted and recreated ({ids}): {lost}."
 
 
-def _duplicate(evidence: Evidence) -> tuple[Case, str] | None:
-    """A success without an offset: the message itself is looked for, not the mark."""
+def _check_duplicate(evidence: Evidence) -> tuple[Case, str] | None:
+    """Check a success without an offset by looking up the message itself instead of the checkpoint."""
     if evidence.trigger != "duplicate":
         return None
-    landing = evidence.look.landing
-    if landing is None or landing.outcome == "inconclusive":
-        return _unknown(evidence, landing.text if landing else evidence.look.trouble or "nobody answered")
-    if landing.outcome == "found":
-        text = f"The broker had a message of {evidence.where} already when it came again: {landing.text}"
+    probe = evidence.view.probe
+    if probe is None or probe.outcome == "inconclusive":
+        return _unknown(evidence, probe.text if probe else evidence.view.problem or "no broker responded")
+    if probe.outcome == "found":
+        text = f"The broker already had this message of {evidence.label} when it arrived again: {probe.text}"
         return "duplicate_confirmed", text
     text = (
-        f"The broker took a message of {evidence.where} for a duplicate and so acknowledged it, yet it is not there. "
-        f"{landing.text}"
+        f"The broker acknowledged a message of {evidence.label} as a duplicate, but the log does not have it. "
+        f"{probe.text}"
     )
     return "acknowledged_lost", text
 
 
-def _nothing(evidence: Evidence) -> tuple[Case, str] | None:
+def _check_nothing_acknowledged(evidence: Evidence) -> tuple[Case, str] | None:
     if evidence.last is not None:
         return None
-    if evidence.forgotten:
-        return _unknown(evidence, "more partitions were written than are remembered")
-    return "nothing_to_lose", f"Nothing was acknowledged on {evidence.where} yet, so nothing can be missing."
+    if evidence.evicted:
+        return _unknown(evidence, "the limit of remembered partitions was exceeded")
+    return (
+        "nothing_to_lose",
+        f"No record of {evidence.label} has been acknowledged yet, so none can be missing.",
+    )
 
 
-def _log(evidence: Evidence) -> tuple[Case, str] | None:
-    """The last acknowledged offset against both ends of the log."""
-    look, last = evidence.look, evidence.last
-    if last is None or look.low is None or look.high is None:
+def _check_log_bounds(evidence: Evidence) -> tuple[Case, str] | None:
+    """Compare the last acknowledged offset with both ends of the log."""
+    view, last = evidence.view, evidence.last
+    if last is None or view.low is None or view.high is None:
         return None
-    if look.low > last.offset:
+    if view.low > last.offset:
         text = (
-            f"Retention removed everything we had written to {evidence.where}: its log begins at offset "
-            f"{look.low:,} now, the last acknowledged one was {last.offset:,}."
+            f"Retention removed all records that this producer wrote to {evidence.label}: the log now starts at offset "
+            f"{view.low:,}, and the last acknowledged offset is {last.offset:,}."
         )
         return "retention_removed", text
-    if last.offset >= look.high:
+    if last.offset >= view.high:
         text = (
-            f"Acknowledged records of {evidence.where} are gone: offset {last.offset:,} was acknowledged "
-            f"{_when(last)}, but the log ends before offset {look.high:,}; at least "
-            f"{last.offset - look.high + 1:,} are missing."
+            f"Acknowledged records of {evidence.label} are lost: offset {last.offset:,} was acknowledged "
+            f"{_when(last)}, but the log ends before offset {view.high:,}. At least "
+            f"{last.offset - view.high + 1:,} are missing."
         )
         return "acknowledged_lost", text
     return None
 
 
-def _record(evidence: Evidence) -> tuple[Case, str] | None:
-    """The record at the last acknowledged offset: ours, another one, or none."""
-    look, last = evidence.look, evidence.last
-    if last is None or look.found_at is None:
+def _check_record(evidence: Evidence) -> tuple[Case, str] | None:
+    """Check the record at the last acknowledged offset: own, another producer's, or missing."""
+    view, last = evidence.view, evidence.last
+    if last is None or view.found_at is None:
         return None
-    if look.found_at == last.offset:
-        return _still_there(evidence, last) if _ours(evidence, last) else _overwritten(evidence, last)
-    if look.compacted:
-        text = f"Offset {last.offset:,} of {evidence.where} was compacted away; the log around it is there."
+    if view.found_at == last.offset:
+        return _present(evidence, last) if _is_own(evidence, last) else _overwritten(evidence, last)
+    if view.compacted:
+        text = f"Compaction removed offset {last.offset:,} of {evidence.label}; the log around it is intact."
         return "intact", text
-    if look.compacted is None:
+    if view.compacted is None:
         return _unknown(
             evidence,
-            f"no record is at offset {last.offset:,}, and whether the topic is compacted is not known "
+            f"there is no record at offset {last.offset:,}, and it is not known whether the topic is compacted "
             "(grant DESCRIBE_CONFIGS on it)",
         )
     text = (
-        f"The record at offset {last.offset:,} of {evidence.where}, acknowledged {_when(last)}, is gone: "
-        f"the next one is at {look.found_at:,}, and the topic is not compacted."
+        f"The record at offset {last.offset:,} of {evidence.label}, acknowledged {_when(last)}, is lost: "
+        f"the next record is at {view.found_at:,}, and the topic is not compacted."
     )
     return "acknowledged_lost", text
 
 
-def _ours(evidence: Evidence, last: Checkpoint) -> bool:
-    found = evidence.look.found_id
+def _is_own(evidence: Evidence, last: Checkpoint) -> bool:
+    found = evidence.view.found_id
     if found is None or len(found) != 24:
         return False
     return last.seq < 0 or found == evidence.session + last.seq.to_bytes(8, "big")
 
 
-def _still_there(evidence: Evidence, last: Checkpoint) -> tuple[Case, str]:
-    span = f"offset {last.offset:,} holds our record, the log goes from {evidence.look.low:,} to {evidence.look.high:,}"
+def _present(evidence: Evidence, last: Checkpoint) -> tuple[Case, str]:
+    span = (
+        f"offset {last.offset:,} has this producer's record, and the log goes from {evidence.view.low:,} to "
+        f"{evidence.view.high:,}"
+    )
     if evidence.trigger in CODES.values():
         text = (
-            f"The client and the broker fell out of step on {evidence.where}, but nothing acknowledged is "
+            f"The client and the broker lost synchronisation on {evidence.label}, but no acknowledged record is "
             f"missing: {span}."
         )
         return "desynchronised", text
-    return "intact", f"Nothing acknowledged is missing on {evidence.where}: {span}."
+    return "intact", f"No acknowledged record of {evidence.label} is missing: {span}."
 
 
 def _overwritten(evidence: Evidence, last: Checkpoint) -> tuple[Case, str]:
     text = (
-        f"Acknowledged records of {evidence.where} are gone: at offset {last.offset:,}, acknowledged "
-        f"{_when(last)}, there is another record now. The log was cut back and written over."
+        f"Acknowledged records of {evidence.label} are lost: offset {last.offset:,}, acknowledged {_when(last)}, now "
+        f"has another record. The log was truncated and overwritten."
     )
     return "acknowledged_lost", text
 
 
-def _unknown(evidence: Evidence, why: str) -> tuple[Case, str]:
-    why = why.rstrip(".")
-    return "unknown", f"Whether {evidence.where} still holds what it acknowledged cannot be said: {why}."
+def _unknown(evidence: Evidence, reason: str) -> tuple[Case, str]:
+    reason = reason.rstrip(".")
+    return (
+        "unknown",
+        f"It is not known whether {evidence.label} still has its acknowledged records: {reason}.",
+    )
 
 
 def _numbers(evidence: Evidence) -> dict[str, Any]:
-    last, look = evidence.last, evidence.look
+    last, view = evidence.last, evidence.view
     numbers = {
         "last_acknowledged": last.offset if last else None,
         "acknowledged_at": last.at if last else None,
-        "low_watermark": look.low,
-        "high_watermark": look.high,
-        "record_at": look.found_at,
+        "low_watermark": view.low,
+        "high_watermark": view.high,
+        "record_at": view.found_at,
     }
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _when(mark: Checkpoint) -> str:
-    if not mark.at:
+def _when(checkpoint: Checkpoint) -> str:
+    if not checkpoint.at:
         return "in an earlier run"
-    return time.strftime("at %Y-%m-%d %H:%M:%S UTC", time.gmtime(mark.at))
+    return time.strftime("at %Y-%m-%d %H:%M:%S UTC", time.gmtime(checkpoint.at))
 
 
-NEEDS_A_SECOND_LOOK: tuple[Case, ...] = ("acknowledged_lost", "topic_recreated")
-"""Right after a leader changed, a broker may show less than it has: these are said when they were seen twice."""
+NEEDS_CONFIRMATION: tuple[Case, ...] = ("acknowledged_lost", "topic_recreated")
+"""Right after a leader change, a broker may show less than it has. These cases are reported after two checks."""
 
 _ADVICE: Mapping[Case, str] = {
     "intact": "Nothing to do.",
     "nothing_to_lose": "Nothing to do.",
-    "retention_removed": "Nothing to do; raise the topic's retention if its readers had not come that far.",
-    "desynchronised": "Nothing is lost, and the client goes on by itself. If it returns, look for restarts in the "
-    "broker's log and at its producer.id.expiration.ms.",
+    "retention_removed": "Nothing to do. Raise the topic's retention if its consumers had not read that far.",
+    "desynchronised": "No record is lost, and the client continues without a restart. If it happens again, check the "
+    "broker's log for restarts, and its producer.id.expiration.ms.",
     "duplicate_confirmed": "Nothing to do: the message is on the topic once.",
-    "topic_recreated": "If nobody meant to delete the topic, ask who did; what it held has to be sent again.",
-    "acknowledged_lost": "Look for an unclean leader election, a lost disk or a restored backup, and send the missing "
-    "records again from their source. Messages in doubt become dead letters there, none is sent again, until "
-    "producer.go_on(topic).",
-    "unknown": "Grant READ and DESCRIBE on the topic, or see to the connection; it is asked again meanwhile.",
+    "topic_recreated": "If the deletion was not intended, find its cause. Send the topic's records again.",
+    "acknowledged_lost": "Look for an unclean leader election, a lost disk or a restored backup. Send the missing "
+    "records again from their source. Until producer.go_on(topic), ambiguous messages of the topic become dead letters "
+    "and are not sent again.",
+    "unknown": "Grant READ and DESCRIBE on the topic, or check the connection. The check is repeated.",
 }

@@ -1,14 +1,14 @@
-"""The inquiry: what is suspected of which partition, what the answers prove, and whom to tell. No thread, no lock."""
+"""Investigate suspected loss: open questions per partition, their answers, and the resulting notices. Uses no thread or lock."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from producer_core.delivery.loss_detection.ack_checkpoints import Key, PartitionCheckpoints
+from producer_core.delivery.loss_detection.ack_checkpoints import PartitionCheckpoints, PartitionId
 from producer_core.delivery.loss_detection.evidence import (
     CODES,
-    NEEDS_A_SECOND_LOOK,
+    NEEDS_CONFIRMATION,
     BrokerView,
     Case,
     Checkpoint,
@@ -18,50 +18,61 @@ from producer_core.delivery.loss_detection.evidence import (
     classify,
 )
 from producer_core.delivery.loss_detection.leader_change import LeaderChange
-from producer_core.delivery.loss_detection.notices import notice_of, resolved, suspected, worst
+from producer_core.delivery.loss_detection.notices import (
+    finding_notice,
+    loss_suspected_notice,
+    suspicion_resolved_notice,
+    worst,
+)
 from producer_core.delivery.loss_detection.open_questions import LossSuspicion, OpenQuestion, OpenQuestions
 from producer_core.events import Notice
 from producer_core.messages import MessageIds
 
-SOON = 1.0
-"""Seconds that a routine question waits for company."""
-_PATIENCE = 5
-"""Unanswered times after which it is said that nobody can say."""
-_CLOSELY = 10.0
-"""Seconds after an answer within which the same code on the same topic is taken for the same event's."""
-_CHANGES_APART = 5.0
-"""Seconds between two looks at a partition whose leader changes time and again."""
-_KEPT = 1000
-"""Findings that are kept."""
-_THERE: tuple[Case, ...] = ("intact", "desynchronised")
-"""The record that was asked about is there."""
+BATCH_DELAY_S = 1.0
+"""Seconds that a routine question waits, so that several are asked together."""
+_REPORT_AFTER_ATTEMPTS = 5
+"""Failed attempts after which `unknown` is reported."""
+_SAME_EVENT_S = 10.0
+"""Seconds after an answer within which the same code on the same topic counts as the same event."""
+_LEADER_CHECK_INTERVAL_S = 5.0
+"""Seconds between two checks of a partition whose leader changes repeatedly."""
+_MAX_FINDINGS = 1000
+"""The number of findings kept."""
+_RECORD_PRESENT: tuple[Case, ...] = ("intact", "desynchronised")
+"""Cases in which the record in question is on the log."""
 
 
 class Investigation:
-    """Its owner locks it. Each method that finds something out returns the notices to be told."""
+    """Track questions and findings. The owner holds a lock. Methods with new findings return the notices to emit."""
 
     def __init__(
-        self, *, ids: MessageIds, again: float, confirm: float, max_partitions: int, max_questions: int
+        self,
+        *,
+        ids: MessageIds,
+        check_interval: float,
+        confirm_delay: float,
+        max_partitions: int,
+        max_questions: int,
     ) -> None:
         self._ids = ids
-        self._again = again
-        self._confirm = confirm
-        self.marks = PartitionCheckpoints(max_partitions)
+        self._check_interval = check_interval
+        self._confirm_delay = confirm_delay
+        self.checkpoints = PartitionCheckpoints(max_partitions)
         self.questions = OpenQuestions(max_questions)
         self.ids: dict[str, str] = {}
-        self.findings: deque[LossFinding] = deque(maxlen=_KEPT)
-        self.lost: dict[Key, LossFinding] = {}
-        self._latest: dict[Key, LossFinding] = {}
-        self._checked: dict[Key, float] = {}
+        self.findings: deque[LossFinding] = deque(maxlen=_MAX_FINDINGS)
+        self.lost: dict[PartitionId, LossFinding] = {}
+        self._latest: dict[PartitionId, LossFinding] = {}
+        self._checked: dict[PartitionId, float] = {}
         self._suspicions: dict[tuple[str, str], LossSuspicion] = {}
         self._answered_at: dict[tuple[str, str], float] = {}
-        self._refused: set[str] = set()  # topics of which it was said that we may not read them
+        self._denied: set[str] = set()  # topics whose missing read permission was reported
 
-    # asking
+    # questions
 
-    def ask(
+    def add_question(
         self,
-        key: Key,
+        key: PartitionId,
         trigger: Trigger,
         last: Checkpoint | None,
         due: float,
@@ -73,176 +84,185 @@ class Investigation:
         topic_id = self.ids.get(key[0])
         self.questions.add(OpenQuestion(key, trigger, last, due, topic_id, message, suspicion, quiet))
 
-    def routine(self, key: Key, trigger: Trigger, last: Checkpoint, now: float) -> None:
-        """A question without a code: soon, but not about the same partition time and again."""
+    def add_routine_check(self, key: PartitionId, trigger: Trigger, last: Checkpoint, now: float) -> None:
+        """Add a question without an error code, with a minimum interval between two checks of a partition."""
         if key not in self.questions:
-            self.ask(key, trigger, last, max(now + SOON, self._checked.get(key, 0.0) + self._again))
-
-    def sweep(self, now: float) -> None:
-        """The epoch rose: something went wrong that the client did not tell, so every partition is looked at."""
-        for topic in self.marks.topics():
-            for partition, mark in self.marks.of(topic).items():
-                self.routine((topic, partition), "epoch_rose", mark, now)
-
-    def leader_changed(self, key: Key, change: LeaderChange, now: float) -> None:
-        """What was acknowledged before the change may be gone with the old leader: it is read back, soon."""
-        marks = self.marks.around_a_change(key)
-        if marks:
-            again = min(self._checked.get(key, 0.0), now) + _CHANGES_APART
-            question = OpenQuestion(
-                key, "leader_changed", marks[0], max(now + SOON, again), self.ids.get(key[0])
+            self.add_question(
+                key,
+                trigger,
+                last,
+                max(now + BATCH_DELAY_S, self._checked.get(key, 0.0) + self._check_interval),
             )
-            question.change, question.more = change, tuple(marks[1:])
+
+    def check_all(self, now: float) -> None:
+        """Check every partition: the epoch rose, so the client met an error that it did not report."""
+        for topic in self.checkpoints.topics():
+            for partition, checkpoint in self.checkpoints.of(topic).items():
+                self.add_routine_check((topic, partition), "epoch_rose", checkpoint, now)
+
+    def leader_changed(self, key: PartitionId, change: LeaderChange, now: float) -> None:
+        """Check soon after a leader change: records acknowledged before it may be lost with the old leader."""
+        checkpoints = self.checkpoints.after_leader_change(key)
+        if checkpoints:
+            due = min(self._checked.get(key, 0.0), now) + _LEADER_CHECK_INTERVAL_S
+            question = OpenQuestion(
+                key, "leader_changed", checkpoints[0], max(now + BATCH_DELAY_S, due), self.ids.get(key[0])
+            )
+            question.change, question.other_checkpoints = change, tuple(checkpoints[1:])
             self.questions.add(question)
 
-    def gather(self, questions: Sequence[OpenQuestion]) -> None:
-        """Just before they are asked: what was acknowledged before a leader changed may have been reported since."""
+    def add_late_checkpoints(self, questions: Sequence[OpenQuestion]) -> None:
+        """Add checkpoints acknowledged before a leader change and reported since. Called right before the query."""
         for question in questions:
-            if question.change is not None and not question.gathered:
-                question.gathered = True
-                question.gather(self.marks.before_pause(question.key))
+            if question.change is not None and not question.late_added:
+                question.late_added = True
+                question.add_checkpoints(self.checkpoints.before_pause(question.key))
 
     def suspect(self, code: str, topic: str, partition: int | None, text: str, now: float) -> list[Notice]:
-        """A code came: every partition that it may mean is asked about; None: all of the topic.
+        """Add questions for every partition that an error code may concern. None means all partitions of the topic.
 
-        One broken client fails thousands of messages: what follows an answer closely is asked a little later,
-        once, and not cried out before its own answer is there.
+        One broken client fails thousands of messages. A code that arrives shortly after an answer is therefore checked
+        once, a little later, and no loss is reported before that check.
         """
         if (code, topic) in self._suspicions:
             return []
         suspicion = LossSuspicion(code, topic if partition is None else f"{topic}/{partition}")
-        due = self._answered_at.get((code, topic), -_CLOSELY) + _CLOSELY
+        due = self._answered_at.get((code, topic), -_SAME_EVENT_S) + _SAME_EVENT_S
         quiet = due > now
-        for number, mark in self._meant(topic, partition).items():
-            self.ask((topic, number), CODES[code], mark, max(now, due), suspicion=suspicion, quiet=quiet)
-        if suspicion.open == 0:  # all of them belong to another suspicion already
+        for number, checkpoint in self._affected(topic, partition).items():
+            self.add_question(
+                (topic, number), CODES[code], checkpoint, max(now, due), suspicion=suspicion, quiet=quiet
+            )
+        if suspicion.open == 0:  # all partitions already belong to another suspicion
             return []
         self._suspicions[code, topic] = suspicion
-        loud = CODES[code] == "out_of_order" and not quiet
-        return [suspected(code, suspicion.subject, text, now)] if loud else []
+        notify = CODES[code] == "out_of_order" and not quiet
+        return [loss_suspected_notice(code, suspicion.subject, text, now)] if notify else []
 
-    def _meant(self, topic: str, partition: int | None) -> Mapping[int, Checkpoint | None]:
+    def _affected(self, topic: str, partition: int | None) -> Mapping[int, Checkpoint | None]:
         if partition is not None:
-            return {partition: self.marks.get(topic, partition)}
-        return self.marks.of(topic) or {-1: None}
+            return {partition: self.checkpoints.get(topic, partition)}
+        return self.checkpoints.of(topic) or {-1: None}
 
-    # looking
+    # findings
 
-    def answered(self, key: Key) -> bool:
-        found = self._latest.get(key)
-        return not self.questions.about(*key) or (found is not None and found.case == "unknown")
+    def is_answered(self, key: PartitionId) -> bool:
+        finding = self._latest.get(key)
+        return not self.questions.has_open(*key) or (finding is not None and finding.case == "unknown")
 
-    def latest(self, key: Key, now: float) -> LossFinding | None:
-        """The newest finding; where nothing was acknowledged, that; None where nothing was ever asked."""
-        found = self._latest.get(key) or self._latest.get((key[0], -1))
-        if found is None and self.marks.get(*key) is None:
+    def latest_finding(self, key: PartitionId, now: float) -> LossFinding | None:
+        """Return the newest finding, `nothing_to_lose` if nothing was acknowledged, or None if never checked."""
+        finding = self._latest.get(key) or self._latest.get((key[0], -1))
+        if finding is None and self.checkpoints.get(*key) is None:
             return self._classify(OpenQuestion(key, "asked", None, now), BrokerView(), now)
-        return found
+        return finding
 
     # answers
 
-    def answer(self, question: OpenQuestion, look: BrokerView, now: float) -> list[Notice]:
-        if question.key not in self.questions:  # its topic was found to be gone in the same round
+    def on_answer(self, question: OpenQuestion, view: BrokerView, now: float) -> list[Notice]:
+        if question.key not in self.questions:  # removed in the same round, because its topic was recreated
             return []
-        finding = self._classify(question, look, now)
+        finding = self._classify(question, view, now)
         if finding.case == "unknown":
-            return self._unanswered(question, finding, look, now)
-        if finding.case in NEEDS_A_SECOND_LOOK and not question.seen_gone:
-            question.seen_gone = True
-            question.due = now + self._confirm
+            return self._on_no_answer(question, finding, view, now)
+        if finding.case in NEEDS_CONFIRMATION and not question.seen_lost:
+            question.seen_lost = True
+            question.due = now + self._confirm_delay
             return []
-        if finding.case in _THERE and question.next_mark(look, now):
+        if finding.case in _RECORD_PRESENT and question.next_checkpoint(view, now):
             return []
         self.questions.remove(question)
-        self._refused.discard(finding.topic)
-        self._check_noted(question.key, now)
-        self._learn(question, look, finding)
-        self._note(finding)
-        return self._tell(question, finding, now)
+        self._denied.discard(finding.topic)
+        self._record_check(question.key, now)
+        self._apply(question, view, finding)
+        self._record_finding(finding)
+        return self._notices(question, finding, now)
 
-    def _classify(self, question: OpenQuestion, look: BrokerView, now: float) -> LossFinding:
+    def _classify(self, question: OpenQuestion, view: BrokerView, now: float) -> LossFinding:
         evidence = Evidence(
             *question.key,
             question.trigger,
             question.last,
-            look,
+            view,
             session=self._session_of(question.last),
             topic_id=question.topic_id,
-            forgotten=self.marks.forgotten,
+            evicted=self.checkpoints.evicted,
             change=question.change,
         )
         return classify(evidence, at=now)
 
-    def _session_of(self, mark: Checkpoint | None) -> bytes:
-        """Return the session of the message that a mark is of."""
-        return b"" if mark is None or mark.seq < 0 else self._ids.of(mark.seq)[:16]
+    def _session_of(self, checkpoint: Checkpoint | None) -> bytes:
+        """Return the session of the checkpoint's message."""
+        return b"" if checkpoint is None or checkpoint.seq < 0 else self._ids.of(checkpoint.seq)[:16]
 
-    def _unanswered(
-        self, question: OpenQuestion, finding: LossFinding, look: BrokerView, now: float
+    def _on_no_answer(
+        self, question: OpenQuestion, finding: LossFinding, view: BrokerView, now: float
     ) -> list[Notice]:
-        """Asked again, each time later; said once, after some tries or where a permission is missing."""
-        question.again(now)
-        if question.told or not (look.refused or question.unanswered > _PATIENCE):
+        """Retry with increasing delays. Report once, after several attempts or when a permission is missing."""
+        question.retry_later(now)
+        if question.reported or not (view.denied or question.attempts > _REPORT_AFTER_ATTEMPTS):
             return []
-        question.told = True
-        self._note(finding)
+        question.reported = True
+        self._record_finding(finding)
         if question.urgent:
-            return [notice_of(finding)]
-        if question.change is not None and not look.refused:
+            return [finding_notice(finding)]
+        if question.change is not None and not view.denied:
             return []
-        self.questions.remove(question)  # the next occasion will ask again
-        self._check_noted(question.key, now)
-        if not look.refused or finding.topic in self._refused:
+        self.questions.remove(question)  # the next trigger asks again
+        self._record_check(question.key, now)
+        if not view.denied or finding.topic in self._denied:
             return []
-        self._refused.add(finding.topic)
-        return [notice_of(finding)]
+        self._denied.add(finding.topic)
+        return [finding_notice(finding)]
 
-    def _learn(self, question: OpenQuestion, look: BrokerView, finding: LossFinding) -> None:
+    def _apply(self, question: OpenQuestion, view: BrokerView, finding: LossFinding) -> None:
         topic, partition = question.key
         if finding.case == "topic_recreated":
-            self.marks.drop(topic)
+            self.checkpoints.drop(topic)
             self.questions.drop_routine(topic)
             self.ids.pop(topic, None)
-            if look.topic_id:
-                self.ids[topic] = look.topic_id
+            if view.topic_id:
+                self.ids[topic] = view.topic_id
         elif finding.case == "acknowledged_lost":
             self.lost[question.key] = finding
             if question.last is not None and question.trigger != "duplicate":
-                self.marks.lost(topic, partition, question.last)
+                self.checkpoints.mark_lost(topic, partition, question.last)
 
-    def _check_noted(self, key: Key, now: float) -> None:
-        """When a partition was looked at; what is so old that it does not matter is dropped."""
-        if len(self._checked) >= 10 * _KEPT:
-            self._checked = {each: at for each, at in self._checked.items() if now - at < self._again}
+    def _record_check(self, key: PartitionId, now: float) -> None:
+        """Record the time of a check, and drop entries too old to matter."""
+        if len(self._checked) >= 10 * _MAX_FINDINGS:
+            self._checked = {
+                each: at for each, at in self._checked.items() if now - at < self._check_interval
+            }
         self._checked[key] = now
 
-    def _note(self, finding: LossFinding) -> None:
+    def _record_finding(self, finding: LossFinding) -> None:
         self.findings.append(finding)
         key = (finding.topic, finding.partition)
         self._latest.pop(key, None)
         self._latest[key] = finding
-        if len(self._latest) > _KEPT:
+        if len(self._latest) > _MAX_FINDINGS:
             del self._latest[next(iter(self._latest))]
 
-    def _tell(self, question: OpenQuestion, finding: LossFinding, now: float) -> list[Notice]:
+    def _notices(self, question: OpenQuestion, finding: LossFinding, now: float) -> list[Notice]:
         suspicion = question.suspicion
         if suspicion is None:
-            return [] if finding.case in ("intact", "nothing_to_lose") else [notice_of(finding)]
+            return [] if finding.case in ("intact", "nothing_to_lose") else [finding_notice(finding)]
         suspicion.findings.append(finding)
         suspicion.open -= 1
-        serious = [notice_of(finding)] if finding.case in NEEDS_A_SECOND_LOOK else []
+        serious = [finding_notice(finding)] if finding.case in NEEDS_CONFIRMATION else []
         if suspicion.open:
             return serious
-        self._suspicion_answered(suspicion, now)
+        self._close_suspicion(suspicion, now)
         if question.quiet and not serious:
             return []
         if serious and worst(suspicion.findings).case == finding.case:
-            return [resolved(suspicion, now, serious[0])]
-        return [*serious, resolved(suspicion, now)]
+            return [suspicion_resolved_notice(suspicion, now, serious[0])]
+        return [*serious, suspicion_resolved_notice(suspicion, now)]
 
-    def _suspicion_answered(self, suspicion: LossSuspicion, now: float) -> None:
-        answered = [key for key, item in self._suspicions.items() if item is suspicion]
-        for key in answered:
+    def _close_suspicion(self, suspicion: LossSuspicion, now: float) -> None:
+        closed = [key for key, item in self._suspicions.items() if item is suspicion]
+        for key in closed:
             del self._suspicions[key]
-        self._answered_at = {key: at for key, at in self._answered_at.items() if now - at < _CLOSELY}
-        self._answered_at |= dict.fromkeys(answered, now)
+        self._answered_at = {key: at for key, at in self._answered_at.items() if now - at < _SAME_EVENT_S}
+        self._answered_at |= dict.fromkeys(closed, now)

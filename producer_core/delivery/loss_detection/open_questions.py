@@ -1,21 +1,21 @@
-"""The open questions of a watch: at most one a partition, each with the mark it is about and when it is asked."""
+"""The open questions of loss detection: at most one per partition, with its checkpoint and due time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from producer_core.delivery.loss_detection.ack_checkpoints import Key
+from producer_core.delivery.loss_detection.ack_checkpoints import PartitionId
 from producer_core.delivery.loss_detection.evidence import BrokerView, Checkpoint, LossFinding, Trigger
 from producer_core.delivery.loss_detection.leader_change import LeaderChange
 
-_FIRST, _LONGEST = 0.5, 60.0
-"""Seconds until an unanswered question is asked again: doubling."""
+_FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 60.0
+"""Seconds until an unanswered question is asked again, doubling from the first to the second value."""
 
 
 @dataclass(slots=True)
 class LossSuspicion:
-    """A code said that the broker does not know us; answered when every partition it may mean has its finding."""
+    """A suspicion from a code that means an unknown producer. It is closed when all its partitions have findings."""
 
     code: str
     subject: str
@@ -25,64 +25,70 @@ class LossSuspicion:
 
 @dataclass(slots=True)
 class OpenQuestion:
-    """What is to be found out about one partition."""
+    """A question about one partition."""
 
-    key: Key
+    key: PartitionId
     trigger: Trigger
     last: Checkpoint | None
     due: float
     topic_id: str | None = None
     message: int | None = None
-    """The sequence of a message that is itself in doubt."""
+    """The sequence of a message whose own outcome is ambiguous."""
     suspicion: LossSuspicion | None = None
     quiet: bool = False
-    """It follows an answer so closely that nobody waits for it, nor hears of it unless something is wrong."""
-    unanswered: int = 0
-    seen_gone: bool = False
-    told: bool = False
+    """It follows an answer closely: callers do not wait for it, and it emits a notice only for a loss."""
+    attempts: int = 0
+    seen_lost: bool = False
+    reported: bool = False
     version: int = 0
-    """Grows when another reason to ask joins: a look that was made before does not answer that one."""
+    """Incremented when another trigger joins; an answer to an earlier version does not answer the question."""
     change: LeaderChange | None = None
-    more: tuple[Checkpoint, ...] = ()
-    """Further marks to read back, once the record at `last` is there."""
-    gathered: bool = False
-    """`more` has what was acknowledged just before the leader changed and reported just after."""
+    other_checkpoints: tuple[Checkpoint, ...] = ()
+    """Further checkpoints to check once the record at `last` is found."""
+    late_added: bool = False
+    """Whether `other_checkpoints` has those acknowledged just before the leader change and reported just after it."""
 
     @property
     def urgent(self) -> bool:
         return self.suspicion is not None or self.trigger == "duplicate"
 
     @property
-    def lasting(self) -> bool:
-        """It stays open until it has an answer."""
+    def must_be_answered(self) -> bool:
+        """Return whether the question stays open until it has an answer."""
         return self.urgent or self.change is not None
 
-    def gather(self, marks: Iterable[Checkpoint]) -> None:
-        """Read these back, too."""
-        further = {mark.offset: mark for mark in (*self.more, *marks) if mark != self.last}
-        self.more = tuple(further[offset] for offset in sorted(further, reverse=True))
+    def add_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Add checkpoints to check."""
+        by_offset = {
+            checkpoint.offset: checkpoint
+            for checkpoint in (*self.other_checkpoints, *checkpoints)
+            if checkpoint != self.last
+        }
+        self.other_checkpoints = tuple(by_offset[offset] for offset in sorted(by_offset, reverse=True))
 
-    def next_mark(self, look: BrokerView, now: float) -> bool:
-        """Go on with the next mark that retention has left; False where there is none."""
-        there = tuple(mark for mark in self.more if mark.offset >= (look.low or 0))
-        if not there:
+    def next_checkpoint(self, view: BrokerView, now: float) -> bool:
+        """Continue with the next checkpoint not yet removed by retention. Return False when there is none."""
+        remaining = tuple(
+            checkpoint for checkpoint in self.other_checkpoints if checkpoint.offset >= (view.low or 0)
+        )
+        if not remaining:
             return False
-        self.last, self.more = there[0], there[1:]
-        self.due, self.seen_gone, self.unanswered = now, False, 0
+        self.last, self.other_checkpoints = remaining[0], remaining[1:]
+        self.due, self.seen_lost, self.attempts = now, False, 0
         return True
 
-    def again(self, now: float) -> None:
-        """Nobody could answer: later."""
-        self.due = now + min(_FIRST * 2.0 ** min(self.unanswered, 16), _LONGEST)
-        self.unanswered += 1
+    def retry_later(self, now: float) -> None:
+        """Postpone the question after a failed attempt."""
+        self.due = now + min(_FIRST_RETRY_S * 2.0 ** min(self.attempts, 16), _MAX_RETRY_S)
+        self.attempts += 1
 
 
 class OpenQuestions:
-    """Not locked: its owner is."""
+    """Hold the open questions. Not thread-safe; the owner holds a lock."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: dict[Key, OpenQuestion] = {}
+        self._open: dict[PartitionId, OpenQuestion] = {}
         self.skipped = 0
 
     def __contains__(self, key: object) -> bool:
@@ -92,24 +98,24 @@ class OpenQuestions:
         return len(self._open)
 
     def add(self, question: OpenQuestion) -> None:
-        """One a partition: a second reason to ask joins the first, whose mark is the older one."""
-        known = self._open.get(question.key)
-        if known is None:
-            if len(self._open) >= self._limit and not question.lasting:
+        """Add a question. A second trigger joins an open question of its partition, whose checkpoint is older."""
+        existing = self._open.get(question.key)
+        if existing is None:
+            if len(self._open) >= self._limit and not question.must_be_answered:
                 self.skipped += 1
                 return
             self._open[question.key] = question
         else:
-            known.due = min(known.due, question.due)
-            known.told = False
-            known.quiet = known.quiet and question.quiet
-            known.version += 1
-            if question.urgent and not known.urgent:
-                known.trigger, known.message = question.trigger, question.message
+            existing.due = min(existing.due, question.due)
+            existing.reported = False
+            existing.quiet = existing.quiet and question.quiet
+            existing.version += 1
+            if question.urgent and not existing.urgent:
+                existing.trigger, existing.message = question.trigger, question.message
             if question.change is not None:
-                _join_change(known, question)
-            if known.suspicion is None:
-                known.suspicion = question.suspicion
+                _join_change(existing, question)
+            if existing.suspicion is None:
+                existing.suspicion = question.suspicion
             elif question.suspicion is not None:
                 return
         if question.suspicion is not None:
@@ -119,13 +125,13 @@ class OpenQuestions:
         self._open.pop(question.key, None)
 
     def drop_routine(self, topic: str) -> None:
-        """All about a topic that nobody waits for."""
+        """Remove the questions about a topic for which no caller waits."""
         for key, question in list(self._open.items()):
             if key[0] == topic and not question.urgent:
                 del self._open[key]
 
-    def due(self, now: float, most: int, *, urgent_only: bool = False) -> list[OpenQuestion]:
-        """What is to be asked now, the urgent first. With `urgent_only`, changes of a leader count as due."""
+    def due(self, now: float, limit: int, *, urgent_only: bool = False) -> list[OpenQuestion]:
+        """Return the questions due now, urgent ones first. With `urgent_only`, leader changes count as due."""
         ready = [
             question
             for question in self._open.values()
@@ -133,30 +139,32 @@ class OpenQuestions:
             or (urgent_only and question.change is not None)
         ]
         ready.sort(key=lambda question: (not question.urgent, question.due))
-        return ready[:most]
+        return ready[:limit]
 
     def next_due(self) -> float | None:
         return min((question.due for question in self._open.values()), default=None)
 
-    def about(self, topic: str, partition: int) -> bool:
-        """Whether something is still to be found out about this partition, or about the topic as a whole."""
+    def has_open(self, topic: str, partition: int) -> bool:
+        """Return whether a question about this partition or the whole topic is open."""
         return any(
             found is not None and not found.quiet
             for found in (self._open.get((topic, partition)), self._open.get((topic, -1)))
         )
 
     def suspected(self, topic: str) -> bool:
-        """Whether a suspected loss on this topic was not asked about yet."""
+        """Return whether a suspected loss on this topic has not been queried yet."""
         return any(
-            question.suspicion is not None and not question.unanswered and not question.quiet
+            question.suspicion is not None and not question.attempts and not question.quiet
             for (name, _), question in self._open.items()
             if name == topic
         )
 
 
-def _join_change(known: OpenQuestion, question: OpenQuestion) -> None:
-    """The leader of a partition that is asked about already changed: its marks are read back, and at once."""
+def _join_change(existing: OpenQuestion, question: OpenQuestion) -> None:
+    """Add a leader change to an open question: its checkpoints are checked too, without delay."""
     assert question.change is not None
-    known.change = question.change if known.change is None else question.change.since(known.change)
-    known.gather((*(() if question.last is None else (question.last,)), *question.more))
-    known.gathered, known.unanswered = False, 0
+    existing.change = question.change if existing.change is None else question.change.since(existing.change)
+    existing.add_checkpoints(
+        (*(() if question.last is None else (question.last,)), *question.other_checkpoints)
+    )
+    existing.late_added, existing.attempts = False, 0

@@ -11,7 +11,14 @@ from typing import Any
 from producer_core.config import DEFAULTS, ClientConfig, client_config
 from producer_core.diagnostics.doctor.finding import DoctorFinding, Level, of_error
 from producer_core.errors import BrokerError, ConfigError
-from producer_core.kafka.acls import MERELY_LOOK, TABLE, Feature, Permission, lacking, needed
+from producer_core.kafka.acls import (
+    OPTIONAL_FEATURES,
+    TABLE,
+    Feature,
+    Permission,
+    missing_permissions,
+    required_permissions,
+)
 from producer_core.kafka.cluster import Cluster, ClusterView, TopicView
 from producer_core.kafka.replication import judge
 
@@ -43,7 +50,7 @@ def examine_kafka(
         view = cluster.view(timeout=timeout)
     except BrokerError as error:
         found = of_error("cluster", error)
-        yield replace(found, fix=found.fix.replace("producer-core doctor looks closer, ", ""))
+        yield replace(found, fix=found.fix.replace("producer-core doctor shows details. ", ""))
         return
     yield from judge_cluster(view)
     told = {finding.check for finding in listening}
@@ -138,12 +145,12 @@ def _permissions(
     if operations is None:
         return DoctorFinding(check, "ok", "The cluster does not tell our permissions.")
     needs: dict[str, Permission] = {}
-    for need in (need for feature in features for need in needed(feature, [topic])):
+    for need in (need for feature in features for need in required_permissions(feature, [topic])):
         known = needs.setdefault(need.operation, need)
         if need.reason not in known.reason:
             needs[need.operation] = replace(known, reason=f"{known.reason}, and {need.reason}")
     asked = [operation.lower().replace("_", " ") for operation in needs]
-    missing = lacking(list(needs.values()), {topic: operations})
+    missing = missing_permissions(list(needs.values()), {topic: operations})
     if not missing:
         return DoctorFinding(check, "ok", f"We may {', '.join(asked[:-1])} and {asked[-1]} it.")
     names = ", ".join(need.operation for need in missing)
@@ -157,7 +164,7 @@ def _permissions(
 def _weight(missing: Sequence[Permission], features: Sequence[Feature]) -> Level:
     """A problem when something cannot be delivered without them."""
     delivering = {
-        need.operation for feature in features if feature not in MERELY_LOOK for need in TABLE[feature]
+        need.operation for feature in features if feature not in OPTIONAL_FEATURES for need in TABLE[feature]
     }
     return "problem" if delivering & {need.operation for need in missing} else "warning"
 

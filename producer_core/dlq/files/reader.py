@@ -119,7 +119,7 @@ def _rows(path: Path) -> Iterator[Item]:
     import pyarrow
 
     try:
-        found, file = untrusted_parquet.schema_of(path), untrusted_parquet.opened(path)
+        found, file = untrusted_parquet.read_schema(path), untrusted_parquet.open_file(path)
     except untrusted_parquet.DecompressionBomb as error:
         raise TransferError(
             f"{path} is not read: {error}.", fix="Such a file is made to fill the memory."
@@ -162,7 +162,7 @@ def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int)
     done = 0
     try:
         for batch in file.iter_batches(batch_size=at_once, row_groups=[group]):
-            for part in untrusted_parquet.slices(batch):
+            for part in untrusted_parquet.split_batch(batch):
                 for number, row in enumerate(part.to_pylist(), start=first + done):
                     yield _row(number, row)
                 done += part.num_rows

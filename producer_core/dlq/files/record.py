@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from producer_core._internal.masking import mask_headers, mask_text, shown, shown_key
+from producer_core._internal.masking import display_key, display_value, mask_headers, mask_text
 from producer_core.dlq.codec import LETTER_COLUMNS, read_attempts, read_headers
 
 Record = dict[str, Any]
@@ -40,8 +40,8 @@ def look(record: Record, *, reveal: bool = False) -> Record:
     return {
         **record,
         **{name: None if record[name] is None else text(record[name]) for name in _TEXTS},
-        "key": shown_key(record["key"], reveal=reveal),
-        "value": shown(record["value"], reveal=reveal),
+        "key": display_key(record["key"], reveal=reveal),
+        "value": display_value(record["value"], reveal=reveal),
         "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
         "attempts": [(at, code, text(words)) for at, code, words in record["attempts"]],
     }

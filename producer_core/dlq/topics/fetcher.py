@@ -93,7 +93,7 @@ def fetch(
     """
     complaints: list[KafkaError] = []
     uncommitted = {"isolation.level": "read_uncommitted"}
-    with clients.reader(settings, uncommitted, name="fetch", heard=complaints.append) as handle:
+    with clients.reader(settings, uncommitted, name="fetch", on_error=complaints.append) as handle:
         place, partitions = _place(settings, handle, topic, complaints)
         job = _FetchJob(store, place, who, origin, original_topic, clock)
         job.doubts = not unmarked and not job.marks()

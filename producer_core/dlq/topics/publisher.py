@@ -222,7 +222,7 @@ class _PublishJob:
         answers: dict[str, record_lookup.ProbeResult] = {}
         for topic, ids in asked.items():
             since = int(min(begun[one] for one in ids) * 1000)
-            answers |= record_lookup.look(
+            answers |= record_lookup.find_records(
                 self.config.settings, topic, ids, since_ms=since, timeout=_LOOK, max_records=2_000_000
             )
         found = {one: answer for one, answer in answers.items() if answer.outcome == "found"}
@@ -395,7 +395,7 @@ def _cut(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
 def _check(topics: set[str], config: ClientConfig, stopping: Callable[[], bool]) -> None:
     """Every topic is there, and keeps all records."""
     complaints: list[KafkaError] = []
-    with clients.reader(config.settings, name="publish", heard=complaints.append) as handle:
+    with clients.reader(config.settings, name="publish", on_error=complaints.append) as handle:
         cluster = TopicConfigQuery(config.settings, handle, 30.0, stopping, complaints)
         for topic in sorted(topics):
             facts = cluster.facts(topic)

@@ -1,4 +1,4 @@
-"""Telemetry: a recorder's batches as records of a Kafka topic, for a fleet."""
+"""Publish the batches of a recorder to a Kafka topic, from which a pipeline collects the statistics of a fleet."""
 
 from producer_core.metrics.telemetry.publisher import TelemetryPublisher
 from producer_core.metrics.telemetry.schema import HIGHEST, SCHEMA_VERSION, decode, encode

@@ -1,4 +1,4 @@
-"""The latest windows: how many of them are on the topic."""
+"""Track how many of the latest windows are on the telemetry topic."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 SPAN = 300.0
-"""Seconds that are looked at."""
+"""Seconds of the period that a share covers."""
 _GRACE = 10.0
-"""Seconds that a window may take; before that it is neither sent nor failed."""
-_FEWEST = 30
-"""Windows without which nothing is said."""
+"""Seconds that a window may take to be sent; until then it does not count as failed."""
+_MIN_WINDOWS = 30
+"""Windows below which a share is never reported as failing."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowShare:
-    """Of the windows of the last five minutes so many are not on the topic."""
+    """The number of windows of the last five minutes, and of those that are not on the topic."""
 
     failed: int
     windows: int
 
     @property
     def most(self) -> bool:
-        return self.windows >= _FEWEST and 2 * self.failed > self.windows
+        """Whether most of the windows failed."""
+        return self.windows >= _MIN_WINDOWS and 2 * self.failed > self.windows
 
     @property
     def value(self) -> float:
@@ -31,7 +32,7 @@ class WindowShare:
 
 
 class RecentWindows:
-    """Told of each window when it is made and when it is sent; times are seconds of the caller's clock."""
+    """Records when each window was created and whether it was sent. Times are seconds of the caller's clock. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the field below
@@ -44,7 +45,7 @@ class RecentWindows:
                 self._windows.popitem(last=False)
 
     def sent(self, first: int, last: int) -> None:
-        """The windows from `first` to `last`, which may have been added up."""
+        """Mark the windows from `first` to `last` as sent."""
         with self._lock:
             for sequence in range(max(first, next(iter(self._windows), last + 1)), last + 1):
                 if sequence in self._windows:
@@ -52,5 +53,5 @@ class RecentWindows:
 
     def share(self, now: float) -> WindowShare:
         with self._lock:
-            looked_at = [sent for made, sent in self._windows.values() if _GRACE < now - made <= SPAN or sent]
-        return WindowShare(sum(not sent for sent in looked_at), len(looked_at))
+            recent = [sent for made, sent in self._windows.values() if _GRACE < now - made <= SPAN or sent]
+        return WindowShare(sum(not sent for sent in recent), len(recent))

@@ -1,9 +1,9 @@
-"""The schema of a telemetry record, version 1; docs/telemetry.md describes it for readers.
+"""Encode and decode telemetry records of schema version 1; docs/telemetry.md describes the schema for readers.
 
-One JSON object a record: `v`, `producer_id`, `sequence` (dense), `cluster_id`, and the rows of each kind of
-`store.batch.KINDS` as arrays in the order of their tuples; a kind without rows may be left out. Where a ledger is kept,
-`ledger` and `given_up` likewise. A reader merges a batch once by (producer_id, sequence), sets aside what has a `v` that
-it does not know, and passes over names that it does not know.
+A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, and the rows of each kind of
+`metrics.batch.KINDS` as arrays in the order of their tuples. A kind without rows may be left out. A producer with a ledger adds
+`ledger` and `given_up` in the same form. A reader merges each (producer_id, sequence) once, sets aside records with an unknown
+`v`, and ignores unknown fields.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 HIGHEST = 2**53
-"""No whole number of a batch is beyond it, either way: up to here every reader of JSON has the same."""
-_LATER = ("client_statistics", "broker_statistics")
-"""Kinds of rows that came after the first: older writers do not send them, older readers pass them over."""
-_SELDOM = ("ledger", "given_up", "first", "ledger_lost")
-"""Fields of a batch that most do not have."""
+"""The bound of the integers in a batch, in both directions: every JSON reader represents integers up to it exactly."""
+_ADDED_KINDS = ("client_statistics", "broker_statistics")
+"""Kinds of rows that were added later: older writers do not send them, and older readers ignore them."""
+_RARE_FIELDS = ("ledger", "given_up", "first", "ledger_lost")
+"""Fields that are left out of most records."""
 
 
 def encode(batch: Batch) -> bytes:
-    """The batch as the value of a record."""
+    """Return the batch as the value of a record."""
     return orjson.dumps(
         {
             "v": SCHEMA_VERSION,
@@ -36,8 +36,12 @@ def encode(batch: Batch) -> bytes:
             "latencies": batch.latencies,
             "errors": batch.errors,
             "producer": batch.producer,
-            **{name: getattr(batch, name) for name in _LATER if getattr(batch, name)},
-            **{name: getattr(batch, name) for name in _SELDOM if getattr(batch, name) not in ((), None, 0)},
+            **{name: getattr(batch, name) for name in _ADDED_KINDS if getattr(batch, name)},
+            **{
+                name: getattr(batch, name)
+                for name in _RARE_FIELDS
+                if getattr(batch, name) not in ((), None, 0)
+            },
             **({"first": 0} if batch.first == 0 else {}),
         },
         default=list,  # named tuples as arrays
@@ -45,16 +49,18 @@ def encode(batch: Batch) -> bytes:
 
 
 def decode(value: bytes) -> Batch:
-    """The batch of a record; ValueError for what is none, or of a version that this code does not know."""
+    """Return the batch of a record. Raises ValueError for an invalid record and for an unknown version."""
     from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
     from producer_core.metrics.batch import KINDS, Batch, ProducerRow
 
     try:
         data = orjson.loads(value)
         if data["v"] != SCHEMA_VERSION:
-            raise ValueError(f"telemetry of version {data['v']}, this code knows {SCHEMA_VERSION}")
+            raise ValueError(f"telemetry of version {data['v']}, only version {SCHEMA_VERSION} is supported")
         rows: dict[str, Any] = {
-            name: tuple(kind.row(*row) for row in (data.get(name) or () if name in _LATER else data[name]))
+            name: tuple(
+                kind.row(*row) for row in (data.get(name) or () if name in _ADDED_KINDS else data[name])
+            )
             for name, kind in KINDS.items()
         }
         return Batch(

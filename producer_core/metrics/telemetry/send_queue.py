@@ -1,8 +1,8 @@
-"""The waiting room of telemetry: batches that are not on the topic yet, in order and bounded.
+"""Queue the telemetry batches that are not on the topic yet, in order and bounded.
 
-With a folder each batch is a file from the moment it comes until its delivery report does, so that kill -9 loses none;
-without, it waits in memory. Beyond the bounds the oldest are joined; where that does not help the oldest ledger rows,
-and at last the oldest batches, are given up, and counted.
+With a folder each batch is a file until its delivery report arrives, so that `kill -9` loses none. Without a folder it waits in
+memory. Beyond the bounds the oldest batches are joined. If that does not help, the oldest ledger rows, and finally the oldest
+batches, are dropped and counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
-from producer_core.metrics.batch_size import joined
+from producer_core.metrics.batch_size import concatenate
 from producer_core.metrics.telemetry.schema import decode, encode
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)-([\w.-]+)\.telemetry")
-"""First and last number, how many acknowledgements the ledger tells, and the producer."""
-_LEVEL = 1
-"""zlib's quickest: a ledger becomes a fifth, and half as much again would cost four times the work."""
+"""First and last sequence, the number of acknowledgements in the ledger rows, and the producer."""
+_ZLIB_LEVEL = 1
+"""The fastest level: it reduces a ledger to a fifth, and stronger compression would cost four times the work."""
 
 
 @dataclass(frozen=True)
 class QueueBounds:
-    """What may wait: so many batches, and bytes of them as they are kept; `together` is what two joined ones may take."""
+    """The bounds of a queue: batches, their stored bytes, and the encoded bytes of two batches that are joined."""
 
     batches: int
     bytes: int
-    together: int = 480_000
+    joined_bytes: int = 480_000
 
 
 IN_MEMORY = QueueBounds(300, 32 << 20)
@@ -49,22 +49,22 @@ ON_DISK = QueueBounds(10_000, 64 << 20)
 
 @dataclass(eq=False, slots=True)
 class QueuedBatch:
-    """One batch that waits. `handed`: the client had it, so the topic may; then it is joined with no other."""
+    """One batch in the queue. A batch that `was_sent` may be on the topic, so it is never joined with another."""
 
     first: int
     sequence: int
     producer_id: str
-    kept: int = 0
-    plain: int = 0
+    stored_bytes: int = 0
+    encoded_bytes: int = 0
     acknowledgements: int = 0
-    handed: bool = False
+    was_sent: bool = False
     data: bytes | None = field(default=None, repr=False)
     path: Path | None = None
 
 
 @dataclass(slots=True)
 class LostBatches:
-    """What had no room: batches, and acknowledgements of the ledger."""
+    """Counts the dropped batches, and the acknowledgements of dropped ledger rows."""
 
     batches: int = 0
     acknowledgements: int = 0
@@ -75,11 +75,11 @@ class LostBatches:
     def __str__(self) -> str:
         parts = [f"{self.batches:,} windows of statistics"] if self.batches else []
         parts += [f"the ledger of {self.acknowledgements:,} messages"] if self.acknowledgements else []
-        return f"Telemetry that could not be sent had no room any more: {' and '.join(parts)} are lost."
+        return f"The queue of unsent telemetry is full: {' and '.join(parts)} are lost."
 
 
 class SendQueue:
-    """Put in on the recorder's thread, taken out on the publisher's."""
+    """Queues batches of the recorder's thread for the publisher's thread. Thread-safe."""
 
     def __init__(
         self,
@@ -99,37 +99,37 @@ class SendQueue:
             self._load(folder)
 
     def put(self, batch: Batch) -> QueuedBatch:
-        """Keep a batch; it is on the disk when this returns, if there is a folder and it takes it."""
+        """Queue a batch. With a folder it is on disk when this returns, unless the disk fails."""
         entry = QueuedBatch(batch.begins, batch.sequence, batch.producer_id)
         with self._lock:
-            self._keep(entry, batch)
+            self._store(entry, batch)
             self._entries.append(entry)
             self._shrink()
         return entry
 
     def next(self, most: int) -> list[tuple[QueuedBatch, bytes]]:
-        """The oldest, each with its record's value; they count as handed over from now on."""
+        """Return the oldest batches with the values of their records, and mark them as sent."""
         with self._lock:
-            taken = []
+            oldest = []
             for entry in list(self._entries[:most]):
                 value = self._value(entry)
                 if value is not None:
-                    entry.handed = True
-                    taken.append((entry, value))
-        return taken
+                    entry.was_sent = True
+                    oldest.append((entry, value))
+        return oldest
 
     def done(self, entry: QueuedBatch) -> None:
-        """It is on the topic."""
+        """Remove a batch that is on the topic."""
         with self._lock:
             self._remove(entry)
 
     def give_up(self, entry: QueuedBatch) -> None:
-        """It can never be sent."""
+        """Drop and count a batch that can never be sent."""
         with self._lock:
             self._drop(entry)
 
     def lost(self) -> LostBatches:
-        """What was lost since this was asked last."""
+        """Return the losses since the last call."""
         with self._lock:
             lost, self._lost = self._lost, LostBatches()
         return lost
@@ -139,58 +139,58 @@ class SendQueue:
 
     @property
     def on_disk(self) -> bool:
-        """Whether what waits outlives this process."""
+        """Whether the queue survives the end of this process."""
         return self._folder is not None and not self._disk_failed
 
     # the bounds
 
     def _shrink(self) -> None:
         while self._entries:
-            many, large = len(self._entries) > self._bounds.batches, self._bytes > self._bounds.bytes
-            if not many and not large:
+            too_many, too_large = len(self._entries) > self._bounds.batches, self._bytes > self._bounds.bytes
+            if not too_many and not too_large:
                 return
-            # Where only their number is too large, less in one helps if it can be joined with its neighbour then.
-            robbed = self._entries if large else [entry for pair in self._alike() for entry in pair]
-            if not self._join() and not self._rob(robbed):
+            # If only the count is too high, dropping ledger rows helps only where it makes two batches joinable.
+            candidates = self._entries if too_large else [one for pair in self._joinable() for one in pair]
+            if not self._join() and not self._drop_ledger_rows(candidates):
                 self._drop(self._entries[0])
 
-    def _alike(self) -> list[tuple[QueuedBatch, QueuedBatch]]:
-        """Neighbours that may be joined if they fit together: of one producer, and nobody was handed them."""
+    def _joinable(self) -> list[tuple[QueuedBatch, QueuedBatch]]:
+        """Return the neighbours that may be joined if their size allows it: of one producer, and never sent."""
         return [
             (one, two)
             for one, two in pairwise(self._entries)
-            if one.producer_id == two.producer_id and not (one.handed or two.handed)
+            if one.producer_id == two.producer_id and not (one.was_sent or two.was_sent)
         ]
 
     def _join(self) -> bool:
-        """Make one of the two oldest neighbours that fit together; False if there are none."""
-        for one, two in self._alike():
-            if one.plain + two.plain <= self._bounds.together:
+        """Join the two oldest neighbours whose size allows it; return False if there are none."""
+        for one, two in self._joinable():
+            if one.encoded_bytes + two.encoded_bytes <= self._bounds.joined_bytes:
                 first, second = self._batch(one), self._batch(two)
                 if first is None or second is None:
-                    return True  # what was damaged is gone, so there is room again
+                    return True  # a damaged batch was dropped, which makes room too
                 new = QueuedBatch(one.first, two.sequence, two.producer_id)
-                self._keep(new, joined(first, second))
+                self._store(new, concatenate(first, second))
                 self._entries[self._entries.index(one)] = new
                 for old in (one, two):
-                    self._forget(old)
+                    self._delete(old)
                 self._entries.remove(two)
                 self.counts["joined"] += 1
                 return True
         return False
 
-    def _rob(self, entries: Sequence[QueuedBatch]) -> bool:
-        """Give up the ledger rows of the oldest batch that has any; it says so itself. False if there are none.
+    def _drop_ledger_rows(self, entries: Sequence[QueuedBatch]) -> bool:
+        """Drop and count the ledger rows of the oldest batch that has any; return False if there are none.
 
-        Also of one that the topic may have: a reader takes the one that lost nothing.
+        The batch may be on the topic already. A reader then merges the complete copy.
         """
         for entry in entries:
             if entry.acknowledgements:
                 batch = self._batch(entry)
                 if batch is not None:
                     self._lost.acknowledgements += entry.acknowledgements
-                    self._bytes -= entry.kept
-                    self._keep(entry, batch.robbed())
+                    self._bytes -= entry.stored_bytes
+                    self._store(entry, batch.drop_ledger_rows())
                 return True
         return False
 
@@ -199,21 +199,22 @@ class SendQueue:
         self._lost.acknowledgements += entry.acknowledgements
         self._remove(entry)
 
-    # keeping
+    # storage
 
-    def _keep(self, entry: QueuedBatch, batch: Batch) -> None:
-        plain = encode(batch)
-        data = zlib.compress(plain, _LEVEL)
-        entry.plain, entry.kept, entry.acknowledgements = len(plain), len(data), batch.acknowledgements
+    def _store(self, entry: QueuedBatch, batch: Batch) -> None:
+        encoded = encode(batch)
+        data = zlib.compress(encoded, _ZLIB_LEVEL)
+        entry.encoded_bytes, entry.stored_bytes = len(encoded), len(data)
+        entry.acknowledgements = batch.acknowledgements
         self._bytes += len(data)
         before = entry.path
-        entry.path = None if self._folder is None else self._written(self._folder, entry, data)
+        entry.path = None if self._folder is None else self._write(self._folder, entry, data)
         entry.data = data if entry.path is None else None
         if before is not None and entry.path not in (None, before):
-            _delete(before)
+            _delete_file(before)
 
-    def _written(self, folder: Path, entry: QueuedBatch, data: bytes) -> Path | None:
-        """Whole or not at all: a process killed here leaves nothing of it. None where the disk does not take it."""
+    def _write(self, folder: Path, entry: QueuedBatch, data: bytes) -> Path | None:
+        """Write the file atomically: a process killed here leaves no part of it. Return None if the disk refuses it."""
         numbers = f"{entry.first:012d}-{entry.sequence:012d}-{entry.acknowledgements}"
         path = folder / f"{numbers}-{entry.producer_id}.telemetry"
         new = path.with_suffix(".new")
@@ -229,42 +230,43 @@ class SendQueue:
         return path
 
     def _value(self, entry: QueuedBatch) -> bytes | None:
-        """The record's value; None, and it is gone, when its file cannot be read any more."""
+        """Return the record's value; if its file cannot be read, drop the batch and return None."""
         try:
             data = entry.data if entry.path is None else entry.path.read_bytes()
             return zlib.decompress(data or b"")
         except (OSError, zlib.error) as error:
-            self._damaged(entry, error)
+            self._drop_damaged(entry, error)
             return None
 
     def _batch(self, entry: QueuedBatch) -> Batch | None:
         value = self._value(entry)
         try:
             return None if value is None else decode(value)
-        except ValueError as error:  # another version of this package left it
-            self._damaged(entry, error)
+        except ValueError as error:  # written by another version of this package
+            self._drop_damaged(entry, error)
             return None
 
-    def _damaged(self, entry: QueuedBatch, error: Exception) -> None:
-        logger.warning(
-            "telemetry that waited is damaged", extra={"path": str(entry.path), "error": str(error)}
-        )
+    def _drop_damaged(self, entry: QueuedBatch, error: Exception) -> None:
+        logger.warning("queued telemetry is damaged", extra={"path": str(entry.path), "error": str(error)})
         self._drop(entry)
 
     def _remove(self, entry: QueuedBatch) -> None:
         if entry in self._entries:
             self._entries.remove(entry)
-            self._forget(entry)
+            self._delete(entry)
 
-    def _forget(self, entry: QueuedBatch) -> None:
-        self._bytes -= entry.kept
+    def _delete(self, entry: QueuedBatch) -> None:
+        self._bytes -= entry.stored_bytes
         if entry.path is not None:
-            _delete(entry.path)
+            _delete_file(entry.path)
 
-    # the start
+    # start
 
     def _load(self, folder: Path) -> None:
-        """What an earlier process left; whether the topic has it nobody knows. Raises nothing: telemetry is a side job."""
+        """Load the batches of an earlier process, which the topic may have already.
+
+        Raises nothing, because telemetry must not stop the producer.
+        """
         try:
             private_files.make_folder(folder)
             paths = sorted(folder.iterdir())
@@ -273,39 +275,42 @@ class SendQueue:
             self._folder = None
             return
         for path in paths:
-            with contextlib.suppress(OSError):  # somebody else's
-                if found := _NAME.fullmatch(path.name):
-                    kept, told = path.stat().st_size, int(found[3])
-                    first, last = int(found[1]), int(found[2])
-                    entry = QueuedBatch(
-                        first, last, found[4], kept, acknowledgements=told, handed=True, path=path
-                    )
-                    self._entries.append(entry)
-                elif path.suffix == ".new":  # half a file of a process that was killed
+            with contextlib.suppress(OSError):  # an entry that this process may not touch
+                if match := _NAME.fullmatch(path.name):
+                    self._entries.append(_entry_of(path, match))
+                elif path.suffix == ".new":  # an incomplete file of a killed process
                     path.unlink()
-        self._entries = _without_parts(self._entries)
-        self._bytes = sum(entry.kept for entry in self._entries)
+        self._entries = _without_superseded(self._entries)
+        self._bytes = sum(entry.stored_bytes for entry in self._entries)
         self.counts["found"] = len(self._entries)
 
 
-def _delete(path: Path) -> None:
-    with contextlib.suppress(OSError):  # sent twice at worst, and merged once
+def _entry_of(path: Path, match: re.Match[str]) -> QueuedBatch:
+    first, last, acknowledgements, producer_id = int(match[1]), int(match[2]), int(match[3]), match[4]
+    size = path.stat().st_size
+    return QueuedBatch(
+        first, last, producer_id, size, acknowledgements=acknowledgements, was_sent=True, path=path
+    )
+
+
+def _delete_file(path: Path) -> None:
+    with contextlib.suppress(OSError):  # at worst the batch is sent twice, and merged once
         path.unlink(missing_ok=True)
 
 
-def _without_parts(entries: Sequence[QueuedBatch]) -> list[QueuedBatch]:
-    """Killed after two were joined, or one was robbed, and before the old ones were deleted, a process leaves both."""
+def _without_superseded(entries: Sequence[QueuedBatch]) -> list[QueuedBatch]:
+    """Delete the batches that a joined or reduced batch replaces; a process killed in between leaves both."""
     kept: list[QueuedBatch] = []
-    for entry in sorted(entries, key=_newest_first):
+    for entry in sorted(entries, key=_replacement_first):
         last = kept[-1] if kept else None
         if last is not None and last.producer_id == entry.producer_id and entry.sequence <= last.sequence:
             assert entry.path is not None
-            _delete(entry.path)
+            _delete_file(entry.path)
         else:
             kept.append(entry)
     return sorted(kept, key=lambda entry: entry.sequence)
 
 
-def _newest_first(entry: QueuedBatch) -> tuple[str, int, int, int]:
-    """By producer and first number: the whole before its parts, and what was robbed before what it was."""
+def _replacement_first(entry: QueuedBatch) -> tuple[str, int, int, int]:
+    """Sort by producer and first sequence: a joined batch before its parts, a reduced batch before the complete one."""
     return entry.producer_id, entry.first, -entry.sequence, entry.acknowledgements

@@ -1,4 +1,4 @@
-"""The integrity job: proof, by message id, of what became of each acknowledged message."""
+"""The integrity job: prove, by message id, what happened to each acknowledged message."""
 
 from producer_core.pipeline.integrity.audit_run import audit
 from producer_core.pipeline.integrity.outcome import ExpiredRange, LedgerGap

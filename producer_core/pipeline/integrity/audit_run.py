@@ -1,8 +1,9 @@
-"""An audit: a topic and the ledgers of its producers, read and compared; what differs is looked at by message id.
+"""Run an audit: read a topic and its producers' ledgers, compare them, and examine the differences by message id.
 
-The order of looking matters. The topic's ends are asked for before the ledger's, so that whatever the ledger says lies
-below them is on the log or lost; and once more after the ledger's, so that an acknowledgement above the log's end shows.
-Low watermarks are asked for again when everything was read: what retention took meanwhile is expired, not lost.
+The order of requests matters. The topic's end offsets are requested before those of the ledgers, so that every offset
+in the ledger below them is on the log or lost; and again after those of the ledgers, so that an acknowledgement above
+the log's end is detected. Low watermarks are requested again after everything was read: records that retention
+removed in the meantime are expired, not lost.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.kafka.clients import admin, cluster_id
 from producer_core.pipeline.integrity import caveats, ledgers, topic_bounds, watermarks
-from producer_core.pipeline.integrity.cached_frames import giving_back, keep
-from producer_core.pipeline.integrity.compare import about, look
+from producer_core.pipeline.integrity.cached_frames import materialize, releasing_frames
+from producer_core.pipeline.integrity.compare import rows_in_spans, run_comparison
 from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult, LedgerFrames
 from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.findings import listed, written
@@ -28,30 +29,30 @@ from producer_core.pipeline.integrity.ledger_sources import (
     LedgerRange,
     LedgerSource,
     fresh,
-    hear,
+    read_ledgers,
     read_until,
     sources,
 )
-from producer_core.pipeline.integrity.offset_lookup import looked_up
+from producer_core.pipeline.integrity.offset_lookup import ids_at
 from producer_core.pipeline.integrity.outcome import LedgerGap
 from producer_core.pipeline.integrity.ranges import Range
-from producer_core.pipeline.integrity.read_topic import bounded, decoded
+from producer_core.pipeline.integrity.read_topic import read_ranges, with_ids
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import AuditScope
 from producer_core.pipeline.integrity.spans import (
     Isolation,
     OffsetSpan,
     PartitionBounds,
-    anew,
+    above_low,
+    cut_back,
     judged_from,
-    left_of,
     lowered,
-    seen_after,
+    refreshed,
     spans,
 )
-from producer_core.pipeline.job_status import JobStatus, ending, noted
+from producer_core.pipeline.job_status import JobStatus, failure_text, track_job
 from producer_core.pipeline.kafka_options import kafka_options
-from producer_core.pipeline.progress import said, shown, wiped
+from producer_core.pipeline.progress import announce, clear_line, show_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _TIMEOUT = 10.0
-_CLOCKS = 3_600.0
-"""Seconds by which the clocks of a record's producer and of whoever told it may differ."""
+_CLOCK_SKEW = 3_600.0
+"""Seconds by which the clocks of a record's producer and of the process that wrote the ledger may differ."""
 
 
 def audit(
@@ -78,23 +79,24 @@ def audit(
     isolation: Isolation = "read_committed",
     findings: Path | str | None = None,
 ) -> AuditReport:
-    """Reads the topic once, and what is suspect twice, and says of each acknowledged message whether it is there.
+    """Read the topic once, and suspect ranges twice, and find out for each acknowledged message whether it is on the log.
 
-    Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own. `since` and `until`
-    are seconds since 1970, as records' timestamps; with `incremental` only what the last such audit of this `store` did
-    not read. `findings` is a folder: all findings go to a new folder of Parquet there. A store keeps the report, the
-    first 10,000 findings of each kind, and the marks. The session stays open.
+    Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own ledger. `since` and
+    `until` are seconds since 1970 and refer to record timestamps; `incremental` reads only the offsets that the
+    previous incremental audit of this `store` did not read. `findings` is a folder: a new folder in it gets all
+    findings as Parquet. A store keeps the report, the first 10,000 findings of each kind, and the watermarks. The
+    session stays open.
     """
     scope = AuditScope(since, until, from_offsets or {}, incremental, isolation)
     if incremental and store is None:
         raise ConfigError(
-            "An incremental audit needs a store, where it keeps how far it came.", fix="Pass store=."
+            "An incremental audit needs a store, which keeps its watermarks.", fix="Pass store=."
         )
     if not isinstance(bootstrap_servers, ClientConfig):
         bootstrap_servers = client_config(bootstrap_servers, config)
     with (
-        noted(store, name=f"integrity {topic}", kind="integrity") as job,
-        giving_back(session),
+        track_job(store, name=f"integrity {topic}", kind="integrity") as job,
+        releasing_frames(session),
     ):
         return _Audit(
             session, topic, bootstrap_servers, tuple(ledger_topics), store, scope, findings, job
@@ -102,7 +104,7 @@ def audit(
 
 
 class _Audit:
-    """One audit from its first question to its report."""
+    """Run one audit, from the first request to the report."""
 
     def __init__(
         self,
@@ -127,15 +129,15 @@ class _Audit:
     def run(self) -> AuditReport:
         began = time.time()
         try:
-            report = self._noted(began)
+            report = self._recorded(began)
         finally:
-            wiped()
+            clear_line()
         if not sys.stderr.isatty():
-            self._say(f"done in {time.time() - began:.0f} s")
+            self._announce(f"finished in {time.time() - began:.0f} s")
         return report
 
-    def _noted(self, started: float) -> AuditReport:
-        """The audit, and its line in the store."""
+    def _recorded(self, started: float) -> AuditReport:
+        """Run the audit and record it in the store."""
         self._facts = topic_bounds.facts(self._admin, self._topic)
         self._marks = watermarks.AuditWatermarks(
             self._store, self._cluster, self._topic, self._facts.incarnation, self._scope.isolation, self._ledger_topics
@@ -145,88 +147,94 @@ class _Audit:
         audit_id = watermarks.begin(
             self._store, self._topic, self._cluster, isolation=self._scope.isolation, now=started
         )
-        self._job.beats("audit_seen", id=audit_id)
+        self._job.add_heartbeat("audit_seen", id=audit_id)
         try:
             report, moved = self._run(audit_id, started)
             watermarks.finish(self._store, report, moved)
         except BaseException as error:
-            watermarks.fail(self._store, audit_id, time.time(), ending(error))
+            watermarks.fail(self._store, audit_id, time.time(), failure_text(error))
             raise
         return report
 
     def _run(self, audit_id: str, started: float) -> tuple[AuditReport, Mapping[str, watermarks.Offsets]]:
-        self._say("reading what its producers' ledgers tell")
-        asked = self._spans(topic_bounds.edges(self._admin, self._facts))
-        heard_of = sources(self._admin, self._ledger_topics)
-        now = topic_bounds.edges(self._admin, topic_bounds.facts(self._admin, self._topic))
-        asked = left_of(seen_after(asked, now))
-        heard = hear(
-            self._session, heard_of, self._store, self._options, topic=self._topic, cluster=self._cluster
+        self._announce("reading the ledgers of its producers")
+        spans_read = self._spans(topic_bounds.bounds(self._admin, self._facts))
+        ledger_topics = sources(self._admin, self._ledger_topics)
+        now = topic_bounds.bounds(self._admin, topic_bounds.facts(self._admin, self._topic))
+        spans_read = above_low(refreshed(spans_read, now))
+        ledger = read_ledgers(
+            self._session, ledger_topics, self._store, self._options, topic=self._topic, cluster=self._cluster
         )
-        rows = keep(ledgers.rows(heard.batches))
-        self._notes += caveats.unheard(self._admin, heard_of, self._heard_before, self._scope.since)
-        told = LedgerFrames(ledgers.sound(rows), keep(ledgers.given_up(heard.batches, self._topic)))
-        question = self._question(told.rows, asked, heard_of, started)
-        found = self._look(question, told)
+        rows = materialize(ledgers.rows(ledger.batches))
+        self._notes += caveats.expired_ledger(
+            self._admin, ledger_topics, self._read_before, self._scope.since
+        )
+        frames = LedgerFrames(
+            ledgers.valid_rows(rows), materialize(ledgers.given_up(ledger.batches, self._topic))
+        )
+        request = self._request(frames.rows, spans_read, ledger_topics, started)
+        found = self._compare(request, frames)
         report = AuditReport.made(
-            question, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
-            until=self._scope.until, notes=tuple(self._notes), **_of_ledger(heard, rows, told),
+            request, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
+            until=self._scope.until, notes=tuple(self._notes), **_ledger_facts(ledger, rows, frames),
         )  # fmt: skip
-        self._still_the_same()
+        self._check_not_recreated()
         if report.lost:
             confirm(self._config, report)
-            more = caveats.of_loss(self._facts, made_anew=self._marks.made_anew())
+            more = caveats.of_loss(self._facts, recreated=self._marks.is_recreated())
             report = replace(report, notes=(*report.notes, *more))
         if self._folder is not None and found.findings is not None:
             report = written(report, found.findings, self._folder)
-        return report, self._moved(heard_of, started, found)
+        return report, self._moved(ledger_topics, started, found)
 
-    def _question(
+    def _request(
         self,
         rows: DataFrame,
-        asked: Mapping[int, OffsetSpan],
-        heard_of: Sequence[LedgerSource],
+        spans_read: Mapping[int, OffsetSpan],
+        ledger_topics: Sequence[LedgerSource],
         started: float,
     ) -> ComparisonRequest:
         scope, facts = self._scope, self._facts
         first = ComparisonRequest(
-            self._topic, self._cluster, asked, started, since=scope.since, compacted=facts.compacted
+            self._topic, self._cluster, spans_read, started, since=scope.since, compacted=facts.compacted
         )
         if scope.since is not None:
-            long_ago = f"at < {scope.since - _CLOCKS!r}"
+            long_ago = f"at < {scope.since - _CLOCK_SKEW!r}"
             return replace(
-                first, fresh=f"at >= {scope.since!r}", old=long_ago, spans=judged_from(asked, {}, 0)
+                first, fresh=f"at >= {scope.since!r}", old=long_ago, spans=judged_from(spans_read, {}, 0)
             )
         if not scope.incremental:
             return first
-        new = fresh(heard_of, self._marks.heard)
-        known = judged_from(asked, self._marks.judged())
+        new = fresh(ledger_topics, self._marks.ledger_read_until)
+        known = judged_from(spans_read, self._marks.judged())
         late = replace(first, fresh=new, old=f"not ({new})", waiting=self._marks.waiting(), spans=known)
-        return replace(late, spans=self._from_late_told(rows, late))
+        return replace(late, spans=self._from_late_rows(rows, late))
 
-    def _look(self, question: ComparisonRequest, told: LedgerFrames) -> ComparisonResult:
-        self._job.records(done=0, total=sum(span.end - span.start for span in question.spans.values()))
-        return look(
-            self._session, question, told, read=self._read, reading=self._reading,
-            edges_now=lambda: topic_bounds.edges(self._admin, self._facts),
-            look_up=lambda places: looked_up(self._config, self._topic, places, self._scope.isolation),
+    def _compare(self, request: ComparisonRequest, frames: LedgerFrames) -> ComparisonResult:
+        self._job.records(done=0, total=sum(span.end - span.start for span in request.spans.values()))
+        return run_comparison(
+            self._session, request, frames, read=self._read, reading=self._reading,
+            bounds_now=lambda: topic_bounds.bounds(self._admin, self._facts),
+            look_up=lambda places: ids_at(self._config, self._topic, places, self._scope.isolation),
         )  # fmt: skip
 
     @contextmanager
     def _reading(self, records: int, again: bool) -> Iterator[None]:
-        """A bar for each of the two passes; what Spark does before and between them is not in records."""
-        self._say(f"reading {records:,} records{' again, where something differs' if again else ''}")
-        text = f"auditing {self._topic}{', what differs' if again else ''}"
-        with shown(self._session, text, records=records, told=None if again else self._job.share):
+        """Show a bar for each of the two passes; `records` does not cover Spark's work before and between them."""
+        self._announce(f"reading {records:,} records{' again, where ledger and log differ' if again else ''}")
+        text = f"auditing {self._topic}{', differences' if again else ''}"
+        with show_progress(
+            self._session, text, records=records, on_share=None if again else self._job.fraction_done
+        ):
             yield
-        self._say("comparing it with the ledgers")
+        self._announce("comparing with the ledgers")
 
-    def _say(self, text: str) -> None:
-        said(f"auditing {self._topic}: {text}")
+    def _announce(self, text: str) -> None:
+        announce(f"auditing {self._topic}: {text}")
 
-    # what is asked of the brokers
+    # requests to the brokers
 
-    def _spans(self, ends: Mapping[int, PartitionBounds]) -> dict[int, OffsetSpan]:
+    def _spans(self, bounds: Mapping[int, PartitionBounds]) -> dict[int, OffsetSpan]:
         scope = self._scope
         until = (
             None if scope.until is None else topic_bounds.first_since(self._admin, self._facts, scope.until)
@@ -236,71 +244,73 @@ class _Audit:
             begin = topic_bounds.begin_since(topic_bounds.first_since(self._admin, self._facts, scope.since))
         if scope.incremental:
             verified = self._marks.verified()
-            cut = anew(verified, ends)
+            cut = cut_back(verified, bounds)
             begin = {
-                number: mark for number, mark in verified.items() if number in ends and number not in cut
+                number: mark for number, mark in verified.items() if number in bounds and number not in cut
             }
             self._notes += [
-                f"Partition {number} ends below what was audited before: its log was cut." for number in cut
+                f"Partition {number} ends below its audited offset: its log was truncated." for number in cut
             ]
         if scope.since is not None or scope.until is not None:
             self._notes += caveats.timestamps_ahead(self._admin, self._facts, time.time())
         return spans(
-            ends, isolation=scope.isolation, begin=begin, until=until, floor_is_begin=scope.since is None
+            bounds, isolation=scope.isolation, begin=begin, until=until, floor_is_begin=scope.since is None
         )
 
-    def _still_the_same(self) -> None:
+    def _check_not_recreated(self) -> None:
         if topic_bounds.facts(self._admin, self._topic).incarnation != self._facts.incarnation:
             raise PipelineError(
-                f"Topic {self._topic!r} was deleted and made anew while it was read.", fix="Audit it again."
+                f"Topic {self._topic!r} was deleted and re-created during the audit.", fix="Audit it again."
             )
 
     # the ledger
 
-    def _heard_before(self, ledger: str) -> Mapping[int, int]:
-        return self._marks.heard(ledger) if self._scope.incremental else {}
+    def _read_before(self, ledger: str) -> Mapping[int, int]:
+        return self._marks.ledger_read_until(ledger) if self._scope.incremental else {}
 
-    def _from_late_told(self, rows: DataFrame, question: ComparisonRequest) -> Mapping[int, OffsetSpan]:
-        """An incremental audit begins earlier where the ledger has told of earlier offsets since the last one."""
+    def _from_late_rows(self, rows: DataFrame, request: ComparisonRequest) -> Mapping[int, OffsetSpan]:
+        """Start an incremental audit earlier when the ledger got rows about earlier offsets since the previous one."""
         from pyspark.sql import functions as F
 
-        asked = question.spans
-        if all(span.start <= span.low for span in asked.values()):
-            return asked
-        below = about(self._session, question, rows, asked).where("off_min >= 0 and off_min < span_start")
-        told = below.where(question.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
-        return lowered(asked, {row["partition"]: row["first"] for row in told})
+        before = request.spans
+        if all(span.start <= span.low for span in before.values()):
+            return before
+        below = rows_in_spans(self._session, request, rows, before).where(
+            "off_min >= 0 and off_min < span_start"
+        )
+        late = below.where(request.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
+        return lowered(before, {row["partition"]: row["first"] for row in late})
 
-    def _read(self, asked: Mapping[int, Range], among: int | None = None) -> DataFrame:
+    def _read(self, ranges: Mapping[int, Range], among: int | None = None) -> DataFrame:
         options = {**self._options, "kafka.isolation.level": self._scope.isolation}
-        return decoded(bounded(self._session, self._topic, asked, options, among=among))
+        return with_ids(read_ranges(self._session, self._topic, ranges, options, among=among))
 
-    # the end
+    # results
 
     def _moved(
-        self, heard_of: Sequence[LedgerSource], started: float, found: ComparisonResult
+        self, ledger_topics: Sequence[LedgerSource], started: float, found: ComparisonResult
     ) -> Mapping[str, watermarks.Offsets]:
-        """The marks that this audit moves: to the ends that it read."""
+        """Return the watermarks that this audit moves to the ends that it read."""
         if not self._scope.incremental:
             return {}
-        return self._marks.moved(found.spans, read_until(heard_of, started))
+        return self._marks.moved(found.spans, read_until(ledger_topics, started))
 
 
 def _cluster(config: ClientConfig, topic: str) -> str:
-    """Its id: without it, what ledgers tell of a topic of this name on other clusters would count here."""
+    """Return the cluster's id; without it, ledger rows of a topic of this name on other clusters would count here."""
     found = cluster_id(config.settings, topic, _TIMEOUT)
     if not found:
         raise BrokerError(
-            "No broker told the id of its cluster.", fix="Check that they answer, and audit again."
+            "No broker returned the id of its cluster.", fix="Check that they answer, and audit again."
         )
     return found
 
 
-def _of_ledger(heard: LedgerRange, rows: DataFrame, told: LedgerFrames) -> dict[str, Any]:
-    """What the report says of the ledger itself."""
+def _ledger_facts(ledger: LedgerRange, rows: DataFrame, frames: LedgerFrames) -> dict[str, Any]:
+    """Return the report's fields about the ledger itself."""
     return {
-        "gaps": tuple(LedgerGap(*row) for row in ledgers.gaps(heard.stretches).collect()),
-        "ledger_lost": heard.left_out,
-        "strange": heard.strange + ledgers.odd(rows).count(),
-        "given_up": told.dead_letters.count(),
+        "gaps": tuple(LedgerGap(*row) for row in ledgers.gaps(ledger.batch_ranges).collect()),
+        "ledger_lost": ledger.left_out,
+        "strange": ledger.strange + ledgers.invalid_rows(rows).count(),
+        "given_up": frames.dead_letters.count(),
     }

@@ -1,4 +1,4 @@
-"""Frames that are computed once, and given back when the audit that keeps them ends."""
+"""Compute DataFrames once, and release them when the audit that uses them ends."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_kept: ContextVar[list[DataFrame] | None] = ContextVar("kept", default=None)
-"""Of the block that this thread is in."""
+_frames: ContextVar[list[DataFrame] | None] = ContextVar("kept", default=None)
+"""The frames of the block that this thread runs."""
 
 
-def keep(frame: DataFrame) -> DataFrame:
-    """Computed now, once, and a leaf from here on; in a block of `giving_back` until its end, else until Java forgets it.
+def materialize(frame: DataFrame) -> DataFrame:
+    """Compute a frame now, once, and cut off its plan. A block of `releasing_frames` releases it at its end.
 
-    A frame that is merely persisted carries its whole plan into everything made of it, and where frames are joined with
-    what they were made of, plans double at each step until analysing them takes minutes (measured). The price: a lost
-    executor takes the frame with it and the audit must be run again; it has written nothing.
+    A frame that is only persisted carries its whole plan into every frame made from it. Where frames are joined with
+    the frames that they were made from, plans double at each step until their analysis takes minutes (measured). The
+    price: a lost executor takes the frame with it and the audit must be run again; it has written nothing.
     """
     found: DataFrame = frame.localCheckpoint()
-    if (kept := _kept.get()) is not None:
-        kept.append(found)
+    if (frames := _frames.get()) is not None:
+        frames.append(found)
     return found
 
 
 @contextmanager
-def giving_back(session: SparkSession) -> Iterator[None]:
-    """What this thread keeps in the block, Spark need not hold after it, however it ends.
+def releasing_frames(session: SparkSession) -> Iterator[None]:
+    """Release the frames that this thread materialises in the block, however it ends.
 
-    Spark itself gives a frame back once Java's collector finds that nobody knows it, which is too late for whoever
-    audits several times in one session: nothing collects before memory is full (measured: 125 MB for an audit of
-    a million records).
+    Spark releases a frame only after Java's garbage collector has found it unreachable. That is too late for several
+    audits in one session, because nothing collects before memory is full (measured: 125 MB for an audit of a million
+    records).
     """
-    kept: list[DataFrame] = []
-    token = _kept.set(kept)
+    frames: list[DataFrame] = []
+    token = _frames.set(frames)
     failed = True
     try:
         yield
         failed = False
     finally:
-        _kept.reset(token)
-        _give_back(session, kept, failed=failed)
+        _frames.reset(token)
+        _release(session, frames, failed=failed)
 
 
-def _give_back(session: SparkSession, kept: list[DataFrame], *, failed: bool) -> None:
+def _release(session: SparkSession, frames: list[DataFrame], *, failed: bool) -> None:
     from py4j.protocol import Py4JError
 
-    # Spark may be gone, and what it held with it; the error that says so is on its way.
+    # Spark may have ended and released everything; the error that reports this is already propagating.
     with suppress(Py4JError, OSError):
-        for frame in kept:
+        for frame in frames:
             frame._jdf.queryExecution().logical().rdd().unpersist(False)
-        if failed:  # what was being computed then has no name here; only the collector finds it
+        if failed:  # an unfinished computation has no name here; only the garbage collector finds it
             session._jvm.System.gc()

@@ -1,4 +1,4 @@
-"""Notes: what bounds the words of an audit, said beside its numbers."""
+"""Notes that limit the statements of an audit; the report shows them beside its numbers."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ if TYPE_CHECKING:
     from producer_core.pipeline.integrity.ledger_sources import LedgerSource
 
 _AHEAD = 60.0
-"""Seconds by which a producer's clock may be ahead of ours."""
+"""Seconds by which a producer's clock may be ahead of this one."""
 
 
 def timestamps_ahead(admin: AdminClient, topic: topic_bounds.TopicFacts, now: float) -> Iterator[str]:
     for number, moment in topic_bounds.latest_timestamps(admin, topic).items():
         if moment > now + _AHEAD:
             yield (
-                f"Partition {number} has timestamps in the future, so moments say little of its offsets: "
-                "the range above is what was audited; from offsets it is exact."
+                f"Partition {number} has timestamps in the future, so times do not select its offsets exactly: "
+                "the range above was audited. Audit from offsets for an exact range."
             )
 
 
-def unheard(
+def expired_ledger(
     admin: AdminClient,
     sources: Sequence[LedgerSource],
     known: Callable[[str], Mapping[int, int]],
     since: float | None = None,
 ) -> Iterator[str]:
-    """Where retention took a ledger before this audit or one before it has heard it; asked when all was heard.
+    """Yield a note for each ledger topic from which retention removed records that no audit has read.
 
-    `known` gives up to where a source was heard before, by its name; `since` is the moment that the audit begins at.
+    `known` returns the offsets up to which earlier audits read a source, by its name; `since` is the start of the
+    audit. Call this after the ledgers were read.
     """
     for source in sources:
-        heard, now = known(source.name), topic_bounds.edges(admin, source.facts)
-        gone = [number for number, edge in now.items() if edge.low > heard.get(number, 0)]
-        if (
-            gone and since is not None
-        ):  # where something older is left, nothing of the time since then is gone
+        read_until, now = known(source.name), topic_bounds.bounds(admin, source.facts)
+        affected = [number for number, bound in now.items() if bound.low > read_until.get(number, 0)]
+        if affected and since is not None:
+            # where an older record is left, retention removed nothing from `since` on
             first = topic_bounds.first_since(admin, source.facts, since)
-            gone = [number for number in gone if (first[number] or 0) <= now[number].low]
-        if gone:
-            where = ", ".join(f"{number} before offset {now[number].low:,}" for number in gone)
+            affected = [number for number in affected if (first[number] or 0) <= now[number].low]
+        if affected:
+            where = ", ".join(f"{number} before offset {now[number].low:,}" for number in affected)
             yield (
-                f"Retention has taken a part of the ledger on {source.facts.name} (partition {where}): "
-                "a loss among what it told does not show."
+                f"Retention has removed a part of the ledger on {source.facts.name} (partition {where}): "
+                "losses among the acknowledgements in it are not detected."
             )
 
 
-def of_loss(topic: topic_bounds.TopicFacts, *, made_anew: bool) -> Iterator[str]:
-    """What else a loss may come from."""
+def of_loss(topic: topic_bounds.TopicFacts, *, recreated: bool) -> Iterator[str]:
+    """Yield other explanations for a loss."""
     if not topic.policy:
         yield (
-            f"The cleanup.policy of {topic.name} may not be read (DESCRIBE_CONFIGS): if it is compacted, "
-            "what is lost here may have been compacted away."
+            f"The cleanup.policy of {topic.name} cannot be read (DESCRIBE_CONFIGS): if the topic is compacted, "
+            "the lost messages may have been compacted away."
         )
-    if made_anew:
+    if recreated:
         yield (
-            f"{topic.name} was deleted and made anew after an earlier audit: what was acknowledged on the old one "
-            "is lost with it."
+            f"{topic.name} was deleted and re-created after an earlier audit: messages acknowledged on the old topic "
+            "are lost with it."
         )

@@ -1,4 +1,4 @@
-"""What a look is asked, and what it found."""
+"""The request and the result of a comparison of a topic with its ledgers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What is looked at. `fresh` is SQL over a ledger's row: no audit before this one has judged it; `old`: it was told
-    before what this one is about (see `Span.judged`). `waiting`, of an incremental audit, are ids without a place that the
-    last one could not judge. `started` is when the topic's ends were asked for; `since` bounds what counts as expired.
-    `compacted` is None where nobody may say."""
+    """Define what is compared.
+
+    `fresh` and `old` are SQL over a ledger row: `fresh` rows were judged by no earlier audit; `old` rows were written
+    before the time that this audit covers (see `OffsetSpan.judged`). `waiting`, of an incremental audit, are ids
+    without an offset that the previous audit could not judge. `started` is when the topic's end offsets were
+    requested; `since` limits what counts as expired. `compacted` is None when the topic's configuration cannot be
+    read.
+    """
 
     topic: str
     cluster: str
@@ -33,7 +37,7 @@ class ComparisonRequest:
 
 @dataclass(frozen=True)
 class LedgerFrames:
-    """`rows` of all topics, and the `dead letters`: messages of this topic that were given up."""
+    """Hold the ledger rows of all topics, and this topic's messages that their producer gave up."""
 
     rows: DataFrame
     dead_letters: DataFrame
@@ -41,7 +45,7 @@ class LedgerFrames:
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """What was counted, and a frame of findings (see `judging`); None where nothing was suspect."""
+    """Hold the counts and a frame of findings (see `verdicts`), which is None when nothing is suspect."""
 
     records: int
     foreign: int

@@ -1,7 +1,7 @@
-"""Confirming losses: their very offsets are looked up once more, one by one, by another client than Spark's.
+"""Confirm losses: look up their offsets again, one by one, with another client than Spark's.
 
-Nothing is called lost because a read left something out: Spark's reader skips what a leader does not have at that
-moment, and what retention takes.
+A record that a read left out is not yet lost: Spark's reader skips records that a leader does not have at that
+moment, and records that retention removes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.errors import PipelineError
 from producer_core.messages import parse_id
-from producer_core.pipeline.integrity.offset_lookup import MOST, looked_up
+from producer_core.pipeline.integrity.offset_lookup import MAX_LOOKUPS, ids_at
 from producer_core.pipeline.integrity.report import AuditReport
 
 if TYPE_CHECKING:
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 
 
 def confirm(config: ClientConfig, report: AuditReport) -> None:
-    """PipelineError when one of them stands where it was acknowledged; of more than `MOST` some are looked up, spread
-    evenly: what a read leaves out are stretches."""
-    places = [row for row in report.rows("lost") if _in_range(report, row)]
-    chosen = places[:: max(1, -(-len(places) // MOST))]
-    there = looked_up(
+    """Raise PipelineError when a lost message is at its acknowledged offset.
+
+    Of more than `MAX_LOOKUPS` losses, an evenly spread sample is looked up: a read leaves out whole ranges.
+    """
+    candidates = [row for row in report.rows("lost") if _in_range(report, row)]
+    chosen = candidates[:: max(1, -(-len(candidates) // MAX_LOOKUPS))]
+    ids = ids_at(
         config, report.topic, [(row["partition"], row["offset"]) for row in chosen], report.isolation
     )
-    found = [row for row, one in zip(chosen, there, strict=True) if one == parse_id(row["message_id"])]
+    found = [row for row, one in zip(chosen, ids, strict=True) if one == parse_id(row["message_id"])]
     if found:
         first = found[0]
         raise PipelineError(
-            f"Spark did not read {len(found):,} of {len(chosen):,} records that seemed lost and are there, such as "
+            f"Spark did not read {len(found):,} of {len(chosen):,} records that seemed lost but are on the log, such as "
             f"{first['message_id']} in partition {first['partition']} at offset {first['offset']:,}.",
-            fix="A partition's leader may have changed meanwhile: audit again.",
+            fix="A partition's leader may have changed during the audit: audit again.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Findings of an audit: counted by kind, the first of each held, and all of them written as Parquet."""
+"""Count an audit's findings by kind, keep the first of each, and write all of them as Parquet."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _SCHEMA = pa.schema(
      ("other_partition", pa.int32()), ("other_offset", pa.int64())]
 )  # fmt: skip
 _COLUMNS = tuple(_SCHEMA.names)
-_FEW = 50_000
+_FETCH_LIMIT = 50_000
 
 
 def listed(findings: DataFrame | None) -> tuple[dict[str, int], pa.Table]:
-    """How many messages of each kind there are, and the first of each as an Arrow table, in the order of places."""
+    """Return the number of messages of each kind, and the first of each as an Arrow table in the order of offsets."""
     if findings is None:
         return {}, _SCHEMA.empty_table()
-    return _here(findings) if findings.count() <= _FEW else _there(findings)
+    return _listed_locally(findings) if findings.count() <= _FETCH_LIMIT else _listed_by_spark(findings)
 
 
-def _here(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
-    """Few are fetched and counted here: a job of Spark's costs more."""
+def _listed_locally(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
+    """Fetch and count a few findings in this process; a Spark job costs more."""
     table = named(findings).select(*_COLUMNS).toArrow().cast(_SCHEMA)
     found = table.group_by("kind").aggregate([("message_id", "count_distinct")])
     counts = dict(zip(found["kind"].to_pylist(), found["message_id_count_distinct"].to_pylist(), strict=True))
@@ -44,7 +44,7 @@ def _here(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
     return counts, pa.concat_tables(first) if first else _SCHEMA.empty_table()
 
 
-def _there(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
+def _listed_by_spark(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -56,28 +56,28 @@ def _there(findings: DataFrame) -> tuple[dict[str, int], pa.Table]:
 
 
 def named(findings: DataFrame) -> DataFrame:
-    """With the id as people read it."""
+    """Add the message id as text."""
     return findings.withColumn("message_id", message_id())
 
 
 def written(report: AuditReport, findings: DataFrame, folder: Path | str) -> AuditReport:
-    """The report, with the path of all its findings: a folder of Parquet, complete as soon as it has its name.
+    """Write all findings as a folder of Parquet and return the report with its path.
 
-    A folder with a scheme (`s3a://…`) is written by Spark's own commit; with workers on other hosts it must be one that
-    they share.
+    The folder is complete once it has its name. A folder with a scheme (`s3a://…`) is written by Spark's own commit;
+    with workers on other hosts it must be one that they share.
     """
     name = report.audit_id or str(uuid.uuid4())
-    all_of_it = named(findings).select(*_COLUMNS, "session", "seq").orderBy("kind", "partition", "offset")
+    everything = named(findings).select(*_COLUMNS, "session", "seq").orderBy("kind", "partition", "offset")
     if "://" in str(folder):
         path = f"{str(folder).rstrip('/')}/{name}"
-        all_of_it.write.parquet(path)
+        everything.write.parquet(path)
         return replace(report, findings_path=path)
     target = Path(folder).absolute() / name
     draft = target.with_name(f".{name}.draft")
     private_files.make_folder(target.parent)
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        all_of_it.write.parquet(draft.as_uri())
+        everything.write.parquet(draft.as_uri())
         draft.rename(target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

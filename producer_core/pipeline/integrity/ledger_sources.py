@@ -1,4 +1,4 @@
-"""Sources: where an audit hears ledgers, up to where each of them was when it began, and what of them is new."""
+"""Read ledgers from their sources: telemetry topics up to their current ends, and the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from producer_core.errors import ConfigError
 from producer_core.pipeline.integrity import ledgers, topic_bounds, watermarks
-from producer_core.pipeline.integrity.cached_frames import keep
-from producer_core.pipeline.integrity.read_topic import bounded
+from producer_core.pipeline.integrity.cached_frames import materialize
+from producer_core.pipeline.integrity.read_topic import read_ranges
 from producer_core.pipeline.integrity.spans import PartitionBounds
-from producer_core.pipeline.integrity.store_ledger import kept
+from producer_core.pipeline.integrity.store_ledger import read_store_ledger
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _SETTLING = 60.0
-"""A store's row may be committed so long after its merge began."""
+"""Seconds after the start of its merge within which a store's row may be committed."""
 
 
 @dataclass(frozen=True)
 class LedgerSource:
-    """A topic of ledgers, as it was when the audit began."""
+    """Describe a ledger topic as it was when the audit began."""
 
     facts: topic_bounds.TopicFacts
-    edges: Mapping[int, PartitionBounds]
+    bounds: Mapping[int, PartitionBounds]
 
     @property
     def name(self) -> str:
-        """One that was deleted and made anew is another."""
-        return watermarks.incarnated(self.facts.name, self.facts.incarnation)
+        """Return a name under which a deleted and re-created topic is another source."""
+        return watermarks.topic_key(self.facts.name, self.facts.incarnation)
 
 
 @dataclass(frozen=True)
 class LedgerRange:
-    """Each batch once; the numbers that each source has; and how much was left out or could not be read."""
+    """Hold each batch once, the batch numbers of each source, and how much was left out or is unreadable."""
 
     batches: DataFrame
-    stretches: DataFrame
+    batch_ranges: DataFrame
     left_out: int
     strange: int
 
 
 def sources(admin: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
-    """The topics of ledgers, with their ends as they are now."""
+    """Return the ledger topics with their current bounds."""
     found = [topic_bounds.facts(admin, name) for name in topics]
-    return [LedgerSource(facts, topic_bounds.edges(admin, facts)) for facts in found]
+    return [LedgerSource(facts, topic_bounds.bounds(admin, facts)) for facts in found]
 
 
-def hear(
+def read_ledgers(
     session: SparkSession,
     sources: Sequence[LedgerSource],
     store: Store | None,
@@ -62,12 +62,12 @@ def hear(
     topic: str,
     cluster: str,
 ) -> LedgerRange:
-    """What they tell, with what the store keeps of a topic in a cluster; `options` are Kafka's."""
-    stored = kept(session, store, topic, cluster)
+    """Return the ledgers of the sources and of the store about a topic in a cluster; `options` are Kafka's."""
+    stored = read_store_ledger(session, store, topic, cluster)
     frames = [
         ledgers.parsed(
-            bounded(
-                session, source.facts.name, {number: (edge.low, edge.stable) for number, edge in source.edges.items()},
+            read_ranges(
+                session, source.facts.name, {number: (bound.low, bound.stable) for number, bound in source.bounds.items()},
                 {**options, "kafka.isolation.level": "read_committed"}, headers=False,
             )
         )
@@ -75,52 +75,54 @@ def hear(
     ]  # fmt: skip
     if store is not None or not frames:
         frames.append(stored.batches)
-    raw = keep(reduce(lambda one, other: one.unionByName(other), frames))
-    known = ledgers.understood(raw)
+    raw = materialize(reduce(lambda one, other: one.unionByName(other), frames))
+    known = ledgers.readable(raw)
     counts = ledgers.counted(raw)
     if counts["strange"]:
-        _no_data_topics(raw, sources)
+        _check_not_data_topics(raw, sources)
     if counts["repeated"]:
-        known = keep(ledgers.once(known))
+        known = materialize(ledgers.deduplicated(known))
         counts["lost"] = ledgers.counted(known)["lost"]
-    if counts["bare"]:
-        known = keep(ledgers.located(known))
-    stretches = ledgers.stretches(known).unionByName(stored.stretches)
-    return LedgerRange(known, stretches, counts["lost"] + stored.left_out, counts["strange"])
+    if counts["unlocated"]:
+        known = materialize(ledgers.with_cluster(known))
+    batch_ranges = ledgers.batch_ranges(known).unionByName(stored.batch_ranges)
+    return LedgerRange(known, batch_ranges, counts["lost"] + stored.left_out, counts["strange"])
 
 
-def _no_data_topics(raw: DataFrame, sources: Sequence[LedgerSource]) -> None:
-    """ConfigError where a topic holds records and no batch of telemetry is among them: nothing would be proved by it."""
-    known = raw.where("v is not null").select("source").distinct()  # of a newer schema too: those are counted
+def _check_not_data_topics(raw: DataFrame, sources: Sequence[LedgerSource]) -> None:
+    """Raise ConfigError when a topic holds records but no batch of telemetry: such an audit would prove nothing."""
+    known = (
+        raw.where("v is not null").select("source").distinct()
+    )  # including newer schemas, which are counted
     others = {
         row["source"] for row in raw.select("source").distinct().join(known, "source", "left_anti").collect()
     }
-    understood = {row["source"] for row in known.collect()}
+    telemetry = {row["source"] for row in known.collect()}
     for source in sources:
         name = source.facts.name
-        mine = {f"{name}-{number}" for number in source.edges}
-        if mine & others and not mine & understood:
+        partitions = {f"{name}-{number}" for number in source.bounds}
+        if partitions & others and not partitions & telemetry:
             raise ConfigError(
-                f"Topic {name!r} holds records, and none of them is a batch of a producer's telemetry.",
-                fix="Name as --ledger-topic the topic that producers have as telemetry_topic=.",
+                f"Topic {name!r} holds records, but none is a batch of a producer's telemetry.",
+                fix="With --ledger-topic, name the topic that producers have as telemetry_topic=.",
             )
 
 
 def fresh(sources: Sequence[LedgerSource], known: Callable[[str], Mapping[int, int]]) -> str:
-    """SQL: what they have told since the last audit; `known` gives the marks of one by its name."""
+    """Return SQL for rows written since the last audit; `known` returns the watermarks of a source by its name."""
     new = [f"(source = '{ledgers.STORE}' and position >= {known(ledgers.STORE).get(0, 0)})"]
     for source in sources:
         marked = known(source.name)
         new += [
             f"(source = '{source.facts.name}-{number}' and position >= {marked.get(number, 0)})"
-            for number in source.edges
+            for number in source.bounds
         ]
     return " or ".join(new)
 
 
 def read_until(sources: Sequence[LedgerSource], started: float) -> dict[str, dict[int, int]]:
-    """The marks of an audit that began to look then."""
+    """Return the watermarks of an audit that began to read at `started`."""
     found = {
-        source.name: {number: edge.stable for number, edge in source.edges.items()} for source in sources
+        source.name: {number: bound.stable for number, bound in source.bounds.items()} for source in sources
     }
     return {ledgers.STORE: {0: round((started - _SETTLING) * 1000)}, **found}

@@ -1,8 +1,8 @@
-"""Ledgers: what producers wrote down of the broker's acknowledgements, as one frame of batches from all sources.
+"""Read ledgers, the producers' records of the broker's acknowledgements, as one frame of batches from all sources.
 
-A batch of a ledger may come twice, from two sources or by a repeated send: (producer_id, sequence) counts once. Its
-rows add up: one a session, topic, partition and window of 4,096 sequences, with sums and with the detail as text, which
-is parsed only where it is needed.
+A batch of a ledger may occur twice, in two sources or by a repeated send: (producer_id, sequence) counts once. Its
+rows add up: one per session, topic, partition and window of 4,096 sequences, with sums and with the detail as text,
+which is parsed only where it is needed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHIFT = 12
-"""A window is 2 ** 12 sequences."""
+"""A window has 2 ** 12 sequences."""
 
 _SCHEMA = (
     "v int, producer_id string, sequence bigint, first bigint, cluster_id string, ledger_lost bigint, "
     "ledger array<array<string>>, given_up array<array<string>>"
 )
 _ROW = {name: place for place, name in enumerate(LedgerRow._fields)}
-_LETTER = {name: place for place, name in enumerate(GivenUpRow._fields)}
+_GIVEN_UP = {name: place for place, name in enumerate(GivenUpRow._fields)}
 STORE = "store"
 
 
 def parsed(records: DataFrame) -> DataFrame:
-    """Telemetry records to batches, one a row; `v` is null for what is no telemetry."""
+    """Parse telemetry records into batches, one per row; `v` is null for a record that is not telemetry."""
     from pyspark.sql import functions as F
 
     return records.select(
@@ -39,37 +39,45 @@ def parsed(records: DataFrame) -> DataFrame:
     ).select("source", "position", "at", "batch.*")
 
 
-def understood(batches: DataFrame) -> DataFrame:
-    """Batches of our version that name their producer and their number; others are counted, never guessed."""
-    return batches.where(_UNDERSTOOD)
+def readable(batches: DataFrame) -> DataFrame:
+    """Return batches of this schema version with a producer and a number; the others are only counted."""
+    return batches.where(_READABLE)
 
 
-_UNDERSTOOD = (
+_READABLE = (
     f"v = {SCHEMA_VERSION} and producer_id is not null and sequence between 0 and {HIGHEST} "
     f"and coalesce(first, sequence) between 0 and sequence and coalesce(ledger_lost, 0) between 0 and {HIGHEST}"
 )
 
 
 def counted(batches: DataFrame) -> dict[str, int]:
-    """How many are `strange`; whether some are there twice or in another one (`repeated`); acknowledgements left out;
-    how many do not say of which cluster they are (`bare`)."""
+    """Count the batches that need attention.
+
+    `strange`: unreadable batches; `repeated`: whether batches occur twice or within another one; `lost`:
+    acknowledgements left out of ledgers; `unlocated`: batches without a cluster id.
+    """
     from pyspark.sql import functions as F
 
-    known = f"({_UNDERSTOOD})"
+    known = f"({_READABLE})"
     row = batches.agg(
         F.expr(f"count_if(not coalesce({known}, false))").alias("strange"),
         F.expr(f"coalesce(sum(ledger_lost) filter (where {known}), 0)").alias("lost"),
         F.expr(f"count_if({known}) - count(distinct struct(producer_id, sequence)) filter (where {known})").alias("again"),
         F.expr(f"count_if({known} and first < sequence)").alias("joined"),
-        F.expr(f"count_if({known} and coalesce(cluster_id, '') = '')").alias("bare"),
+        F.expr(f"count_if({known} and coalesce(cluster_id, '') = '')").alias("unlocated"),
     ).first()  # fmt: skip
     found = row.asDict() if row is not None else {}
     repeated = found["again"] + found["joined"]
-    return {"strange": found["strange"], "lost": found["lost"], "repeated": repeated, "bare": found["bare"]}
+    return {
+        "strange": found["strange"],
+        "lost": found["lost"],
+        "repeated": repeated,
+        "unlocated": found["unlocated"],
+    }
 
 
-def located(batches: DataFrame) -> DataFrame:
-    """With the cluster that other batches of the producer name, where one was told before it was known."""
+def with_cluster(batches: DataFrame) -> DataFrame:
+    """Fill in the cluster id of the producer's other batches where a batch was written before it was known."""
     from pyspark.sql import functions as F
 
     named = (
@@ -85,14 +93,14 @@ def located(batches: DataFrame) -> DataFrame:
     )
 
 
-def once(batches: DataFrame) -> DataFrame:
-    """Each batch once, and none whose ledger another one has, which stands for several (`first`) and lost nothing.
+def deduplicated(batches: DataFrame) -> DataFrame:
+    """Return each batch once, without batches that a combined one (`first` < `sequence`) without losses covers.
 
-    Only the numbers of batches are shuffled, not what is in them.
+    Only the batches' numbers are shuffled, not their content.
     """
     from pyspark.sql import functions as F
 
-    numbers = batches.selectExpr("producer_id", *_STRETCH, "source", "position")
+    numbers = batches.selectExpr("producer_id", *_NUMBERS, "source", "position")
     place = F.struct(F.col("lost") > 0, "first", "source", "position")
     repeats = numbers.groupBy("producer_id", "sequence").agg(
         F.count("*").alias("times"), F.min(place).alias("original")
@@ -109,42 +117,46 @@ def once(batches: DataFrame) -> DataFrame:
     return alone.join(F.broadcast(joined.alias("joined")), mine & F.expr(covered), "left_anti")
 
 
-_STRETCH = ("sequence", "coalesce(first, sequence) as first", "coalesce(ledger_lost, 0) as lost")
+_NUMBERS = ("sequence", "coalesce(first, sequence) as first", "coalesce(ledger_lost, 0) as lost")
 
 
-def stretches(batches: DataFrame) -> DataFrame:
-    """(producer_id, first, sequence): the numbers of batches that each record has, on telemetry topics.
+def batch_ranges(batches: DataFrame) -> DataFrame:
+    """Return (producer_id, first, sequence): the batch numbers that each record of a telemetry topic covers.
 
-    A record may stand for several, `first` to its own number: they were added up while the topic could not be had.
+    A record may cover several, from `first` to its own number, when batches were combined while the topic was
+    unavailable.
     """
-    return batches.where(f"source <> '{STORE}'").selectExpr("producer_id", *_STRETCH).drop("lost")
+    return batches.where(f"source <> '{STORE}'").selectExpr("producer_id", *_NUMBERS).drop("lost")
 
 
-def gaps(stretches: DataFrame) -> DataFrame:
-    """(producer_id, first, last): batches that are missing between others of their producer."""
+def gaps(batch_ranges: DataFrame) -> DataFrame:
+    """Return (producer_id, first, last): batches that are missing between others of their producer."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     so_far = Window.partitionBy("producer_id").orderBy("first", "sequence")
     before = F.max("sequence").over(so_far.rowsBetween(Window.unboundedPreceding, -1))
-    holes = stretches.withColumn("before", before).where("first > before + 1")
+    holes = batch_ranges.withColumn("before", before).where("first > before + 1")
     return holes.select(
         "producer_id", F.expr("before + 1").alias("first"), F.expr("first - 1").alias("last")
     ).orderBy("producer_id", "first")
 
 
-def sound(rows: DataFrame) -> DataFrame:
-    """Rows that can be read and do not contradict themselves: another number of sequences than they say, sequences of
-    another window, sums beyond what so many can have. Some of these would end an audit where they are added up."""
-    return rows.where("sound").drop("length", "sound")
+def valid_rows(rows: DataFrame) -> DataFrame:
+    """Return the rows that are readable and consistent.
+
+    A row is inconsistent when its number of sequences, their window, or its sums contradict each other. Some of these
+    would fail an audit when they are added up.
+    """
+    return rows.where("valid").drop("length", "valid")
 
 
-def odd(rows: DataFrame) -> DataFrame:
-    """The others."""
-    return rows.where("not sound")
+def invalid_rows(rows: DataFrame) -> DataFrame:
+    """Return the other rows."""
+    return rows.where("not valid")
 
 
-_SOUND = (
+_VALID = (
     "session is not null and topic is not null and partition is not null and window is not null and "
     "n = length and (off_min < 0 or size(from_json(offs, 'array<bigint>')) = n) and "
     f"shiftright(lowest, {SHIFT}) = window and shiftright(highest, {SHIFT}) = window and "
@@ -153,8 +165,11 @@ _SOUND = (
 
 
 def rows(batches: DataFrame) -> DataFrame:
-    """The ledger's rows with their sums, the first, last, lowest and highest sequence, whether a sequence falls, and
-    whether they are sound."""
+    """Return the ledger's rows with their sums, the first, last, lowest and highest sequence, and the flags of their
+    state.
+
+    `falls` marks a row in which a sequence is lower than the one before; `valid` a consistent row.
+    """
     from pyspark.sql import functions as F
 
     def number(name: str, kind: str = "bigint") -> Any:
@@ -188,13 +203,13 @@ def rows(batches: DataFrame) -> DataFrame:
         F.expr("size(steps)").alias("length"),
         F.expr("get(steps, 0)").alias("first"),
         F.expr("exists(slice(steps, 2, greatest(size(steps), 1)), step -> step <= 0)").alias("falls"),
-        F.expr(_reach("least")).alias("lowest"),
-        F.expr(_reach("greatest")).alias("highest"),
-    ).withColumn("sound", F.expr(f"coalesce({_SOUND}, false)"))
+        F.expr(_extreme("least")).alias("lowest"),
+        F.expr(_extreme("greatest")).alias("highest"),
+    ).withColumn("valid", F.expr(f"coalesce({_VALID}, false)"))
 
 
-def _reach(which: str) -> str:
-    """SQL: the lowest or highest sequence of a row. Where it never falls, that is an end of it."""
+def _extreme(which: str) -> str:
+    """Return SQL for the lowest or highest sequence of a row; without a falling sequence that is an end of the row."""
     quick = "get(steps, 0)" if which == "least" else "aggregate(steps, 0L, (sum, step) -> try_add(sum, step))"
     slow = f"""aggregate(slice(steps, 2, greatest(size(steps), 1)),
         named_struct('here', get(steps, 0), 'found', get(steps, 0)),
@@ -211,22 +226,22 @@ def _session(place: int) -> Any:
 
 
 def given_up(batches: DataFrame, topic: str) -> DataFrame:
-    """(session, seq, window): messages of the topic that their producer gave up."""
+    """Return (session, seq, window): messages of the topic that their producer gave up."""
     from pyspark.sql import functions as F
 
     dead_letters = batches.select(F.explode("given_up").alias("row"))
-    named = dead_letters.where(F.expr(f"get(row, {_LETTER['topic']})") == topic).select(
-        _session(_LETTER["session"]).alias("session"),
-        F.expr(f"try_cast(get(row, {_LETTER['seq']}) as bigint)").alias("seq"),
+    named = dead_letters.where(F.expr(f"get(row, {_GIVEN_UP['topic']})") == topic).select(
+        _session(_GIVEN_UP["session"]).alias("session"),
+        F.expr(f"try_cast(get(row, {_GIVEN_UP['seq']}) as bigint)").alias("seq"),
     )
-    sound = named.where("session is not null and seq is not null").distinct()
-    return sound.withColumn("window", F.expr(f"shiftright(seq, {SHIFT})"))
+    known = named.where("session is not null and seq is not null").distinct()
+    return known.withColumn("window", F.expr(f"shiftright(seq, {SHIFT})"))
 
 
 def entries(rows: DataFrame, *keep: str) -> DataFrame:
-    """The acknowledgements of some rows, one a row: session, seq, partition, offset, and the columns in `keep`.
+    """Return the acknowledgements of some rows, one per row: session, seq, partition, offset, and the columns in `keep`.
 
-    The offset is -1 where nobody knows it. Shuffles what it is given, so give it what needs a closer look.
+    An unknown offset is -1. This shuffles all given rows, so pass only those that need a closer look.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""Places: single records looked up at their very offsets, a few milliseconds each, by our own client and not by Spark's."""
+"""Look up single records at their offsets with the Python client, which takes a few milliseconds each."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
 
     from producer_core.config import ClientConfig
 
-MOST = 300
-"""So many are looked up in turn; for more, Spark's whole reads are quicker."""
+MAX_LOOKUPS = 300
+"""Records that are looked up one after another; for more, reads of whole ranges by Spark are faster."""
 
-_PATIENCE = 15.0
-_NOT_THERE = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_READER = {
+_TIMEOUT = 15.0
+_ABSENT = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_CONSUMER = {
     "auto.offset.reset": "error",
     "queued.max.messages.kbytes": 1_024,
     "fetch.message.max.bytes": 65_536,
 }
 
 
-def looked_up(
+def ids_at(
     config: ClientConfig, topic: str, places: Sequence[tuple[int, int]], isolation: Isolation
 ) -> list[bytes | None]:
-    """Of each (partition, offset) the 24 bytes of the message id that stands there; None where there is none of ours."""
+    """Return, for each (partition, offset), the 24 bytes of the message id there; None without a producer_core id."""
     if not places:
         return []
-    changes = {**_READER, "isolation.level": isolation}
+    changes = {**_CONSUMER, "isolation.level": isolation}
     with reader(config.settings, changes, name="audit") as consumer:
-        return [_standing(consumer, TopicPartition(topic, *place)) for place in places]
+        return [_id_at(consumer, TopicPartition(topic, *place)) for place in places]
 
 
-def _standing(consumer: Consumer, place: TopicPartition) -> bytes | None:
+def _id_at(consumer: Consumer, place: TopicPartition) -> bytes | None:
     consumer.assign([place])
     for message in _answers(consumer):
         error = message.error()
-        if error is not None and error.code() in _NOT_THERE:
+        if error is not None and error.code() in _ABSENT:
             return None
         if error is not None and not error.retriable():
             raise KafkaException(error)
         if error is None and message.partition() == place.partition and message.offset() >= place.offset:
             return record_id(message.headers()) if message.offset() == place.offset else None
     raise BrokerError(
-        f"Partition {place.partition} of {place.topic} did not answer when one of its records was looked up.",
+        f"Partition {place.partition} of {place.topic} did not answer a lookup of one of its records.",
         fix="Check that it has a leader, and audit again.",
     )
 
 
 def _answers(consumer: Consumer) -> Iterator[Any]:
-    while (message := consumer.poll(_PATIENCE)) is not None:
+    while (message := consumer.poll(_TIMEOUT)) is not None:
         yield message

@@ -1,4 +1,4 @@
-"""The outcome of an audit, as data: what was asked of which topic, and how many of what were found."""
+"""The data of an audit's outcome: the audited topic and range, and the number of findings of each kind."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FAULTS: tuple[Kind, ...] = ("lost", "duplicated", "reordered")
 KEPT = 10_000
-"""Findings of a kind that the report and the store hold; the Parquet has all."""
+"""Findings per kind in the report and the store; the Parquet files have all."""
 
 
 class LedgerGap(NamedTuple):
-    """Batches of a producer's ledger that are missing, from the first to the last."""
+    """Name a producer's ledger batches that are missing, from the first to the last."""
 
     producer_id: str
     first: int
@@ -29,17 +29,17 @@ class LedgerGap(NamedTuple):
 
 
 class ExpiredRange(NamedTuple):
-    """Acknowledgements of a partition that lie below its low watermark: so many, from one offset to another."""
+    """Count the acknowledgements of a partition below its low watermark, from one offset to another."""
 
     partition: int
-    count: int  # type: ignore[assignment]  # nobody needs tuple.count here
+    count: int  # type: ignore[assignment]  # hides tuple.count
     first: int
     last: int
 
 
 @dataclass(frozen=True, repr=False)
 class AuditOutcome:
-    """The data of an `AuditReport`, which says what each number counts."""
+    """Hold the data of an `AuditReport`, whose docstring defines each number."""
 
     audit_id: str
     topic: str
@@ -74,39 +74,43 @@ class AuditOutcome:
 
     @property
     def ours(self) -> int:
-        """Records with a message id."""
+        """Return the number of records with a message id."""
         return self.records - self.foreign
 
     @property
     def ledger_gaps(self) -> int:
-        """Batches of ledgers that are missing."""
+        """Return the number of missing ledger batches."""
         return sum(gap.last - gap.first + 1 for gap in self.gaps)
 
     @property
     def auditable(self) -> bool:
-        """Whether a loss would have shown, and shows for what it is."""
+        """Return whether a loss would have been detected, and not mistaken for something else."""
         return not self.unauditable
 
     @property
     def unauditable(self) -> bool:
-        """A loss could not have shown: compaction removes records, or no ledger speaks of what is here, or only of what
-        expired or is hidden. Where nobody may say whether a topic is compacted, what is missing may not be lost."""
-        told = self.ours or self.expired or self.pending or self.undecided
+        """Return whether losses could not be detected.
+
+        Compaction removes records, or no ledger covers the records in the range, or only expired or hidden ones. When
+        the topic's configuration cannot be read, missing messages may have been compacted away.
+        """
+        others = self.ours or self.expired or self.pending or self.undecided
         compacted = self.compacted or (self.compacted is None and self.lost)
-        return bool(compacted or (told and not self.acknowledged and not self.lost))
+        return bool(compacted or (others and not self.acknowledged and not self.lost))
 
     @property
     def clean(self) -> bool:
-        """Nothing is lost, duplicated or out of order; `auditable` says whether a loss would have shown."""
+        """Return whether nothing is lost, duplicated or out of order; `auditable` tells whether losses are detected."""
         return not any(getattr(self, kind) for kind in FAULTS)
 
     def found(self, kinds: Sequence[str]) -> list[str]:
-        """Of these kinds those that were found: `--fail-on`."""
+        """Return those of these kinds that were found, for `--fail-on`."""
         return [kind for kind in kinds if getattr(self, kind)]
 
     @property
     def ranges(self) -> dict[str, list[int]]:
-        """By partition: first offset, the one after the last, low watermark, last stable offset."""
+        """Return per partition the first offset, the offset after the last, the low watermark and the last stable
+        offset."""
         return {
             str(number): [span.start, span.end, span.low, span.stable] for number, span in self.spans.items()
         }

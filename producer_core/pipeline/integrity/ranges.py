@@ -1,18 +1,18 @@
-"""Ranges of offsets to read a second time: few, and as short as few can be."""
+"""Choose ranges of offsets for the second read: as few and as short as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 Range = tuple[int, int]
-"""From the first offset to the one after the last."""
+"""The first offset and the offset after the last."""
 
-MOST = 16
-"""Reads of one partition in the second pass: each costs a task, and what lies between two is not read."""
+MAX_READS = 16
+"""Reads per partition in the second pass; each costs a task, and offsets between two reads are not read."""
 
 
-def merged(intervals: Iterable[Range], most: int = MOST) -> list[Range]:
-    """At most `most` ranges, in order and apart, that cover every interval; the widest gaps stay unread."""
+def merged(intervals: Iterable[Range], most: int = MAX_READS) -> list[Range]:
+    """Return at most `most` ordered, disjoint ranges that cover every interval and leave out the widest gaps."""
     apart: list[list[int]] = []
     for start, end in sorted(one for one in intervals if one[0] < one[1]):
         if apart and start <= apart[-1][1]:
@@ -26,7 +26,7 @@ def merged(intervals: Iterable[Range], most: int = MOST) -> list[Range]:
 
 
 def layers(ranges: Mapping[int, Sequence[Range]]) -> list[dict[int, Range]]:
-    """The ranges of all partitions as reads of one range a partition each."""
+    """Return the ranges of all partitions as reads of one range per partition."""
     deepest = max((len(found) for found in ranges.values()), default=0)
     return [
         {partition: found[depth] for partition, found in ranges.items() if depth < len(found)}
@@ -35,5 +35,5 @@ def layers(ranges: Mapping[int, Sequence[Range]]) -> list[dict[int, Range]]:
 
 
 def covered(ranges: Mapping[int, Sequence[Range]]) -> int:
-    """Offsets that are read."""
+    """Return the number of offsets in the ranges."""
     return sum(end - start for found in ranges.values() for start, end in found)

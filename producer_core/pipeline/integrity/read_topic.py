@@ -1,7 +1,7 @@
-"""Reading a topic: bounded ranges of its partitions as frames of (partition, offset, session, seq).
+"""Read bounded ranges of a topic's partitions as frames of (partition, offset, session, seq).
 
-Each Kafka partition is one task that reads in the order of offsets, so nothing is shuffled to decode or to group.
-Never set minPartitions here: it cuts a partition into tasks and costs a third of the speed (measured).
+Each Kafka partition is one task that reads in the order of offsets, so decoding and grouping need no shuffle. Never
+set minPartitions here: it splits a partition into tasks and costs a third of the speed (measured).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RECORDS, _BYTES = 30_000, 24 << 20
-_FEWEST, _LEAST = 500, 1 << 20  # Kafka's own defaults
-_MANY, _MOST = 5_000, 4 << 20
+_MIN_RECORDS, _MIN_BYTES = 500, 1 << 20  # Kafka's own defaults
+_MAX_RECORDS, _MAX_BYTES = 5_000, 4 << 20
 
-# Our producer puts its header first; the slow filter runs only for records of others.
+# Our producer puts its header first; the slow filter runs only for records of other producers.
 _ID = f"""case when get(headers, 0).key = '{ID_HEADER}' and length(get(headers, 0).value) = 24
                then get(headers, 0).value
                else get(filter(headers, one -> one.key = '{ID_HEADER}' and length(one.value) = 24), 0).value end"""
 _SEQ = "try_cast(conv(hex(substring(id, 17, 8)), 16, 10) as bigint)"
 
 
-def bounded(
+def read_ranges(
     session: SparkSession,
     topic: str,
     ranges: Mapping[int, Range],
@@ -38,21 +38,20 @@ def bounded(
     headers: bool = True,
     among: int | None = None,
 ) -> DataFrame:
-    """The records of one range a partition, as Kafka has them; an empty frame where every range is empty.
+    """Return the records of one range per partition as Kafka has them; an empty frame when every range is empty.
 
-    `among` is how many ranges are read in all, where this is one read of several; see `fetches`.
-
-    Records that retention takes away meanwhile are left out: the caller looks at the low watermarks afterwards.
+    `among` is the number of ranges in all reads, when this is one of several; see `fetch_settings`. Records that
+    retention removes during the read are left out: the caller checks the low watermarks afterwards.
     """
-    asked = {str(partition): one for partition, one in ranges.items() if one[0] < one[1]}
-    if not asked:
+    wanted = {str(partition): one for partition, one in ranges.items() if one[0] < one[1]}
+    if not wanted:
         return session.createDataFrame([], _KAFKA)
     ends = {
-        name: json.dumps({topic: {partition: one[place] for partition, one in asked.items()}})
+        name: json.dumps({topic: {partition: one[place] for partition, one in wanted.items()}})
         for place, name in enumerate(("startingOffsets", "endingOffsets"))
     }
-    reader = session.read.format("kafka").option("assign", json.dumps({topic: [int(one) for one in asked]}))
-    reader = reader.options(**fetches(among or len(asked)), **options, **ends)
+    reader = session.read.format("kafka").option("assign", json.dumps({topic: [int(one) for one in wanted]}))
+    reader = reader.options(**fetch_settings(among or len(wanted)), **options, **ends)
     reader = reader.option("includeHeaders", str(headers).lower()).option("failOnDataLoss", "false")
     with _newer_reader(session):
         return reader.load()
@@ -60,9 +59,12 @@ def bounded(
 
 @contextmanager
 def _newer_reader(session: SparkSession) -> Iterator[None]:
-    """Spark's newer Kafka reader makes its own rows at once; the one it takes by default makes rows for Java's eyes first
-    and turns each back. Which one it is is settled when a frame is made, so the setting is restored at once."""
-    with _choosing:
+    """Select Spark's newer Kafka reader while a frame is made.
+
+    It creates Spark's internal rows directly; the default reader creates external rows and converts each. The choice
+    is made when the frame is created, so the setting is restored at once.
+    """
+    with _conf_lock:
         before = session.conf.get(_OLDER)
         assert before is not None  # Spark has a default
         session.conf.set(_OLDER, ",".join(one for one in before.split(",") if one.strip() != "kafka"))
@@ -73,20 +75,20 @@ def _newer_reader(session: SparkSession) -> Iterator[None]:
 
 
 _OLDER = "spark.sql.sources.useV1SourceList"
-_choosing = threading.Lock()  # two audits of one session must not restore each other's
+_conf_lock = threading.Lock()  # two audits of one session must not restore each other's setting
 
 
-def fetches(ranges: int) -> dict[str, str]:
-    """How much the client of each range asks for at once, so that all that Spark keeps of them fits into a small JVM.
+def fetch_settings(ranges: int) -> dict[str, str]:
+    """Return fetch sizes for each range's consumer with which all consumers that Spark keeps fit into a small JVM.
 
-    Spark keeps the client of each range it has read, with its last records and what it fetched ahead, for five minutes
-    (`session.py` makes that less), up to 64 of them from however many audits: with 16 MiB and 20,000 records each, the
-    third audit of a session ended for want of memory. A plain read is a tenth slower with what is asked for here, the
-    first pass of an audit is not (both measured).
+    Spark keeps the consumer of each range it has read, with its last records and its prefetched data, for five
+    minutes (`session.py` shortens that), up to 64 of them over all audits: with 16 MiB and 20,000 records each, the
+    third audit of a session ran out of memory. With these sizes a plain read is a tenth slower, the first pass of an
+    audit is not (measured).
     """
     return {
-        "kafka.max.poll.records": str(max(_FEWEST, min(_MANY, _RECORDS // ranges))),
-        "kafka.max.partition.fetch.bytes": str(max(_LEAST, min(_MOST, _BYTES // ranges))),
+        "kafka.max.poll.records": str(max(_MIN_RECORDS, min(_MAX_RECORDS, _RECORDS // ranges))),
+        "kafka.max.partition.fetch.bytes": str(max(_MIN_BYTES, min(_MAX_BYTES, _BYTES // ranges))),
         "kafka.fetch.max.bytes": str(64 << 20),
     }
 
@@ -97,10 +99,10 @@ _KAFKA = (
 )
 
 
-def decoded(records: DataFrame) -> DataFrame:
-    """(partition, offset, session, seq); both null for a record without a message id of ours.
+def with_ids(records: DataFrame) -> DataFrame:
+    """Return (partition, offset, session, seq); session and seq are null for a record without a producer_core id.
 
-    As `messages.record_id` reads it: the first header of that name that has 24 bytes.
+    Like `messages.record_id`, it takes the first header of that name with 24 bytes.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""The report of an audit: its outcome as numbers, as ids, and as sentences."""
+"""The report of an audit: its outcome as numbers, message ids and sentences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 from producer_core.pipeline.integrity import wording
 from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult
 from producer_core.pipeline.integrity.outcome import KINDS, AuditOutcome
@@ -20,30 +20,31 @@ _SHOWN = 20
 
 @dataclass(frozen=True, repr=False)
 class AuditReport(AuditOutcome):
-    """Numbers are messages, each id once, but `records` and `foreign`, which are records on the log.
+    """Report an audit. Numbers count messages, each id once, except `records` and `foreign`, which count records.
 
-    `lost`: acknowledged, and not on the log. `duplicated`: at more than one place. `reordered`: behind one of their
-    session with a higher sequence in the same partition. `expired`: acknowledged below the low watermark, so nobody can
-    say. `pending`: hidden by an open transaction. `unledgered`: on the log, and in no ledger. `undecided`: acknowledged
-    at an unknown place, and the range is not the whole topic. `findings` are up to 10,000 of each kind: kind,
-    message_id, partition, offset, other_partition, other_offset. `read_again` counts the offsets of the second look.
+    `lost`: acknowledged, and not on the log. `duplicated`: on the log more than once. `reordered`: after a message of
+    their session with a higher sequence in the same partition. `expired`: acknowledged below the low watermark, so
+    they cannot be checked. `pending`: hidden by an open transaction. `unledgered`: on the log, and in no ledger.
+    `undecided`: acknowledged without an offset, when the range is not the whole topic. `findings` holds up to 10,000
+    of each kind: kind, message_id, partition, offset, other_partition, other_offset. `read_again` counts the offsets
+    of the second pass.
     """
 
     @classmethod
     def made(
         cls,
-        question: ComparisonRequest,
+        request: ComparisonRequest,
         found: ComparisonResult,
         listed: tuple[Mapping[str, int], pyarrow.Table],
         **others: Any,
     ) -> AuditReport:
-        """Of what was asked, what was found, and the findings as counts by kind and as a table."""
+        """Make a report from the request, the result, and the findings as counts by kind and as a table."""
         counts, table = listed
         numbers: dict[str, Any] = {**counts}
         numbers["expired"] = counts.get("expired", 0) + sum(one.count for one in found.expired)
         return cls(
-            topic=question.topic, cluster_id=question.cluster, started_at=question.started, finished_at=time.time(),
-            since=question.since, compacted=question.compacted, spans=found.spans, records=found.records,
+            topic=request.topic, cluster_id=request.cluster, started_at=request.started, finished_at=time.time(),
+            since=request.since, compacted=request.compacted, spans=found.spans, records=found.records,
             foreign=found.foreign, acknowledged=found.acknowledged, read_again=found.read_again,
             expired_ranges=found.expired, findings=table, **numbers, **others,
         )  # fmt: skip
@@ -54,11 +55,11 @@ class AuditReport(AuditOutcome):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What a person must know, the first one in one line."""
+        """Return the findings as sentences, the most important first."""
         return tuple(wording.sentences(self))
 
     def rows(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """The findings held here, of one kind or of all, each with its text."""
+        """Return the findings of one kind or of all, each with its text, as far as the report holds them."""
         listed = [] if self.findings is None else self.findings.to_pylist()
         return [
             row | {"text": wording.finding(row["kind"], row["partition"], row["offset"], row["other_offset"], row["other_partition"])}
@@ -67,11 +68,11 @@ class AuditReport(AuditOutcome):
         ]  # fmt: skip
 
     def ids(self, kind: str) -> list[str]:
-        """The message ids of one kind, each once, in the order of their places."""
+        """Return the message ids of one kind, each once, in the order of their offsets."""
         return list(dict.fromkeys(row["message_id"] for row in self.rows(kind)))
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs: what `pipeline integrity --json` prints."""
+        """Return the report as JSON-compatible data: the output of `pipeline integrity --json`."""
         numbers = (
             "records",
             "ours",
@@ -105,7 +106,7 @@ class AuditReport(AuditOutcome):
                 lines.append(f"  and {left:,} more {kind.replace('_', ' ')}")
         if self.findings_path:
             lines.append(f"All findings: {self.findings_path}")
-        return mask_told("\n".join(lines))
+        return mask_or_hide("\n".join(lines))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html

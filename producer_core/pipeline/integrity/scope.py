@@ -1,4 +1,4 @@
-"""The scope of an audit: where it begins and where it ends."""
+"""Define where an audit begins and ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from producer_core.pipeline.integrity.spans import Isolation
 
 @dataclass(frozen=True)
 class AuditScope:
-    """What is audited: everything there is, or from and to a moment, or from offsets, or since the last audit."""
+    """Select what is audited: everything, a time range, from given offsets, or since the last audit."""
 
     since: float | None = None
     until: float | None = None
@@ -23,13 +23,13 @@ class AuditScope:
         chosen = [self.since is not None, bool(self.from_offsets), self.incremental]
         if sum(chosen) > 1:
             raise ConfigError(
-                "An audit begins at one place.", fix="Use one of since, from_offsets and incremental."
+                "An audit has one start.", fix="Use one of since, from_offsets and incremental."
             )
         if self.incremental and self.until is not None:
-            raise ConfigError("An incremental audit goes to the end.", fix="Leave until out.")
+            raise ConfigError("An incremental audit ends at the topic's end.", fix="Omit until.")
         if self.since is not None and self.until is not None and self.until <= self.since:
-            raise ConfigError("The audit would end before it begins.", fix="Give an `until` after `since`.")
+            raise ConfigError("The audit would end before it begins.", fix="Choose an `until` after `since`.")
         if self.isolation not in ("read_committed", "read_uncommitted"):
             raise ConfigError(
-                f"There is no isolation {self.isolation!r}.", fix="read_committed or read_uncommitted."
+                f"Unknown isolation {self.isolation!r}.", fix="Use read_committed or read_uncommitted."
             )

@@ -1,4 +1,4 @@
-"""Spans: which offsets of each partition an audit is about, and what lies below and above them."""
+"""Define which offsets of each partition an audit covers, and how offsets below and above them are classified."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from producer_core.errors import ConfigError
 Isolation = Literal["read_committed", "read_uncommitted"]
 
 NEVER = 1 << 62
-"""An offset that no log reaches."""
+"""An offset above the end of every log."""
 
 
 @dataclass(frozen=True)
 class PartitionBounds:
-    """A partition as its leader describes it: the first offset, the last stable one, and the end of the log."""
+    """Hold a partition's first offset, last stable offset and end, as its leader reports them."""
 
     low: int
     stable: int
@@ -25,11 +25,14 @@ class PartitionBounds:
 
 @dataclass(frozen=True)
 class OffsetSpan:
-    """Audited is from `start` to before `end`. What was acknowledged from `floor` to before `low` expired unaudited;
-    from `stable` to before `high` an open transaction hides it (nothing is hidden from a reader of what is uncommitted:
-    there `stable` is `high`); at `after` or above there is nothing, although the ledger was read before `after` was
-    asked for. What was told of offsets from `judged` on before is none of this audit's: an audit before it has judged it,
-    as lost, or it was told long before the moment from which on this one is."""
+    """Hold the audited offsets of a partition, from `start` to before `end`, and the bounds around them.
+
+    Messages acknowledged from `floor` to before `low` expired unaudited. From `stable` to before `high` an open
+    transaction hides records; for read_uncommitted `stable` is `high`. At `after` or above there are no records,
+    although the ledger was read before `after` was requested. Ledger rows about offsets from `judged` on that are
+    `old` belong to an earlier audit: it judged them as lost, or they were written long before the start of this
+    audit's time range.
+    """
 
     start: int
     end: int
@@ -42,82 +45,82 @@ class OffsetSpan:
 
     @property
     def whole(self) -> bool:
-        """Everything that this reader can see is in it."""
+        """Return whether the span covers every record that the reader can see."""
         return self.start <= self.low and self.end >= self.stable
 
 
 def spans(
-    edges: Mapping[int, PartitionBounds],
+    bounds: Mapping[int, PartitionBounds],
     *,
     isolation: Isolation = "read_committed",
     begin: Mapping[int, int] | None = None,
     until: Mapping[int, int | None] | None = None,
     floor_is_begin: bool = True,
 ) -> dict[int, OffsetSpan]:
-    """The spans from `begin` (default: everything there is) to the end of what a reader of this isolation sees.
+    """Return the spans from `begin` (default: the first offset) to the end of what a reader of this isolation sees.
 
-    A partition that `begin` leaves out is audited from its first offset; `until` gives the first offset that is too
-    late (None: none is). With `floor_is_begin=False` whatever expired counts: nobody knows the offset of a moment
-    that has expired.
+    A partition that is not in `begin` is audited from its first offset; `until` holds the first offset that is too
+    late (None: there is none). With `floor_is_begin=False` all expired messages count, because the offset of an
+    expired time is unknown.
     """
-    check_partitions(begin or {}, edges)
+    check_partitions(begin or {}, bounds)
     found = {}
-    for partition, edge in edges.items():
+    for partition, bound in bounds.items():
         asked = (begin or {}).get(partition, 0)
-        stable = edge.high if isolation == "read_uncommitted" else edge.stable
+        stable = bound.high if isolation == "read_uncommitted" else bound.stable
         latest = (until or {}).get(partition)
         end = stable if latest is None else min(stable, latest)
-        start = min(max(asked, edge.low), max(end, edge.low))
+        start = min(max(asked, bound.low), max(end, bound.low))
         found[partition] = OffsetSpan(
             start,
             max(start, end),
-            edge.low,
+            bound.low,
             stable,
-            edge.high,
-            edge.high,
+            bound.high,
+            bound.high,
             asked if floor_is_begin else 0,
         )
     return found
 
 
-def check_partitions(asked: Iterable[int], there: Collection[int]) -> None:
-    """ConfigError where one of them is not there."""
-    if unknown := sorted({*asked} - {*there}):
+def check_partitions(wanted: Iterable[int], existing: Collection[int]) -> None:
+    """Raise ConfigError when a wanted partition does not exist."""
+    if unknown := sorted({*wanted} - {*existing}):
         raise ConfigError(
-            f"The topic has no partition {unknown[0]}; it has {len(there)}, from 0.",
+            f"The topic has no partition {unknown[0]}; it has {len(existing)}, from 0.",
             fix="Name only partitions that it has.",
         )
 
 
-def seen_after(
-    before: Mapping[int, OffsetSpan], edges: Mapping[int, PartitionBounds]
+def refreshed(
+    before: Mapping[int, OffsetSpan], bounds: Mapping[int, PartitionBounds]
 ) -> dict[int, OffsetSpan]:
-    """The same spans, once the ends were asked for again: logs have grown, and retention may have taken their starts.
+    """Return the spans with bounds that were requested again: logs have grown, and retention may have removed records.
 
-    A partition that was added meanwhile is not audited, and whatever is acknowledged there is newer.
+    A partition that was added in the meantime is not audited; everything acknowledged there is newer.
     """
     grown = {
-        partition: replace(span, after=edges[partition].high, low=max(span.low, edges[partition].low))
-        if partition in edges
+        partition: replace(span, after=bounds[partition].high, low=max(span.low, bounds[partition].low))
+        if partition in bounds
         else span
         for partition, span in before.items()
     }
-    return grown | {partition: _NEW for partition in edges if partition not in before}
+    return grown | {partition: _NEW for partition in bounds if partition not in before}
 
 
 _NEW = OffsetSpan(0, 0, 0, 0, 0, after=NEVER)
 
 
 def lowered(before: Mapping[int, OffsetSpan], starts: Mapping[int, int]) -> dict[int, OffsetSpan]:
-    """The same spans, begun earlier where `starts` says so: a ledger told late of what stands there."""
+    """Return the spans with the earlier starts in `starts`: a ledger got late rows about those offsets."""
     return {
         partition: replace(span, start=max(span.low, min(span.start, starts.get(partition, span.start))))
         for partition, span in before.items()
     }
 
 
-def left_of(before: Mapping[int, OffsetSpan]) -> dict[int, OffsetSpan]:
-    """The same spans, begun where retention has left something: nothing is read yet."""
+def above_low(before: Mapping[int, OffsetSpan]) -> dict[int, OffsetSpan]:
+    """Return the spans cut at the low watermarks, before anything is read."""
     return {
         partition: replace(span, start=max(span.start, span.low), end=max(span.end, span.low))
         for partition, span in before.items()
@@ -127,29 +130,31 @@ def left_of(before: Mapping[int, OffsetSpan]) -> dict[int, OffsetSpan]:
 def judged_from(
     before: Mapping[int, OffsetSpan], ends: Mapping[int, int], others: int = NEVER
 ) -> dict[int, OffsetSpan]:
-    """The same spans, with what an audit before this one has judged; `others` where nothing is known."""
+    """Return the spans with the offsets that an earlier audit has judged; `others` where none is known."""
     return {
         partition: replace(span, judged=ends.get(partition, others)) for partition, span in before.items()
     }
 
 
-def anew(verified: Mapping[int, int], edges: Mapping[int, PartitionBounds]) -> list[int]:
-    """Partitions whose log ends below what was audited before: the topic was made anew, or its log was cut."""
+def cut_back(verified: Mapping[int, int], bounds: Mapping[int, PartitionBounds]) -> list[int]:
+    """Return partitions whose log ends below the audited offset: the topic was re-created or truncated."""
     return sorted(
         partition
         for partition, mark in verified.items()
-        if partition in edges and edges[partition].high < mark
+        if partition in bounds and bounds[partition].high < mark
     )
 
 
 def zone(offset: str) -> str:
-    """SQL: the zone of an acknowledged offset, beside the columns of its partition's span (null where the topic has none
-    such) and `old`: whether it was told before what this audit is about.
+    """Return SQL for the zone of an acknowledged offset.
 
-    `unplaced`: nobody knows its offset; `judged`: told to an audit that judged it; `beyond`: above the log's end; `before`:
-    audited before; `expired` unaudited; `gone`: expired below what was asked for; `inside` the range; `taken` from it by
-    retention while it was read; `outside`: above what was asked for; `pending`: hidden by an open transaction; `newer`:
-    written since.
+    The row has the columns of its partition's span (null for a partition that the topic does not have) and `old`:
+    whether it was written before the time that this audit covers.
+
+    `unplaced`: its offset is unknown; `judged`: an earlier audit judged it; `beyond`: above the log's end; `before`:
+    audited before; `expired`: expired unaudited; `gone`: expired below the requested range; `inside`: in the range;
+    `taken`: removed from the range by retention during the read; `outside`: above the requested range; `pending`:
+    hidden by an open transaction; `newer`: written since.
     """
     return f"""case
         when {offset} < 0 then 'unplaced'

@@ -1,4 +1,4 @@
-"""The ledger that a store keeps: its batches in the form of a topic's, which numbers it has, and what it had to leave out."""
+"""Read the ledger that a store keeps: its batches in the form of a topic's, their numbers, and what was left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.telemetry import SCHEMA_VERSION
-from producer_core.pipeline.integrity.cached_frames import keep
+from producer_core.pipeline.integrity.cached_frames import materialize
 from producer_core.pipeline.integrity.ledgers import STORE
 
 if TYPE_CHECKING:
@@ -18,59 +18,62 @@ if TYPE_CHECKING:
 
     from producer_core.store import Store
 
-_SECONDS = 120
-"""For one slice; the store's usual bound of 2 s is for pages."""
-_TOGETHER = 4_000_000
-"""Acknowledgements of one slice: 20 MB or so in this process, before Spark has them. Nobody waits for the store longer
-than a slice is read."""
+_QUERY_LIMIT = 120
+"""Seconds for one slice; the store's usual limit of 2 s is for pages."""
+_SLICE = 4_000_000
+"""Acknowledgements per slice: about 20 MB in this process before Spark has them. Other processes wait for the store
+no longer than one slice takes."""
 
 
 @dataclass(frozen=True)
 class StoreLedger:
-    """`batches` as `ledgers.parsed` has them; `stretches` of numbers that the store has of those producers; how many
-    acknowledgements were left out because there was no room for them."""
+    """Hold a store's ledger.
+
+    `batches` has the form of `ledgers.parsed`; `batch_ranges` are the numbers of those producers in the store;
+    `left_out` counts the acknowledgements for which the ledger had no room.
+    """
 
     batches: DataFrame
-    stretches: DataFrame
+    batch_ranges: DataFrame
     left_out: int
 
 
-def kept(session: SparkSession, store: Store | None, topic: str, cluster: str) -> StoreLedger:
-    """What the store keeps of a topic, as far as `slices` has it; nothing without a store."""
+def read_store_ledger(session: SparkSession, store: Store | None, topic: str, cluster: str) -> StoreLedger:
+    """Return the store's ledger of a topic as `slices` reads it; an empty one without a store."""
     if store is None:
-        return StoreLedger(_frame(session, None, _batches()), _frame(session, None, _stretches()), 0)
+        return StoreLedger(_frame(session, None, _batches()), _frame(session, None, _batch_ranges()), 0)
     found = [_frame(session, table, _batches()) for table in slices(store, topic, cluster)]
-    with store.borrow(limit=_SECONDS) as connection:
+    with store.borrow(limit=_QUERY_LIMIT) as connection:
         ((left_out,),) = connection.execute(_LEFT_OUT).fetchall()
-        stretches = connection.sql(_HAS).to_arrow_table()
+        ranges = connection.sql(_NUMBERS).to_arrow_table()
     return StoreLedger(
         reduce(lambda one, other: one.unionByName(other), found or [_frame(session, None, _batches())]),
-        _frame(session, stretches, _stretches()),
+        _frame(session, ranges, _batch_ranges()),
         int(left_out),
     )
 
 
-def slices(store: Store, topic: str, cluster: str, *, together: int = _TOGETHER) -> Iterator[pyarrow.Table]:
-    """The batches that speak of the topic in this cluster, or perhaps do, in the order in which they were merged.
+def slices(store: Store, topic: str, cluster: str, *, size: int = _SLICE) -> Iterator[pyarrow.Table]:
+    """Yield the batches that cover the topic in this cluster, or may cover it, in the order of their merge.
 
-    Of other topics come only rows of windows that the topic shares with them over several of its partitions, without
-    offsets (`groups.loose`). A batch whose producer had not heard yet which cluster it speaks to has the one that it
-    told later. Each merge is in one slice; the store is free between two.
+    From other topics come only rows of windows that they share with several partitions of this topic, without offsets
+    (`groups.loose`). A batch that was written before its producer knew its cluster gets the cluster id that the
+    producer reported later. Each merge is in one slice, and the store is free between two slices.
     """
     about = {"topic": topic, "cluster": cluster}
-    with store.borrow(limit=_SECONDS) as connection:
-        moments = connection.execute(_MOMENTS, {**about, "together": together}).fetchall()
+    with store.borrow(limit=_QUERY_LIMIT) as connection:
+        moments = connection.execute(_MOMENTS, {**about, "size": size}).fetchall()
     for first, last in moments:
-        with store.borrow(limit=_SECONDS) as connection:
+        with store.borrow(limit=_QUERY_LIMIT) as connection:
             table = connection.sql(_KEPT, params={**about, "first": first, "last": last}).to_arrow_table()
         yield table
 
 
 def _frame(session: SparkSession, table: pyarrow.Table | None, schema: pyarrow.Schema) -> Any:
-    """Kept by Spark at once, on whatever machines it has, so that this process has one slice at a time."""
+    """Hand the table to Spark at once, so that this process holds one slice at a time."""
     if table is None or not table.num_rows:
         return session.createDataFrame(schema.empty_table())
-    return keep(session.createDataFrame(table.cast(schema)))
+    return materialize(session.createDataFrame(table.cast(schema)))
 
 
 def _batches() -> pyarrow.Schema:
@@ -84,7 +87,7 @@ def _batches() -> pyarrow.Schema:
     )  # fmt: skip
 
 
-def _stretches() -> pyarrow.Schema:
+def _batch_ranges() -> pyarrow.Schema:
     import pyarrow as pa
 
     return pa.schema([("producer_id", pa.string()), ("sequence", pa.int64()), ("first", pa.int64())])
@@ -94,42 +97,42 @@ def _texts(fields: tuple[str, ...], lists: tuple[str, ...] = ()) -> str:
     return ", ".join(f"to_json({name})::VARCHAR" if name in lists else f"{name}::VARCHAR" for name in fields)
 
 
-_TOLD = """
-WITH told AS NOT MATERIALIZED (
+_WANTED = """
+WITH located AS NOT MATERIALIZED (
     SELECT ledger.* REPLACE (coalesce(nullif(ledger.cluster_id, ''), producers.cluster_id, '') AS cluster_id)
     FROM ledger LEFT JOIN producers USING (producer_id)),
-ours AS NOT MATERIALIZED (SELECT * FROM told WHERE topic = $topic AND ($cluster = '' OR cluster_id IN ('', $cluster))),
+ours AS NOT MATERIALIZED (SELECT * FROM located WHERE topic = $topic AND ($cluster = '' OR cluster_id IN ('', $cluster))),
 shared AS (SELECT session, first_window FROM ours GROUP BY ALL HAVING min(partition) <> max(partition)),
 others AS NOT MATERIALIZED (
-    SELECT * REPLACE (NULL AS fp, -1 AS off_min, -1 AS off_max, [] AS offs) FROM told
+    SELECT * REPLACE (NULL AS fp, -1 AS off_min, -1 AS off_max, [] AS offs) FROM located
     WHERE topic <> $topic AND (session, first_window) IN (FROM shared)),
 wanted AS NOT MATERIALIZED (FROM ours UNION ALL FROM others),
 given AS (FROM ledger_given_up WHERE topic = $topic)"""
 
-_MOMENTS = f"""{_TOLD},
+_MOMENTS = f"""{_WANTED},
 merged AS (
     SELECT merged_at, sum(count) AS count
     FROM (SELECT merged_at, count FROM wanted UNION ALL SELECT merged_at, 1 FROM given) GROUP BY merged_at),
-sliced AS (SELECT merged_at, sum(count) OVER (ORDER BY merged_at) // $together AS slice FROM merged)
+sliced AS (SELECT merged_at, sum(count) OVER (ORDER BY merged_at) // $size AS slice FROM merged)
 SELECT min(merged_at), max(merged_at) FROM sliced GROUP BY slice ORDER BY slice"""
 
-_KEPT = f"""{_TOLD},
+_KEPT = f"""{_WANTED},
 ledgers AS (
     SELECT producer_id, batch, max(cluster_id) AS cluster_id, max(merged_at) AS merged_at, max(written_at) AS written_at,
            list([{_texts(LedgerRow._fields, ("seqs", "offs"))}]) AS rows
     FROM wanted WHERE merged_at BETWEEN $first AND $last GROUP BY producer_id, batch),
-letters AS (
+dead_letters AS (
     SELECT producer_id, batch, max(merged_at) AS merged_at, max(given_up_at) AS written_at,
            list([{_texts(GivenUpRow._fields)}]) AS rows
     FROM given WHERE merged_at BETWEEN $first AND $last GROUP BY producer_id, batch)
-SELECT '{STORE}' AS source, floor(coalesce(ledgers.merged_at, letters.merged_at) * 1000)::BIGINT AS position,
-       coalesce(ledgers.written_at, letters.written_at) AS "at", {SCHEMA_VERSION}::INTEGER AS v,
+SELECT '{STORE}' AS source, floor(coalesce(ledgers.merged_at, dead_letters.merged_at) * 1000)::BIGINT AS position,
+       coalesce(ledgers.written_at, dead_letters.written_at) AS "at", {SCHEMA_VERSION}::INTEGER AS v,
        producer_id, batch AS sequence, NULL::BIGINT AS first, cluster_id, NULL::BIGINT AS ledger_lost,
-       ledgers.rows AS ledger, letters.rows AS given_up
-FROM ledgers FULL JOIN letters USING (producer_id, batch)"""
+       ledgers.rows AS ledger, dead_letters.rows AS given_up
+FROM ledgers FULL JOIN dead_letters USING (producer_id, batch)"""
 
-# A store merges batches of producers whose ledger it does not keep, too; and forgets ledgers before it forgets notices.
-_HAS = """
+# A store also merges batches of producers whose ledger it does not keep, and it prunes ledgers before notices.
+_NUMBERS = """
 SELECT producer_id, last_batch AS sequence, first_batch AS first FROM merged_batches
 WHERE producer_id IN (SELECT producer_id FROM ledger)"""
 _LEFT_OUT = """

@@ -1,8 +1,8 @@
-"""Judging: what became of each message of the suspects, by id; everything here is about few records.
+"""Decide, by id, what happened to each message of the suspects; all frames here are small.
 
-Two frames go in. `told`: what the ledger says of the suspects' windows, in every partition and at every offset, with its
-zone. `seen`: records of suspects that were read again; a group that equals the ledger stands as the ledger says. Out come
-findings: (kind, session, seq, partition, offset, other_partition, other_offset).
+Inputs: `ledger` holds the ledger's entries in the suspects' windows, in every partition and at every offset, with
+their zone. `seen` holds the suspects' records that were read again; a group that equals the ledger is where the
+ledger says. Output: findings of (kind, session, seq, partition, offset, other_partition, other_offset).
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ COLUMNS = ["kind", *ID, "partition", "offset", "other_partition", "other_offset"
 
 
 def windowed(entries: DataFrame) -> DataFrame:
-    """Entries with the window that their sequence lies in."""
+    """Add the window of each entry's sequence."""
     from pyspark.sql import functions as F
 
     return entries.withColumn("window", F.expr(f"shiftright(seq, {SHIFT})"))
 
 
-def standing(seen: DataFrame, told: DataFrame, read: DataFrame, missing: DataFrame) -> DataFrame:
-    """Where messages stand: (session, seq, partition, offset, window, earlier), each place once.
+def placements(seen: DataFrame, ledger: DataFrame, read: DataFrame, missing: DataFrame) -> DataFrame:
+    """Return where messages are: (session, seq, partition, offset, window, earlier), each place once.
 
-    Records that were `seen`; acknowledged places in groups that were not `read`, but what is `missing` there; and
-    `earlier` ones, below the range, which are not looked at: what an audit before this one has seen, or what has
-    expired, stood there.
+    These are the records in `seen`; the acknowledged places of groups not in `read`, without those in `missing`; and
+    `earlier` places below the range, which are not read again because an earlier audit has seen them, or they have
+    expired.
     """
     from pyspark.sql import functions as F
 
     place = [*ID, "partition", "offset", "window"]
-    trusted = told.where("zone = 'inside'").join(read.select(*KEY), KEY, "left_anti").select(*place)
+    trusted = ledger.where("zone = 'inside'").join(read.select(*KEY), KEY, "left_anti").select(*place)
     trusted = trusted.join(missing.select(*place), place, "left_anti")
-    earlier = told.where("zone in ('before', 'expired', 'taken', 'gone')").select(
+    earlier = ledger.where("zone in ('before', 'expired', 'taken', 'gone')").select(
         *place, F.lit(True).alias("earlier")
     )
     here = seen.select(*place).unionByName(trusted).withColumn("earlier", F.lit(False))
     return here.unionByName(earlier).groupBy(*place).agg(F.expr("bool_and(earlier)").alias("earlier"))
 
 
-def ordered(places: DataFrame, told: DataFrame) -> DataFrame:
-    """Places with `copy`: 1 for the message itself, more for copies of it; and the original's place.
+def with_copies(places: DataFrame, ledger: DataFrame) -> DataFrame:
+    """Add `copy`, 1 for the message itself and more for its copies, and the original's place.
 
-    The original is the first in a partition where it was acknowledged; a copy elsewhere or later is a copy.
+    The original is the first record in a partition where it was acknowledged; records elsewhere or later are copies.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    acknowledged = told.select(*ID, "partition").distinct().withColumn("acked", F.lit(1))
+    acknowledged = ledger.select(*ID, "partition").distinct().withColumn("acked", F.lit(1))
     marked = places.join(acknowledged, [*ID, "partition"], "left").withColumn(
         "acked", F.coalesce("acked", F.lit(0))
     )
@@ -66,17 +66,18 @@ def ordered(places: DataFrame, told: DataFrame) -> DataFrame:
 
 
 def duplicated(places: DataFrame) -> DataFrame:
-    """Every copy in the range of a message that stands elsewhere too; `places` as `ordered` gives them."""
+    """Return every copy in the range of a message that is elsewhere, too; `with_copies` makes `places`."""
     return _findings(places.where("copy > 1 and not earlier"), "duplicated")
 
 
 def reordered(
     places: DataFrame, compared: DataFrame, dead_letters: DataFrame, before: DataFrame | None = None
 ) -> DataFrame:
-    """Messages that stand behind one of their session with a higher sequence, in the same partition.
+    """Return messages after one of their session with a higher sequence, in the same partition.
 
-    Copies do not count, neither as the one nor as the other; nor do `dead letters`, which were given up and sent again later. Within a window by a running maximum; across windows by
-    where each higher window begins; and by `before`, the highest sequence acknowledged below the range, if any.
+    Copies do not count on either side, nor do `dead_letters`, which were given up and sent again later. Within a
+    window a running maximum decides; across windows the offset where each higher window begins, and `before`, the
+    highest sequence acknowledged below the range, if any.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -98,13 +99,13 @@ def reordered(
 
 
 def _begins(first: DataFrame, compared: DataFrame) -> DataFrame:
-    """For each group the lowest offset of a higher window of its session, copies left out."""
+    """Return for each group the lowest offset of a higher window of its session, without copies."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     exact = first.groupBy(*KEY).agg(F.min("offset").alias("exact"))
     here = exact.select("partition", "session").distinct()
-    # A group of which records were read, and all are copies, begins nowhere.
+    # A group whose read records are all copies has no beginning.
     all_groups = compared.where("n is not null").join(here, ["partition", "session"], "left_semi")
     begins = all_groups.join(exact, KEY, "left").withColumn(
         "begin", F.expr("if(unequal or doubtful, exact, off_min)")
@@ -118,45 +119,47 @@ def _begins(first: DataFrame, compared: DataFrame) -> DataFrame:
     return begins.select(*KEY, lowest.alias("higher"))
 
 
-def lost(places: DataFrame, told: DataFrame, unequal: DataFrame) -> DataFrame:
-    """Messages that were acknowledged within the range, or above the log's end, and stand nowhere."""
+def lost(places: DataFrame, ledger: DataFrame, unequal: DataFrame) -> DataFrame:
+    """Return messages that were acknowledged within the range, or above the log's end, and are nowhere on the log."""
     from pyspark.sql import functions as F
 
-    missing = told.where("zone = 'inside'").join(unequal.select(*KEY), KEY, "left_semi")
-    asked = missing.unionByName(told.where("zone = 'beyond'"))
-    gone = asked.join(places.select(*ID).distinct(), ID, "left_anti")
+    missing = ledger.where("zone = 'inside'").join(unequal.select(*KEY), KEY, "left_semi")
+    candidates = missing.unionByName(ledger.where("zone = 'beyond'"))
+    gone = candidates.join(places.select(*ID).distinct(), ID, "left_anti")
     once = gone.groupBy(*ID).agg(F.min(F.struct("partition", "offset")).alias("at"))
-    return _findings(_nothing_else(once.select(*ID, "at.partition", "at.offset")), "lost")
+    return _findings(_without_other(once.select(*ID, "at.partition", "at.offset")), "lost")
 
 
-def unplaced(places: DataFrame, told: DataFrame, verdict: str) -> DataFrame:
-    """Messages acknowledged nobody knows where, which stand nowhere in the range; `verdict` (SQL, may use `at`) says
-    what that means."""
+def unplaced(places: DataFrame, ledger: DataFrame, verdict: str) -> DataFrame:
+    """Return messages that were acknowledged without an offset and are not in the range.
+
+    `verdict` (SQL, may use `at`) decides their kind.
+    """
     from pyspark.sql import functions as F
 
-    known = places.select(*ID).unionByName(told.where("zone <> 'unplaced'").select(*ID)).distinct()
-    gone = told.where("zone = 'unplaced'").join(known, ID, "left_anti")
+    known = places.select(*ID).unionByName(ledger.where("zone <> 'unplaced'").select(*ID)).distinct()
+    gone = ledger.where("zone = 'unplaced'").join(known, ID, "left_anti")
     once = gone.groupBy(*ID).agg(F.min("partition").alias("partition"), F.max("at").alias("at"))
     named = once.withColumn("offset", F.lit(None).cast("bigint")).withColumn("kind", F.expr(verdict))
-    return _nothing_else(named).select(*COLUMNS)
+    return _without_other(named).select(*COLUMNS)
 
 
-def unledgered(places: DataFrame, told: DataFrame, dead_letters: DataFrame) -> DataFrame:
-    """Messages on the log that no ledger speaks of: information; those that were given up have a kind of their own."""
+def unledgered(places: DataFrame, ledger: DataFrame, dead_letters: DataFrame) -> DataFrame:
+    """Return messages on the log that are in no ledger, for information; given-up ones have a kind of their own."""
     from pyspark.sql import functions as F
 
-    alone = places.where("copy = 1 and not earlier").join(told.select(*ID).distinct(), ID, "left_anti")
-    named = alone.join(dead_letters.select(*ID).withColumn("dead", F.lit(True)), ID, "left")
+    unknown = places.where("copy = 1 and not earlier").join(ledger.select(*ID).distinct(), ID, "left_anti")
+    named = unknown.join(dead_letters.select(*ID).withColumn("dead", F.lit(True)), ID, "left")
     kind = F.when(F.col("dead"), "given_up_found").otherwise("unledgered")
-    return _nothing_else(named.withColumn("kind", kind)).select(*COLUMNS)
+    return _without_other(named.withColumn("kind", kind)).select(*COLUMNS)
 
 
-def pending(told: DataFrame) -> DataFrame:
-    """Messages that an open transaction hides."""
-    return _findings(_nothing_else(told.where("zone = 'pending'")), "pending")
+def pending(ledger: DataFrame) -> DataFrame:
+    """Return messages that an open transaction hides."""
+    return _findings(_without_other(ledger.where("zone = 'pending'")), "pending")
 
 
-def _nothing_else(found: DataFrame) -> DataFrame:
+def _without_other(found: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     return found.drop("other_partition", "other_offset").withColumns(
@@ -171,7 +174,7 @@ def _findings(found: DataFrame, kind: str) -> DataFrame:
 
 
 def message_id() -> Any:
-    """The id as people read it, from `session` and `seq`."""
+    """Return the message id as text, from `session` and `seq`."""
     from pyspark.sql import functions as F
 
     text = "lower(hex(session))"

@@ -1,8 +1,8 @@
-"""Marks: up to where topics were audited, and the audits themselves, in a store.
+"""Keep watermarks, the offsets up to which topics were audited, and the audits themselves in a store.
 
-A mark belongs to one incarnation of a topic: a topic that was deleted and made anew has none. It moves only with an
-audit that finished. The ledger's topics have marks of their own beside the topic's: what a ledger tells later, of
-offsets below the topic's mark, makes the next audit begin there.
+A watermark belongs to one incarnation of a topic: a re-created topic has none. Only a finished audit moves it. The
+ledger topics have watermarks of their own: rows that a ledger gets later about offsets below the topic's watermark
+make the next audit begin there.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 Offsets = Mapping[int, int]
-"""By partition."""
+"""Offsets by partition."""
 
 
-def incarnated(topic: str, incarnation: str) -> str:
-    """A topic by name and id: one that was deleted and made anew is another."""
+def topic_key(topic: str, incarnation: str) -> str:
+    """Return a topic's name and id: a deleted and re-created topic has another key."""
     return f"{topic} {incarnation}"
 
 
 @dataclass(frozen=True)
 class AuditWatermarks:
-    """How far the incremental audits of one topic have come that read as the same reader and heard the same ledgers: what
-    others have read, these have not judged. Without a store there are none."""
+    """Hold the watermarks of the incremental audits of one topic with the same isolation and the same ledgers.
+
+    Audits with another isolation or other ledgers have judged other messages. Without a store there are no watermarks.
+    """
 
     store: Store | None
     cluster: str
@@ -46,44 +48,46 @@ class AuditWatermarks:
 
     @property
     def name(self) -> str:
-        heard = hashlib.sha256("\n".join(sorted(self.ledgers)).encode()).hexdigest()[:8]
-        return f"{incarnated(self.topic, self.incarnation)} {self.isolation} {heard}"
+        ledgers = hashlib.sha256("\n".join(sorted(self.ledgers)).encode()).hexdigest()[:8]
+        return f"{topic_key(self.topic, self.incarnation)} {self.isolation} {ledgers}"
 
     def verified(self) -> dict[int, int]:
-        """By partition the first offset that was not audited yet."""
+        """Return per partition the first offset that is not audited yet."""
         return self._read(self.name)
 
     def judged(self) -> dict[int, int]:
-        """By partition the end of the log, asked for when the last audit had read it: what its ledgers told of offsets from
-        there on it has judged as lost."""
+        """Return per partition the log's end after the last audit's read.
+
+        That audit has judged as lost the messages that its ledgers placed at these offsets or above.
+        """
         return self._read(f"{self.name} < the end")
 
-    def heard(self, ledger: str) -> dict[int, int]:
-        """By partition how far a ledger was read; of the store's own, a moment in milliseconds."""
+    def ledger_read_until(self, ledger: str) -> dict[int, int]:
+        """Return per partition how far a ledger was read; for the store's own, a time in milliseconds."""
         return self._read(f"{self.name} < {ledger}")
 
     def waiting(self) -> list[tuple[bytes, int]]:
-        """Ids without a place that the last audit could not judge, of the 10,000 that it told the store."""
+        """Return ids without an offset that the last audit could not judge, of the 10,000 that the store holds."""
         if self.store is None:
             return []
         rows = self.store.rows("audit_waiting", cluster=self.cluster, topic=self.name)
         named = [row["message_id"].rpartition("-") for row in rows]
         return [(uuid.UUID(session).bytes, int(seq)) for session, _, seq in named]
 
-    def made_anew(self) -> bool:
-        """Whether audits have moved marks of another topic of this name: of one that was deleted."""
+    def is_recreated(self) -> bool:
+        """Return whether audits have moved watermarks of a deleted topic of this name."""
         if self.store is None:
             return False
         rows = self.store.rows("audit_incarnations", cluster=self.cluster, topic=self.topic)
         return any(row["topic"].split(" ")[1] != self.incarnation for row in rows)
 
-    def moved(self, spans: Mapping[int, OffsetSpan], heard: Mapping[str, Offsets]) -> dict[str, Offsets]:
-        """The marks of an audit that came so far, under their names."""
+    def moved(self, spans: Mapping[int, OffsetSpan], ledgers: Mapping[str, Offsets]) -> dict[str, Offsets]:
+        """Return the watermarks of an audit that read these spans and ledgers, by name."""
         own = {
             self.name: {number: span.end for number, span in spans.items()},
             f"{self.name} < the end": {number: span.after for number, span in spans.items()},
         }
-        return own | {f"{self.name} < {ledger}": offsets for ledger, offsets in heard.items()}
+        return own | {f"{self.name} < {ledger}": offsets for ledger, offsets in ledgers.items()}
 
     def _read(self, name: str) -> dict[int, int]:
         if self.store is None:
@@ -93,7 +97,7 @@ class AuditWatermarks:
 
 
 def begin(store: Store, topic: str, cluster: str, *, isolation: str, now: float | None = None) -> str:
-    """An audit begins: its id. It stays `running` in the store when it is killed, and moves no mark."""
+    """Record the start of an audit and return its id. A killed audit stays `running` and moves no watermark."""
     audit_id = str(uuid.uuid4())
     started = time.time() if now is None else now
     store.execute(
@@ -107,7 +111,7 @@ def fail(store: Store, audit_id: str, now: float, text: str) -> None:
 
 
 def finish(store: Store, report: AuditReport, moved: Mapping[str, Offsets]) -> None:
-    """The audit's numbers, the first findings of each kind and the moved marks, in one transaction."""
+    """Record the audit's numbers, the first findings of each kind and the moved watermarks, in one transaction."""
     numbers = ("records", "ours", "acknowledged", "lost", "duplicated", "reordered", "expired", "pending", "unledgered",
                "given_up", "given_up_found", "undecided", "ledger_gaps", "ledger_lost", "strange", "sentence", "findings_path", "since", "until")  # fmt: skip
     values: dict[str, Any] = {name: getattr(report, name) for name in numbers}

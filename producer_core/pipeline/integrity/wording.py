@@ -1,4 +1,4 @@
-"""Words: what an audit found, said in sentences, the most important first. Pure."""
+"""Describe an audit's findings in sentences, the most important first, in pure functions."""
 
 from __future__ import annotations
 
@@ -6,47 +6,49 @@ from collections.abc import Iterator, Sequence
 
 from producer_core.pipeline.integrity.outcome import AuditOutcome
 
-_SAID = 5
+_MAX_LISTED = 5
 
 
 def sentence(report: AuditOutcome) -> str:
-    """What a person must know, in one sentence."""
+    """Return the result in one sentence."""
     bad = [
         (number, words)
         for number, words in (
             (report.lost, "lost" if report.compacted is False else "lost or compacted away"),
-            (report.duplicated, "there more than once"),
+            (report.duplicated, "duplicated"),
             (report.reordered, "out of order"),
         )
         if number
     ]
     if report.compacted:
-        once = _join(bad) if bad else "none is there twice or out of order"
-        return f"{report.topic} is compacted, so nobody can say what is lost; of {_messages(report.ours)} {once}."
+        counts = _join(bad) if bad else "none is duplicated or out of order"
+        return f"{report.topic} is compacted, so losses cannot be detected; of {_messages(report.ours)}, {counts}."
     if not report.acknowledged and not report.lost:
         return _unledgered(report, bad)
-    if bad and report.lost > report.acknowledged:  # of a topic that was made again
-        said = _join(bad)
+    if bad and report.lost > report.acknowledged:  # of a topic that was re-created
+        result = _join(bad)
     elif bad:
-        said = f"of {_messages(report.acknowledged)} acknowledged {_join(bad)}"
+        result = f"of {_messages(report.acknowledged, 'acknowledged')}, {_join(bad)}"
     elif report.acknowledged == 1:
-        said = "the 1 message acknowledged is on the log, once"
+        result = "the 1 acknowledged message is on the log, once"
     else:
-        said = f"all {_messages(report.acknowledged)} acknowledged are on the log, each once and in order"
-    return f"{report.topic}: {said}{_as_far(report)}."
+        result = (
+            f"all {_messages(report.acknowledged, 'acknowledged')} are on the log, each once and in order"
+        )
+    return f"{report.topic}: {result}{_limits(report)}."
 
 
-def _as_far(report: AuditOutcome) -> str:
-    """What the ledgers do not tell, where it is anything."""
+def _limits(report: AuditOutcome) -> str:
+    """Return what the ledgers do not cover, or an empty text."""
     batches = "1 batch is" if report.ledger_gaps == 1 else f"{report.ledger_gaps:,} batches are"
     holes = (
-        (report.unledgered, f"{_are(report.unledgered, 'on the log')} in none"),
+        (report.unledgered, f"{_are(report.unledgered, 'on the log')} in no ledger"),
         (report.ledger_gaps, f"{batches} missing"),
-        (report.ledger_lost, f"{report.ledger_lost:,} acknowledgements were left out"),
+        (report.ledger_lost, f"{report.ledger_lost:,} acknowledgements were not recorded"),
         (report.strange, f"{report.strange:,} records or rows cannot be read"),
     )
-    said = [words for number, words in holes if number]
-    return f", as far as ledgers tell: {', '.join(said)}" if said else ""
+    limits = [text for number, text in holes if number]
+    return f", as far as the ledgers show: {', '.join(limits)}" if limits else ""
 
 
 def _unledgered(report: AuditOutcome, bad: Sequence[tuple[int, str]]) -> str:
@@ -55,32 +57,37 @@ def _unledgered(report: AuditOutcome, bad: Sequence[tuple[int, str]]) -> str:
         (report.pending, "hidden by an open transaction"),
         (report.undecided, "at an unknown offset"),
     )
-    told = [(number, words) for number, words in hidden if number]
-    if told and not report.ours:
-        return f"{report.topic}: nothing can be judged: of what was acknowledged {_join(told)}."
+    hidden_counts = [(number, text) for number, text in hidden if number]
+    if hidden_counts and not report.ours:
+        return (
+            f"{report.topic}: nothing can be checked: of the acknowledged messages, {_join(hidden_counts)}."
+        )
     if not report.records:
-        return f"{report.topic}: there is nothing in this range, neither on the log nor in a ledger."
-    once = _join(bad) if bad else "none is there twice or out of order"
-    of = f"of {_messages(report.ours)} {once}" if report.ours else "no record has a message id of ours"
-    return f"{report.topic}: no ledger speaks of this range, so nobody can say what is lost; {of}."
+        return f"{report.topic}: this range is empty, both on the log and in the ledgers."
+    counts = _join(bad) if bad else "none is duplicated or out of order"
+    ids = (
+        f"of {_messages(report.ours)}, {counts}"
+        if report.ours
+        else "no record has a producer_core message id"
+    )
+    return f"{report.topic}: no ledger covers this range, so losses cannot be detected; {ids}."
 
 
 def sentences(report: AuditOutcome) -> Iterator[str]:
-    """The first, then what else matters."""
+    """Yield the result, then all other important facts."""
     yield sentence(report)
     yield from _undecidable(report)
     if report.unledgered:
         whose = "its producer keeps" if report.unledgered == 1 else "their producers keep"
-        their = "its acknowledgement" if report.unledgered == 1 else "their acknowledgement"
-        yield f"{_are(report.unledgered, 'on the log')} in no ledger: {whose} none, or never heard of {their}."
+        yield f"{_are(report.unledgered, 'on the log')} in no ledger: {whose} none, or never received the acknowledgement."
     if report.reordered:
-        yield "Order is that of one thread's sends, one after another: those of several threads or tasks have none."
+        yield "Order is defined for one thread that sends one message after another; several threads or tasks have no order."
     if report.given_up_found:
-        yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log all the same."
+        yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log."
     if report.foreign:
         yield (
-            f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no message id of ours; "
-            "they were counted, not judged."
+            f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no producer_core "
+            "message id; they were counted, not checked."
         )
     yield from _holes(report)
     yield from report.notes
@@ -88,87 +95,90 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
 
 def _undecidable(report: AuditOutcome) -> Iterator[str]:
     if report.pending:
-        yield f"{_are(report.pending, 'acknowledged')} hidden by an open transaction: look again when it has ended."
+        verb = "is" if report.pending == 1 else "are"
+        yield f"{_messages(report.pending, 'acknowledged')} {verb} hidden by an open transaction: audit again when it has ended."
     if report.expired:
         yield (
-            f"{_messages(report.expired)} acknowledged expired before this audit, so nobody can say more of "
-            f"{'it' if report.expired == 1 else 'them'}{_expired(report)}."
+            f"{_messages(report.expired, 'acknowledged')} expired before this audit and cannot be checked"
+            f"{_expired(report)}."
         )
     if report.undecided:
         they = "it is" if report.undecided == 1 else "they are"
         yield (
             f"{_are(report.undecided, 'acknowledged at an unknown offset')} not in this range; "
-            f"only an audit of the whole topic can say whether {they} lost."
+            f"only an audit of the whole topic can determine whether {they} lost."
         )
 
 
 def _expired(report: AuditOutcome) -> str:
-    said = [
+    listed = [
         f"partition {one.partition}, {one.count:,} at offsets {one.first:,} to {one.last:,}"
         for one in report.expired_ranges
     ]
-    more = len(said) - _SAID
+    more = len(listed) - _MAX_LISTED
     return (
-        f" ({'; '.join(said[:_SAID])}{f'; and {more} more partitions' if more > 0 else ''})" if said else ""
+        f" ({'; '.join(listed[:_MAX_LISTED])}{f'; and {more} more partitions' if more > 0 else ''})"
+        if listed
+        else ""
     )
 
 
 def _holes(report: AuditOutcome) -> Iterator[str]:
-    for gap in report.gaps[:_SAID]:
+    for gap in report.gaps[:_MAX_LISTED]:
         batches = (
             f"batch {gap.first:,}" if gap.first == gap.last else f"batches {gap.first:,} to {gap.last:,}"
         )
-        yield f"What {gap.producer_id} acknowledged in its {batches} is not in the ledger."
-    if len(report.gaps) > _SAID:
-        yield f"{len(report.gaps) - _SAID:,} more stretches of batches are missing from ledgers."
+        yield f"{batches.capitalize()} of producer {gap.producer_id} {'is' if gap.first == gap.last else 'are'} missing from the ledger."
+    if len(report.gaps) > _MAX_LISTED:
+        yield f"{len(report.gaps) - _MAX_LISTED:,} more ranges of batches are missing from ledgers."
     if report.ledger_lost:
-        yield f"Producers had to leave {report.ledger_lost:,} acknowledgements out of their ledgers."
+        yield f"Producers could not record {report.ledger_lost:,} acknowledgements in their ledgers."
     if report.strange:
-        yield f"{report.strange:,} records or rows of the ledger could not be read: a newer schema, or no telemetry."
+        yield f"{report.strange:,} records or rows of the ledger could not be read: a newer schema, or not telemetry."
 
 
 def finding(
     kind: str, partition: int | None, offset: int | None, other: int | None, elsewhere: int | None
 ) -> str:
-    """One finding; `other` and `elsewhere` are the other record's offset and partition."""
+    """Return a finding as text; `other` and `elsewhere` are the other record's offset and partition."""
     here = f"partition {partition}, offset {offset:,}" if offset is not None else f"partition {partition}"
     there = "" if elsewhere in (None, partition) else f"partition {elsewhere}, "
     match kind:
         case "lost":
-            return f"acknowledged at {here}, and not on the log"
+            return f"acknowledged at {here}; not on the log"
         case "duplicated":
-            return f"a copy at {here}; the message is at {there}offset {other:,}"
+            return f"a copy at {here}; the original is at {there}offset {other:,}"
         case "reordered" if other == -1:
-            return f"at {here}, behind a later one of its session that stands before this range"
+            return f"at {here}, after a message of its session with a higher sequence below this range"
         case "reordered":
-            return f"at {here}, behind offset {other:,}, where a later one of its session is"
+            return f"at {here}, after a message of its session with a higher sequence at offset {other:,}"
         case "pending" if offset is None:
-            return f"acknowledged in {here} at an unknown offset, perhaps one that cannot be seen yet"
+            return f"acknowledged in {here} at an unknown offset, which may not be visible yet"
         case "pending":
-            return f"acknowledged at {here}, behind an open transaction"
+            return f"acknowledged at {here}; hidden by an open transaction"
         case "expired":
             return f"acknowledged in {here}, where records have expired"
         case "given_up_found":
-            return f"given up by its producer, and at {here}"
+            return f"given up by its producer, but on the log at {here}"
         case "undecided":
-            return f"acknowledged in {here} at an unknown offset, and not in this range"
-    return f"at {here}, in no ledger"
+            return f"acknowledged in {here} at an unknown offset; not in this range"
+    return f"at {here}; in no ledger"
 
 
 def _join(parts: Sequence[tuple[int, str]]) -> str:
-    """«2 are lost, 3 there more than once and 4 out of order»."""
+    """Return a list such as "2 are lost, 3 duplicated and 4 out of order"."""
     (number, words), *rest = parts
     listed = [
         f"{number:,} {'is' if number == 1 else 'are'} {words}",
-        *(f"{one:,} {said}" for one, said in rest),
+        *(f"{one:,} {text}" for one, text in rest),
     ]
     return ", ".join(listed[:-1]) + (" and " if rest else "") + listed[-1]
 
 
-def _messages(number: int) -> str:
-    return "1 message" if number == 1 else f"{number:,} messages"
+def _messages(number: int, adjective: str = "") -> str:
+    return f"{number:,} {f'{adjective} ' if adjective else ''}message{'s' * (number != 1)}"
 
 
 def _are(number: int, which: str) -> str:
-    """«1 message on the log is», «2 messages on the log are»."""
+    """Return a phrase such as "1 message on the log is" or "2 messages on the log are"."""
     return f"{_messages(number)} {which} {'is' if number == 1 else 'are'}"

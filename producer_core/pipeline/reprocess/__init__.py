@@ -1,20 +1,21 @@
-"""Reprocess: a large DLQ replayed in parallel by Spark, each dead letter exactly once for a read_committed reader.
+"""Reprocess: replay a large DLQ in parallel by Spark, each dead letter exactly once for a read_committed reader.
 
-The operation, its dead letters and their outcomes live in the store, as those of any replay do, and so do its canary, its
-stop rule, its pace, its lease: `producer_core.replay`'s runner carries it out. What is different is the way (here
-`spreading`): a claimed wave is cut into slices, and Spark's workers send each slice in transactions of its own id.
+The operation, its dead letters and their outcomes are in the store, like those of any replay, and so are its canary,
+its stop rule, its rate and its lease: the runner of `producer_core.replay` runs it. Only the sending differs
+(`SparkReplay`): a claimed batch is cut into slices, and Spark's workers send each slice in transactions under a
+transactional id of its own.
 """
 
 from producer_core.pipeline.reprocess.job import (
     RECORDS_PER_BATCH,
     ReprocessOptions,
-    carried_out,
     end_cancelled,
     reprocess,
+    run_operation,
     spark_runner,
 )
 from producer_core.pipeline.reprocess.progress_topic import PROGRESS_TOPIC
-from producer_core.pipeline.reprocess.record_sources import ImportedSource, bring, brought
+from producer_core.pipeline.reprocess.record_sources import ImportedSource, from_sources, import_sources
 from producer_core.pipeline.reprocess.slicing import Slicing
 
 __all__ = [
@@ -23,10 +24,10 @@ __all__ = [
     "ImportedSource",
     "ReprocessOptions",
     "Slicing",
-    "bring",
-    "brought",
-    "carried_out",
     "end_cancelled",
+    "from_sources",
+    "import_sources",
     "reprocess",
+    "run_operation",
     "spark_runner",
 ]

@@ -1,4 +1,4 @@
-"""The reprocess job: dead letters sent again by Spark's workers, each exactly once, as a replay that the store knows."""
+"""Run the reprocess job: Spark's workers resend dead letters, each exactly once, as a replay of the store."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from producer_core._internal.actor import current_actor
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError, ReplayError
 from producer_core.kafka.record_lookup import prober
-from producer_core.pipeline.job_status import JobStatus, noted
+from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.preflight import reach
 from producer_core.pipeline.reprocess.progress_topic import require_topic
-from producer_core.pipeline.reprocess.slicing import MOST, By, Slicing, begin_epoch
-from producer_core.pipeline.reprocess.spark_lookup import far
+from producer_core.pipeline.reprocess.slicing import MAX_SLICES, By, Slicing, begin_epoch
+from producer_core.pipeline.reprocess.spark_lookup import lookup_by_spark
 from producer_core.pipeline.reprocess.spark_replay import BatchProgress, SparkReplay
 from producer_core.pipeline.spark_errors import explained
 from producer_core.replay.claims import floors_of
@@ -36,34 +36,39 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 RECORDS_PER_BATCH = 5_000
-"""Letters in a wave, at most; and no more than 32 MB of keys and values, which pass through the driver. Settling so many,
-and claiming the next, holds the store for a second of a core: on a busy machine several times as long, and its lease and
-whoever else wants the store wait."""
+"""Dead letters in a batch, at most; keys and values, which pass through the driver, are limited to 32 MB.
+
+Settling this many, and claiming the next batch, holds the store for one second of a core, several times as long on a
+busy machine. Its lease and other users of the store wait for that time.
+"""
 
 TRANSACTION = 30_000
-"""Milliseconds that a transaction may last: for so long a killed worker's hides the ends of its partitions from the
-other slices' read-backs, where its own slice does not begin again before."""
+"""Milliseconds that a transaction may last. For this time the transaction of a killed worker hides the ends of its
+partitions from the read-backs of other slices, unless its own slice starts again earlier."""
 
 
-ENDING = 60.0
-"""Seconds for which a cancelled operation's end is waited for: its driver may still have it."""
+END_TIMEOUT = 60.0
+"""Seconds to wait for the end of a cancelled operation, whose driver may still hold it."""
 
 
 @dataclass(frozen=True)
 class ReprocessDriver:
-    """Who runs it, as the store knows him. He sends nothing himself."""
+    """Identify the driver of the operation in the store. It sends nothing itself."""
 
     identity: str
     cluster_id: str
 
     def resend(self, *_: object) -> None:
-        raise AssertionError("Spark's workers send")
+        raise AssertionError("Spark's workers send the records")
 
 
 @dataclass(frozen=True)
 class ReprocessOptions:
-    """How a job is carried out. Slices, what they keep in order, and the progress topic are decided once for an
-    operation; None takes what it has, or twice as many slices as Spark has cores, by session."""
+    """Choose how a job runs.
+
+    The number of slices, the order they keep and the progress topic are fixed when an operation starts; None takes
+    the operation's values, or twice as many slices as Spark has cores, by session. `wave` is the maximum batch size.
+    """
 
     slices: int | None = None
     slice_by: By | None = None
@@ -71,7 +76,7 @@ class ReprocessOptions:
     wave: int = RECORDS_PER_BATCH
 
     def for_end(self) -> ReprocessOptions:
-        """What was cancelled ends as it was begun."""
+        """Return options with which a cancelled operation ends as it was started."""
         return ReprocessOptions(wave=self.wave)
 
 
@@ -91,16 +96,17 @@ def reprocess(
     timeout: float = float("inf"),
     **plan: Any,
 ) -> Operation:
-    """Replays the dead letters of a selection, or goes on with an operation, and says how it stands afterwards.
+    """Replay the dead letters of a selection, or continue an operation, and return the operation afterwards.
 
-    Each dead letter is on its topic exactly once for a `read_committed` reader, whatever of workers, driver and brokers is
-    killed meanwhile; after a killed driver call it again, with the same selection or the operation's id. It leaves
-    the DLQ only by its own outcome. `plan` are the choices of `replay.plan`: limit, rate (of the whole job), canary,
-    stop_percent, stop_last, newer, inconclusive, allow_quarantined, to_cluster, reason. What was begun keeps them: with `operation_id`
-    only `rate` may be given, for a replay that is paused. The session is the caller's and stays open.
+    Each dead letter is on its topic exactly once for a `read_committed` reader, whichever workers, drivers and
+    brokers are killed. After the driver was killed, call this again with the same selection or the operation's id. A
+    dead letter leaves the DLQ only by its own outcome. `plan` are the options of `replay.plan`: limit, rate (of the
+    whole job), canary, stop_percent, stop_last, newer, inconclusive, allow_quarantined, to_cluster, reason. A started
+    operation keeps them: with `operation_id` only `rate` may be given, for a paused replay. The session belongs to
+    the caller and stays open.
     """
     if operation_id is not None:
-        _only_goes_on(selection, plan)
+        _check_continuation(selection, plan)
     client = client_config(servers, config)
     cluster = reach(client).view().cluster_id
     choices = ReprocessOptions(slices, slice_by, progress_topic, wave)
@@ -120,15 +126,15 @@ def reprocess(
     else:
         operation = replay.get(store, operation_id)
         runner.check(operation)
-        _keeps_its_rate(operation, plan.get("rate"))
+        _check_rate(operation, plan.get("rate"))
         if operation.state == "paused":
             operation = replay.resume(
                 store, operation_id, who=who or current_actor(), origin=PIPELINE, rate=plan.get("rate")
             )
-    return carried_out(runner, store, operation, timeout)
+    return run_operation(runner, store, operation, timeout)
 
 
-def _only_goes_on(selection: DeadLetterFilter | None, plan: Mapping[str, Any]) -> None:
+def _check_continuation(selection: DeadLetterFilter | None, plan: Mapping[str, Any]) -> None:
     given = [
         name
         for name, value in {"selection": selection, **plan}.items()
@@ -136,24 +142,28 @@ def _only_goes_on(selection: DeadLetterFilter | None, plan: Mapping[str, Any]) -
     ]
     if given:
         raise ConfigError(
-            f"A replay that was begun keeps its dead letters and its plan, and you gave {', '.join(given)}.",
-            fix="Leave that out; only rate may change with operation_id.",
+            f"A started replay keeps its dead letters and its plan, but {', '.join(given)} was given.",
+            fix="Omit that; only rate may change with operation_id.",
         )
 
 
-def _keeps_its_rate(operation: Operation, rate: float | None) -> None:
+def _check_rate(operation: Operation, rate: float | None) -> None:
     if operation.state in ("planned", "running") and rate not in (None, operation.rate):
         raise ConfigError(
-            f"The replay {operation.operation_id} goes on at the rate that it has.",
-            fix="Pause it first: only a paused one takes another rate.",
+            f"The replay {operation.operation_id} keeps its rate while it runs.",
+            fix="Pause it first: only a paused replay accepts another rate.",
         )
 
 
 def end_cancelled(
-    store: Store, runner: ReplayRunner, cluster: str, timeout: float = ENDING
+    store: Store, runner: ReplayRunner, cluster: str, timeout: float = END_TIMEOUT
 ) -> list[Operation]:
-    """Ends what was cancelled under a driver that died, and says what became of its dead letters: they are looked for on
-    their topics, so that those which were not sent can be in the next plan. Nothing is sent, and Spark is not needed."""
+    """End operations that were cancelled under a driver that died, and return them with the outcomes of their dead
+    letters.
+
+    The dead letters are looked up on their topics, so that those that were not sent can be in the next plan. Nothing
+    is sent, and Spark is not needed.
+    """
     ended = []
     for row in store.rows("replay_ending"):
         operation = replay.get(store, row["operation_id"])
@@ -162,22 +172,22 @@ def end_cancelled(
     return [operation for operation in ended if operation.ended]
 
 
-def carried_out(
+def run_operation(
     runner: ReplayRunner, store: Store, operation: Operation, timeout: float = float("inf")
 ) -> Operation:
-    """The operation after this driver, with a line among the store's jobs while it runs."""
+    """Run the operation in this driver, with a row among the store's jobs, and return it afterwards."""
     if operation.ended:
         return operation
-    with noted(store, name=f"reprocess {operation.operation_id}", kind="reprocess") as job:
+    with track_job(store, name=f"reprocess {operation.operation_id}", kind="reprocess") as job:
         job.records(done=operation.total - operation.left, total=operation.total)
         after = runner.run_one(operation.operation_id, timeout)
-        tell(job, after)
+        report_progress(job, after)
         job.message(after.message or after.state)
     return after
 
 
-def tell(job: JobStatus, operation: Operation) -> None:
-    """How far it is; where it was paused or cancelled, or stopped itself, its job is no success."""
+def report_progress(job: JobStatus, operation: Operation) -> None:
+    """Report the job's progress; an operation that was paused, cancelled or stopped is not a success."""
     job.records(done=operation.total - operation.left, total=operation.total)
     if operation.state in ("paused", "cancelled", "stopped", "failed"):
         job.unfinished(failed=operation.state in ("stopped", "failed"))
@@ -191,47 +201,49 @@ def spark_runner(
     *,
     session: Callable[[], SparkSession] | None,
 ) -> ReplayRunner:
-    """A runner of the operations that were planned for Spark. Without a session it can only look ahead, and end
-    what was cancelled."""
+    """Return a runner for operations that were planned for Spark.
+
+    Without a session it can only plan and end cancelled operations.
+    """
     from producer_core.replay.runner import ReplayRunner, RunnerSettings
 
     identity = f"spark:{socket.gethostname()}:{os.getpid()}"
     if session is not None:
         identity = f"spark:{session().sparkContext.applicationId}"
 
-    def spread(work: ReplayExecution, claims: ReplayClaims, operation: Operation) -> SparkReplay:
+    def spread(execution: ReplayExecution, claims: ReplayClaims, operation: Operation) -> SparkReplay:
         if session is None and operation.state != "cancelled":
             raise ReplayError("Spark was not started.")
         cores = 1 if session is None else _cores(session)
         chosen = choices.for_end() if operation.state == "cancelled" else choices
-        life = begin_epoch(
+        epoch = begin_epoch(
             store,
             operation.operation_id,
             count=chosen.slices,
             by=chosen.slice_by,
-            otherwise=Slicing(min(MOST, max(4, 2 * cores))),
+            otherwise=Slicing(min(MAX_SLICES, max(4, 2 * cores))),
             topic=chosen.progress_topic,
             partitions=partial(require_topic, settings),
             holds=claims.renew,
         )
-        course = BatchProgress(
+        progress = BatchProgress(
             operation.operation_id,
             {"transaction.timeout.ms": TRANSACTION, **settings},
-            life,
+            epoch,
             choices.wave,
             cores,
             rule_of(operation),
-            rate=work.rate,
+            rate=execution.rate,
             newer=operation.newer,
         )
         return SparkReplay(
             session or _no_session,
-            course,
+            progress,
             floors=floors_of(operation.floors),
-            interrupt=work.interrupted,
-            holds=work.holds,
-            ending=work.ending,
-            say=work.say,
+            interrupt=execution.interrupted,
+            holds=execution.holds,
+            ending=execution.ending,
+            report=execution.say,
             clock=time.time,
         )
 
@@ -242,16 +254,18 @@ def spark_runner(
         # one batch is claimed and settled while Spark sends the other
         settings=RunnerSettings(in_flight=2 * choices.wave),
         spread=spread,
-        probe=prober(settings, far=None if session is None else far(session, ClientConfig(settings))),
+        probe=prober(
+            settings, bulk=None if session is None else lookup_by_spark(session, ClientConfig(settings))
+        ),
     )
 
 
 def _cores(session: Callable[[], SparkSession]) -> int:
     try:
         return int(session().sparkContext.defaultParallelism)
-    except Exception as error:  # py4j's, and a socket's: whose Java process was killed has none
+    except Exception as error:  # py4j's or a socket's error: the Java process has ended
         raise explained(error) or PipelineError(
-            "Spark's Java process is gone.", fix="Go on with the same command."
+            "Spark's Java process has ended.", fix="Continue with the same command."
         ) from error
 
 

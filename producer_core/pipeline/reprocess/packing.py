@@ -1,4 +1,4 @@
-"""A slice's dead letters as bytes, in their order: how they travel to a task, as one row of a DataFrame."""
+"""Serialise a slice's dead letters, in their order, into one binary value of a DataFrame row."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The progress topic: per slice of an operation, the number below which no attempt may send any more.
+"""The progress topic: for each slice of an operation, the number below which no attempt may send any more.
 
-A seal is a transaction under the slice's transactional id that holds nothing but this record: so whoever had the id
-before is fenced, and whoever takes it afterwards reads the seal before it sends. It carries the number of what
-comes next, never what is under way: a stale EndTxn can commit half of a transaction at any time. The floors, which are the
-offsets before a wave, are in the store, in the transaction that claimed it.
+A seal is a transaction under the slice's transactional id that contains only this record. It fences the earlier owner
+of the id, and a later owner reads it before it sends. The record has the number of the next batch, never that of a
+batch in progress: a stale EndTxn can commit half of a transaction at any time. The floors, the offsets before a
+batch, are in the store, in the transaction that claimed the batch.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from producer_core.replay.strategy import Interrupted
 PROGRESS_TOPIC = "producer-core-progress"
 _PARTITIONS = 16
 _NAMESPACE = uuid.UUID("0d1f2b52-6a43-5a0e-9d6c-3a1c1f0f7b61")
-_ANSWER = 10.0
-_TRIES = 60.0
-"""Seconds for which a seal is tried."""
-_TOGETHER = 8
+_TIMEOUT = 10.0
+_RETRY_FOR = 60.0
+"""Seconds for which a seal is retried."""
+_CONCURRENT = 8
 _PAUSE = 0.5
 DRIVER_BITS = 32
-"""A number's lower bits count a driver's waves and seals; the others count drivers."""
-_never = threading.Event()  # waiting on it is a pause
+"""The lower bits of a number count a driver's batches and seals; the upper bits count drivers."""
+_never = threading.Event()  # never set: its wait() is a pause
 
 
 @dataclass(frozen=True)
 class ProgressTopic:
-    """Where an operation's seals are. `since` is, by slice, an offset right below this driver's seal."""
+    """Locate an operation's seals. `since` has, by slice, an offset directly below this driver's seal."""
 
     topic: str
     partitions: int
@@ -67,17 +67,19 @@ def transactional_id(operation_id: str, slice_: int) -> str:
 
 
 def slice_id(operation_id: str, slice_: int) -> str:
-    """What a slice is to `TransactionalReplay`: an operation of its own."""
+    """Return the name of a slice as an operation of `TransactionalReplay`."""
     return f"{operation_id}-{slice_}"
 
 
 def require_topic(settings: Mapping[str, Any], topic: str) -> int:
-    """The number of its partitions; made, compacted, where it is not there. BrokerError when it cannot be, or may not
-    be used."""
+    """Return the topic's number of partitions; create the topic, compacted, when it is missing.
+
+    Raises BrokerError when it cannot be created or may not be used.
+    """
     count = _partitions_of(settings, topic)
     if missing := acls.check(ClientConfig(settings), [topic], feature="exactly_once"):
         raise BrokerError(
-            f"The topic {topic}, in which the slices of a replay keep their progress, may not be used: "
+            f"The topic {topic}, which stores the progress of replays, may not be used: "
             f"{', '.join(map(str, missing))} is missing.",
             fix="Grant it, or name another topic with --progress-topic.",
         )
@@ -85,7 +87,7 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
 
 
 def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
-    # A broker may make a topic because it was asked for, and then not as it must be.
+    # A broker may create a topic on request, with other settings than needed.
     client = admin(settings, {"allow.auto.create.topics": False})
     try:
         if count := _count(client, topic):
@@ -96,82 +98,91 @@ def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
             replication_factor=-1,
             config={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
         )
-        client.create_topics([new], operation_timeout=_ANSWER)[topic].result(_ANSWER + 1)
+        client.create_topics([new], operation_timeout=_TIMEOUT)[topic].result(_TIMEOUT + 1)
         return _PARTITIONS
     except (KafkaException, TimeoutError) as error:
         if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return _made_by_another(client, topic)
-        said = error.args[0].str() if isinstance(error, KafkaException) else "nobody answered in time"
+            return _partitions_once_known(client, topic)
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
         raise BrokerError(
-            f"The topic {topic}, in which the slices of a replay keep their progress, cannot be had: {said}.",
+            f"The topic {topic}, which stores the progress of replays, cannot be used: {reason}.",
             fix=f"Create it: kafka-topics --create --topic {topic} --partitions {_PARTITIONS} "
-            "--config cleanup.policy=compact; or name another with --progress-topic.",
+            "--config cleanup.policy=compact; or name another topic with --progress-topic.",
         ) from error
 
 
-def _made_by_another(client: AdminClient, topic: str) -> int:
-    """It is known to every broker in a moment."""
-    deadline = time.monotonic() + _ANSWER
+def _partitions_once_known(client: AdminClient, topic: str) -> int:
+    """Wait until the brokers know a topic that another process has just created."""
+    deadline = time.monotonic() + _TIMEOUT
     while time.monotonic() < deadline:
         if count := _count(client, topic):
             return count
         _never.wait(_PAUSE)
     raise BrokerError(
-        f"The topic {topic} was just made, and the brokers do not know it yet.", fix="Try again."
+        f"The topic {topic} was just created, and the brokers do not know it yet.", fix="Try again."
     )
 
 
 def _count(client: AdminClient, topic: str) -> int:
-    """Its partitions; 0 where there is none."""
-    found = client.list_topics(topic, timeout=_ANSWER).topics[topic]
+    """Return the topic's number of partitions; 0 when it does not exist."""
+    found = client.list_topics(topic, timeout=_TIMEOUT).topics[topic]
     return len(found.partitions) if found.error is None else 0
 
 
 def seal(
     settings: Mapping[str, Any],
-    notes: ProgressTopic,
+    progress: ProgressTopic,
     operation_id: str,
     slices: Sequence[int],
     number: int,
     *,
     interrupt: Callable[[], bool],
-    say: Callable[[str], None],
-    keep: ClientPool | None = None,
+    report: Callable[[str], None],
+    clients: ClientPool | None = None,
 ) -> dict[int, int]:
-    """From now on no attempt with a smaller number sends anything of these slices; what it had open is aborted.
+    """Prevent attempts with a smaller number from sending anything of these slices, and abort their open transactions.
 
-    By slice the offset right below its seal. The clients that did it are kept, where `keep` is given. Waits for brokers;
-    Interrupted when told to leave.
+    Returns, by slice, the offset directly below its seal. The clients that wrote the seals go into `clients`, if
+    given. Waits while brokers are unavailable; raises Interrupted when `interrupt` asks for it.
     """
 
     def one(slice_: int) -> int:
-        return _seal(settings, notes, operation_id, slice_, number, interrupt=interrupt, say=say, keep=keep)
+        return _seal(
+            settings,
+            progress,
+            operation_id,
+            slice_,
+            number,
+            interrupt=interrupt,
+            report=report,
+            clients=clients,
+        )
 
-    with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="seal") as pool:
+    with ThreadPoolExecutor(_CONCURRENT, thread_name_prefix="seal") as pool:
         waiting = {slice_: pool.submit(one, slice_) for slice_ in slices}
         try:
             return {slice_: future.result() for slice_, future in waiting.items()}
         except ClientStopped:
             raise Interrupted from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # where one cannot be, the others are not tried
+            pool.shutdown(wait=False, cancel_futures=True)  # after one failure the others are not tried
 
 
 def _seal(
     settings: Mapping[str, Any],
-    notes: ProgressTopic,
+    progress: ProgressTopic,
     operation_id: str,
     slice_: int,
     number: int,
     *,
     interrupt: Callable[[], bool],
-    say: Callable[[str], None],
-    keep: ClientPool | None,
+    report: Callable[[str], None],
+    clients: ClientPool | None,
 ) -> int:
-    topic, partition = notes.where(slice_)
+    topic, partition = progress.where(slice_)
     chosen = {**transactional_settings(settings), "client.id": f"replay-{operation_id}"}
     chosen.pop("statistics.interval.ms", None)
-    deadline = time.monotonic() + _TRIES
+    deadline = time.monotonic() + _RETRY_FOR
     kept: TransactionalClient | None = None
     while True:
         client = TransactionalClient(
@@ -182,20 +193,20 @@ def _seal(
             stopping=interrupt,
         )
         try:
-            client.fence(lambda error: say(f"Waits for the brokers: {error.str()}"))
+            client.fence(lambda error: report(f"Waiting for the brokers: {error.str()}"))
             record = _record(operation_id, slice_, number, topic, partition)
             reports, _ = client.transact([record], time.monotonic() + 20)
-            if keep is not None:
+            if clients is not None:
                 kept = client
-                keep.give(slice_, number, client)
+                clients.give(slice_, number, client)
             return int(reports[0][2].offset()) - 1
         except TransactionFailed as failed:
             if time.monotonic() > deadline:
                 raise ReplayError(
                     f"The progress of slice {slice_} could not be written to {topic}: {failed}",
-                    fix="Check that the topic is there and may be written (WRITE), then go on with the same command.",
+                    fix="Check that the topic exists and the WRITE permission, then continue with the same command.",
                 ) from failed
-            say(f"Cannot write the progress of slice {slice_}: {failed}")
+            report(f"Cannot write the progress of slice {slice_}: {failed}")
         finally:
             if kept is None:
                 client.destroy()
@@ -205,36 +216,37 @@ def _seal(
 
 
 def _record(operation_id: str, slice_: int, number: int, topic: str, partition: int) -> Delivery:
-    told = {"operation": operation_id, "slice": slice_, "wave": number}
+    content = {"operation": operation_id, "slice": slice_, "wave": number}
     raw = _mark(operation_id, slice_) + number.to_bytes(8, "big")
-    # By driver: a seal that an earlier one puts late, when he wakes, must not compact a later one's away.
+    # A key per driver: a late seal of an earlier driver must not compact away a later driver's seal.
     key = f"{operation_id}/{slice_}/{_driver(number)}".encode()
-    return Delivery(raw, -1, topic, key, orjson.dumps(told), (), Placement(partition))
+    return Delivery(raw, -1, topic, key, orjson.dumps(content), (), Placement(partition))
 
 
-def admitted(
+def check_seal(
     settings: Mapping[str, Any],
-    notes: ProgressTopic,
+    progress: ProgressTopic,
     operation_id: str,
     slice_: int,
     number: int,
     *,
     wait: Callable[[float], None],
 ) -> None:
-    """After the fence: Stopped unless the newest seal is this driver's, and not later than this attempt's wave.
+    """Check the newest seal after the fence: it must be this driver's, and not later than this attempt's batch.
 
-    Where there is none the topic is not the one that was sealed, and nobody can say whose the slice is.
+    Raises ClientStopped otherwise, also when there is no seal: the topic is then not the one that was sealed, so the
+    owner of the slice is unknown.
     """
-    where, mark = notes.where(slice_), _mark(operation_id, slice_)
+    where, mark = progress.where(slice_), _mark(operation_id, slice_)
     read_back = ReadBack(settings, wait, lambda *_: None, lambda _: None)
-    seen = read_back({where: notes.since[slice_]}, lambda raw: raw[:16] == mark)
+    seen = read_back({where: progress.since[slice_]}, lambda raw: raw[:16] == mark)
     newest = max((int.from_bytes(raw[16:]) for raw, _ in seen.found.get(where, ())), default=0)
     if newest > number or _driver(newest) != _driver(number):
         raise ClientStopped
 
 
 def _driver(number: int) -> int:
-    """Which driver's, of the operation's, counted from 1."""
+    """Return which driver of the operation a number belongs to, counted from 1."""
     return number >> DRIVER_BITS
 
 

@@ -1,7 +1,7 @@
-"""A source of dead letters that are not in the store yet: an exported file, or a dead-letter topic. They are taken in first.
+"""Import dead letters that are not in the store yet, from an exported file or a dead-letter topic, before a replay.
 
-Each is taken in as `dlq import` and `dlq fetch` do it, so that it can be repeated, is in the audit, and each dead letter
-leaves the store only by its own outcome.
+They are imported as `dlq import` and `dlq fetch` do it, so the import can be repeated and is in the audit log, and
+each dead letter leaves the store only by its own outcome.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from producer_core.dlq.files.manifest import format_of
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-_DRAWN = "message_id IN (SELECT unnest(?::VARCHAR[]))"
-_FETCHED = "starts_with(source, ?)"
+_FROM_FILE = "message_id IN (SELECT unnest(?::VARCHAR[]))"
+_FROM_TOPIC = "starts_with(source, ?)"
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ImportedSource(DeadLetterFilter):
-    """Of the dead letters that match, those that came from this exported file, or from this dead-letter topic."""
+    """Select, of the dead letters that match, those imported from this file or this dead-letter topic."""
 
     file: str | None = None
     dead_letter_topic: str | None = None
@@ -36,19 +36,19 @@ class ImportedSource(DeadLetterFilter):
     def where(self) -> tuple[str, list[Any]]:
         condition, parameters = super().where()
         if self.file is not None:
-            condition, parameters = f"{condition} AND {_DRAWN}", [*parameters, list(ids_in(self.file))]
+            condition, parameters = f"{condition} AND {_FROM_FILE}", [*parameters, list(ids_in(self.file))]
         if self.dead_letter_topic is not None:
             condition, parameters = (
-                f"{condition} AND {_FETCHED}",
+                f"{condition} AND {_FROM_TOPIC}",
                 [*parameters, f"{self.dead_letter_topic}["],
             )
         return condition, parameters
 
 
-def brought(
+def from_sources(
     where: DeadLetterFilter, *, file: Path | None = None, dead_letter_topic: str | None = None
 ) -> DeadLetterFilter:
-    """The selection, narrowed to a source; as it is where there is none."""
+    """Return the selection limited to a source, or unchanged without one."""
     if file is None and dead_letter_topic is None:
         return where
     given = {name: getattr(where, name) for name in where.__dataclass_fields__}
@@ -57,7 +57,7 @@ def brought(
     )
 
 
-def bring(
+def import_sources(
     store: Store,
     settings: Mapping[str, Any],
     *,
@@ -68,15 +68,15 @@ def bring(
     original_topic: str | None = None,
     progress: Progress = lambda done, of: None,
 ) -> list[str]:
-    """Takes the sources in; what came of each, in sentences. What this store knows stays as it is here."""
+    """Import the sources and return a sentence about each. Dead letters that this store already has stay unchanged."""
     from producer_core.dlq import files, topics
 
-    said: list[str] = []
+    sentences: list[str] = []
     if file is not None:
         done = files.import_(
             store, file, who=who, origin="pipeline", no_manifest=no_manifest, progress=progress
         )
-        said.append(done.text)
+        sentences.append(done.text)
     if dead_letter_topic is not None:
         fetched = topics.fetch(
             settings,
@@ -87,12 +87,12 @@ def bring(
             original_topic=original_topic,
             progress=progress,
         )
-        said.append(fetched.text)
-    return said
+        sentences.append(fetched.text)
+    return sentences
 
 
 def ids_in(file: str) -> tuple[str, ...]:
-    """The message ids of an exported file."""
+    """Return the message ids of an exported file."""
     path = Path(file)
     return _ids(path, path.stat().st_mtime_ns)
 
@@ -110,6 +110,6 @@ def _ids(path: Path, _: int) -> tuple[str, ...]:
 def _id(line: bytes) -> str | None:
     try:
         found = orjson.loads(line)["message_id"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):  # the import names such lines
+    except (orjson.JSONDecodeError, KeyError, TypeError):  # the import reports such lines
         return None
     return found if isinstance(found, str) else None

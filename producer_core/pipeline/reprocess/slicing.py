@@ -1,4 +1,4 @@
-"""A slice: the part of a replay's dead letters that goes out under one transactional id, in its order."""
+"""A slice: the dead letters of a replay that are sent in order under one transactional id."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 By = Literal["session", "key"]
-"""What keeps its order: the messages of one producer's session, or those of one key of one topic (and, without a
+"""The unit that keeps its order: the messages of one producer's session, or those of one key of one topic (without a
 key, of one session)."""
-MOST = 256
+MAX_SLICES = 256
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """How dead letters are sliced. It is a part of the operation: a dead letter is only ever sent under one transactional id,
-    by whichever process and in whichever attempt."""
+    """Assign dead letters to slices.
+
+    The assignment is a part of the operation: a dead letter is only ever sent under one transactional id, by any
+    process and in any attempt.
+    """
 
     count: int
     by: By = "session"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= MOST or self.by not in get_args(By):
+        if not 1 <= self.count <= MAX_SLICES or self.by not in get_args(By):
             raise ConfigError(
-                f"{self.count} slices by {self.by} cannot be had.",
-                fix=f"Use 1 to {MOST} slices, by {' or '.join(get_args(By))}.",
+                f"{self.count} slices by {self.by} are not possible.",
+                fix=f"Use 1 to {MAX_SLICES} slices, by {' or '.join(get_args(By))}.",
             )
 
     def of(self, dead_letter: ReplayRecord) -> int:
@@ -46,8 +49,10 @@ class Slicing:
 
 @dataclass(frozen=True)
 class SliceEpoch:
-    """One driver's time with an operation: how it is sliced, the first of its numbers, and the progress topic with
-    so many of its partitions. Numbers rise from wave to wave and from driver to driver."""
+    """Describe one driver's term with an operation: the slicing, its first number, and the progress topic.
+
+    Numbers rise from batch to batch and from driver to driver.
+    """
 
     slicing: Slicing
     first: int
@@ -66,41 +71,42 @@ def begin_epoch(
     partitions: Callable[[str], int],
     holds: Callable[[], bool],
 ) -> SliceEpoch:
-    """Writes down that another driver begins; only who has the lease may, and `holds` says it.
+    """Record that another driver starts. Only the holder of the lease may do so; `holds` checks it.
 
-    The first one's slicing and progress topic stay, for what is left of his tasks knows no other: `count`, `by` and
-    `topic` must be equal to them, or None. ReplayError when they are not. `partitions` says how many a topic has.
+    The first driver's slicing and progress topic stay, because its remaining tasks use them: `count`, `by` and
+    `topic` must equal them, or be None; otherwise raises ReplayError. `partitions` returns the number of partitions
+    of a topic.
     """
     chosen = progress_topic(store, operation_id, topic)
-    there = partitions(chosen)  # brokers are asked, so it is outside of the transaction
+    available = partitions(chosen)  # asks the brokers, so it is outside of the transaction
     with store.borrow(write=True):
         if not holds() or progress_topic(store, operation_id, topic) != chosen:
-            raise ReplayError(f"The replay {operation_id} was taken over by another process meanwhile.")
+            raise ReplayError(f"The replay {operation_id} was taken over by another process.")
         known = _known(store, operation_id)
         slicing = _slicing(operation_id, known, count, by, otherwise)
-        lives = (known["lives"] if known else 0) + 1
-        size = min(there, known["partitions"] if known else MOST)
-        told = {
+        epochs = (known["lives"] if known else 0) + 1
+        size = min(available, known["partitions"] if known else MAX_SLICES)
+        state = {
             "slices": slicing.count,
             "by": slicing.by,
-            "lives": lives,
+            "lives": epochs,
             "topic": chosen,
             "partitions": size,
         }
-        store.set_setting(_name(operation_id), told)
-    return SliceEpoch(slicing, lives << DRIVER_BITS, chosen, size)
+        store.set_setting(_name(operation_id), state)
+    return SliceEpoch(slicing, epochs << DRIVER_BITS, chosen, size)
 
 
-def progress_topic(store: Store, operation_id: str, asked: str | None) -> str:
-    """Where an operation's seals are, or will be. ReplayError where another one than that is asked for."""
+def progress_topic(store: Store, operation_id: str, requested: str | None) -> str:
+    """Return the topic of an operation's seals; raise ReplayError when it differs from `requested`."""
     known = _known(store, operation_id)
     if known is None:
-        return asked or PROGRESS_TOPIC
+        return requested or PROGRESS_TOPIC
     chosen: str = known["topic"]
-    if asked not in (None, chosen):
+    if requested not in (None, chosen):
         raise ReplayError(
-            f"The replay {operation_id} was begun with the progress topic {chosen}.",
-            fix="Go on with the same, or leave --progress-topic out.",
+            f"The replay {operation_id} was started with the progress topic {chosen}.",
+            fix="Use the same topic, or omit --progress-topic.",
         )
     return chosen
 
@@ -113,15 +119,15 @@ def _slicing(
     slicing = Slicing(known["slices"], known["by"])
     if count not in (None, slicing.count) or by not in (None, slicing.by):
         raise ReplayError(
-            f"The replay {operation_id} was begun with {slicing.count} slices by {slicing.by}.",
-            fix="Go on with the same, or leave --slices and --slice-by out: a dead letter sent from two slices could "
-            "be sent twice.",
+            f"The replay {operation_id} was started with {slicing.count} slices by {slicing.by}.",
+            fix="Use the same values, or omit --slices and --slice-by: a dead letter sent from two slices could be "
+            "sent twice.",
         )
     return slicing
 
 
 def _known(store: Store, operation_id: str) -> dict[str, Any] | None:
-    """What its first driver decided."""
+    """Return the choices of the operation's first driver."""
     known: dict[str, Any] | None = store.get_setting(_name(operation_id))
     return known
 

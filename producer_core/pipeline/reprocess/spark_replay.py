@@ -1,9 +1,9 @@
-"""The way of a replay over Spark: a wave at a time, each slice of it under its own transactional id. Small waves, the
-canary first, the driver sends itself.
+"""Replay by Spark: one batch at a time, each slice under a transactional id of its own.
 
-Before a driver sends anything it seals every slice: what an earlier driver's tasks had open is aborted, and none of
-them can begin again. What a wave's tasks did not answer for is sealed as well, looked for on its topic, and counts as
-sent where it is there; else it goes again.
+The driver itself sends small batches, the canary first. Before a driver sends anything, it seals every slice: open
+transactions of an earlier driver's tasks are aborted, and none of them can start again. Records for which a batch's
+tasks returned no outcome are sealed as well, and looked up on their topic: they count as sent when they are there,
+else they are sent again.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-IN_A_TRANSACTION = 2000
-NEAR = 2000
-"""Letters: what is less than this, and no full wave, the driver sends itself. A job of Spark's takes a second to begin."""
-_TRIES = 3
-"""Waves lost in a row until the job ends; each is settled before the next goes."""
-_PACED = 5.0
-"""Seconds of a rate in one wave, at most."""
+TRANSACTION_SIZE = 2000
+DRIVER_LIMIT = 2000
+"""Records below which, unless the batch is full, the driver sends a batch itself: starting a Spark job takes a second."""
+_MAX_LOST = 3
+"""Batches lost in a row that end the job; each is settled before the next is sent."""
+_RATE_WINDOW = 5.0
+"""Seconds of the rate that a batch may take, at most."""
 _GRACE = 8.0
-"""Seconds that a wave may go on when somebody wants it to end; then its tasks are killed."""
-_SETTLE = 20.0
-"""Seconds for finding out what became of a wave that was killed because somebody wants it to end."""
-_never = threading.Event()  # waiting on it is a pause
-_QUIET = 10.0
-"""Seconds of a wave until it is said that it still goes."""
+"""Seconds that a batch may continue after an end was requested; then its tasks are killed."""
+_SETTLE_FOR = 20.0
+"""Seconds for settling a batch that was killed because an end was requested."""
+_never = threading.Event()  # never set: its wait() is a pause
+_REPORT_AFTER = 10.0
+"""Seconds after which a running batch is reported."""
 
 
 @dataclass(frozen=True)
 class BatchProgress:
-    """What one driver needs to know of its operation: where it sends to, and how its dead letters are sliced."""
+    """Hold what one driver needs for its operation: where it sends, and how its dead letters are sliced."""
 
     operation_id: str
     settings: Mapping[str, Any]
-    life: SliceEpoch
+    epoch: SliceEpoch
     wave: int
     cores: int
     rule: CanaryRule
@@ -72,262 +72,270 @@ class BatchProgress:
 
 
 class SparkReplay:
-    """The way of one operation in one driver. Used by one thread; Spark's tasks, and threads of waves, do the sending."""
+    """Run one operation in one driver. Used by one thread; Spark's tasks and the threads of batches send the records."""
 
     guarantee: Guarantee = "exactly_once"
 
     def __init__(
         self,
         session: Callable[[], SparkSession],
-        course: BatchProgress,
+        progress: BatchProgress,
         *,
         floors: Floors,
         interrupt: Interrupt,
         holds: Callable[[], bool],
         ending: Callable[[], bool],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
         self._session = session
-        self._course = course
-        self._rising = OffsetFloors(floors, self._ends)
-        self._asked_to_leave = interrupt
+        self._progress = progress
+        self._floors = OffsetFloors(floors, self._ends)
+        self._stop_requested = interrupt
         self._holds = holds
         self._ending = ending
-        self._keep = ClientPool()
-        self._wave: RunningBatch | None = None  # under way
+        self._clients = ClientPool()
+        self._batch: RunningBatch | None = None  # being sent
         self._leave_at = float("inf")
         self._settle_by: float | None = None
-        self._say = say
+        self._report = report
         self._clock = clock
-        self._number = course.life.first
+        self._number = progress.epoch.first
         self._since: dict[int, int] = {}
-        self._hand: deque[ReplayRecord] = deque()
-        self._unknown: list[ReplayRecord] = []  # of the wave of which nobody knows yet what became
+        self._queue: deque[ReplayRecord] = deque()
+        self._unsettled: list[ReplayRecord] = []  # of the last batch
         self._lost = 0
-        self._slow_until = 0.0  # until then it is said how long a wave took
+        self._slow_until = 0.0  # until then the duration of each batch is reported
 
     @property
     def in_flight(self) -> int:
-        return len(self._hand) + len(self._unknown)
+        return len(self._queue) + len(self._unsettled)
 
     @property
     def bytes(self) -> int:
-        return sum(dead_letter.size for dead_letter in (*self._hand, *self._unknown))
+        return sum(dead_letter.size for dead_letter in (*self._queue, *self._unsettled))
 
     @property
     def floors(self) -> Floors:
-        return self._rising.now
+        return self._floors.now
 
-    # beginning
+    # start
 
     def begin(self, topics: Sequence[str]) -> None:
-        """Seals every slice; then the ends of new topics are their floors."""
-        looker = self._looker()
+        """Seal every slice; then the ends of new topics become their floors."""
+        lookup = self._lookup_replay()
         try:
-            # An ordinary runner's transaction, should there be one, ends beside the seals: either takes half a second.
+            # An ordinary runner's open transaction, if any, ends during the seals: each takes half a second.
             with ThreadPoolExecutor(1, thread_name_prefix="fence") as pool:
-                fenced = pool.submit(looker.begin, ())
-                self._seal(range(self._course.life.slicing.count))
+                fenced = pool.submit(lookup.begin, ())
+                self._seal(range(self._progress.epoch.slicing.count))
                 fenced.result()
-            looker.begin(topics)
+            lookup.begin(topics)
         finally:
-            looker.close()
-        self._rising.are(looker.floors)
+            lookup.close()
+        self._floors.reset(lookup.floors)
 
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
-        return self._look(orphans)
+        return self._look_up(orphans)
 
-    def _look(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
-        """What became of these; to be asked when their slices are sealed, and no wave is under way."""
-        looker = self._looker()
-        outcomes = looker.after(orphans)
-        self._rising.are(looker.floors)
+    def _look_up(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
+        """Return the outcomes of these records; call it when their slices are sealed and no batch is being sent."""
+        lookup = self._lookup_replay()
+        outcomes = lookup.after(orphans)
+        self._floors.reset(lookup.floors)
         return outcomes
 
-    def _looker(self) -> TransactionalReplay:
-        """The eyes of an ordinary replay: it reads above our floors, and raises them."""
+    def _lookup_replay(self) -> TransactionalReplay:
+        """Return an ordinary replay that reads above the floors and raises them."""
         return TransactionalReplay(
-            self._course.settings,
-            self._course.operation_id,
-            floors=self._rising.now,
-            supervisor=Supervisor(self._interrupt, self._say, clock=self._clock),
+            self._progress.settings,
+            self._progress.operation_id,
+            floors=self._floors.now,
+            supervisor=Supervisor(self._interrupt, self._report, clock=self._clock),
             most=1,
-            newer=self._course.newer,
+            newer=self._progress.newer,
         )
 
     def _seal(self, slices: Iterable[int]) -> None:
         self._number += 1
         since = seal(
-            self._course.settings,
-            self._notes(),
-            self._course.operation_id,
+            self._progress.settings,
+            self._seals(),
+            self._progress.operation_id,
             list(slices),
             self._number,
             interrupt=self._interrupt,
-            say=self._say,
-            keep=self._keep,
+            report=self._report,
+            clients=self._clients,
         )
         self._since |= since
 
-    def _notes(self) -> ProgressTopic:
-        return ProgressTopic(self._course.life.topic, self._course.life.partitions, dict(self._since))
+    def _seals(self) -> ProgressTopic:
+        return ProgressTopic(self._progress.epoch.topic, self._progress.epoch.partitions, dict(self._since))
 
     # sending
 
     def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
-        self._hand += dead_letters
+        self._queue += dead_letters
         return []
 
     def give_back(self) -> list[RecordOutcome]:
-        outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._hand]
-        self._hand.clear()
+        outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._queue]
+        self._queue.clear()
         return outcomes
 
     def gather(self, seconds: float) -> list[RecordOutcome]:
-        """What became of the wave that is under way, when it is over: the next one has begun then, if there is one."""
-        if self._wave is None and self._unknown:  # interrupted while it was found out, and asked again
-            return self._find_out({})
-        if self._wave is None and self._ending():
+        """Return the outcomes of the batch when it has ended; by then the next batch has started, if there is one."""
+        if self._batch is None and self._unsettled:  # interrupted while it was being settled
+            return self._settle({})
+        if self._batch is None and self._ending():
             return self.give_back()
-        if self._wave is None and not self._hand:
-            self._idle(seconds)
+        if self._batch is None and not self._queue:
+            self._wait(seconds)
             return []
-        wave = self._wave or self._begin_wave()
-        if not wave.done.wait(seconds):
-            return self._goes_on(wave)
-        leaving, self._wave, self._leave_at = self._leave_at < float("inf"), None, float("inf")
-        self._say_how_long(wave)
-        outcomes = self._find_out(self._answers(wave))
-        if leaving:
+        batch = self._batch or self._start_batch()
+        if not batch.done.wait(seconds):
+            return self._still_running(batch)
+        stopping, self._batch, self._leave_at = self._leave_at < float("inf"), None, float("inf")
+        self._report_duration(batch)
+        outcomes = self._settle(self._task_outcomes(batch))
+        if stopping:
             return [*outcomes, *self.give_back()]
-        if self._hand and not any(one.ending == "failed" for one in outcomes):
-            # While the store is told; where something failed, whoever counts is asked first. What is known must not
-            # be lost: a wave that cannot begin raises when it is tried again.
+        if self._queue and not any(one.ending == "failed" for one in outcomes):
+            # Started while the store is updated; after a failure the runner decides first. The outcomes must not be
+            # lost, so a batch that cannot start raises its error at the next attempt.
             with contextlib.suppress(Exception):
-                self._begin_wave()
+                self._start_batch()
         return outcomes
 
-    def _say_how_long(self, wave: RunningBatch) -> None:
-        """Of a wave that took long, and of some after it: what was said while it went on must not stand there longer
-        than it is true."""
+    def _report_duration(self, batch: RunningBatch) -> None:
+        """Report the duration of a slow batch, and of some after it, so that the message of a running batch does not
+        stay."""
         now = time.monotonic()
-        if now - wave.began > _QUIET:
-            self._slow_until = now + _QUIET
+        if now - batch.began > _REPORT_AFTER:
+            self._slow_until = now + _REPORT_AFTER
         if now < self._slow_until:
-            self._say(f"{wave.who} sent {len(self._unknown):,} records in {now - wave.began:.1f} s")
+            self._report(f"{batch.sender} sent {len(self._unsettled):,} records in {now - batch.began:.1f} s")
 
-    def _goes_on(self, wave: RunningBatch) -> list[RecordOutcome]:
-        """Nothing yet; a wave that does not end though somebody wants it to is killed, and what became of it found out.
+    def _still_running(self, batch: RunningBatch) -> list[RecordOutcome]:
+        """Return no outcomes yet; kill and settle a batch that does not end although an end was requested.
 
-        Nothing goes after it then: who still wants the rest claims it again.
+        Nothing is sent after it: another run claims the rest again.
         """
         now = time.monotonic()
-        if now - wave.began > _QUIET:
-            self._say(
-                f"{wave.who} has been sending {len(self._unknown):,} records for {now - wave.began:.0f} s"
+        if now - batch.began > _REPORT_AFTER:
+            self._report(
+                f"{batch.sender} has been sending {len(self._unsettled):,} records for {now - batch.began:.0f} s"
             )
         if self._interrupt() or self._ending():
             self._leave_at = min(self._leave_at, now + _GRACE)
         if now < self._leave_at and self._holds():
             return []
-        wave.cancel()
-        self._say(
-            f"{wave.who} was told to end a wave of {len(self._unknown):,} records; they are looked for on their topics"
+        batch.cancel()
+        self._report(
+            f"{batch.sender} had to stop a batch of {len(self._unsettled):,} records; they are looked up on their topics"
         )
-        self._wave, self._leave_at = None, float("inf")
+        self._batch, self._leave_at = None, float("inf")
         if not self._holds():
             raise Interrupted
-        self._settle_by = now + _SETTLE
+        self._settle_by = now + _SETTLE_FOR
         try:
-            return [*self._find_out({}), *self.give_back()]
+            return [*self._settle({}), *self.give_back()]
         finally:
             self._settle_by = None
 
     def _interrupt(self) -> bool:
         if self._settle_by is None:
-            return self._asked_to_leave()
+            return self._stop_requested()
         return not self._holds() or time.monotonic() > self._settle_by
 
-    def _begin_wave(self) -> RunningBatch:
-        """All or nothing: where it fails the dead letters are in hand still."""
-        course, rate = self._course, self._course.rate()
-        most = course.wave if rate is None else min(course.wave, max(1, int(rate * _PACED)))
-        chosen = list(itertools.islice(self._hand, most))
-        dead_letters = batches.table(chosen, course.life.slicing, course.cores)
-        errand = SliceTask(
-            course.operation_id,
-            course.settings,
+    def _start_batch(self) -> RunningBatch:
+        """Start the next batch; on an error its dead letters stay in the queue."""
+        progress, rate = self._progress, self._progress.rate()
+        most = progress.wave if rate is None else min(progress.wave, max(1, int(rate * _RATE_WINDOW)))
+        chosen = list(itertools.islice(self._queue, most))
+        dead_letters = batches.slice_table(chosen, progress.epoch.slicing, progress.cores)
+        task = SliceTask(
+            progress.operation_id,
+            progress.settings,
             self._number + 1,
-            self._rising.now,
-            self._notes(),
-            IN_A_TRANSACTION,
-            course.rule,
+            self._floors.now,
+            self._seals(),
+            TRANSACTION_SIZE,
+            progress.rule,
             len(chosen),
             rate,
-            course.newer,
+            progress.newer,
         )
-        wave: RunningBatch
-        if len(chosen) < min(NEAR, course.wave):
-            wave = DriverBatch(dead_letters, errand, self._keep, self._holds)
+        batch: RunningBatch
+        if len(chosen) < min(DRIVER_LIMIT, progress.wave):
+            batch = DriverBatch(dead_letters, task, self._clients, self._holds)
         else:
-            wave = SparkBatch(self._session(), dead_letters, errand)
-            self._keep.drop(dead_letters["slice"].to_pylist())
-        wave.start()
+            batch = SparkBatch(self._session(), dead_letters, task)
+            self._clients.drop(dead_letters["slice"].to_pylist())
+        batch.start()
         for _ in chosen:
-            self._hand.popleft()
-        self._number, self._unknown, self._wave = errand.number, chosen, wave
-        return wave
+            self._queue.popleft()
+        self._number, self._unsettled, self._batch = task.number, chosen, batch
+        return batch
 
-    def _answers(self, wave: RunningBatch) -> dict[str, RecordOutcome]:
-        """What its tasks said, by id; nothing where it was lost."""
+    def _task_outcomes(self, batch: RunningBatch) -> dict[str, RecordOutcome]:
+        """Return the outcomes of the batch's tasks, by id; none when the batch was lost."""
         try:
-            rows = wave.outcomes()
+            rows = batch.outcomes()
         except BatchLost as lost:
             self._lost += 1
             logger.warning(
-                "wave lost",
-                extra={"operation": self._course.operation_id, "error": str(lost), "cause": lost.__cause__},
+                "replay batch lost",
+                extra={"operation": self._progress.operation_id, "error": str(lost), "cause": lost.__cause__},
             )
-            self._say(f"{wave.who} lost a wave, and it is settled now: {lost}")
-            if self._lost >= _TRIES:
-                raise lost.error from lost  # the wave stays claimed, and the floors are below it
+            self._report(f"{batch.sender} lost a batch, which is being settled: {lost}")
+            if self._lost >= _MAX_LOST:
+                raise lost.error from lost  # the batch stays claimed, and the floors are below it
             return {}
         self._lost = 0
         return {row["message_id"]: outcome_of(row) for row in rows}
 
-    def _find_out(self, told: Mapping[str, RecordOutcome]) -> list[RecordOutcome]:
-        """The outcomes of the wave: a commit is believed, everything else is looked for once nobody can send it.
+    def _settle(self, reported: Mapping[str, RecordOutcome]) -> list[RecordOutcome]:
+        """Return the outcomes of the batch: trust a commit, and look up all others once no attempt can send them any
+        more.
 
-        A failure too: another attempt of the same task may have been luckier, or may yet be.
+        Failures are looked up, too: another attempt of the same task may have succeeded, or may still succeed.
         """
-        sure = {one.message_id: one for one in told.values() if one.ending == "acknowledged"}
-        doubtful = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in sure]
-        outcomes = list(sure.values())
+        acknowledged = {one.message_id: one for one in reported.values() if one.ending == "acknowledged"}
+        uncertain = [
+            dead_letter for dead_letter in self._unsettled if dead_letter.message_id not in acknowledged
+        ]
+        outcomes = list(acknowledged.values())
         again: list[ReplayRecord] = []
-        if doubtful:
-            self._seal(sorted({self._course.life.slicing.of(dead_letter) for dead_letter in doubtful}))
+        if uncertain:
+            self._seal(sorted({self._progress.epoch.slicing.of(dead_letter) for dead_letter in uncertain}))
             for found, dead_letter in zip(
-                self._look([OrphanedRecord(one, 0.0) for one in doubtful]), doubtful, strict=True
+                self._look_up([OrphanedRecord(one, 0.0) for one in uncertain]), uncertain, strict=True
             ):
                 if found.ending == "landed":
                     outcomes.append(
                         RecordOutcome(found.message_id, "acknowledged", None, found.partition, found.offset)
                     )
-                elif dead_letter.message_id in told and told[dead_letter.message_id].ending != "pending":
-                    outcomes.append(told[dead_letter.message_id])
+                elif (
+                    dead_letter.message_id in reported
+                    and reported[dead_letter.message_id].ending != "pending"
+                ):
+                    outcomes.append(reported[dead_letter.message_id])
                 elif found.ending == "pending":
                     again.append(dead_letter)
                 else:
                     outcomes.append(found)
-            self._hand.extendleft(reversed(again))
-        topics = {dead_letter.message_id: dead_letter.topic for dead_letter in self._unknown}
-        self._unknown = []
-        self._rising.settled((topics[one.message_id], one.partition, one.offset) for one in outcomes)
+            self._queue.extendleft(reversed(again))
+        topics = {dead_letter.message_id: dead_letter.topic for dead_letter in self._unsettled}
+        self._unsettled = []
+        self._floors.settled((topics[one.message_id], one.partition, one.offset) for one in outcomes)
         return outcomes
 
     def _ends(self) -> ReadBack:
-        return ReadBack(self._course.settings, self._pause, lambda _, text: self._say(text), lambda _: None)
+        return ReadBack(
+            self._progress.settings, self._pause, lambda _, text: self._report(text), lambda _: None
+        )
 
     def _pause(self, seconds: float) -> None:
         if seconds > 0:
@@ -335,15 +343,15 @@ class SparkReplay:
         if self._interrupt():
             raise ClientStopped
 
-    def _idle(self, seconds: float) -> None:
+    def _wait(self, seconds: float) -> None:
         try:
             self._pause(seconds)
         except ClientStopped:
             raise Interrupted from None
 
     def close(self) -> None:
-        """A wave that is still under way is killed; whoever comes next finds out what became of it."""
-        if self._wave is not None:
-            self._wave.cancel()
-            self._wave = None
-        self._keep.close()
+        """Kill a batch that is still being sent; the next driver settles it."""
+        if self._batch is not None:
+            self._batch.cancel()
+            self._batch = None
+        self._clients.close()

@@ -1,6 +1,6 @@
-"""Frames: rows of pandas, polars or Arrow as messages, and what we know as a frame."""
+"""Send the rows of pandas, polars or Arrow frames as messages."""
 
-from producer_core._internal.dataframe import Kind, made
+from producer_core._internal.dataframe import Kind, make_frame
 from producer_core.producer.frames.result import DeadRow, FrameInterrupted, FrameResult, RefusedRow
 from producer_core.producer.frames.rows import Missing, frame_of
 from producer_core.producer.frames.send import send_frame
@@ -13,6 +13,6 @@ __all__ = [
     "Missing",
     "RefusedRow",
     "frame_of",
-    "made",
+    "make_frame",
     "send_frame",
 ]

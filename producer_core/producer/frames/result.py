@@ -1,4 +1,4 @@
-"""How the sending of a frame went: counts that add up, and the rows that were refused or died."""
+"""Report the outcome of a frame: counts that add up, and the rows that were refused or became dead letters."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from producer_core._internal.masking import mask_told
+from producer_core._internal.masking import mask_or_hide
 
 LISTED = 1000
-"""Refused and dead rows that are named one by one; all are counted."""
+"""Maximum number of refused and of dead rows listed. The counts include all."""
 
-_SAID = 5
+_IN_REPR = 5
 
 
 class RefusedRow(NamedTuple):
-    """A row that was not sent: its place in the frame, from 0, and why."""
+    """A row that was not sent: its position in the frame, from 0, and the reason."""
 
     row: int
     text: str
@@ -32,10 +32,10 @@ class DeadRow(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class FrameResult:
-    """Rows `start` to `next` were handled, and each is in one of the counts. `pending` ones are still on their way.
+    """The outcome of rows `start` to `next`. Each is in one of the counts; `pending` rows are not settled yet.
 
-    `stopped` says why the rest was not sent: send it with `start=result.next`. `refusals` and `deaths` name the first
-    thousand rows of theirs: `frame.iloc[[one.row for one in result.refusals]]`. `keyless` rows were sent without a key.
+    `stopped` says why the rest was not sent: continue with `start=result.next`. `refusals` and `deaths` list the first
+    thousand rows each: `frame.iloc[[one.row for one in result.refusals]]`. `keyless` rows were sent without a key.
     """
 
     topic: str
@@ -58,12 +58,12 @@ class FrameResult:
 
     @property
     def complete(self) -> bool:
-        """Every row was acknowledged, or was known to be there already."""
+        """Whether every row was acknowledged or suppressed as a duplicate."""
         return not (self.stopped or self.dead or self.refused or self.pending)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What a person must know, the first one in one line."""
+        """The outcome in sentences. The first one is a summary."""
         return tuple(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
@@ -73,40 +73,40 @@ class FrameResult:
                 (self.acknowledged, "acknowledged"),
                 (self.dead, "died"),
                 (self.refused, "refused"),
-                (self.duplicate, "known already and not sent again"),
-                (self.pending, "still on their way"),
+                (self.duplicate, "duplicates suppressed"),
+                (self.pending, "pending"),
             )
             if count
         ]
         rows = "1 row" if self.total == 1 else f"{self.total:,} rows"
         yield f"{rows} to {self.topic} in {self.seconds:.1f} s: {', '.join(counts) or 'nothing to send'}."
         if self.stopped:
-            yield f"Stopped before row {self.next:,}: {self.stopped} Go on with start={self.next}."
+            yield f"Stopped before row {self.next:,}: {self.stopped} Continue with start={self.next}."
         if self.pending:
-            yield "producer.flush() waits for those that are on their way."
+            yield "producer.flush() waits for the pending messages."
         if self.dead:
-            yield "What died is in the dead letters: producer.dlq.to_frame() lists it, a replay sends it again."
+            yield "producer.dlq.to_frame() lists the dead letters; a replay sends them again."
         if self.keyless:
-            yield f"{self.keyless:,} had no key, so any partition may have them."
+            yield f"{self.keyless:,} had no key; the partitioner chose their partitions."
 
     def __repr__(self) -> str:
-        named = [f"row {one.row:,} refused: {one.text}" for one in self.refusals[:_SAID]]
-        named += [f"row {one.row:,} died: {one.text} ({one.verdict})" for one in self.deaths[:_SAID]]
-        return mask_told("\n".join([*self.sentences, *named]))
+        named = [f"row {one.row:,} refused: {one.text}" for one in self.refusals[:_IN_REPR]]
+        named += [f"row {one.row:,} dead: {one.text} ({one.verdict})" for one in self.deaths[:_IN_REPR]]
+        return mask_or_hide("\n".join([*self.sentences, *named]))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
 
         rows: list[Sequence[object]] = [(one.row, "refused", one.text) for one in self.refusals]
-        rows += [(one.row, f"died, {one.verdict}", one.text) for one in self.deaths]
+        rows += [(one.row, f"dead, {one.verdict}", one.text) for one in self.deaths]
         first, *lines = self.sentences
         more = self.refused + self.dead - len(rows)
         return html.page(first, columns=("row", "", "why"), rows=rows, lines=lines, more=more)
 
 
 class FrameInterrupted(KeyboardInterrupt):
-    """A frame was interrupted between two rows. `result` says how far it came."""
+    """The sending of a frame was interrupted between two rows. `result` covers the rows sent so far."""
 
     def __init__(self, result: FrameResult) -> None:
-        super().__init__(f"{result.sentences[0]} Go on with send_frame(…, start={result.next}).")
+        super().__init__(f"{result.sentences[0]} Continue with send_frame(…, start={result.next}).")
         self.result = result

@@ -1,4 +1,4 @@
-"""The rows of a frame, whichever library made it: plain Python values, column by column, in bounded memory."""
+"""Read the rows of pandas, polars and Arrow frames as plain Python values, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ if TYPE_CHECKING:
     import pyarrow
 
 Missing = Literal["null", "refuse"]
-"""What becomes of a NaN: JSON has none. NaT, NA and None are always null."""
+"""Treatment of NaN, which has no JSON form. NaT, NA and None always become null."""
 
 _CHUNK = 4096
-"""Rows that are made into Python values at a time."""
+"""Rows that are converted to Python values at a time."""
 
-_TAKEN = "pandas, polars and Arrow frames are taken, and whatever has __arrow_c_stream__."
+_SUPPORTED = "Pass a pandas, polars or Arrow frame, or any object with __arrow_c_stream__."
 _EPOCH = datetime(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A cell that has no Python value, and why."""
+    """A cell without a Python value, and the reason."""
 
     reason: str
 
 
 class RowFrame(Protocol):
-    """`size` is the number of rows, None for a stream."""
+    """The rows of a frame. `size` is their number, None for a stream."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
     @property
     def size(self) -> int | None: ...
     def rows(self, start: int) -> Iterator[dict[str, Any]]:
-        """The rows from `start` on, each as its fields by name."""
+        """Yield the rows from `start`, each as a dict of its fields."""
 
 
 def frame_of(data: Any, *, nan: Missing = "null") -> RowFrame:
-    """The rows of a frame; InvalidMessage for what is none, or whose columns cannot be fields."""
+    """Return the rows of a frame. Raise InvalidMessage if it is not a frame or its columns cannot become fields."""
     if nan not in get_args(Missing):
-        raise ConfigError(f"nan={nan!r} is not known.", fix=f"Use one of {', '.join(get_args(Missing))}.")
-    if _is_of(data, "pandas"):
+        raise ConfigError(
+            f"nan={nan!r} is not a known value.", fix=f"Use one of {', '.join(get_args(Missing))}."
+        )
+    if _from_library(data, "pandas"):
         if not hasattr(data, "columns"):
             raise InvalidMessage("A pandas Series has no fields.", fix="Use series.to_frame('name').")
         return PandasFrame(data, _names(data.columns), nan)
@@ -54,22 +56,22 @@ def frame_of(data: Any, *, nan: Missing = "null") -> RowFrame:
         return ArrowFrame(data, nan)
     if hasattr(data, "collect") and hasattr(data, "lazy"):
         raise InvalidMessage("A lazy frame has no rows yet.", fix="Call collect() on it.")
-    raise InvalidMessage(f"{type(data).__name__} is not a frame.", fix=_TAKEN)
+    raise InvalidMessage(f"{type(data).__name__} is not a frame.", fix=_SUPPORTED)
 
 
 def field(columns: Sequence[str], name: str, what: str) -> str:
-    """The name itself, if there is such a column; else an error that names the nearest."""
+    """Return the column's name. Raise InvalidMessage, with the closest name, if there is no such column."""
     if name in columns:
         return name
     near = difflib.get_close_matches(name, columns, n=1)
-    known = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(map(repr, columns[:20]))}."
+    known = f"Did you mean {near[0]!r}?" if near else f"The columns are {', '.join(map(repr, columns[:20]))}."
     raise InvalidMessage(
         f"The frame has no column {name!r} for the {what}.",
-        fix=f"{known} An index is no column: reset_index().",
+        fix=f"{known} An index is not a column: use reset_index().",
     )
 
 
-def _is_of(data: Any, library: str) -> bool:
+def _from_library(data: Any, library: str) -> bool:
     return any(base.__module__.partition(".")[0] == library for base in type(data).__mro__)
 
 
@@ -77,7 +79,7 @@ def _names(columns: Iterable[Any]) -> tuple[str, ...]:
     names = tuple("" if isinstance(name, tuple) else str(name) for name in columns)
     if "" in names:
         raise InvalidMessage(
-            "A column needs a name of its own, one text.", fix="Flatten a MultiIndex: frame.columns = [...]."
+            "Each column needs a name that is one text.", fix="Flatten a MultiIndex: frame.columns = [...]."
         )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -88,7 +90,7 @@ def _names(columns: Iterable[Any]) -> tuple[str, ...]:
 
 
 class PandasFrame:
-    """Missing values (NaN, NaT, NA, None) are null; numbers, times and objects stay what they are."""
+    """Reads a pandas frame. Missing values (NaN, NaT, NA, None) become null; other values are unchanged."""
 
     def __init__(self, frame: pandas.DataFrame, columns: tuple[str, ...], nan: Missing) -> None:
         self._frame = frame
@@ -115,13 +117,13 @@ class PandasFrame:
             return values
         keep = self._nan == "refuse"
         return [
-            None if gone and not (keep and isinstance(value, float)) else value
-            for value, gone in zip(values, missing.tolist(), strict=True)
+            None if is_missing and not (keep and isinstance(value, float)) else value
+            for value, is_missing in zip(values, missing.tolist(), strict=True)
         ]
 
 
 class ArrowFrame:
-    """Whatever hands its columns over as Arrow: polars, DuckDB, pyarrow itself."""
+    """Reads a frame through the Arrow C interface: polars, DuckDB, pyarrow."""
 
     def __init__(self, data: Any, nan: Missing) -> None:
         import pyarrow
@@ -159,8 +161,8 @@ class ArrowFrame:
 
         kind = column.type
         if types.is_dictionary(kind):
-            words = self._cells(column.dictionary)  # polars' are views, which dictionary_decode cannot take
-            return [None if place is None else words[place] for place in column.indices.to_pylist()]
+            values = self._cells(column.dictionary)  # polars gives views, which dictionary_decode cannot read
+            return [None if index is None else values[index] for index in column.indices.to_pylist()]
         if types.is_timestamp(kind) and kind.unit == "ns":
             return _nanoseconds(column, kind.tz)
         if types.is_duration(kind):
@@ -171,9 +173,11 @@ class ArrowFrame:
         return self._floats(values, None) if types.is_float64(kind) else values
 
     def _floats(self, values: list[Any], missing: list[bool] | None) -> list[Any]:
-        """NaN is a value for Arrow, and null only if that was asked for."""
+        """Convert NaN, which is a value in Arrow, to null unless NaN is to be refused."""
         if missing is not None:
-            values = [None if gone else value for value, gone in zip(values, missing, strict=True)]
+            values = [
+                None if is_missing else value for value, is_missing in zip(values, missing, strict=True)
+            ]
         if self._nan == "refuse":
             return values
         return [None if value is not None and value != value else value for value in values]
@@ -186,10 +190,10 @@ def _python(column: pyarrow.Array) -> list[Any]:
     try:
         return list(column.to_pylist())
     except (ValueError, OverflowError, TypeError, ArithmeticError):
-        return [_one(cell) for cell in column]  # one of them has no Python value: the others have
+        return [_to_python(cell) for cell in column]  # at least one cell has no Python value
 
 
-def _one(cell: Any) -> Any:
+def _to_python(cell: Any) -> Any:
     try:
         return cell.as_py()
     except (ValueError, OverflowError, TypeError, ArithmeticError) as error:
@@ -197,30 +201,30 @@ def _one(cell: Any) -> Any:
 
 
 def _nanoseconds(column: pyarrow.Array, zone: str | None) -> list[Any]:
-    """ISO 8601 with as many digits as there are; Python's own times end at microseconds."""
+    """Format as ISO 8601 with up to nine digits. Python's own times have only microseconds."""
     import pyarrow
 
-    place = None if zone is None else pyarrow.lib.string_to_tzinfo(zone)
+    tz = None if zone is None else pyarrow.lib.string_to_tzinfo(zone)
     return [
-        None if count is None else _moment(count, place) for count in column.cast(pyarrow.int64()).to_pylist()
+        None if count is None else _timestamp(count, tz) for count in column.cast(pyarrow.int64()).to_pylist()
     ]
 
 
-def _moment(nanoseconds: int, zone: Any) -> str | Unreadable:
-    seconds, rest = divmod(nanoseconds, 10**9)
+def _timestamp(nanoseconds: int, zone: Any) -> str | Unreadable:
+    seconds, remainder = divmod(nanoseconds, 10**9)
     try:
-        moment = _EPOCH + timedelta(seconds=seconds)
+        timestamp = _EPOCH + timedelta(seconds=seconds)
         if zone is not None:
-            moment = moment.replace(tzinfo=UTC).astimezone(zone)
+            timestamp = timestamp.replace(tzinfo=UTC).astimezone(zone)
     except OverflowError as error:
         return Unreadable(str(error))
-    text = moment.isoformat()
-    digits = f".{rest:09d}".removesuffix("000") if rest else ""
+    text = timestamp.isoformat()
+    digits = f".{remainder:09d}".removesuffix("000") if remainder else ""
     return f"{text[:19]}{digits}{text[19:]}"
 
 
 def _durations(counts: Iterable[int | None], per_second: int) -> list[str | None]:
-    """ISO 8601: `PT90.5S`."""
+    """Format as ISO 8601: `PT90.5S`."""
     return [
         None if count is None or count == _NOT_A_TIME else _duration(count, per_second) for count in counts
     ]
@@ -230,6 +234,6 @@ _NOT_A_TIME = -(2**63)
 
 
 def _duration(count: int, per_second: int) -> str:
-    whole, rest = divmod(abs(count), per_second)
-    digits = f"{rest / per_second:.9f}"[1:].rstrip("0").rstrip(".") if rest else ""
+    whole, remainder = divmod(abs(count), per_second)
+    digits = f"{remainder / per_second:.9f}"[1:].rstrip("0").rstrip(".") if remainder else ""
     return f"{'-' if count < 0 else ''}PT{whole}{digits}S"

@@ -1,4 +1,4 @@
-"""A frame being sent: rows become messages on a thread of its own, so that an interrupt never falls inside one."""
+"""Send a frame from a separate thread, so that an interrupt never falls inside a send."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from producer_core.messages import encode_value
 from producer_core.producer.frames.result import LISTED, DeadRow, FrameInterrupted, FrameResult, RefusedRow
 from producer_core.producer.frames.rows import Missing, RowFrame, Unreadable, field, frame_of
 
-Of = str | Callable[[Mapping[str, Any]], Any] | None
-"""A column's name, or a function of the row."""
+FieldSpec = str | Callable[[Mapping[str, Any]], Any] | None
+"""The name of a column, or a function of the row."""
 
 
 class FrameTarget(Protocol):
-    """What a producer must have."""
+    """A producer that can send the rows."""
 
     def send_message(
         self,
@@ -34,8 +34,8 @@ class FrameTarget(Protocol):
     ) -> str | None: ...
 
 
-_PATIENCE = 5.0
-"""Seconds after an interrupt for the row in hand, which may wait for room."""
+_INTERRUPT_WAIT_S = 5.0
+"""Seconds after an interrupt for the current row, which may be waiting for room."""
 
 
 def send_frame(
@@ -43,34 +43,34 @@ def send_frame(
     data: Any,
     topic: str,
     *,
-    key: Of = None,
-    value: Of = None,
-    dedup_key: Of = None,
+    key: FieldSpec = None,
+    value: FieldSpec = None,
+    dedup_key: FieldSpec = None,
     start: int = 0,
     nan: Missing = "null",
     timeout: float | None = None,
 ) -> FrameResult:
-    """Each row as one message; see `ReliableKafkaProducer.send_frame`."""
+    """Send each row as one message; see `ReliableKafkaProducer.send_frame`."""
     frame = frame_of(data, nan=nan)
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
-        raise InvalidMessage(f"start={start!r} is not a row.", fix="Rows are counted from 0.")
+        raise InvalidMessage(f"start={start!r} is not a row number.", fix="Rows are counted from 0.")
     for name, what in ((key, "key"), (value, "value"), (dedup_key, "dedup_key")):
         if isinstance(name, str):
             field(frame.columns, name, what)
-    return _Sending(producer, frame, topic, key, value, dedup_key, start).run(timeout)
+    return _FrameSend(producer, frame, topic, key, value, dedup_key, start).run(timeout)
 
 
-class _Sending:
-    """One call of `send_frame`."""
+class _FrameSend:
+    """Runs one call of `send_frame`."""
 
     def __init__(
         self,
         producer: FrameTarget,
         frame: RowFrame,
         topic: str,
-        key: Of,
-        value: Of,
-        dedup_key: Of,
+        key: FieldSpec,
+        value: FieldSpec,
+        dedup_key: FieldSpec,
         start: int,
     ) -> None:
         self._producer, self._frame, self._topic = producer, frame, topic
@@ -83,7 +83,7 @@ class _Sending:
         self._refusals: list[RefusedRow] = []
         self._stopped = ""
         self._stop = threading.Event()
-        self._trouble: Exception | None = None
+        self._error: Exception | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._send, name="send-frame", daemon=True)
 
@@ -94,23 +94,25 @@ class _Sending:
             self._wait(deadline)
         except KeyboardInterrupt:
             self._stop.set()
-            self._thread.join(_PATIENCE)
+            self._thread.join(_INTERRUPT_WAIT_S)
             with self._changed:
                 self._stopped = "interrupted."
                 if self._thread.is_alive():
-                    self._stopped = "interrupted, while that row waited for room; it may still be sent."
+                    self._stopped = "interrupted while that row waited for room; it may still be sent."
             raise FrameInterrupted(self._result()) from None
-        if self._trouble is not None:
-            self._trouble.add_note(f"It was row {self._next:,}; those before it were handled.")
-            raise self._trouble
+        if self._error is not None:
+            self._error.add_note(
+                f"The error occurred at row {self._next:,}. All rows before it were handled."
+            )
+            raise self._error
         return self._result()
 
     def _wait(self, deadline: float | None) -> None:
-        """Until every row is settled, or the time is over."""
+        """Wait until every row is settled or the timeout has passed."""
         if not self._ended.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
             self._stop.set()
-            self._thread.join(_PATIENCE)
-            self._stopped = "the time is over."
+            self._thread.join(_INTERRUPT_WAIT_S)
+            self._stopped = "the timeout has passed."
         with self._changed:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             self._changed.wait_for(lambda: not self._pending, left)
@@ -119,21 +121,21 @@ class _Sending:
     def _pending(self) -> int:
         return self._accepted - self._acknowledged - self._dead - self._duplicate
 
-    # the thread
+    # send thread
 
     def _send(self) -> None:
         try:
             for row in self._frame.rows(self._start):
-                if self._stop.is_set() or not self._one(self._next, row):
+                if self._stop.is_set() or not self._send_row(self._next, row):
                     return
                 self._next += 1
-        except Exception as error:  # noqa: BLE001 the caller gets it: his key function, a broken frame
-            self._trouble = error
+        except Exception as error:  # noqa: BLE001  raised in the caller's thread: the caller's function, a broken frame
+            self._error = error
         finally:
             self._ended.set()
 
-    def _one(self, number: int, row: dict[str, Any]) -> bool:
-        """Send a row; False where nothing more can be sent."""
+    def _send_row(self, number: int, row: dict[str, Any]) -> bool:
+        """Send a row. Return False if no further row can be sent."""
         try:
             key = _key(self._key, row)
             message_id = self._producer.send_message(
@@ -141,11 +143,11 @@ class _Sending:
                 _value(self._value, row),
                 key,
                 record_id=number,
-                dedup_key=None if self._dedup_key is None else str(_taken(self._dedup_key, row)),
-                on_delivery=self._settled,
+                dedup_key=None if self._dedup_key is None else str(_extract(self._dedup_key, row)),
+                on_delivery=self._on_delivery,
             )
         except InvalidMessage as error:
-            self._refuse(RefusedRow(number, str(error) if self._value else _named(row, error)))
+            self._refuse(RefusedRow(number, str(error) if self._value else _with_column(row, error)))
             return True
         except NotAccepted as error:
             with self._changed:
@@ -163,8 +165,8 @@ class _Sending:
             if len(self._refusals) < LISTED:
                 self._refusals.append(refusal)
 
-    def _settled(self, report: DeliveryReport) -> None:
-        """A delivery report, on the poll thread."""
+    def _on_delivery(self, report: DeliveryReport) -> None:
+        """Count a delivery report. Runs on the poll thread."""
         with self._changed:
             if report.duplicate:
                 self._duplicate += 1
@@ -197,36 +199,36 @@ class _Sending:
             )
 
 
-def _taken(of: Of, row: Mapping[str, Any]) -> Any:
-    return of(row) if callable(of) else row[of] if of is not None else None
+def _extract(spec: FieldSpec, row: Mapping[str, Any]) -> Any:
+    return spec(row) if callable(spec) else row[spec] if spec is not None else None
 
 
-def _key(of: Of, row: Mapping[str, Any]) -> Any:
-    """A key in the bytes that every producer of this topic would write, or a refusal."""
-    key = _taken(of, row)
+def _key(spec: FieldSpec, row: Mapping[str, Any]) -> Any:
+    """Return a key that every producer of this topic encodes alike. Raise InvalidMessage for an ambiguous one."""
+    key = _extract(spec, row)
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, float):
         raise InvalidMessage(
             f"The key {key!r} is a float.",
-            fix="Missing values make whole numbers float: frame[key].astype('Int64'), or make it text.",
+            fix="Missing values turn whole numbers into floats: use frame[key].astype('Int64'), or text keys.",
         )
     if isinstance(key, Decimal):
         return str(key)
     return key.isoformat() if isinstance(key, date) else key
 
 
-def _value(of: Of, row: dict[str, Any]) -> Any:
-    """What the message says: the whole row, or what was asked for."""
-    value = row if of is None else _taken(of, row)
-    for cell in row.values() if of is None else (value,):
+def _value(spec: FieldSpec, row: dict[str, Any]) -> Any:
+    """Return the message's value: the whole row, or the requested column or function result."""
+    value = row if spec is None else _extract(spec, row)
+    for cell in row.values() if spec is None else (value,):
         if isinstance(cell, Unreadable):
-            raise InvalidMessage(f"It cannot be read: {cell.reason}.")
+            raise InvalidMessage(f"The value cannot be read: {cell.reason}.")
     return value
 
 
-def _named(row: Mapping[str, Any], error: InvalidMessage) -> str:
-    """The refusal in words, with the column that cannot be written before it."""
+def _with_column(row: Mapping[str, Any], error: InvalidMessage) -> str:
+    """Return the error text, with the name of the column that caused it."""
     for name, cell in row.items():
         try:
             encode_value({name: cell})

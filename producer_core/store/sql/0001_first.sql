@@ -1,4 +1,4 @@
--- The store's first shape. Times are seconds since 1970 (UTC): BIGINT for windows, DOUBLE for moments.
+-- The first schema. Times are seconds since 1970 (UTC): BIGINT for windows, DOUBLE for points in time.
 
 CREATE TABLE producers (
     producer_id    VARCHAR PRIMARY KEY,  -- the session, a UUIDv7
@@ -9,16 +9,16 @@ CREATE TABLE producers (
     version        VARCHAR NOT NULL,
     started_at     DOUBLE  NOT NULL,
     seen_at        DOUBLE  NOT NULL,     -- last heartbeat of the recorder, once a second
-    closed_at      DOUBLE,               -- set by close(); NULL and an old seen_at: it died
+    closed_at      DOUBLE,               -- set by close(); NULL with an old seen_at: the process was killed
     connected      BOOLEAN NOT NULL,
-    connection_error VARCHAR,            -- the last one, NULL when none since connected
+    connection_error VARCHAR,            -- the last one; NULL if none since the connection
     pending        BIGINT  NOT NULL,     -- accepted and not settled
     waiting_retry  BIGINT  NOT NULL,
     queue_messages BIGINT  NOT NULL,     -- librdkafka's msg_cnt
     queue_limit    BIGINT  NOT NULL,     -- librdkafka's msg_max
     memory_bytes   BIGINT  NOT NULL,     -- resident set of the process
     memory_limit   BIGINT,               -- the container's or the machine's
-    runs_replays   BOOLEAN NOT NULL,     -- it looks for planned replays
+    runs_replays   BOOLEAN NOT NULL,     -- whether it runs planned replays
     delivery       VARCHAR NOT NULL,     -- at_least_once | exactly_once
     settings       VARCHAR NOT NULL      -- JSON, secrets masked
 );
@@ -33,8 +33,8 @@ CREATE TABLE statistics (
     acknowledged   BIGINT  NOT NULL,
     dead           BIGINT  NOT NULL,
     failed_attempts BIGINT NOT NULL,     -- delivery reports with an error
-    retried        BIGINT  NOT NULL,     -- sent again by us
-    retry_successes BIGINT NOT NULL,     -- acknowledged after a retry of ours
+    retried        BIGINT  NOT NULL,     -- sent again by the producer after a failed attempt
+    retry_successes BIGINT NOT NULL,     -- acknowledged after such a retry
     duplicates     BIGINT  NOT NULL,     -- suppressed
     possible_duplicates BIGINT NOT NULL, -- sent again after an ambiguous outcome
     bytes          BIGINT  NOT NULL,     -- of acknowledged values
@@ -62,14 +62,14 @@ CREATE TABLE errors (
     count          BIGINT  NOT NULL
 );
 
--- Which recorder batches this store has, as closed ranges: merging a batch twice adds nothing.
+-- Recorder batches merged into this store, as closed ranges: merging a batch twice adds nothing.
 CREATE TABLE merged_batches (
     producer_id    VARCHAR NOT NULL,
     first_batch    BIGINT  NOT NULL,
     last_batch     BIGINT  NOT NULL
 );
 
--- Which micro-batches a pipeline's query has committed here.
+-- Micro-batches that a pipeline's query has committed here.
 CREATE TABLE pipeline_progress (
     query_id       VARCHAR NOT NULL,
     batch_id       BIGINT  NOT NULL,
@@ -78,11 +78,11 @@ CREATE TABLE pipeline_progress (
 );
 
 CREATE TABLE dead_letters (
-    message_id     VARCHAR NOT NULL,     -- uuid-seq; one row a message, however often it dies
+    message_id     VARCHAR NOT NULL,     -- uuid-seq; one row per message, however often it fails
     cluster_id     VARCHAR NOT NULL,
     producer_id    VARCHAR NOT NULL,
     topic          VARCHAR NOT NULL,
-    partition      INTEGER,              -- the one asked for
+    partition      INTEGER,              -- the requested one
     key            BLOB,
     value_size     BIGINT,               -- NULL for a tombstone
     state          VARCHAR NOT NULL,     -- dead | replaying | replayed | landed | archived | purged
@@ -96,12 +96,12 @@ CREATE TABLE dead_letters (
     fingerprint    VARCHAR NOT NULL,
     attempts       INTEGER NOT NULL,
     accepted_at    DOUBLE  NOT NULL,
-    failed_at      DOUBLE  NOT NULL,     -- when it last became dead
+    failed_at      DOUBLE  NOT NULL,     -- when it last became a dead letter
     source         VARCHAR,
     host           VARCHAR NOT NULL,
     version        VARCHAR NOT NULL,
     replay_count   INTEGER NOT NULL,
-    operation_id   VARCHAR,              -- the replay that holds it, or last held it
+    operation_id   VARCHAR,              -- the replay that holds it, or held it last
     state_at       DOUBLE  NOT NULL,     -- when the state last changed
     landed_partition INTEGER,
     landed_offset  BIGINT
@@ -118,7 +118,7 @@ CREATE TABLE dead_letter_bodies (
 CREATE TABLE operations (
     operation_id   VARCHAR PRIMARY KEY,
     cluster_id     VARCHAR NOT NULL,
-    selection      VARCHAR NOT NULL,     -- JSON of the DeadLetterFilter, or of the ids chosen by hand
+    selection      VARCHAR NOT NULL,     -- JSON of the DeadLetterFilter, or of the selected ids
     state          VARCHAR NOT NULL,     -- planned | running | paused | done | stopped | cancelled | failed
     who            VARCHAR NOT NULL,
     origin         VARCHAR NOT NULL,     -- dashboard | cli | python | notebook
@@ -130,10 +130,10 @@ CREATE TABLE operations (
     landed         BIGINT  NOT NULL,
     failed_again   BIGINT  NOT NULL,
     skipped        BIGINT  NOT NULL,
-    rate           DOUBLE,               -- messages a second, NULL: no limit
+    rate           DOUBLE,               -- messages per second; NULL: no limit
     owner          VARCHAR,              -- producer_id or "cli:<pid>@<host>"
     lease_until    DOUBLE,
-    message        VARCHAR               -- the last thing worth saying, in a sentence
+    message        VARCHAR               -- the latest status, as a sentence
 );
 
 CREATE TABLE operation_records (
@@ -141,14 +141,14 @@ CREATE TABLE operation_records (
     ord            BIGINT  NOT NULL,
     message_id     VARCHAR NOT NULL,
     state          VARCHAR NOT NULL,     -- pending | claimed | acknowledged | landed | failed | skipped
-    text           VARCHAR               -- why it failed again or was skipped
+    text           VARCHAR               -- the reason for a failure or a skip
 );
 
 CREATE TABLE alerts (
     alert_id       VARCHAR NOT NULL,     -- stable for one episode: rule, subject and start
     rule           VARCHAR NOT NULL,
     severity       VARCHAR NOT NULL,     -- info | warning | critical
-    subject        VARCHAR NOT NULL,     -- what it is about: a producer, a topic, the store
+    subject        VARCHAR NOT NULL,     -- the producer, topic or store that it concerns
     state          VARCHAR NOT NULL,     -- pending | firing | resolved
     value          DOUBLE,
     threshold      DOUBLE,
@@ -196,13 +196,13 @@ CREATE TABLE audit (
     outcome        VARCHAR NOT NULL
 );
 
--- What people may query themselves.
+-- Views for users' own queries.
 CREATE VIEW message_statistics AS
     SELECT to_timestamp(window_start) AS window_start, resolution AS window_seconds, cluster_id, producer_id, topic,
            accepted, acknowledged, dead, failed_attempts, retried, duplicates, possible_duplicates, bytes
     FROM statistics;
 
--- What was set for this store, by name; a missing row means the default.
+-- Settings of this store by name. A missing row stands for the default.
 CREATE TABLE settings (
     name           VARCHAR PRIMARY KEY,  -- keep_seconds, keep_minutes, ...
     value          VARCHAR NOT NULL,     -- JSON

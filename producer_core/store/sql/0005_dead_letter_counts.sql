@@ -1,14 +1,14 @@
--- Ten million dead letters: a key is found by a small number of it, groups are drawn from counts.
+-- For ten million dead letters: find a key by a small hash of it, and compute groups from counts.
 
 DROP INDEX dead_letters_by_id;
 ALTER TABLE dead_letters ADD COLUMN key_mark UINTEGER;  -- dlq/coding.py key_mark; NULL without a key
 UPDATE dead_letters SET key_mark = (md5_number_lower(key) & 4294967295)::UINTEGER WHERE key IS NOT NULL;
 CREATE INDEX dead_letters_by_id ON dead_letters (message_id);
 
--- How many dead letters there are of each kind, by the hour in which they died: what groups are drawn from. Triggers
--- keep it, so that whoever writes dead_letters keeps it true within his own transaction. Rows are differences: the
--- sum of n over equal rows is the number of letters; store/counts.py adds them up now and then.
--- DuckDB alters no table that has triggers: a later migration of dead_letters drops the three and makes them again.
+-- Numbers of dead letters per hour of failure, from which groups are computed. Triggers maintain them, so that every write
+-- to dead_letters updates them within its own transaction. Rows are differences: the number of dead letters is the sum of n
+-- over equal rows. store/dead_letter_counts.py sums them up from time to time.
+-- DuckDB cannot alter a table with triggers: a later migration of dead_letters drops the three and creates them again.
 CREATE TABLE dead_letter_counts (
     hour           BIGINT  NOT NULL,     -- of failed_at: seconds since 1970 / 3600, rounded down
     cluster_id     VARCHAR NOT NULL,
@@ -19,7 +19,7 @@ CREATE TABLE dead_letter_counts (
     code           VARCHAR NOT NULL,
     fingerprint    VARCHAR NOT NULL,
     n              BIGINT  NOT NULL,
-    added          BOOLEAN NOT NULL      -- false: a difference that store/counts.py has not added up yet
+    added          BOOLEAN NOT NULL      -- false: a difference that is not summed up yet
 );
 
 INSERT INTO dead_letter_counts

@@ -1,5 +1,5 @@
--- What librdkafka's own statistics say, as sums that can be merged: of each client, and of each broker it talks to.
--- Durations are seconds. librdkafka's percentiles are of one second of one broker and cannot be merged, so there is
+-- librdkafka's statistics as sums that can be merged: per client, and per broker of the client.
+-- Durations are seconds. librdkafka's percentiles cover one second of one broker and cannot be merged, so there is
 -- only `_p99`: the highest p99 of any such second within the row. A mean is _sum / _count.
 
 CREATE TABLE client_statistics (
@@ -7,17 +7,17 @@ CREATE TABLE client_statistics (
     window_start   BIGINT  NOT NULL,
     cluster_id     VARCHAR NOT NULL,
     producer_id    VARCHAR NOT NULL,
-    samples        BIGINT  NOT NULL,     -- statistics heard, one a second
-    cut_off        BIGINT  NOT NULL,     -- samples in which no broker was connected and one was wanted, or messages waited
+    samples        BIGINT  NOT NULL,     -- statistics received, one per second
+    cut_off        BIGINT  NOT NULL,     -- samples without a connected broker while one was needed or messages waited
     queued_sum     BIGINT  NOT NULL,     -- messages in the client's queue (msg_cnt), summed over the samples
-    room_sum       BIGINT  NOT NULL,     -- messages it has room for (msg_max), summed likewise
-    batches        BIGINT  NOT NULL,     -- batches made (batchcnt.cnt, all topics)
-    batch_messages BIGINT  NOT NULL,     -- messages in them
-    batch_bytes    BIGINT  NOT NULL,     -- bytes in them, as sent
-    epoch_rises    BIGINT  NOT NULL,     -- the idempotent producer got a new epoch: an error it swallowed
-    fill_highest   DOUBLE  NOT NULL,     -- 0 to 1, of messages or of bytes, whichever is fuller
-    unpolled_highest BIGINT NOT NULL,    -- reports that waited to be polled (replyq)
-    late_highest   DOUBLE  NOT NULL      -- how long the statistics themselves waited to be polled
+    room_sum       BIGINT  NOT NULL,     -- messages it has room for (msg_max), summed over the samples
+    batches        BIGINT  NOT NULL,     -- batches created (batchcnt.cnt, all topics)
+    batch_messages BIGINT  NOT NULL,     -- messages in these batches
+    batch_bytes    BIGINT  NOT NULL,     -- bytes in these batches, as sent
+    epoch_rises    BIGINT  NOT NULL,     -- new epochs of the idempotent producer, each after an internal error
+    fill_highest   DOUBLE  NOT NULL,     -- 0 to 1, of messages or of bytes, the higher one
+    unpolled_highest BIGINT NOT NULL,    -- reports waiting for poll() (replyq)
+    late_highest   DOUBLE  NOT NULL      -- how long the statistics themselves waited for poll()
 );
 
 CREATE TABLE broker_statistics (
@@ -28,8 +28,8 @@ CREATE TABLE broker_statistics (
     broker_id      INTEGER NOT NULL,     -- below 0: a bootstrap address
     address        VARCHAR NOT NULL,
     samples        BIGINT  NOT NULL,
-    up             BIGINT  NOT NULL,     -- samples in which it was connected
-    down           BIGINT  NOT NULL,     -- samples in which it was wanted and not connected
+    up             BIGINT  NOT NULL,     -- samples with a connection
+    down           BIGINT  NOT NULL,     -- samples without a connection that was needed
     requests       BIGINT  NOT NULL,     -- requests sent (tx)
     retries        BIGINT  NOT NULL,     -- requests sent again (txretries)
     timeouts       BIGINT  NOT NULL,     -- requests not answered in time (req_timeouts)
@@ -38,11 +38,11 @@ CREATE TABLE broker_statistics (
     queue_sum      DOUBLE  NOT NULL,
     outbuf_count   BIGINT  NOT NULL,     -- requests that left librdkafka's send queue (outbuf_latency)
     outbuf_sum     DOUBLE  NOT NULL,
-    rtt_count      BIGINT  NOT NULL,     -- requests answered: network and broker (rtt)
+    rtt_count      BIGINT  NOT NULL,     -- requests answered: network and broker time (rtt)
     rtt_sum        DOUBLE  NOT NULL,
-    throttle_count BIGINT  NOT NULL,     -- answers (throttle)
+    throttle_count BIGINT  NOT NULL,     -- responses (throttle)
     throttle_sum   DOUBLE  NOT NULL,
-    in_flight_highest BIGINT NOT NULL,   -- messages sent or about to be, not answered
+    in_flight_highest BIGINT NOT NULL,   -- messages sent or about to be sent, without a response
     queue_highest  DOUBLE  NOT NULL,
     queue_p99      DOUBLE  NOT NULL,
     outbuf_highest DOUBLE  NOT NULL,

@@ -1,10 +1,10 @@
--- The fleet's pipeline: ledgers of what brokers acknowledged, jobs that run, audits and what they found.
+-- The fleet's pipeline: ledgers of acknowledged messages, jobs, audits and their findings.
 
--- What the broker acknowledged, as rows that add up: one a batch, session, topic, partition and window of sequences.
--- Only where a producer keeps its ledger in its store; docs/telemetry.md has the formulas.
+-- Acknowledged messages as additive rows: one per batch, session, topic, partition and window of sequences.
+-- Only if a producer keeps its ledger in its store; docs/telemetry.md has the formulas.
 CREATE TABLE ledger (
-    producer_id    VARCHAR NOT NULL,     -- whose ledger: (producer_id, batch) comes once
-    batch          BIGINT  NOT NULL,     -- its batch, dense: a missing number is a hole in the ledger
+    producer_id    VARCHAR NOT NULL,     -- the ledger's producer: (producer_id, batch) is unique
+    batch          BIGINT  NOT NULL,     -- its batch, without gaps: a missing number is a gap in the ledger
     session        VARCHAR NOT NULL,     -- of the message ids; a recovered or replayed message keeps its own
     cluster_id     VARCHAR NOT NULL,
     topic          VARCHAR NOT NULL,
@@ -12,17 +12,17 @@ CREATE TABLE ledger (
     first_window   BIGINT  NOT NULL,     -- sequence // 4096
     count          BIGINT  NOT NULL,     -- acknowledgements
     sum_seq        BIGINT  NOT NULL,     -- sum of sequence % 4096
-    fp             BIGINT,               -- sum of (sequence % 4096 + 1) * (offset % 16777213); NULL: places unknown
+    fp             BIGINT,               -- sum of (sequence % 4096 + 1) * (offset % 16777213); NULL: offsets unknown
     late           BIGINT  NOT NULL,     -- acknowledged after a higher sequence of this session and partition
-    off_min        BIGINT  NOT NULL,     -- -1 and -1: acknowledged, and nobody knows at which offset
+    off_min        BIGINT  NOT NULL,     -- -1 and -1: acknowledged at an unknown offset
     off_max        BIGINT  NOT NULL,
     seqs           BIGINT[] NOT NULL,    -- in the order of offsets: the first sequence, then differences
-    offs           BIGINT[] NOT NULL,    -- likewise; empty where places are unknown
-    written_at     DOUBLE  NOT NULL,     -- by its producer
-    merged_at      DOUBLE  NOT NULL      -- into this store; later where the store could not be had
+    offs           BIGINT[] NOT NULL,    -- likewise; empty if offsets are unknown
+    written_at     DOUBLE  NOT NULL,     -- by the producer
+    merged_at      DOUBLE  NOT NULL      -- into this store; later if the store was unavailable
 );
 
--- What was given up, with the verdict of that moment.
+-- Messages given up, with the verdict at that time.
 CREATE TABLE ledger_given_up (
     producer_id    VARCHAR NOT NULL,
     batch          BIGINT  NOT NULL,
@@ -35,21 +35,21 @@ CREATE TABLE ledger_given_up (
     merged_at      DOUBLE  NOT NULL
 );
 
--- Jobs of `producer-core pipeline`, one row a job: what the Fleet page shows of them.
+-- Jobs of `producer-core pipeline`, one row per job, for the Fleet page.
 CREATE TABLE pipeline_jobs (
     name           VARCHAR PRIMARY KEY,
     kind           VARCHAR NOT NULL,     -- telemetry | integrity | reprocess
     host           VARCHAR NOT NULL,
     pid            BIGINT  NOT NULL,
     started_at     DOUBLE  NOT NULL,
-    seen_at        DOUBLE  NOT NULL,     -- its last sign of life
+    seen_at        DOUBLE  NOT NULL,     -- the last heartbeat
     ended_at       DOUBLE,
     state          VARCHAR NOT NULL,     -- running | done | failed
     records_done   BIGINT,
-    records_total  BIGINT,               -- NULL: nobody knows
-    lag            BIGINT,               -- records on the topic that it has not read
+    records_total  BIGINT,               -- NULL: unknown
+    lag            BIGINT,               -- records on the topic that are not read yet
     last_success_at DOUBLE,
-    message        VARCHAR,              -- the last thing worth saying, in a sentence
+    message        VARCHAR,              -- the latest status, as a sentence
     details        VARCHAR               -- JSON
 );
 
@@ -58,7 +58,7 @@ CREATE TABLE audits (
     topic          VARCHAR NOT NULL,
     cluster_id     VARCHAR NOT NULL,
     started_at     DOUBLE  NOT NULL,
-    seen_at        DOUBLE  NOT NULL,     -- its last sign of life; one that was killed stays `running`
+    seen_at        DOUBLE  NOT NULL,     -- the last heartbeat; a killed audit stays `running`
     finished_at    DOUBLE,
     state          VARCHAR NOT NULL,     -- running | done | failed
     isolation      VARCHAR NOT NULL,     -- read_committed | read_uncommitted
@@ -67,7 +67,7 @@ CREATE TABLE audits (
     ranges         VARCHAR,              -- JSON: {partition: [start, end, low watermark, last stable offset]}
     records        BIGINT,               -- read
     ours           BIGINT,               -- with a message id
-    foreign_records BIGINT,              -- without: counted, not guessed
+    foreign_records BIGINT,              -- without a message id: counted only
     acknowledged   BIGINT,               -- ledger entries within the range
     lost           BIGINT,
     duplicated     BIGINT,
@@ -76,29 +76,29 @@ CREATE TABLE audits (
     pending        BIGINT,
     unledgered     BIGINT,
     given_up       BIGINT,
-    given_up_found BIGINT,               -- given up, and on the log all the same
-    undecided      BIGINT,               -- acknowledged at an unknown offset, and not in the part that was read
-    ledger_gaps    BIGINT,               -- batches of the ledger that are missing
-    ledger_lost    BIGINT,               -- acknowledgements that producers had to leave out of their ledgers
-    strange        BIGINT,               -- records or rows of the ledger that could not be read
-    notes          VARCHAR,              -- what else bounds its words, a line each
+    given_up_found BIGINT,               -- given up, but found on the log
+    undecided      BIGINT,               -- acknowledged at an unknown offset, and not in the range that was read
+    ledger_gaps    BIGINT,               -- missing batches of the ledger
+    ledger_lost    BIGINT,               -- acknowledgements that producers dropped from their ledgers
+    strange        BIGINT,               -- records or ledger rows that could not be read
+    notes          VARCHAR,              -- other limits of the result, one per line
     auditable      BOOLEAN,              -- false: a compacted topic cannot be audited for loss
     sentence       VARCHAR,
     findings_path  VARCHAR               -- Parquet of all findings
 );
 
--- The first 10,000 findings of each kind; all of them are in the audit's Parquet.
+-- The first 10,000 findings of each kind; the audit's Parquet files have all.
 CREATE TABLE audit_findings (
     audit_id       VARCHAR NOT NULL,
     kind           VARCHAR NOT NULL,     -- lost | duplicated | reordered | ...
     message_id     VARCHAR,
     partition      INTEGER,
     "offset"       BIGINT,
-    other_offset   BIGINT,               -- of the other copy, or of the record it should follow
+    other_offset   BIGINT,               -- of the other copy, or of the record that it should follow
     text           VARCHAR
 );
 
--- Up to which offset a topic was audited: where the next incremental audit begins.
+-- The offset up to which a topic was audited. The next incremental audit starts there.
 CREATE TABLE audit_marks (
     cluster_id     VARCHAR NOT NULL,
     topic          VARCHAR NOT NULL,

@@ -1,3 +1,3 @@
--- What a replay does with records whose outcome stays inconclusive after they were looked for.
+-- A replay's treatment of records whose outcome stays inconclusive after the probe.
 
 ALTER TABLE operations ADD COLUMN inconclusive VARCHAR;      -- keep | send; NULL: keep

@@ -1,5 +1,5 @@
 -- name: alerts_list
--- Episodes, those still firing first, then the newest: all of them, or one state, or since a moment.
+-- Episodes, firing ones first, then the newest: all of them, or one state, or since a point in time.
 SELECT a.alert_id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at,
        a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by,
        a.telling, a.telling_end,
@@ -11,7 +11,7 @@ ORDER BY a.state = 'firing' DESC, a.started_at DESC
 LIMIT $limit;
 
 -- name: alerts_known
--- What an evaluation begins with: episodes that pend or fire, and ended ones of which people may have to be told.
+-- Input of an evaluation: pending and firing episodes, and ended ones with notifications that may be due.
 SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
        a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
        a.telling_end
@@ -20,7 +20,7 @@ WHERE a.state <> 'resolved' OR a.telling_end IS NULL
 ORDER BY a.started_at;
 
 -- name: alerts_fire
--- Begins an episode, unless this rule is already firing for this subject: two watchers make one alert.
+-- Start an episode, unless this rule is already firing for this subject: two watchers create one alert.
 INSERT INTO alerts BY NAME
 SELECT $alert_id AS alert_id, $rule AS rule, $severity AS severity, $subject AS subject, 'firing' AS state,
        $value AS value, $threshold AS threshold, $text AS text, $advice AS advice, $started_at AS started_at,
@@ -28,7 +28,7 @@ SELECT $alert_id AS alert_id, $rule AS rule, $severity AS severity, $subject AS 
 WHERE NOT EXISTS (SELECT 1 FROM alerts WHERE rule = $rule AND subject = $subject AND state = 'firing');
 
 -- name: alerts_begin
--- Begins an episode of an evaluated rule, unless one goes on.
+-- Start an episode of an evaluated rule, unless one is open.
 INSERT INTO alerts BY NAME
 SELECT $alert_id AS alert_id, $rule AS rule, $severity AS severity, $subject AS subject, $state AS state,
        $value AS value, $threshold AS threshold, $text AS text, $advice AS advice, $started_at AS started_at,
@@ -36,64 +36,64 @@ SELECT $alert_id AS alert_id, $rule AS rule, $severity AS severity, $subject AS 
 WHERE NOT EXISTS (SELECT 1 FROM alerts WHERE rule = $rule AND subject = $subject AND state <> 'resolved');
 
 -- name: alerts_step
--- The next step of an evaluated episode.
+-- Update an evaluated episode to its next state.
 UPDATE alerts
 SET state = $state, severity = $severity, value = $value, threshold = $threshold, text = $text, advice = $advice,
     changed_at = $changed_at, fired_at = $fired_at, since = $since, resolved_at = $resolved_at
 WHERE alert_id = $alert_id AND state <> 'resolved';
 
 -- name: alerts_drop
--- A condition that ended before it was an alert.
+-- Delete a pending episode whose condition ended before it fired.
 DELETE FROM alerts WHERE alert_id = $alert_id AND state = 'pending';
 
 -- name: alerts_decide
--- Whether people are told of an episode, and if not why.
+-- Record whether an episode is notified, and the reason if it is not.
 UPDATE alerts SET muted_by = $muted_by, telling = $telling, telling_end = $telling_end WHERE alert_id = $alert_id;
 
 -- name: alerts_shift
--- The clock was set by so many seconds: what has begun to run goes on running.
+-- Shift running times after a clock change of this many seconds.
 UPDATE alerts SET since = since + $seconds WHERE since IS NOT NULL AND state <> 'resolved';
 
 -- name: alerts_update
--- New words and numbers for an episode that goes on.
+-- Update text and numbers of an open episode.
 UPDATE alerts
 SET severity = $severity, value = $value, threshold = $threshold, text = $text, advice = $advice, changed_at = $at
 WHERE rule = $rule AND subject = $subject AND state = 'firing';
 
 -- name: alerts_resolve
--- Ends an episode.
+-- End an episode.
 UPDATE alerts SET state = 'resolved', changed_at = $at, resolved_at = $at
 WHERE rule = $rule AND subject = $subject AND state = 'firing';
 
 -- name: alerts_acknowledge
--- Somebody has seen it; the first one stays.
+-- Acknowledge an episode. The first acknowledgement stays.
 UPDATE alerts SET acknowledged_by = $who, acknowledged_at = $now
 WHERE alert_id = $alert_id AND acknowledged_by IS NULL;
 
 -- name: alerts_silence
--- Keeps a rule quiet for a while, for one subject or (subject '') for all.
+-- Silence a rule until a time, for one subject or (subject '') for all.
 INSERT INTO silences BY NAME
 SELECT $rule AS rule, $subject AS subject, $until AS until, $who AS who, $why AS why, $now AS created_at;
 
 -- name: alerts_unsilence
--- Ends silences of a rule now: that of one subject, or (subject '') that of all.
+-- End silences of a rule now: that of one subject, or (subject '') that of all.
 UPDATE silences SET until = $now WHERE rule = $rule AND subject = $subject AND until > $now;
 
 -- name: alerts_rules_seen
--- Rules that ever fired here, whoever made them.
+-- Rules that ever fired in this store, whatever their origin.
 SELECT DISTINCT rule FROM alerts ORDER BY rule;
 
 -- name: lease_holder
--- Who holds a lease, and until when he says so.
+-- The owner of a lease and its expiry.
 SELECT owner, lease_until FROM leases WHERE name = $name;
 
 -- name: lease_seize
--- Takes a lease from an owner that was watched and is dead, whatever the clock says; nothing when it changed since.
+-- Take a lease from an owner observed to be dead, whatever the clock; no row if the lease has changed since.
 UPDATE leases SET owner = $owner, lease_until = $until
 WHERE name = $name AND owner = $held_by AND lease_until = $held_until;
 
 -- name: alerts_producers
--- Producers that are not closed, or were closed a moment ago, and were seen since.
+-- Producers that are open, or were closed recently, and were seen since.
 SELECT producer_id, client_id, host, pid, started_at, seen_at, closed_at, connected, pending, waiting_retry,
        queue_messages, queue_limit, memory_bytes, memory_limit
 FROM producers
@@ -101,7 +101,7 @@ WHERE seen_at > $since AND (closed_at IS NULL OR closed_at > $closed_since)
 ORDER BY seen_at;
 
 -- name: alerts_sums
--- Counts of every topic and producer over a window.
+-- Counts per topic and producer over a window.
 SELECT topic, producer_id, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged,
        sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
        sum(duplicates)::BIGINT AS duplicates, sum(possible_duplicates)::BIGINT AS possible_duplicates,
@@ -111,14 +111,14 @@ WHERE window_start > $since AND window_start <= $now
 GROUP BY topic, producer_id;
 
 -- name: alerts_latencies
--- The histogram of every topic over a window.
+-- The latency histogram per topic over a window.
 SELECT topic, bucket, sum(count)::BIGINT AS count
 FROM latencies
 WHERE window_start > $since AND window_start <= $now
 GROUP BY topic, bucket;
 
 -- name: alerts_letters
--- Dead letters that wait, by topic: their number from the counts by hour, the oldest by a look into its hour only.
+-- Pending dead letters by topic: their number from the hourly counts, the oldest from a scan of its hour only.
 WITH hours AS (
     SELECT topic, hour, sum(n) AS n FROM dead_letter_counts WHERE state = 'dead' GROUP BY topic, hour HAVING sum(n) > 0
 ), topics AS (
@@ -130,23 +130,23 @@ FROM topics t LEFT JOIN dead_letters d
 GROUP BY t.topic;
 
 -- name: alerts_letters_came
--- Dead letters that died since and still wait, by topic.
+-- Dead letters of this time that are still pending, by topic.
 SELECT topic, count(*) AS count FROM dead_letters WHERE failed_at > $since AND state = 'dead' GROUP BY topic;
 
 -- name: alert_routes
--- Over what people are told, and whether that works.
+-- The notification routes and whether they work.
 SELECT r.name, r.kind, r.known_at, r.told_at, r.failing_since, r.answer, r.heartbeat_at,
        (SELECT count(*) FROM alert_outbox o WHERE o.route = r.name AND o.settled_at IS NULL) AS waiting,
        (SELECT count(*) FROM alert_outbox o WHERE o.route = r.name AND o.outcome = 'given up') AS given_up
 FROM alert_routes r ORDER BY r.name;
 
 -- name: alerts_route_known
--- A route that a sender works for; alerts that ended before it was known are not told over it.
+-- Register a route that has a sender; alerts that ended before are not notified through it.
 INSERT INTO alert_routes (name, kind, known_at)
 SELECT $name, $kind, $now WHERE NOT EXISTS (SELECT 1 FROM alert_routes WHERE name = $name);
 
 -- name: alerts_to_queue
--- What a route has to be told and was not asked to say yet: beginnings, and ends of what people heard of.
+-- Notifications that are due and not queued on a route: beginnings, and ends of notified episodes.
 SELECT a.alert_id, w.status
 FROM alerts a, (VALUES ('firing'), ('resolved')) w(status), alert_routes r
 WHERE r.name = $route AND list_contains(string_split($severities, ','), a.severity)
@@ -157,13 +157,13 @@ WHERE r.name = $route AND list_contains(string_split($severities, ','), a.severi
 ORDER BY a.started_at LIMIT $limit;
 
 -- name: alerts_queue
--- Puts one thing to say into the outbox, once.
+-- Queue one notification in the outbox, once.
 INSERT INTO alert_outbox (route, alert_id, status, queued_at, attempts, next_at)
 SELECT $route, $alert_id, $status, $now, 0, $now
 WHERE NOT EXISTS (SELECT 1 FROM alert_outbox WHERE route = $route AND alert_id = $alert_id AND status = $status);
 
 -- name: alerts_to_repeat
--- What still fires and was last told over a route before a moment; not what somebody looks after, or what is muted.
+-- Firing alerts last notified on a route before a time, except acknowledged and muted ones.
 SELECT a.alert_id, 'repeat' AS status
 FROM alerts a
 LEFT JOIN alert_outbox f ON f.route = $route AND f.alert_id = a.alert_id AND f.status = 'firing'
@@ -177,24 +177,24 @@ WHERE a.state = 'firing' AND list_contains(string_split($severities, ','), a.sev
 ORDER BY a.started_at LIMIT $limit;
 
 -- name: alerts_queue_again
--- What was said again before is to be said once more.
+-- Queue an earlier repetition once more.
 UPDATE alert_outbox
 SET queued_at = $now, attempts = 0, next_at = $now, settled_at = NULL, outcome = NULL, answer = NULL
 WHERE route = $route AND alert_id = $alert_id AND status = 'repeat' AND settled_at IS NOT NULL;
 
 -- name: alerts_repeats_moot
--- What was to be said again and need not: it ended, somebody looks after it, or it was muted.
+-- Repetitions that are no longer needed: the alert ended, was acknowledged, or was muted.
 SELECT o.alert_id FROM alert_outbox o JOIN alerts a USING (alert_id)
 WHERE o.route = $route AND o.status = 'repeat' AND o.settled_at IS NULL
   AND (a.state <> 'firing' OR a.acknowledged_by IS NOT NULL OR a.muted_by IS NOT NULL);
 
 -- name: alerts_repeat_dropped
--- It need not be said again any more.
+-- Remove a repetition that is no longer needed.
 UPDATE alert_outbox SET settled_at = $now, outcome = 'dropped'
 WHERE route = $route AND alert_id = $alert_id AND status = 'repeat' AND settled_at IS NULL;
 
 -- name: alerts_outbox_due
--- What a route has to say now, the oldest first and no end before its beginning; a moment that lies too far ahead is the clock's, and counts as now.
+-- Due notifications of a route, the oldest first and no end before its beginning; a time too far ahead counts as now.
 SELECT o.alert_id AS id, o.status, o.queued_at, o.attempts, a.rule, a.severity, a.subject, a.state, a.value, a.threshold,
        a.text, a.advice, a.started_at, a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at
 FROM alert_outbox o JOIN alerts a USING (alert_id)
@@ -205,39 +205,39 @@ WHERE o.route = $route AND o.settled_at IS NULL AND (o.next_at <= $now OR o.next
 ORDER BY o.queued_at, a.started_at, o.status LIMIT $limit;
 
 -- name: alerts_outbox_said
--- The receiver has it, or it is given up.
+-- Record a delivered notification, or one that was given up.
 UPDATE alert_outbox SET settled_at = $now, outcome = $outcome, answer = $answer, attempts = attempts + 1
 WHERE route = $route AND alert_id = $alert_id AND status = $status AND settled_at IS NULL;
 
 -- name: alerts_outbox_later
--- It was not taken, and is tried again.
+-- Record a failed delivery, to be tried again.
 UPDATE alert_outbox SET attempts = attempts + 1, next_at = $next_at, answer = $answer
 WHERE route = $route AND alert_id = $alert_id AND status = $status AND settled_at IS NULL;
 
 -- name: alerts_outbox_forget
--- What was settled long ago, and what is about alerts that are not kept any more.
+-- Delete notifications settled long ago, and those of deleted alerts.
 DELETE FROM alert_outbox
 WHERE settled_at < $before OR NOT EXISTS (SELECT 1 FROM alerts a WHERE a.alert_id = alert_outbox.alert_id);
 
 -- name: alerts_route_answered
--- The receiver took something.
+-- Record a successful delivery of a route.
 UPDATE alert_routes SET told_at = $now, failing_since = NULL, answer = $answer WHERE name = $name;
 
 -- name: alerts_route_failed
--- The receiver did not take what it was told.
+-- Record a failed delivery of a route.
 UPDATE alert_routes SET failing_since = coalesce(failing_since, $now), answer = $answer WHERE name = $name;
 
 -- name: alerts_route_heartbeat
--- A sign that alerts are judged went out.
+-- Record a heartbeat that confirms the evaluation of alerts.
 UPDATE alert_routes SET heartbeat_at = $now WHERE name = $name;
 
 -- name: alerts_of_outbox
--- What people were told of an alert: over which route, when, and what came back.
+-- Notifications of an alert: route, time, and the response.
 SELECT route, status, queued_at, attempts, settled_at, outcome, answer FROM alert_outbox
 WHERE alert_id = $alert_id ORDER BY queued_at, status;
 
 -- name: alerts_shown
--- Episodes for a page: one, or those in a state that touched a time range, about a topic or of a producer; the newest first.
+-- Episodes for a page: one, or those of a state in a time range, of a topic or a producer; the newest first.
 SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
        a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
        a.telling_end,
@@ -252,13 +252,13 @@ WHERE ($alert_id IS NULL OR a.alert_id = $alert_id) AND ($state IS NULL OR a.sta
 ORDER BY a.started_at DESC LIMIT $limit;
 
 -- name: alerts_counted
--- Of every rule that ever fired: how many fire and pend now, how many there were, and when the last began.
+-- Per rule that ever fired: the number firing, pending and in total, and the start of the latest.
 SELECT rule, count(*) FILTER (WHERE state = 'firing') AS firing, count(*) FILTER (WHERE state = 'pending') AS pending,
        count(*) FILTER (WHERE state <> 'pending') AS episodes, max(fired_at) AS last_at
 FROM alerts GROUP BY rule;
 
 -- name: alerts_outbox_open
--- What could not be told yet, the oldest first, and then what was given up.
+-- Undelivered notifications, the oldest first, then those that were given up.
 SELECT o.route, o.alert_id, o.status, o.queued_at, o.attempts, o.next_at, o.settled_at, o.answer,
        a.rule, a.severity, a.subject, a.text
 FROM alert_outbox o JOIN alerts a USING (alert_id)
@@ -266,6 +266,6 @@ WHERE o.settled_at IS NULL OR o.outcome = 'given up'
 ORDER BY o.settled_at IS NOT NULL, o.queued_at LIMIT $limit;
 
 -- name: alerts_judge
--- Who judges, until when he says so, and his name where he is a producer.
+-- The owner of the evaluation lease, its expiry, and the client id if it is a producer.
 SELECT l.owner, l.lease_until, p.client_id, p.host, p.pid
 FROM leases l LEFT JOIN producers p ON p.producer_id = l.owner WHERE l.name = 'alerts';

@@ -1,8 +1,8 @@
--- Audits as the Fleet page shows them.
+-- Queries of audits for the Fleet page.
 
 -- name: last_audits
--- Of each topic the last audit that came to its end, the last two that found faults, the last that found a loss, and the
--- last that was begun; the newest first.
+-- Per topic the last finished audit, the last two with faults, the last with a loss, and the last started; the
+-- newest first.
 SELECT audit_id, topic, cluster_id, started_at, seen_at, finished_at, state, isolation, since, until, ranges, records, ours,
        foreign_records, acknowledged, lost, duplicated, reordered, expired, pending, unledgered, given_up, given_up_found,
        undecided, ledger_gaps, ledger_lost, strange, notes, auditable, sentence, findings_path
@@ -31,25 +31,25 @@ FROM audits WHERE topic = $topic AND cluster_id = $cluster
 ORDER BY started_at DESC, audit_id LIMIT $limit;
 
 -- name: audit_findings_by
--- How many findings of an audit this store holds, by kind and partition.
+-- Numbers of stored findings of an audit, by kind and partition.
 SELECT kind, partition, count(*) AS findings, count(DISTINCT message_id) AS messages
 FROM audit_findings WHERE audit_id = $audit
 GROUP BY kind, partition ORDER BY kind, partition;
 
 -- name: audit_findings_of
--- Findings of an audit of one kind, in the order of their places, each with the letter and the last replay of that message.
+-- Findings of an audit of one kind, by offset, each with the dead letter and the last replay of that message.
 WITH found AS (
     SELECT message_id, partition, "offset", other_offset, text
     FROM audit_findings WHERE audit_id = $audit AND kind = $kind
     ORDER BY partition, "offset", message_id LIMIT $limit),
-     letters AS (
+     stored AS (
     SELECT message_id, any_value(state) AS state, any_value(operation_id) AS operation_id
     FROM dead_letters WHERE message_id IN (SELECT message_id FROM found) GROUP BY message_id),
      replays AS (
     SELECT message_id, arg_max(records.operation_id, operations.created_at) AS operation_id
     FROM operation_records AS records JOIN operations USING (operation_id)
     WHERE message_id IN (SELECT message_id FROM found) GROUP BY message_id)
-SELECT found.message_id, partition, "offset", other_offset, text, letters.state AS letter,
-       coalesce(letters.operation_id, replays.operation_id) AS operation_id
-FROM found LEFT JOIN letters USING (message_id) LEFT JOIN replays USING (message_id)
+SELECT found.message_id, partition, "offset", other_offset, text, stored.state AS letter,
+       coalesce(stored.operation_id, replays.operation_id) AS operation_id
+FROM found LEFT JOIN stored USING (message_id) LEFT JOIN replays USING (message_id)
 ORDER BY partition, "offset", message_id;

@@ -1,8 +1,8 @@
--- What librdkafka's statistics say, for the latency page and for diagnosis. Means are sums over counts; a `_p99` is the
--- highest p99 of one second of one broker, as librdkafka gave it. Ranges are as in queries.sql.
+-- librdkafka's statistics, for the latency page and for diagnosis. Means are sums over counts; a `_p99` is the
+-- highest p99 of one second of one broker, as librdkafka reported it. Ranges are as in queries.sql.
 
 -- name: client_series
--- By window of `bucket` seconds: queue fill, batches and polling, added up over producers; `seconds` a row covers.
+-- By window of `bucket` seconds: queue fill, batches and polling, summed over producers; `seconds` a row covers.
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
        greatest($bucket, max(resolution))::BIGINT AS seconds, sum(samples)::BIGINT AS samples,
        sum(cut_off)::BIGINT AS cut_off, sum(queued_sum)::BIGINT AS queued_sum, sum(room_sum)::BIGINT AS room_sum, sum(batches)::BIGINT AS batches,
@@ -15,7 +15,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY 1 ORDER BY 1;
 
 -- name: cut_off_times
--- When clients reached no broker at all, in time: so many looks, one a second and producer, of all in the `seconds` of a row.
+-- Times when clients reached no broker: samples without one, of all samples (one per second and producer) of a row.
 SELECT window_start, max(resolution)::BIGINT AS seconds, sum(cut_off)::BIGINT AS cut_off, sum(samples)::BIGINT AS samples
 FROM client_statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
@@ -23,7 +23,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY window_start HAVING sum(cut_off) > 0 ORDER BY window_start;
 
 -- name: broker_series
--- By window of `bucket` seconds and broker: where time goes, trouble and state, added up over producers.
+-- By window of `bucket` seconds and broker: durations, errors and state, summed over producers.
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, broker_id, max(address) AS address,
        sum(samples)::BIGINT AS samples, sum(up)::BIGINT AS up, sum(down)::BIGINT AS down,
        sum(requests)::BIGINT AS requests, sum(retries)::BIGINT AS retries, sum(timeouts)::BIGINT AS timeouts,
@@ -39,7 +39,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY 1, broker_id ORDER BY 1, broker_id;
 
 -- name: deaths_series
--- What died by window of `bucket` seconds, topic and error code, whatever became of it since.
+-- Dead letters by window of `bucket` seconds, topic and error code, whatever their present state.
 SELECT (floor(failed_at / $bucket) * $bucket)::BIGINT AS window_start, topic, code, count(*) AS count
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)

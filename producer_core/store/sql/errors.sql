@@ -1,8 +1,8 @@
--- What fails, for the errors page. A range is [since, until) as in queries.sql; `before` is where the same time before
--- begins, and `inside` says to which of the two a row belongs.
+-- Queries of the errors page. A range is [since, until) as in queries.sql; `before` is the start of the previous range of
+-- the same length, and `inside` tells the two ranges apart.
 
 -- name: failures_by_code
--- Failed attempts of the range and of the same time before, by topic and error code.
+-- Failed attempts of the range and of the previous one, by topic and error code.
 SELECT topic, code, kind, window_start >= coalesce($since, 0) AS inside, sum(count)::BIGINT AS count,
        max(window_start + resolution - 1)::BIGINT AS last_seen
 FROM errors
@@ -11,7 +11,7 @@ WHERE window_start >= coalesce($before, $since, 0) AND ($until IS NULL OR window
 GROUP BY ALL ORDER BY topic, code, kind, inside;
 
 -- name: troubles_by_topic
--- What became of the messages of the range and of the same time before, by topic.
+-- Outcomes of the messages of the range and of the previous one, by topic.
 SELECT topic, window_start >= coalesce($since, 0) AS inside, sum(acknowledged)::BIGINT AS acknowledged,
        sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
        sum(retry_successes)::BIGINT AS retry_successes
@@ -21,7 +21,7 @@ WHERE window_start >= coalesce($before, $since, 0) AND ($until IS NULL OR window
 GROUP BY ALL ORDER BY topic, inside;
 
 -- name: troubles_series
--- What became of messages by window of `bucket` seconds, over all topics.
+-- Outcomes of messages by window of `bucket` seconds, over all topics.
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
        greatest($bucket, max(resolution))::BIGINT AS seconds, sum(acknowledged)::BIGINT AS acknowledged,
        sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts,
@@ -32,16 +32,16 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY 1 ORDER BY 1;
 
 -- name: codes_known_before
--- Error codes that came back at any time before `since`, as far as the store goes back.
+-- Error codes reported at any time before `since`, as far back as the store goes.
 SELECT DISTINCT code FROM errors
 WHERE ($since IS NULL OR window_start < $since) AND ($topic IS NULL OR topic = $topic) ORDER BY code;
 
 -- name: groups_that_died_again
--- Of these groups those with a letter that had died before and was replayed: its first death is written over.
+-- Of these groups, those with a dead letter that failed before and was replayed: its first failure is overwritten.
 SELECT DISTINCT fingerprint FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND replay_count > 0 AND list_contains($marks::VARCHAR[], fingerprint)
 ORDER BY fingerprint;
 
 -- name: statistics_begin
--- From when on the store has statistics; NULL where it has none.
+-- The start of the store's statistics; NULL without statistics.
 SELECT min(window_start)::BIGINT AS begins FROM statistics;

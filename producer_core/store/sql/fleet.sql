@@ -1,7 +1,7 @@
--- Who sends, for the fleet page. Ranges are as in queries.sql.
+-- Queries of the fleet page. Ranges are as in queries.sql.
 
 -- name: fleet_producers
--- Producers without their settings, the last heard of first; `since` leaves out those not seen since then.
+-- Producers without their settings, the most recently seen first; `since` leaves out those not seen since then.
 SELECT producer_id, cluster_id, client_id, host, pid, version, started_at, seen_at, closed_at, connected, connection_error,
        pending, waiting_retry, queue_messages, queue_limit, memory_bytes, memory_limit, delivery
 FROM producers
@@ -9,11 +9,11 @@ WHERE ($since IS NULL OR seen_at >= $since) AND ($producer IS NULL OR producer_i
 ORDER BY seen_at DESC, producer_id;
 
 -- name: fleet_known
--- How many producers the store knows, and on how many hosts.
+-- The numbers of producers and of hosts that the store knows.
 SELECT count(*) AS producers, count(DISTINCT host) AS hosts FROM producers;
 
 -- name: fleet_counts
--- What each producer had acknowledged in a range, and `recently`: since $recent. What died is counted by the letters.
+-- Acknowledged messages per producer in a range, and `recently`: since $recent. Dead letters are counted separately.
 SELECT producer_id, sum(acknowledged)::BIGINT AS acknowledged,
        coalesce(sum(acknowledged) FILTER (window_start >= $recent), 0)::BIGINT AS recently
 FROM statistics
@@ -22,7 +22,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY producer_id ORDER BY producer_id;
 
 -- name: deaths_by_writer
--- Whose messages died on which topic in a range.
+-- Dead letters by producer and topic in a range.
 SELECT DISTINCT topic, producer_id FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)

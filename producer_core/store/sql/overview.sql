@@ -1,22 +1,22 @@
--- What the overview of the dashboard asks beside queries.sql, whose ranges these have. A look at the page costs each of
--- them once a second, so what grows with the history is answered from counts.
+-- Queries of the dashboard's overview, with ranges as in queries.sql. An open page runs each of them once a second, so
+-- counts answer those whose cost would grow with the history.
 
 -- name: deaths
--- What died in a range, by topic, error code and group, most first, and what became of it since: how many letters wait,
--- were replayed (or found on their topic), were put aside, and how many had been sent again before they died.
+-- Dead letters of a range by topic, error code and group, most first, and their present state: pending, replayed (or
+-- found on their topic), archived; and how many were retried before they failed.
 SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS count, max(failed_at) AS last,
        count(*) FILTER (WHERE state IN ('dead', 'replaying')) AS waiting,
        count(*) FILTER (WHERE state IN ('replayed', 'landed')) AS cured,
        count(*) FILTER (WHERE state IN ('archived', 'purged')) AS aside,
-       count(*) FILTER (WHERE attempts - replay_count > 1) AS retried  -- a replay that failed is an attempt too
+       count(*) FILTER (WHERE attempts - replay_count > 1) AS retried  -- a failed replay is an attempt too
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
 
 -- name: deaths_without_letters
--- What died of producers that left no letter here, by topic and producer: their letters are in their own stores.
--- Statistics count up to two seconds late.
+-- Dead letters of producers without any row here, by topic and producer: their dead letters are in their own stores.
+-- Statistics arrive up to two seconds late.
 WITH died AS (
     SELECT topic, producer_id, sum(dead) AS dead FROM statistics
     WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
@@ -30,36 +30,36 @@ SELECT topic, producer_id, dead::BIGINT AS dead FROM died ANTI JOIN lettered USI
 ORDER BY topic, producer_id;
 
 -- name: letters_by_producer
--- How many letters of a range each producer left here, whatever became of them since.
+-- The number of dead letters of a range per producer, whatever their present state.
 SELECT producer_id, count(*) AS dead FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY producer_id ORDER BY producer_id;
 
 -- name: delivered_since
--- What topics had acknowledged, each since a moment of its own; `since` is the earliest of these.
+-- Messages acknowledged per topic, each since its own time; `since` is the earliest of these.
 WITH asked AS (SELECT unnest($topics::VARCHAR[]) AS topic, unnest($lasts::DOUBLE[]) AS last)
 SELECT topic, sum(acknowledged)::BIGINT AS acknowledged FROM statistics JOIN asked USING (topic)
 WHERE window_start >= $since AND window_start > last AND ($producer IS NULL OR producer_id = $producer)
 GROUP BY topic ORDER BY topic;
 
 -- name: overview_waiting
--- How many dead letters wait by topic, error code and verdict, from the counts.
+-- Pending dead letters by topic, error code and verdict, from the counts.
 SELECT topic, code, verdict, sum(n)::BIGINT AS count
 FROM dead_letter_counts
 WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic)
 GROUP BY topic, code, verdict HAVING sum(n) > 0 ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_waiting_of
--- The same of one producer, which the counts do not know: by a look at the letters.
+-- The same for one producer, which the counts do not contain: from a scan of the dead letters.
 SELECT topic, code, verdict, count(*) AS count
 FROM dead_letters
 WHERE state = 'dead' AND producer_id = $producer AND ($topic IS NULL OR topic = $topic)
 GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_missing
--- Windows of producers heard of since $since that the store has not got, though later ones of the same producer came.
--- A gap of millions is none: a producer whose numbers could not go on began far above them.
+-- Windows missing in the store, of producers seen since $since, although later ones of the same producer arrived.
+-- A gap of millions is not one: a producer that could not continue its numbering started far above it.
 SELECT coalesce(sum(missing), 0)::BIGINT AS windows, count(DISTINCT producer_id) AS producers
 FROM (SELECT producer_id,
              first_batch - 1 - lag(last_batch) OVER (PARTITION BY producer_id ORDER BY first_batch) AS missing
@@ -69,7 +69,7 @@ FROM (SELECT producer_id,
 WHERE missing BETWEEN 1 AND 1000000;
 
 -- name: overview_clients
--- What clients said in a range: how often, how often cut off from all brokers, and how full a queue was at most.
+-- Client samples of a range: their number, those without any broker, and the highest queue fill.
 SELECT coalesce(sum(samples), 0)::BIGINT AS samples, coalesce(sum(cut_off), 0)::BIGINT AS cut_off,
        coalesce(max(fill_highest), 0)::DOUBLE AS fill_highest
 FROM client_statistics

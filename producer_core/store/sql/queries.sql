@@ -1,5 +1,5 @@
--- Questions that the dashboard, the shell and the recorder ask. Ranges are [since, until) in seconds since 1970
--- and count by the start of a window; a parameter that is left out, or NULL, does not restrict.
+-- Queries of the dashboard, the command line and the recorder. Ranges are [since, until) in seconds since 1970 and select
+-- by the start of a window; a parameter that is left out, or NULL, does not restrict.
 
 -- name: totals
 -- Sums over a range: accepted, acknowledged, dead, failed_attempts, ..., bytes, latency_sum; always one row.
@@ -15,7 +15,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
   AND ($cluster IS NULL OR cluster_id = $cluster);
 
 -- name: totals_by_topic
--- The sums of `totals`, one row a topic.
+-- The sums of `totals`, one row per topic.
 SELECT topic, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged,
        sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
        sum(retry_successes)::BIGINT AS retry_successes, sum(duplicates)::BIGINT AS duplicates,
@@ -27,7 +27,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY topic ORDER BY topic;
 
 -- name: series
--- By window of `bucket` seconds and topic: the sums, and `seconds`, the time a row covers (for rates).
+-- By window of `bucket` seconds and topic: the sums, and `seconds`, the time that a row covers (for rates).
 SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
        greatest($bucket, max(resolution))::BIGINT AS seconds, topic,
        sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged, sum(dead)::BIGINT AS dead,
@@ -49,7 +49,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY bucket ORDER BY bucket;
 
 -- name: latency_buckets_by_topic
--- The histogram of `latency_buckets`, one a topic.
+-- The histogram of `latency_buckets`, one per topic.
 SELECT topic, bucket, sum(count)::BIGINT AS count
 FROM latencies
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
@@ -57,7 +57,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY topic, bucket ORDER BY topic, bucket;
 
 -- name: latency_buckets_by_window
--- The histogram of `latency_buckets`, one a window of `bucket_seconds` seconds.
+-- The histogram of `latency_buckets`, one per window of `bucket_seconds` seconds.
 SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS window_start, bucket,
        sum(count)::BIGINT AS count
 FROM latencies
@@ -67,7 +67,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY 1, bucket ORDER BY 1, bucket;
 
 -- name: latency_histograms
--- The histograms of `latency_buckets_by_window`, one row a window: its buckets in their order, and their counts.
+-- The histograms of `latency_buckets_by_window`, one row per window: its buckets in order, and their counts.
 SELECT window_start, list(bucket ORDER BY bucket) AS buckets, list(count ORDER BY bucket) AS counts
 FROM (SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS window_start, bucket,
              sum(count)::BIGINT AS count
@@ -88,28 +88,28 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 GROUP BY 1, code ORDER BY 1, code;
 
 -- name: topics
--- Every topic the store knows, with when it was last written to.
+-- All topics in the store, each with the time of its last write.
 SELECT topic, max(window_start)::BIGINT AS last_seen FROM statistics
 WHERE ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic ORDER BY topic;
 
 -- name: dead_letters_by_topic
--- How many dead letters wait (state `dead`, or the state given), by topic, most first.
+-- Pending dead letters (state `dead`, or the given state) by topic, most first.
 SELECT topic, count(*) AS count, min(failed_at) AS oldest, max(failed_at) AS newest
 FROM dead_letters
 WHERE state = coalesce($state, 'dead') AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic ORDER BY count DESC, topic;
 
 -- name: producers
--- Every producer, the last heard of first; `since` leaves out those not seen since then. A dashboard that carries out
--- replays is none: nobody sends with it, and it must not hide that a producer died.
+-- All producers, the most recently seen first; `since` leaves out those not seen since then. A dashboard that runs
+-- replays is left out: applications do not send through it, and it must not hide that a producer is down.
 SELECT * FROM producers
 WHERE ($since IS NULL OR seen_at >= $since) AND ($cluster IS NULL OR cluster_id = $cluster)
   AND client_id <> 'producer-core-dashboard'
 ORDER BY seen_at DESC, producer_id;
 
 -- name: alerts_firing
--- Alerts that fire now, the most severe first, each with whether a silence covers it at `now`.
+-- Firing alerts, the most severe first, each with whether a silence covers it at `now`.
 SELECT alerts.*, EXISTS (
            SELECT 1 FROM silences
            WHERE silences.rule = alerts.rule AND silences.subject IN ('', alerts.subject)
@@ -118,23 +118,23 @@ FROM alerts WHERE state = 'firing'
 ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, started_at DESC;
 
 -- name: data_age
--- When the store last heard something: seen_at of the latest heartbeat, window_start of the latest row; NULL when never.
+-- The age of the data: seen_at of the latest heartbeat, window_start of the latest row; NULL without any.
 SELECT (SELECT max(seen_at) FROM producers) AS seen_at,
        (SELECT max(window_start) FROM statistics) AS window_start;
 
 -- name: operations
--- Replays, the latest first; `state` restricts to one.
+-- Replays, the latest first; `state` restricts to one state.
 SELECT * FROM operations
 WHERE ($state IS NULL OR state = $state) AND ($operation IS NULL OR operation_id = $operation)
 ORDER BY created_at DESC LIMIT coalesce($limit, 50);
 
 -- name: operation_records
--- The records of one replay and what became of each, in their order.
+-- The records of one replay and the outcome of each, in order.
 SELECT * FROM operation_records WHERE operation_id = $operation AND ($state IS NULL OR state = $state)
 ORDER BY ord LIMIT coalesce($limit, 1000) OFFSET coalesce($offset, 0);
 
 -- name: audit_latest
--- What operators did, the latest first; `who` is a part of the name, in capitals or not.
+-- Operators' actions, the latest first; `who` matches a part of the name, in any case.
 SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
 WHERE ($since IS NULL OR acted_at >= $since) AND ($until IS NULL OR acted_at < $until)
   AND ($action IS NULL OR action = $action) AND ($who IS NULL OR contains(lower(who), lower($who)))
@@ -145,9 +145,9 @@ ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 100);
 SELECT DISTINCT action FROM audit ORDER BY action;
 
 -- name: silences
--- Silences that still hold at `now`.
+-- Silences that are in force at `now`.
 SELECT * FROM silences WHERE until > $now ORDER BY until;
 
 -- name: settings
--- What was set for this store, by name.
+-- The settings of this store, by name.
 SELECT name, value FROM settings ORDER BY name;

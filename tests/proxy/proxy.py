@@ -1,4 +1,4 @@
-"""A proxy in front of Kafka brokers that understands the protocol's frames, and does harm on request.
+"""A proxy in front of Kafka brokers that reads the protocol's frames and injects faults.
 
     with embedded.start(topics={"orders": 4}) as broker, FaultProxy(seed=7) as proxy:
         broker.advertise(proxy.listen)
@@ -6,10 +6,10 @@
         with proxy.during(Rule(Swallow(after=1.0), api="Produce", chance=0.01)):
             ...                                      # one acknowledgement in a hundred never arrives
 
-    with FaultProxy() as proxy, kafka.start(nodes=3, advertise=proxy.stand_before) as cluster:
-        ...                                          # readers that must not be harmed use cluster.direct_servers
+    with FaultProxy() as proxy, kafka.start(nodes=3, advertise=proxy.advertise) as cluster:
+        ...                                          # clients without faults use cluster.direct_servers
 
-Connections in plain text only. A rule's n-th decision follows from the seed; which request is the n-th does not.
+Plain-text connections only. The seed determines a rule's n-th decision, but not which request is the n-th.
 """
 
 from __future__ import annotations
@@ -23,44 +23,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from producer_core.brokers.proxy_connection import Connection, Held
-from producer_core.brokers.proxy_rules import (
+from tests.proxy.connection import Connection, Held
+from tests.proxy.rules import (
     APIS,
     Active,
     BlackHole,
     Delay,
     Fault,
     Hold,
-    Partition,
     Refuse,
     Reset,
     Rule,
-    Slow,
     State,
     Swallow,
-    Tap,
 )
 
 if TYPE_CHECKING:
     from producer_core.brokers.layout import Node
 
-__all__ = [
-    "APIS", "BlackHole", "Delay", "FaultProxy", "Hold", "Partition", "Refuse", "Reset", "Rule", "Slow", "Swallow", "Tap",
-]  # fmt: skip
-
 _HOST = "127.0.0.1"
 
 
 class FaultProxy:
-    """Stands before any number of brokers; every method may be called from any thread.
+    """A proxy in front of any number of brokers; every method may be called from any thread.
 
-    `counts` says what it did: requests by name, each kind of fault, and what became of held requests.
+    `counts` counts requests by name, each kind of fault, and the outcomes of held requests.
     """
 
     def __init__(self, *, seed: int = 0) -> None:
         self.seed = seed
         self.addresses: dict[int, tuple[str, int]] = {}
-        self._counts: Counter[str] = Counter()  # touched on the proxy's thread
+        self._counts: Counter[str] = Counter()  # changed on the proxy's thread only
         self._connections: set[Connection] = set()
         self._held: list[Held] = []
         self._servers: list[asyncio.Server] = []
@@ -71,31 +64,31 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._run, name="fault-proxy", daemon=True)
         self._thread.start()
 
-    # where it stands
+    # addresses
 
     def listen(self, number: int, host: str, port: int) -> tuple[str, int]:
-        """Stand before the broker of this number, which listens on host:port; where clients find it from now on."""
+        """Listen for clients of a broker, which is at host:port; return the address for clients."""
         if number not in self.addresses:
             listening = asyncio.run_coroutine_threadsafe(self._listen(number, (host, port)), self.loop)
             self.addresses[number] = (_HOST, listening.result(10))
         return self.addresses[number]
 
-    def stand_before(self, node: Node) -> tuple[str, int]:
-        """For `kafka.start(advertise=proxy.stand_before)`."""
+    def advertise(self, node: Node) -> tuple[str, int]:
+        """Return a node's address for clients: `kafka.start(advertise=proxy.advertise)`."""
         return self.listen(node.number, _HOST, node.port)
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self.addresses.values())
 
-    # what it does
+    # rules
 
     def add(self, rule: Rule) -> Rule:
-        """From now on; rules are asked in their order, and the first that hits decides."""
+        """Put a rule in force; rules are evaluated in order, and the first that matches decides."""
         with self._lock:
             self._ordinal += 1
-            # Not for secrets: the same seed is to give the same faults.
-            chance = random.Random(f"{self.seed}:{self._ordinal}")  # noqa: S311
+            # The same seed gives the same faults.
+            chance = random.Random(f"{self.seed}:{self._ordinal}")
             self._active.append(Active(rule, chance))
         self._changed()
         return rule
@@ -106,7 +99,7 @@ class FaultProxy:
         self._changed()
 
     def clear(self) -> None:
-        """No faults any more; held requests still arrive."""
+        """Remove all rules; held requests still arrive."""
         with self._lock:
             self._active = []
         self._changed()
@@ -132,7 +125,7 @@ class FaultProxy:
 
     @property
     def faults(self) -> int:
-        """How many requests were harmed."""
+        """Return the number of requests with a fault."""
         kinds = (Reset, Swallow, BlackHole, Delay, Hold)
         return sum(self.counts[kind.__name__] for kind in kinds)
 
@@ -141,7 +134,7 @@ class FaultProxy:
         self._call(lambda: self._reset_all(broker))
 
     def stop(self) -> None:
-        """Close everything; held requests never arrive. Calling it again does nothing."""
+        """Close everything; held requests never arrive. A second call does nothing."""
         if self.loop.is_closed():
             return
         self._call(self._close)
@@ -155,18 +148,18 @@ class FaultProxy:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # asked by connections, on the proxy's thread
+    # called by connections, on the proxy's thread
 
     def decide(self, broker: int, api: int, frame: bytes) -> tuple[Fault, float] | None:
-        """The fault for this request and its seconds."""
+        """Return the fault for this request and its delay in seconds."""
         self._counts[_NAMES.get(api, "other")] += 1
         with self._lock:
             for active in self._active:
                 if active.hits(broker, api, frame):
-                    what = active.rule.what
-                    assert not isinstance(what, State)
-                    self._counts[type(what).__name__] += 1
-                    return what, active.seconds(what) if isinstance(what, Delay | Hold) else 0.0
+                    action = active.rule.action
+                    assert not isinstance(action, State)
+                    self._counts[type(action).__name__] += 1
+                    return action, active.seconds(action) if isinstance(action, Delay | Hold) else 0.0
         return None
 
     def states(self, broker: int) -> list[State]:
@@ -174,7 +167,9 @@ class FaultProxy:
             return []
         with self._lock:
             rules = [active.rule for active in self._active]
-        return [rule.what for rule in rules if isinstance(rule.what, State) and rule.broker in (None, broker)]
+        return [
+            rule.action for rule in rules if isinstance(rule.action, State) and rule.broker in (None, broker)
+        ]
 
     def opened(self, connection: Connection) -> None:
         self._counts["connections"] += 1
@@ -193,7 +188,7 @@ class FaultProxy:
         self.loop.call_later(held.seconds, late)
 
     def answered(self, api: int, request: bytes) -> None:
-        """An answer passed on to a client: it may be what a held EndTxn was waiting for."""
+        """Note an answer that was passed to a client: a held EndTxn may be waiting for it."""
         for held in [one for one in self._held if one.into_next and one.transaction in request]:
             if api == APIS["EndTxn"]:
                 held.committed = True
@@ -202,20 +197,20 @@ class FaultProxy:
                 self._release(held)
 
     def late_answer(self, api: int, answer: bytes) -> None:
-        """The broker's answer to a request that was held: byte 12 of an EndTxn's is its error code."""
+        """Note the broker's answer to a held request; byte 12 of an EndTxn answer is its error code."""
         self._counts["held requests answered"] += 1
         if api == APIS["EndTxn"]:
             code = struct.unpack_from(">h", answer, 12)[0]
             self._counts[f"stale EndTxn answered {code}"] += 1
 
-    # the thread
+    # the proxy's thread
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
     async def _listen(self, number: int, target: tuple[str, int]) -> int:
-        """The port; one that the kernel chooses is none of those that brokers are started on."""
+        """Listen for a broker's clients and return the port, which the kernel chooses outside the brokers' ports."""
         server = await self.loop.create_server(lambda: Connection(self, number, target), _HOST, 0)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])

@@ -1,4 +1,4 @@
-"""One connection through the fault proxy: frames are cut on both sides, answers found by correlation id."""
+"""One connection through the fault proxy: split both directions into frames, and match answers by correlation id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from producer_core.brokers.proxy_rules import (
+from tests.proxy.rules import (
     APIS,
     BlackHole,
     Delay,
@@ -26,12 +26,12 @@ from producer_core.brokers.proxy_rules import (
     Tap,
 )
 
-_HEAD = 300
-"""Bytes of a request that are kept until its answer: enough to hold the transactional id."""
+_HEAD_BYTES = 300
+"""Bytes of a request that are kept until its answer: enough for the transactional id."""
 
 
 class Proxy(Protocol):
-    """What a connection needs of the proxy."""
+    """The methods of the proxy that a connection uses."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -46,7 +46,7 @@ class Proxy(Protocol):
 
 @dataclass(eq=False)
 class Held:
-    """A request kept back; its connection to the broker stays open for it."""
+    """A request that is held back; its connection to the broker stays open for it."""
 
     seconds: float
     into_next: bool
@@ -56,8 +56,8 @@ class Held:
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A request that awaits its answer."""
+class _Pending:
+    """A request without an answer yet."""
 
     api: int
     head: bytes
@@ -67,7 +67,7 @@ class _Asked:
 
 
 class _Frames(asyncio.Protocol):
-    """Cuts a stream into Kafka's frames: four bytes of length, then so many."""
+    """Split a stream into Kafka's frames: four bytes with the length, then that many bytes."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -77,7 +77,7 @@ class _Frames(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.up()
+        self.connected()
 
     def data_received(self, data: bytes) -> None:
         buffer, at = self._buffer, 0
@@ -99,7 +99,7 @@ class _Frames(asyncio.Protocol):
             self.transport.close()
 
     def abort(self) -> None:
-        """Reset: what is still unsent is thrown away, and the peer gets an RST."""
+        """Reset the connection: discard unsent data and send an RST to the peer."""
         if self.transport is None or self.transport.is_closing():
             return
         with contextlib.suppress(OSError):
@@ -108,15 +108,15 @@ class _Frames(asyncio.Protocol):
             )
         self.transport.abort()
 
-    def up(self) -> None:
-        """The connection stands."""
+    def connected(self) -> None:
+        """Handle a new connection."""
 
     def frame(self, frame: bytes) -> None:
-        """One whole frame, its length first."""
+        """Handle one complete frame, including its length."""
 
 
-class _Way:
-    """One direction of a connection: frames leave in their order, late, slowly or not at all for now."""
+class _Direction:
+    """One direction of a connection: frames leave in order, possibly delayed, throttled or paused."""
 
     def __init__(self, connection: Connection, name: str, write: Callable[[bytes], None]) -> None:
         self._connection = connection
@@ -129,15 +129,15 @@ class _Way:
     def put(self, frame: bytes, delay: float = 0.0) -> None:
         ready = self._connection.proxy.loop.time() + delay
         if self._queue:
-            ready = max(ready, self._queue[-1][0])  # nothing overtakes
+            ready = max(ready, self._queue[-1][0])  # no frame overtakes another
         self._queue.append((ready, frame))
         self.pump()
 
     def pump(self) -> None:
         while self._queue:
             states = self._connection.proxy.states(self._connection.broker)
-            if any(isinstance(one, Partition) and one.way in ("both", self._name) for one in states):
-                return  # pumped again when the rules change
+            if any(isinstance(one, Partition) and one.direction in ("both", self._name) for one in states):
+                return  # pump() is called again when the rules change
             now = self._connection.proxy.loop.time()
             wait = max(self._queue[0][0], self._not_before) - now
             if wait > 0.0005:
@@ -154,14 +154,14 @@ class _Way:
             self._timer.cancel()
         self._timer = self._connection.proxy.loop.call_later(wait, self.pump)
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         self._queue.clear()
         if self._timer is not None:
             self._timer.cancel()
 
 
 class _Broker(_Frames):
-    """The side towards the broker."""
+    """The connection to the broker."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class _Broker(_Frames):
 
 
 class Connection(_Frames):
-    """The side towards the client, and the owner of both."""
+    """The connection to the client, and the owner of both."""
 
     def __init__(self, proxy: Proxy, broker: int, target: tuple[str, int]) -> None:
         super().__init__()
@@ -184,15 +184,15 @@ class Connection(_Frames):
         self._target = target
         self._upstream: _Broker | None = None
         self._connecting: list[bytes] | None = []
-        self._asked: dict[int, _Asked] = {}
-        self._muted = False  # answers are lost
-        self._deaf = False  # requests are lost
+        self._pending: dict[int, _Pending] = {}
+        self._drop_answers = False  # answers are lost
+        self._drop_requests = False  # requests are lost
         self._held = 0
-        self._requests = _Way(self, "requests", self._to_broker)
-        self._answers = _Way(self, "answers", self.write)
+        self._requests = _Direction(self, "requests", self._to_broker)
+        self._answers = _Direction(self, "answers", self.write)
         self._task: asyncio.Task[None] | None = None
 
-    def up(self) -> None:
+    def connected(self) -> None:
         self.proxy.opened(self)
         if any(isinstance(state, Refuse) for state in self.proxy.states(self.broker)):
             self.abort()
@@ -200,12 +200,12 @@ class Connection(_Frames):
             self._task = self.proxy.loop.create_task(self._connect())
 
     def frame(self, frame: bytes) -> None:
-        """A request of the client."""
-        if self._deaf:
+        """Handle a request of the client."""
+        if self._drop_requests:
             return
         api, _, number = struct.unpack_from(">hhi", frame, 4)
         decision = self.proxy.decide(self.broker, api, frame)
-        asked = _Asked(api, frame[:_HEAD])
+        pending = _Pending(api, frame[:_HEAD_BYTES])
         delay = 0.0
         if decision is not None:
             fault, seconds = decision
@@ -214,51 +214,51 @@ class Connection(_Frames):
                     self.reset()
                     return
                 case BlackHole(after=after):
-                    self._deaf = True
+                    self._drop_requests = True
                     if after is not None:
                         self.proxy.loop.call_later(after, self.reset)
                     return
                 case Hold(into_next=into_next):
-                    self._hold(number, frame, asked, seconds, into_next)
+                    self._hold(number, frame, pending, seconds, into_next)
                     return
                 case Swallow(after=after):
-                    asked.swallow = after
+                    pending.swallow = after
                 case Delay():
                     delay = seconds
                 case Tap():
-                    asked.tap = fault if fault.answer else None
+                    pending.tap = fault if fault.answer else None
                     if not fault.answer:
-                        fault.heard(frame)
-        self._asked[number] = asked
+                        fault.callback(frame)
+        self._pending[number] = pending
         self._requests.put(frame, delay)
 
     def answer(self, frame: bytes) -> None:
-        """An answer of the broker."""
-        asked = self._asked.pop(int.from_bytes(frame[4:8]), None)
-        if asked is None:
+        """Handle an answer of the broker."""
+        pending = self._pending.pop(int.from_bytes(frame[4:8]), None)
+        if pending is None:
             self._answers.put(frame)
             return
-        if asked.late:
-            self.proxy.late_answer(asked.api, frame)
-            self._let_go()
+        if pending.late:
+            self.proxy.late_answer(pending.api, frame)
+            self._release_held()
             return
-        if asked.tap is not None:
-            asked.tap.heard(asked.head)
-        if asked.swallow is not None:
-            self._muted = True
-            self.proxy.loop.call_later(asked.swallow, self.reset)
-        if not self._muted:
+        if pending.tap is not None:
+            pending.tap.callback(pending.head)
+        if pending.swallow is not None:
+            self._drop_answers = True
+            self.proxy.loop.call_later(pending.swallow, self.reset)
+        if not self._drop_answers:
             self._answers.put(frame)
-            self.proxy.answered(asked.api, asked.head)
+            self.proxy.answered(pending.api, pending.head)
 
     def pump(self) -> None:
-        """The rules have changed."""
+        """Apply changed rules to frames in the queues."""
         self._requests.pump()
         self._answers.pump()
 
     def reset(self) -> None:
-        """The client's side is reset; the broker's is closed, unless a held request needs it."""
-        self._deaf = self._muted = True
+        """Reset the client's connection; close the broker's, unless a held request needs it."""
+        self._drop_requests = self._drop_answers = True
         self.abort()
         if self._upstream is not None and not self._held:
             self._upstream.close()
@@ -272,10 +272,10 @@ class Connection(_Frames):
             self._upstream.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._deaf = self._muted = True
-        self._answers.forget()
+        self._drop_requests = self._drop_answers = True
+        self._answers.discard()
         if not self._held:
-            self._requests.forget()
+            self._requests.discard()
             self.proxy.closed(self)
             if self._upstream is not None:
                 self._upstream.close()
@@ -306,30 +306,30 @@ class Connection(_Frames):
         elif self._upstream is not None:
             self._upstream.write(frame)
 
-    def _hold(self, number: int, frame: bytes, asked: _Asked, seconds: float, into_next: bool) -> None:
+    def _hold(self, number: int, frame: bytes, pending: _Pending, seconds: float, into_next: bool) -> None:
         self._held += 1
-        self._muted = self._deaf = True
-        asked.late = True
+        self._drop_answers = self._drop_requests = True
+        pending.late = True
 
         def deliver() -> bool:
             upstream = self._upstream
             if upstream is None or upstream.transport is None or upstream.transport.is_closing():
                 return False
-            self._asked[number] = asked
+            self._pending[number] = pending
             upstream.write(frame)
             return True
 
         self.proxy.hold(Held(seconds, into_next, transactional_id(frame), deliver))
         self.abort()
 
-    def _let_go(self) -> None:
+    def _release_held(self) -> None:
         self._held -= 1
         if self._held <= 0 and self._upstream is not None:
             self._upstream.close()
 
 
 def transactional_id(frame: bytes) -> bytes:
-    """The id in an EndTxn request; empty in others, which every frame contains."""
+    """Return the transactional id of an EndTxn request; for other requests an empty value, which every frame contains."""
     api, version = struct.unpack_from(">hh", frame, 4)
     if api != APIS["EndTxn"]:
         return b""

@@ -1,4 +1,4 @@
-"""Rules of the fault proxy: which requests, and what becomes of them."""
+"""Rules of the fault proxy: which requests they match, and what happens to these."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ APIS = {
     "AddPartitionsToTxn": 24,
     "EndTxn": 26,
 }
-"""Requests by the protocol's names."""
+"""Requests by the names of the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The request is lost, and the client's connection is reset."""
+    """Lose the request, and reset the client's connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swallow:
-    """The broker gets the request; its answer and all later ones are lost, and `after` seconds later the
-    client's connection is reset."""
+    """Lose the broker's answer to the request and all later answers; `after` seconds later, reset the client's
+    connection."""
 
     after: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class BlackHole:
-    """The request and all later ones of its connection are lost; None leaves the client to its own time-out."""
+    """Lose the request and all later ones of its connection; with None the client waits for its own timeout."""
 
     after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """The request arrives `seconds` late, or by chance between `seconds` and `up_to`; nothing overtakes it."""
+    """Delay the request by `seconds`, or at random by `seconds` to `up_to`; no later request overtakes it."""
 
     seconds: float
     up_to: float | None = None
@@ -53,10 +53,10 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The client's connection is reset, and the request arrives all the same: `seconds` (to `up_to`) later.
+    """Reset the client's connection, and deliver the request `seconds` (to `up_to`) later.
 
-    `into_next`: an EndTxn arrives right after the first Produce answer of the transaction that follows, which
-    is where it does harm; when none follows, after `seconds`.
+    With `into_next`, an EndTxn is delivered right after the first Produce answer of the next transaction, where it
+    causes the most damage; without a next transaction, after `seconds`.
     """
 
     seconds: float
@@ -66,28 +66,30 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """`heard(request)` is called on the proxy's thread, and the request goes its way. With `answer` it is called
-    when the broker's answer is there, before the client has it."""
+    """Call `callback(request)` on the proxy's thread and pass the request on.
 
-    heard: Callable[[bytes], None]
+    With `answer`, call it when the broker's answer has arrived, before the client gets it.
+    """
+
+    callback: Callable[[bytes], None]
     answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Nothing arrives, though connections stay: what was sent meanwhile arrives when the rule is taken back."""
+    """Deliver nothing, but keep the connections; data sent meanwhile arrives when the rule is removed."""
 
-    way: Literal["both", "requests", "answers"] = "both"
+    direction: Literal["both", "requests", "answers"] = "both"
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Connections are reset, and so are new ones."""
+    """Reset all connections, including new ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Each connection carries so many bytes a second, each way."""
+    """Limit each connection to this many bytes a second in each direction."""
 
     bytes_per_second: float
 
@@ -98,13 +100,14 @@ State = Partition | Refuse | Slow
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to some requests (a fault), or to all connections (a state), while the rule is there.
+    """Apply a fault to some requests, or a state to all connections, while the rule is in force.
 
-    Of the requests named by `api` to `broker` whose bytes contain `containing` (a topic, a transactional id),
-    the first `skip` pass; of the others each is hit with probability `chance`, until `times` were hit. None: any.
+    It matches requests named by `api` to `broker` whose bytes contain `containing` (a topic, a transactional id). The
+    first `skip` of them pass; each of the others gets the fault with probability `chance`, until `times` got it. None
+    means any.
     """
 
-    what: Fault | State
+    action: Fault | State
     api: str | tuple[str, ...] | None = None
     broker: int | None = None
     containing: bytes = b""
@@ -116,10 +119,10 @@ class Rule:
         for name in self.apis:
             if name not in APIS:
                 raise ConfigError(
-                    f"{name!r} is no request the proxy knows.", fix=f"Use one of {', '.join(APIS)}."
+                    f"{name!r} is not a request that the proxy knows.", fix=f"Use one of {', '.join(APIS)}."
                 )
-        if isinstance(self.what, State) and (self.api or self.containing or self.times is not None):
-            raise ConfigError("Partition, Refuse and Slow hold for whole connections: name a broker at most.")
+        if isinstance(self.action, State) and (self.api or self.containing or self.times is not None):
+            raise ConfigError("Partition, Refuse and Slow apply to whole connections: name at most a broker.")
 
     @property
     def apis(self) -> tuple[str, ...]:
@@ -128,7 +131,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Active:
-    """A rule in force: it draws once for each request that matches, so its decisions follow from the seed."""
+    """A rule in force: it draws a random number per matching request, so its decisions follow from the seed."""
 
     rule: Rule
     chance: random.Random
@@ -141,7 +144,7 @@ class Active:
 
     def hits(self, broker: int, api: int, frame: bytes) -> bool:
         rule = self.rule
-        if isinstance(rule.what, State) or (rule.broker is not None and rule.broker != broker):
+        if isinstance(rule.action, State) or (rule.broker is not None and rule.broker != broker):
             return False
         if (self.numbers and api not in self.numbers) or rule.containing not in frame:
             return False
