@@ -29,7 +29,7 @@ class AlertWorker:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alerts-of-the-dashboard", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dashboard-alerts", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -1,4 +1,4 @@
-"""Assemble the server process: middleware before Streamlit, and workers for alerts and replays beside it."""
+"""Assemble the server process: the middleware in front of Streamlit, and the workers for alerts and replays."""
 
 from __future__ import annotations
 

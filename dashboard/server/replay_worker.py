@@ -67,7 +67,7 @@ class ReplayWorker:
         self.problem = ""
         self._path = path
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="replays-of-the-dashboard", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dashboard-replays", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

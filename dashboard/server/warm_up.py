@@ -19,7 +19,9 @@ def start_warm_up(path: Path, files: StaticFiles, page: str) -> threading.Thread
 
     The server answers requests at the same time. Errors of the store are ignored here: the page reports them.
     """
-    thread = threading.Thread(target=_warm_up, args=(path, files, page), name="warming", daemon=True)
+    thread = threading.Thread(
+        target=_warm_up, args=(path, files, page), name="dashboard-warm-up", daemon=True
+    )
     thread.start()
     return thread
 

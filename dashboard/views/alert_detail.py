@@ -81,11 +81,11 @@ def _notification(row: Mapping[str, Any]) -> tuple[float, str] | None:
         attempts = (
             f"; {wording.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
         )
-        return row["queued_at"], f"Notification over {route} is pending ({status}{attempts})."
+        return row["queued_at"], f"Notification via {route} is pending ({status}{attempts})."
     if row["outcome"] == "told":
-        return row["settled_at"], f"Notification delivered over {route} ({status}, {row['answer']})."
+        return row["settled_at"], f"Notification delivered via {route} ({status}, {row['answer']})."
     if row["outcome"] == "given up":
-        return row["settled_at"], f"Notification over {route} was given up ({status}): {row['answer']}."
+        return row["settled_at"], f"Notification via {route} was given up ({status}): {row['answer']}."
     return None
 
 

@@ -100,7 +100,7 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
                 help="Records sent first. The rest follows once they are acknowledged.",
             )  # fmt: skip
             st.number_input(
-                "Stop above, % failed", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
+                "Stop above % failed", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
                 value=operation.stop_percent or STOP_PERCENT, key=f"stop_{key}",
                 help=f"Applies to the canary and the last {operation.stop_last or 50:,} records.",
             )  # fmt: skip

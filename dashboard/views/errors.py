@@ -117,7 +117,7 @@ def _charts(page: ErrorsPage) -> None:
         common.heading("Outcome of failed messages")
         live_plotly(
             outcomes(page),
-            key="errors-fates",
+            key="errors-outcomes",
             alt="Messages acknowledged after a retry and messages that became dead letters, over time",
         )
 

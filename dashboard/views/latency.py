@@ -83,7 +83,7 @@ def _tiles(page: queries.LatencyPage) -> None:
         ("Round trip", wording.milliseconds(whole.rtt), "Average time from request to response."),
         ("Queue peak", wording.percent(whole.fill_highest) if page.has_client_stats else "–", "Highest fill of the client's queue, by messages or bytes."),
         ("Per batch", wording.compact(queries.per_batch(whole)), "Average messages per batch; larger batches need fewer requests."),
-        ("Resent", wording.percent(queries.repeated(whole)), "Share of requests that the client sent again."),
+        ("Retried", wording.percent(queries.repeated(whole)), "Share of requests that the client retried."),
     ]  # fmt: skip
     figures = [charts.Tile(label, value, more=more) for label, value, more in values]
     live_dom(tiles.tiles(figures, css_class="pc-eight"), key="latency-tiles")
@@ -123,7 +123,7 @@ def _brokers(page: queries.LatencyPage) -> None:
     )
     head = (
         "Broker", "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",
-        "Throttled", "Repeated", "Timed out", "Disconnects",
+        "Throttled", "Retries", "Timed out", "Disconnects",
     )  # fmt: skip
     rows = [
         (

@@ -175,7 +175,7 @@ def test_the_server_evaluates_alerts_without_a_browser_and_releases_its_lease(fo
 
 
 def test_forged_client_addresses_do_not_allow_more_attempts(address):
-    """Only proxies named with --proxy are trusted for X-Forwarded-For. This test is last, because it delays its address."""
+    """X-Forwarded-For counts only from proxies named with --proxy. The test runs last, because it delays its address."""
     statuses = []
     for number in range(6):
         headers = {"origin": address, "x-forwarded-for": f"10.9.8.{number}"}

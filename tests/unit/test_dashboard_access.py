@@ -334,7 +334,7 @@ async def application(scope, receive, send):
 
 
 class Browser:
-    """Send requests to the application browser the middleware, and keep the cookies of its responses."""
+    """Send requests to the application behind the middleware, and keep the cookies of its responses."""
 
     def __init__(self, stored, *, length=3600.0, base="", **changes):
         self.clock = Clock(0.0)

@@ -490,7 +490,7 @@ def test_the_server_evaluates_alerts_once_for_all_sessions_and_stops_cleanly(sto
     judge = eventually(lambda: page(store).evaluator)
 
     assert judge.here
-    assert threads().count("alerts-of-the-dashboard") == 1 and threads().count("alerts") <= 1 + before.count(
+    assert threads().count("dashboard-alerts") == 1 and threads().count("alerts") <= 1 + before.count(
         "alerts"
     )
     worker.stop_all()

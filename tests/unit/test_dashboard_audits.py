@@ -1,4 +1,4 @@
-"""Jobs and audits on the fleet page: queries on a real store, texts, and the page of one audit."""
+"""Test jobs and audits on the fleet page: queries on a real store, texts, and the page of one audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The latency page: queries on a real store, charts, and the page in each state."""
+"""Test the latency page: its queries on a real store, its charts, and the page in each state."""
 
 from __future__ import annotations
 

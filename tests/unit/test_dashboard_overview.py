@@ -1,4 +1,4 @@
-"""The overview: its queries, texts and page, and the header of all pages."""
+"""Test the overview: its queries, texts and page, and the header of all pages."""
 
 from __future__ import annotations
 
