@@ -18,6 +18,7 @@ from producer_core.dashboard.auth import known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
 from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions, network
+from producer_core.dashboard.theme import asset
 
 logger = logging.getLogger(__name__)
 
@@ -251,30 +252,12 @@ async def _respond(send: Send, status: int, text: str, *, kind: str = "text/html
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-_STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 "Source Sans", system-ui, sans-serif; }
-body { margin: 0; min-height: 100vh; display: grid; place-items: center; background: light-dark(#f8fafc, #0e1117);
-  color: light-dark(#1f2937, #fafafa); }
-main { width: min(21rem, calc(100vw - 2rem)); box-sizing: border-box; padding: 1.6rem; border-radius: 10px;
-  background: light-dark(#fff, #171b24); border: 1px solid light-dark(#e2e8f0, #2b3140); }
-h1 { font-size: 1.15rem; font-weight: 650; margin: 0 0 1rem; }
-label { display: block; font-size: 0.9rem; margin: 0.8rem 0 0.2rem; }
-input { width: 100%; box-sizing: border-box; font: inherit; padding: 0.45rem 0.6rem; border-radius: 6px;
-  border: 1px solid light-dark(#94a3b8, #4b5563); background: light-dark(#fff, #0e1117); color: inherit; }
-button { width: 100%; margin-top: 1.2rem; padding: 0.55rem; font: inherit; font-weight: 600; border: 0; border-radius: 6px;
-  background: #1d4ed8; color: #fff; cursor: pointer; }
-:focus-visible { outline: 3px solid light-dark(#93c5fd, #60a5fa); outline-offset: 1px; }
-.problem { margin: 0 0 0.4rem; padding: 0.5rem 0.7rem; border-left: 4px solid #dc2626; background: rgba(220, 38, 38, 0.12);
-  border-radius: 0 6px 6px 0; font-size: 0.9rem; }
-"""
-
-
 def _form_page(destination: str, problem: str, name: str = "") -> str:
     alert = f'<p class="problem" role="alert">{html.escape(problem)}</p>' if problem else ""
     name_focus, password_focus = ("", "autofocus") if name else ("autofocus", "")
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Sign in · producer_core</title><style>{_STYLE}</style></head>
+<title>Sign in · producer_core</title><style>{asset("auth/login.css")}</style></head>
 <body><main><h1>producer_core dashboard</h1>{alert}
 <form method="post">
 <input type="hidden" name="next" value="{html.escape(destination)}">

@@ -7,18 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-_JS = """
-export default function ({ data, parentElement }) {
-  const target = parentElement.querySelector('.pc-scroll-target')
-  if (target.pcDone) return
-  target.pcDone = true
-  const { top } = target.getBoundingClientRect()
-  const visible = top >= 0 && top < innerHeight - data.margin
-  if (!data.enabled || data.only_hidden && visible) return
-  const reduced = matchMedia('(prefers-reduced-motion: reduce)').matches
-  setTimeout(() => target.scrollIntoView({ behavior: reduced ? 'auto' : 'smooth', block: 'start' }), 150)
-}
-"""
+from producer_core.dashboard.theme import asset
+
 _HTML = "<div class='pc-scroll-target' aria-hidden='true' style='height: 0; scroll-margin-top: 5.5rem'></div>"
 
 _MARGIN = 200
@@ -33,4 +23,6 @@ def scroll_into_view(*, key: str, enabled: bool = True, only_hidden: bool = Fals
 
 @cache
 def _component() -> Any:
-    return st.components.v2.component("scroll_into_view", html=_HTML, js=_JS, isolate_styles=False)
+    return st.components.v2.component(
+        "scroll_into_view", html=_HTML, js=asset("components/scroll_into_view.js"), isolate_styles=False
+    )

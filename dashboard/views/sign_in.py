@@ -12,11 +12,6 @@ from producer_core.dashboard.views import common
 
 _CHECK_EVERY = 10
 
-_STYLE = """<style>
-.st-key-pc-user { position: fixed; top: 0.55rem; right: 3.4rem; z-index: 1000000; width: auto; }
-.st-key-pc-user button { min-height: 2rem; padding: 0.1rem 0.7rem; }
-</style>"""
-
 
 def show() -> bool:
     """Return whether the page may be drawn; if not, draw the sign-in or the reason."""
@@ -67,7 +62,6 @@ def _sign_in_address() -> str:
 
 def _user_menu() -> None:
     allowed, reason = access.may_act()
-    st.html(_STYLE)
     with st.container(key="pc-user"), st.popover(wording.short(access.user(), 20), icon=":material/person:"):
         st.text(f"Signed in as {access.user()}.")
         st.text("You can make changes." if allowed else reason)
