@@ -191,14 +191,14 @@ def _refuse_strangers(place: _Listener, port: int) -> None:
             f"reach it through an SSH tunnel: ssh -L {port}:{_LOOPBACK}:{port} THIS_MACHINE",
         )
     if admitted.oidc:
-        _comes_back(admitted.comes_back_to, place)
-    if admitted.passwords and admission.loopback(place.address) and place.hosts and not place.proxies:
+        _comes_back(admitted.redirect_uri, place)
+    if admitted.passwords and admission.is_loopback(place.address) and place.hosts and not place.proxies:
         output.say(
             "Behind a proxy also give --proxy with its address: without it wrong passwords of one browser make all "
             "others wait.",
             err=True,
         )
-    if not admission.loopback(place.address) and place.tls is None:
+    if not admission.is_loopback(place.address) and place.tls is None:
         output.say(
             "This is plain http: passwords and data travel readable. Give --tls-cert and --tls-key, or put a proxy "
             "with https before it and give its address with --proxy.",
@@ -215,7 +215,7 @@ def _comes_back(address: str, place: _Listener) -> None:
         )
     serve: Any = load_dashboard("commands").command
     host, path = urlsplit(address).hostname or "", urlsplit(address).path
-    if host not in (*serve.names_of(place.address), "localhost", *place.hosts):
+    if host not in (*serve.host_names(place.address), "localhost", *place.hosts):
         raise Failed(
             f"redirect_uri in secrets.toml leads to {host or 'nowhere'}, and the dashboard does not answer to that name.",
             f"Give --host {host}" if host else "It is the dashboard's own address with /oauth2callback.",
