@@ -22,7 +22,7 @@ PAGES = {
     "overview": ("", CHART),
     "latency": ("latency", CHART),
     "errors": ("errors", CHART),
-    "dead-letters": ("dead-letters", ".pc-letters tbody tr"),
+    "dead-letters": ("dead-letters", ".pc-dead-letters tbody tr"),
     "fleet": ("fleet", CHART),
 }
 """By name: the address, and what counts as the page's first chart."""
@@ -159,7 +159,7 @@ def _clicked(page: Page, name: str) -> float:
     page.wait_for_timeout(700)
     began = time.perf_counter()
     page.get_by_role("radio", name=name, exact=True).click()
-    shown(page.locator(".pc-lead", has_text=f"in the last {name}"))
+    shown(page.locator(".pc-headline", has_text=f"in the last {name}"))
     return time.perf_counter() - began
 
 

@@ -1,4 +1,4 @@
-"""The app: pages over one store, each with its own address."""
+"""Run the dashboard as a Streamlit app: the pages of one store, each with its own address."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core._internal.masking import rules
-from producer_core.dashboard.server.command import put_plotly
-from producer_core.dashboard.server.stores import opened, trouble
+from producer_core.dashboard.server.command import install_plotly
+from producer_core.dashboard.server.stores import open_store, store_problem
 from producer_core.dashboard.views import (
     alerts,
     common,
@@ -38,18 +38,18 @@ PAGES: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
     ("Fleet", "fleet", fleet.show),
     ("Settings", "settings", settings.show),
 )
-"""Title, address and the view that draws it; the first is the one that opens."""
+"""Title, address and drawing function of each page; the first is the start page."""
 
 
 def main() -> None:
-    """Draw the page; called by Streamlit for each session and each full rerun."""
+    """Draw the page. Streamlit calls it for each session and each full rerun."""
     st.set_page_config(page_title="producer_core", layout="wide")
-    common.style()
+    common.load_style_sheet()
     if not sign_in.show():
         return
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
     page = st.navigation([_page(path, *one) for one in PAGES], position="top")
-    if _ready(path):
+    if _is_ready(path):
         page.run()
 
 
@@ -57,36 +57,34 @@ def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) ->
     def run() -> None:
         if st.session_state.get("address") != address:
             st.session_state["address"] = address
-            dead_letter_url.forget()
+            dead_letter_url.reset()
         show(path)
 
     return st.Page(run, title=title, url_path=address, default=title == PAGES[0][0])
 
 
-def _ready(path: Path) -> bool:
-    """Whether the store can be read and the masking rules are right; else the page says why and looks again every two
-    seconds.
-    """
+def _is_ready(path: Path) -> bool:
+    """Return whether the store opens and the masking rules are valid; if not, show why and retry every two seconds."""
     try:
         rules()
-        opened(path)
+        open_store(path)
     except ProducerError as error:
         header.title()
-        common.say(*trouble(path, error))
-        st.fragment(_look_again, run_every=2)(path)
+        common.message(*store_problem(path, error))
+        st.fragment(_retry, run_every=2)(path)
         return False
     return True
 
 
-def _look_again(path: Path) -> None:
+def _retry(path: Path) -> None:
     try:
         rules()
-        opened(path)
+        open_store(path)
     except ProducerError:
         return
     st.rerun()
 
 
-if __name__ == "__main__":  # `streamlit run dashboard/app.py` by hand
-    put_plotly(Path(__file__).parent / "static")
+if __name__ == "__main__":  # started with `streamlit run dashboard/app.py`
+    install_plotly(Path(__file__).parent / "static")
     main()

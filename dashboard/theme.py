@@ -1,4 +1,4 @@
-"""The colours and style sheets of the dashboard."""
+"""The colours, style sheets and scripts of the dashboard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ COLOURS = (
 
 
 @cache
+def asset(path: str) -> str:
+    """Return the text of a file in the dashboard's package, for example `components/live_dom.js`."""
+    return files(__package__).joinpath(path).read_text(encoding="utf-8")
+
+
 def style_sheet(name: str) -> str:
     """Return the text of a style sheet in `static/`."""
-    return files(__package__).joinpath("static", f"{name}.css").read_text()
+    return asset(f"static/{name}.css")

@@ -1,17 +1,17 @@
-"""What an operator may do from a page: each act is one call of producer_core, answered in words."""
+"""Carry out what an operator does on a page: each action is one call of producer_core and returns a message."""
 
 from producer_core.dashboard.actions.alerts import acknowledge
 from producer_core.dashboard.actions.dead_letters import clear, restore, selected, undo_clear
 from producer_core.dashboard.actions.refused import may_act
 from producer_core.dashboard.actions.replays import (
     cancel_replay,
-    follow,
-    go_replay,
-    look_ahead,
+    confirm_replay,
+    get_replay,
+    include_quarantined,
     pause_replay,
+    plan_replay,
     resume_replay,
     start_replay,
-    with_quarantined,
 )
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult
 from producer_core.dashboard.auth.access import actor as actor
@@ -26,16 +26,16 @@ __all__ = [
     "actor",
     "cancel_replay",
     "clear",
-    "follow",
-    "go_replay",
-    "look_ahead",
+    "confirm_replay",
+    "get_replay",
+    "include_quarantined",
     "may_act",
     "pause_replay",
+    "plan_replay",
     "restore",
     "resume_replay",
     "selected",
     "start_replay",
     "undo_clear",
     "user",
-    "with_quarantined",
 ]

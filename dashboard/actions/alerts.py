@@ -1,4 +1,4 @@
-"""Acts on alerts: acknowledge, keep quiet, end a silence, try a route."""
+"""Act on alerts: acknowledge, silence, end a silence, and send a test alert."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from producer_core.store import Store
 
 
 def acknowledge(store: Store, alert_id: str, *, who: str | None = None, origin: str = ORIGIN) -> ActionResult:
-    """Say that somebody looks after an alert."""
+    """Acknowledge an alert under the user's name."""
 
     def act(name: str) -> ActionResult:
         changed = AlertLog(store).acknowledge(alert_id, who=name, origin=origin)
-        return ActionResult(changed, "Acknowledged." if changed else "Somebody has acknowledged it before.")
+        return ActionResult(changed, "Acknowledged." if changed else "The alert was already acknowledged.")
 
     return attempt(store, "acknowledge", {"alert": alert_id}, act, who=who, origin=origin)
 
@@ -35,7 +35,7 @@ def silence(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> ActionResult:
-    """Keep a rule quiet for a while, for one subject or (empty) for all."""
+    """Silence a rule for a number of seconds, for one subject or, if it is empty, for all subjects."""
 
     def act(name: str) -> ActionResult:
         until = time.time() + seconds
@@ -44,7 +44,7 @@ def silence(
         except ValueError as error:
             return ActionResult(False, str(error))
         return ActionResult(
-            True, f"{rule} is quiet{f' for {subject}' if subject else ''}: nobody is told of it."
+            True, f"{rule} is silenced{f' for {subject}' if subject else ''}: no notifications are sent."
         )
 
     selection = {"rule": rule, "subject": subject}
@@ -54,42 +54,42 @@ def silence(
 def unsilence(
     store: Store, rule: str, subject: str, *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """End a silence now; what fires is told within seconds."""
+    """End a silence now. Notifications of firing alerts follow within seconds."""
 
     def act(name: str) -> ActionResult:
         ended = AlertLog(store).unsilence(rule, subject, who=name, origin=origin)
         return ActionResult(
-            ended > 0, f"{rule} is not quiet any more." if ended else "Nothing keeps it quiet any more."
+            ended > 0, f"{rule} is no longer silenced." if ended else "The silence had already ended."
         )
 
     selection = {"rule": rule, "subject": subject}
     return attempt(store, "unsilence", selection, act, who=who, origin=origin)
 
 
-# trying a route
+# test alerts
 
 
 class RouteTests:
-    """Test alerts on their way; a receiver may take its time, and no page waits for it. Safe from any thread."""
+    """Send test alerts in the background, so that no page waits for a slow receiver. Safe from any thread."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(2, "alert-test")
         self._lock = threading.Lock()  # guards the next field
-        self._known: dict[tuple[str, str], Future[ActionResult]] = {}
+        self._tests: dict[tuple[str, str], Future[ActionResult]] = {}
 
     def begin(self, store: Store, name: str, who: str) -> bool:
-        """False where one is on its way already."""
+        """Start a test of a route; return False if one is already in progress."""
         key = str(store.path), name
         with self._lock:
-            if key in self._known and not self._known[key].done():
+            if key in self._tests and not self._tests[key].done():
                 return False
-            self._known[key] = self._threads.submit(_try, store, name, who)
+            self._tests[key] = self._threads.submit(_run_test, store, name, who)
             return True
 
     def result(self, store: Store, name: str) -> tuple[bool, ActionResult | None]:
-        """Whether one is on its way, and how the last one went."""
+        """Return whether a test is in progress, and the result of the last one that finished."""
         with self._lock:
-            found = self._known.get((str(store.path), name))
+            found = self._tests.get((str(store.path), name))
         if found is None:
             return False, None
         return (False, found.result()) if found.done() else (True, None)
@@ -97,16 +97,16 @@ class RouteTests:
 
 @cache
 def route_tests() -> RouteTests:
-    """Those of this process: every session sees them."""
+    """Return the tests of this process, which every session sees."""
     return RouteTests()
 
 
-def try_route(store: Store, name: str) -> ActionResult:
-    """Send a test alert that fires and is resolved right after; `trials().result` says how it went."""
+def send_test(store: Store, name: str) -> ActionResult:
+    """Send a test alert that fires and resolves at once; `route_tests().result` returns the outcome."""
 
     def act(who: str) -> ActionResult:
         if not route_tests().begin(store, name, who):
-            return ActionResult(False, "A test is on its way.")
+            return ActionResult(False, "A test is already in progress.")
         store.audit(
             who=who,
             origin=ORIGIN,
@@ -115,21 +115,20 @@ def try_route(store: Store, name: str) -> ActionResult:
             count=1,
             outcome="sent a test",
         )
-        return ActionResult(True, "A test is on its way.")
+        return ActionResult(True, "The test alert is being sent.")
 
     return attempt(store, "test_route", {"route": name}, act, who=None, origin=ORIGIN)
 
 
-def _try(store: Store, name: str, who: str) -> ActionResult:
+def _run_test(store: Store, name: str, who: str) -> ActionResult:
     try:
-        book = rule_set_of(store)
-        route = next((one for one in routes_of(book) if one.name == name), None)
+        rule_set = rule_set_of(store)
+        route = next((one for one in routes_of(rule_set) if one.name == name), None)
     except ProducerError as error:
         return ActionResult(False, str(error))
     if route is None:
-        return ActionResult(False, "This server does not have its address any more.")
-    answer = send_test_alert(route, book, store=str(store.path), who=who)
-    wrote = f" It wrote: {answer.body}" if answer.body else ""
-    return ActionResult(
-        answer.accepted, f"{'Taken' if answer.accepted else 'NOT taken'}: {answer.text}.{wrote}"
-    )
+        return ActionResult(False, "The route is no longer configured in this server.")
+    answer = send_test_alert(route, rule_set, store=str(store.path), who=who)
+    outcome = "Accepted" if answer.accepted else "NOT accepted"
+    response = f" Response: {answer.body}" if answer.body else ""
+    return ActionResult(answer.accepted, f"{outcome}: {answer.text}.{response}")

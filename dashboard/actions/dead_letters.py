@@ -1,4 +1,4 @@
-"""Acts on dead letters: put aside, bring back."""
+"""Act on dead letters: archive and restore."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from producer_core.store import Store
 
 
 def selected(where: DeadLetterFilter, ids: tuple[str, ...]) -> DeadLetterFilter:
-    """What an act is about: the dead letters chosen by hand, else everything the filter matches now."""
+    """Return the filter for an action: the selected dead letters, or all that the filter matches if none is selected."""
     return replace(where, ids=ids) if ids else where
 
 
 def clear(
     store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """Archive; nothing is deleted, and `undo` brings exactly these back."""
+    """Archive dead letters. Nothing is deleted; `undo` of the result restores exactly these."""
 
     def act(name: str) -> ActionResult:
         result = DeadLetters(store).archive(where, who=name, origin=origin)
@@ -29,7 +29,7 @@ def clear(
 def undo_clear(
     store: Store, undo: tuple[DeadLetterFilter, float], *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """Bring back exactly what one clear put aside."""
+    """Restore exactly the dead letters that one clear archived."""
     where, moment = undo
 
     def act(name: str) -> ActionResult:
@@ -43,7 +43,7 @@ def undo_clear(
 def restore(
     store: Store, where: DeadLetterFilter, *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """Bring archived dead letters back."""
+    """Restore archived dead letters."""
 
     def act(name: str) -> ActionResult:
         return ActionResult(True, DeadLetters(store).restore(where, who=name, origin=origin).text)

@@ -1,4 +1,4 @@
-"""Acts that only look: seeing a dead letter unmasked, and taking a selection home as a file. Both stand in the audit."""
+"""Show a dead letter unmasked, and export a selection as a file. The audit records both."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from producer_core.dlq.filter import command_options
 from producer_core.errors import ProducerError, TransferError
 from producer_core.store import Store
 
-MOST_LETTERS = 20_000
-MOST_BYTES = 64 << 20
-"""A download holds so much at most, because the server holds all of it; the command line writes any number."""
+MAX_DEAD_LETTERS = 20_000
+MAX_BYTES = 64 << 20
+"""Limits of one download, which the server holds in memory. The command line has no limit."""
 
 FORMATS: dict[str, Format] = {"JSON Lines": "jsonl", "CSV": "csv"}
 
 
 @dataclass(frozen=True)
 class ExportFile:
-    """A file as it is given to a browser."""
+    """A file to download."""
 
     name: str
     content: bytes
@@ -33,7 +33,7 @@ class ExportFile:
 
 
 def reveal(store: Store, message_id: str) -> ActionResult:
-    """Write down who sees this dead letter unmasked; it may be shown only after that."""
+    """Record in the audit that the user views this dead letter unmasked. The page shows it only afterwards."""
     try:
         result = DeadLetters(store).reveal([message_id], who=actor(), origin=ORIGIN)
     except ProducerError as error:
@@ -42,11 +42,11 @@ def reveal(store: Store, message_id: str) -> ActionResult:
 
 
 def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, now: float) -> ExportFile:
-    """The selection as a masked file. TransferError for one that is too large, and then nothing was written.
+    """Return the selection as a masked file; raise TransferError, without writing anything, if it is too large.
 
-    `who` may act: it was asked when the button was drawn, because a download runs outside of any session.
+    The caller has checked that `who` may act when it drew the button, because a download runs outside any session.
     """
-    weigh(store, where)
+    check_size(store, where)
     name = f"dead-letters-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.{format}"
     with tempfile.TemporaryDirectory(prefix="producer-core-") as folder:
         target = Path(folder) / name
@@ -54,24 +54,28 @@ def export(store: Store, where: DeadLetterFilter, format: Format, *, who: str, n
         return ExportFile(name, target.read_bytes(), manifest.text)
 
 
-def weigh(store: Store, where: DeadLetterFilter) -> None:
-    """TransferError where a selection is more than a browser should be given at once."""
+def check_size(store: Store, where: DeadLetterFilter) -> None:
+    """Raise TransferError if the selection exceeds the limits of one download."""
     dead_letters = DeadLetters(store)
-    number = dead_letters.count(where)
-    if number > MOST_LETTERS:
-        raise _too_many(f"{number:,} dead letters are more than the {MOST_LETTERS:,} of one download.")
-    sizes = dead_letters.table(where, limit=MOST_LETTERS).column("value_size").to_pylist()
-    if (size := sum(filter(None, sizes))) > MOST_BYTES:
-        raise _too_many(
-            f"{size / (1 << 20):,.0f} MiB are more than the {MOST_BYTES >> 20} MiB of one download."
+    count = dead_letters.count(where)
+    if count > MAX_DEAD_LETTERS:
+        raise _too_large(
+            f"The selection has {count:,} dead letters; one download holds at most {MAX_DEAD_LETTERS:,}."
+        )
+    sizes = dead_letters.table(where, limit=MAX_DEAD_LETTERS).column("value_size").to_pylist()
+    if (size := sum(filter(None, sizes))) > MAX_BYTES:
+        raise _too_large(
+            f"The selection has {size / (1 << 20):,.0f} MiB; one download holds at most {MAX_BYTES >> 20} MiB."
         )
 
 
 def command(store: Path, where: DeadLetterFilter) -> str:
-    """The command that writes the selection, all of it and unmasked, so that it can be imported again."""
+    """Return the command that exports the whole selection unmasked, in a form that can be imported."""
     options = command_options(where) if len(where.ids) <= 20 else ["--ids=…"]
-    return shlex.join(["producer-core", "dlq", "export", "letters.parquet", *options, f"--store={store}"])
+    return shlex.join(
+        ["producer-core", "dlq", "export", "dead-letters.parquet", *options, f"--store={store}"]
+    )
 
 
-def _too_many(text: str) -> TransferError:
-    return TransferError(text, fix="Narrow the selection, or use the command below, which writes any number.")
+def _too_large(text: str) -> TransferError:
+    return TransferError(text, fix="Narrow the selection, or use the command below, which has no limit.")

@@ -1,4 +1,4 @@
-"""Clicks of users without the right to act: Streamlit discards them, and the audit records them."""
+"""Audit clicks of read-only users, which Streamlit discards."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from producer_core.errors import ProducerError
 from producer_core.store import Store, default_path
 
 _RECORDED = "refused_clicks"
-_ACTS = re.compile(
-    r"(?:replay|replay_sure|replay_not|clear|restore|undo|letter_reveal)$"
-    r"|(?:ack|acknowledge|loud|quiet|unsilence|test|pause|resume|cancel|go|export)[-_]"
+_ACTION_KEYS = re.compile(
+    r"(?:replay|replay_confirm|replay_discard|clear|restore|undo|dead_letter_reveal)$"
+    r"|(?:ack|acknowledge|silence|unsilence|test|pause|resume|cancel|go|export)[-_]"
 )
-"""Keys of the buttons that need the right to act."""
+"""Keys of the buttons that require the right to act."""
 
 
 def may_act() -> tuple[bool, str]:
-    """Return whether the user may act, and else the reason; record clicks that only a forged message can contain.
+    """Return whether the user may act, and otherwise the reason; audit clicks that only a forged message can contain.
 
-    A view calls it before it draws its buttons. Streamlit discards the value of a disabled button only when the button
-    is drawn, so a forged click is still in the state of the session here.
+    A view calls the function before it draws its buttons. Streamlit discards the value of a disabled button only when
+    it draws the button, so the session state still contains a forged click here.
     """
     allowed, reason = access.may_act()
     streamlit: Any = sys.modules.get("streamlit")
@@ -35,8 +35,8 @@ def may_act() -> tuple[bool, str]:
 
 
 def _record(state: MutableMapping[str, Any], reason: str) -> None:
-    """Record each click once, although several buttons of a page ask."""
-    clicked = {str(key) for key, value in state.items() if value is True and _ACTS.match(str(key))}
+    """Record each click once, although a page calls `may_act` for several buttons."""
+    clicked = {str(key) for key, value in state.items() if value is True and _ACTION_KEYS.match(str(key))}
     recorded = state.get(_RECORDED, frozenset())
     if clicked - recorded:
         with contextlib.suppress(ProducerError):

@@ -1,4 +1,4 @@
-"""Acts on replays: begin, look ahead, go, pause, resume, cancel. A live process with credentials carries them out."""
+"""Act on replays: plan, start, confirm, pause, resume and cancel. A live process with credentials runs them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def start_replay(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> ActionResult:
-    """One click: it is looked ahead, and goes on by itself where there is nothing to ask; else it waits for `go_replay`
-    like a dry run. `shown` is the number that the person saw.
+    """Plan a replay that starts without confirmation if its preflight finds no question; else it waits for
+    `confirm_replay`. `shown` is the number that the user saw on the button.
 
-    So few that a canary would be most of them go without one.
+    A replay of no more records than a canary has runs without a canary.
     """
-    return _begin(store, where, shown=shown, who=who, origin=origin, go_by_itself=True)
+    return _plan(store, where, shown=shown, who=who, origin=origin, go_by_itself=True)
 
 
-def look_ahead(
+def plan_replay(
     store: Store,
     where: DeadLetterFilter,
     *,
@@ -40,11 +40,11 @@ def look_ahead(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> ActionResult:
-    """The dry run: dead letters frozen, topics looked at; nothing is sent before `go_replay`."""
-    return _begin(store, where, shown=shown, who=who, origin=origin)
+    """Plan a replay as a dry run: it freezes the selection and checks the topics, and sends only after `confirm_replay`."""
+    return _plan(store, where, shown=shown, who=who, origin=origin)
 
 
-def _begin(
+def _plan(
     store: Store,
     where: DeadLetterFilter,
     *,
@@ -55,10 +55,10 @@ def _begin(
     quarantined: bool = False,
 ) -> ActionResult:
     def act(name: str) -> ActionResult:
-        dead_letters, began = DeadLetters(store), time.time()
-        count = dead_letters.count(where)
-        if not count and (gone := _gone(store, where)):
-            return ActionResult(False, gone)
+        began = time.time()
+        count = DeadLetters(store).count(where)
+        if not count and (reason := _nothing_left(store, where)):
+            return ActionResult(False, reason)
         operation = replay.plan(
             store,
             where,
@@ -70,8 +70,8 @@ def _begin(
             allow_quarantined=quarantined,
             join=True,
         )
-        there = operation.created_at < began
-        note = already_planned(operation, began) if there else count_changed(shown, operation.total)
+        existed = operation.created_at < began
+        note = already_planned(operation, began) if existed else count_changed(shown, operation.total)
         if operation.ended:
             return ActionResult(
                 True, operation.message or "Nothing to replay.", operation.operation_id, note=note
@@ -81,40 +81,40 @@ def _begin(
     return attempt(store, "replay", where.to_query(), act, who=who, origin=origin)
 
 
-def _gone(store: Store, where: DeadLetterFilter) -> str:
-    """Why there is nothing to replay, unless a replay of just these is under way."""
+def _nothing_left(store: Store, where: DeadLetterFilter) -> str:
+    """Return why there is nothing to replay; an empty string if a replay of the same selection is running."""
     if any(operation.selection == replay.selection_text(where) for operation in replay.live(store)):
         return ""
     if not where.ids:
-        return "Nothing waits here any more: somebody was faster."
+        return "Nothing to replay: all of these dead letters were already handled."
     return none_pending(DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=where.ids), "state"))
 
 
-def with_quarantined(store: Store, operation_id: str, yes: bool) -> ActionResult:
-    """The dry run anew, with or without dead letters that failed again and again."""
+def include_quarantined(store: Store, operation_id: str, include: bool) -> ActionResult:
+    """Cancel a dry run and plan it again, with or without quarantined dead letters."""
 
     def act(name: str) -> ActionResult:
         before = replay.get(store, operation_id)
         if before.state not in ("checking", "ready"):
-            raise ReplayError(f"The replay {operation_id} is {before.state}: it was begun as it is.")
-        if before.by_spark:  # what it selects of a file or a topic is known to its command only
+            raise ReplayError(f"The replay {operation_id} is {before.state}, so its selection cannot change.")
+        if before.by_spark:  # only its command knows what it selects from a file or a topic
             raise ReplayError(
-                f"The replay {operation_id} is carried out by Spark, so it cannot be planned anew from here.",
-                fix="Cancel it, and give its command again with --include-quarantined.",
+                f"The replay {operation_id} runs in Spark, so the dashboard cannot plan it again.",
+                fix="Cancel it, and run its command again with --include-quarantined.",
             )
         replay.cancel(store, operation_id, who=name, origin=ORIGIN)
         where = DeadLetterFilter.from_query(before.query)
-        return _begin(store, where, shown=None, who=name, origin=ORIGIN, quarantined=yes)
+        return _plan(store, where, shown=None, who=name, origin=ORIGIN, quarantined=include)
 
     return attempt(store, "replay", {"operation": operation_id}, act, who=None, origin=ORIGIN)
 
 
-def follow(store: Store, operation_id: str) -> Operation:
-    """How a replay stands."""
+def get_replay(store: Store, operation_id: str) -> Operation:
+    """Return the current state of a replay."""
     return replay.get(store, operation_id)
 
 
-def go_replay(
+def confirm_replay(
     store: Store,
     operation_id: str,
     *,
@@ -126,18 +126,18 @@ def go_replay(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> ActionResult:
-    """Start what was looked ahead, with what was chosen on the way."""
+    """Start a replay after its dry run, with the user's choices."""
     act = partial(
         replay.go, newer=newer, inconclusive=inconclusive, rate=rate, canary=canary, stop_percent=stop_percent
     )
-    return _switch(store, operation_id, "go", act, who=who, origin=origin)
+    return _change_state(store, operation_id, "go", act, who=who, origin=origin)
 
 
 def pause_replay(
     store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """Send nothing more for now; what is on its way is settled."""
-    return _switch(store, operation_id, "pause", replay.pause, who=who, origin=origin)
+    """Pause sending; records in flight are still settled."""
+    return _change_state(store, operation_id, "pause", replay.pause, who=who, origin=origin)
 
 
 def resume_replay(
@@ -148,18 +148,20 @@ def resume_replay(
     who: str | None = None,
     origin: str = ORIGIN,
 ) -> ActionResult:
-    """Go on with what was paused, at another rate where one is given."""
-    return _switch(store, operation_id, "resume", partial(replay.resume, rate=rate), who=who, origin=origin)
+    """Resume a paused replay, at a new rate if one is given."""
+    return _change_state(
+        store, operation_id, "resume", partial(replay.resume, rate=rate), who=who, origin=origin
+    )
 
 
 def cancel_replay(
     store: Store, operation_id: str, *, who: str | None = None, origin: str = ORIGIN
 ) -> ActionResult:
-    """End it for good; what was not sent stays a dead letter."""
-    return _switch(store, operation_id, "cancel", replay.cancel, who=who, origin=origin)
+    """Cancel a replay permanently; records that were not sent remain dead letters."""
+    return _change_state(store, operation_id, "cancel", replay.cancel, who=who, origin=origin)
 
 
-def _switch(
+def _change_state(
     store: Store,
     operation_id: str,
     verb: str,
@@ -168,8 +170,8 @@ def _switch(
     who: str | None,
     origin: str,
 ) -> ActionResult:
-    def switched(name: str) -> ActionResult:
-        done = act(store, operation_id, who=name, origin=origin)
-        return ActionResult(True, done.message or "", operation_id)
+    def change(name: str) -> ActionResult:
+        operation = act(store, operation_id, who=name, origin=origin)
+        return ActionResult(True, operation.message or "", operation_id)
 
-    return attempt(store, f"replay_{verb}", {"operation": operation_id}, switched, who=who, origin=origin)
+    return attempt(store, f"replay_{verb}", {"operation": operation_id}, change, who=who, origin=origin)

@@ -1,4 +1,4 @@
-"""An act: who does it, how it went, and the audit of one that was refused."""
+"""Define the result of an action, and audit actions that are refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ ORIGIN = "dashboard"
 
 @dataclass(frozen=True)
 class ActionResult:
-    """How an act went. `operation_id` follows a replay, `undo` brings back what a clear put aside; `note` is what else
-    is worth knowing, such as that somebody was faster."""
+    """Describe how an action ended.
+
+    `operation_id` is the replay that the action started or changed. `undo` restores what a clear archived. `note` adds
+    what the user should also know, such as that some dead letters were handled by another user.
+    """
 
     ok: bool
     text: str
@@ -36,10 +39,10 @@ def attempt(
     who: str | None,
     origin: str,
 ) -> ActionResult:
-    """The act under somebody's name (None: who is signed in). One that is refused is in the audit too."""
+    """Run an action under the name `who` (None: the signed-in user), and audit it if it is refused."""
     try:
         return act(who or actor())
-    except StoreError as error:  # each act is one transaction: it is done as a whole or not at all
+    except StoreError as error:  # each action is one transaction, so it is done completely or not at all
         return ActionResult(False, f"Nothing was done. {error} Try again.")
     except ProducerError as error:
         with contextlib.suppress(StoreError):

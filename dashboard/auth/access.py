@@ -1,4 +1,4 @@
-"""Access: who looks at the dashboard, and whether that person may act."""
+"""Identify the user of the current session and decide what that user may do."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from producer_core.errors import ProducerError
 
 
 class NotAllowed(ProducerError):
-    """Who is signed in may look, not act."""
+    """The signed-in user has read-only access."""
 
 
 @dataclass(frozen=True)
 class AccessGuard:
-    """What a server's process knows of its people. `started`: behind the door that asks them to sign in."""
+    """Hold the access rules and the sessions of a server process.
 
-    admission: AccessRules = field(default_factory=AccessRules)
+    `started` says that the server was started by the command, which installs the sign-in middleware.
+    """
+
+    rules: AccessRules = field(default_factory=AccessRules)
     sessions: LoginSessions = field(default_factory=lambda: LoginSessions(0.0))
     attempts: LoginAttempts = field(default_factory=LoginAttempts)
     ended: EndedSessions = field(default_factory=EndedSessions)
@@ -33,8 +36,8 @@ class AccessGuard:
 _guards: list[AccessGuard] = [AccessGuard()]
 
 
-def keep(guard: AccessGuard) -> None:
-    """Once, when the server starts."""
+def set_guard(guard: AccessGuard) -> None:
+    """Install the guard of this process; called once, when the server starts."""
     _guards[0] = guard
 
 
@@ -43,24 +46,30 @@ def guard() -> AccessGuard:
 
 
 def user() -> str:
-    """The signed-in name; where nobody has to sign in, the operating system's. Empty where a session has ended."""
-    return current_actor() if not guard().admission.needs_sign_in else _signed_in() or ""
+    """Return the signed-in name, or the operating system's user where no sign-in is required.
+
+    An empty string means that the session has ended.
+    """
+    return current_actor() if not guard().rules.needs_sign_in else _signed_in_name() or ""
 
 
 def may_act() -> tuple[bool, str]:
-    """Whether the person may act, and if not why, in a sentence for the page."""
-    name, admission = user(), guard().admission
+    """Return whether the user may make changes, and otherwise the reason as a sentence for the page."""
+    name, rules = user(), guard().rules
     if not name:
         return False, "Your session has ended. Sign in again."
-    if not admission.acts(name):
-        return False, f"{name} may look, not act: the settings of this dashboard say so."
+    if not rules.can_act(name):
+        return (
+            False,
+            f"{name} has read-only access. To allow changes, edit may_act or read_only in secrets.toml.",
+        )
     return True, ""
 
 
 def actor() -> str:
-    """The name that an act carries into the audit; NotAllowed where this person may not act.
+    """Return the name that an action records in the audit; raise NotAllowed where the user may not act.
 
-    Every act asks it, whatever the buttons on the page looked like.
+    Every action calls this function, whatever state the buttons on the page had.
     """
     allowed, reason = may_act()
     if not allowed:
@@ -69,55 +78,56 @@ def actor() -> str:
 
 
 def sign_out() -> None:
-    """End the session of this browser, in every tab; with OIDC also that at the provider, where it can be."""
-    if guard().admission.oidc:
-        guard().ended.add(_sign_in(_claims()))
+    """End this browser's session in every tab; with OIDC also the provider's session, if the provider supports it."""
+    if guard().rules.oidc:
+        guard().ended.add(_sign_in_id(_claims()))
         _streamlit().logout()
     else:
         guard().sessions.end(_token())
 
 
-def turned_away() -> str | None:
-    """Why a person who is signed in by OIDC is not let in; None where he is, or nobody is signed in."""
-    admission = guard().admission
-    claims = _claims() if admission.oidc else {}
+def access_denied() -> str | None:
+    """Return why a user who signed in by OIDC has no access; None if access is granted or no user is signed in."""
+    rules = guard().rules
+    claims = _claims() if rules.oidc else {}
     if not claims.get("is_logged_in"):
         return None
-    name = _name_in(claims)
-    if not admission.sees(name):
-        return f"{name} is not let in: the settings of this dashboard say so."
+    name = _name_from(claims)
+    if not rules.can_view(name):
+        return f"{name} has no access to this dashboard. To grant it, edit may_see in secrets.toml."
     return None
 
 
-def _signed_in() -> str | None:
-    admission = guard().admission
-    if not admission.oidc:
+def _signed_in_name() -> str | None:
+    rules = guard().rules
+    if not rules.oidc:
         return guard().sessions.name(_token())
     claims = _claims()
-    if not claims.get("is_logged_in") or _over(claims, admission.session):
+    if not claims.get("is_logged_in") or _has_expired(claims, rules.session):
         return None
-    if _sign_in(claims) in guard().ended:
+    if _sign_in_id(claims) in guard().ended:
         return None
-    name = _name_in(claims)
-    return name if admission.sees(name) else None
+    name = _name_from(claims)
+    return name if rules.can_view(name) else None
 
 
-def _over(claims: Mapping[str, Any], length: float) -> bool:
-    """Who signed in here too long ago; one whose provider does not say when has to sign in again.
+def _has_expired(claims: Mapping[str, Any], length: float) -> bool:
+    """Return whether the sign-in is older than `length` seconds. A token without `iat` counts as expired.
 
-    Not by `auth_time`: a provider may remember a person for days, and then nobody would ever come in.
+    The function ignores `auth_time`: a provider may keep its own session for days, and a new sign-in would then expire
+    at once.
     """
     since = claims.get("iat")
     return not isinstance(since, int | float) or time.time() - since > length
 
 
-def _sign_in(claims: Mapping[str, Any]) -> str:
-    """One coming in of one person, the same in every tab."""
+def _sign_in_id(claims: Mapping[str, Any]) -> str:
+    """Return a string that identifies one sign-in of one user and is the same in every tab."""
     return repr([claims.get(name) for name in ("iss", "sub", "iat", "nonce", "jti", "sid")])
 
 
-def _name_in(claims: Mapping[str, Any]) -> str:
-    """The address, unless the provider says that it was never verified: anybody could call himself so."""
+def _name_from(claims: Mapping[str, Any]) -> str:
+    """Return the email address, unless the provider reports it as unverified: a user could claim any address."""
     if claims.get("email") and claims.get("email_verified", True) not in (False, "false"):
         return str(claims["email"])
     return str(claims.get("preferred_username") or claims.get("sub") or "")
@@ -134,5 +144,5 @@ def _claims() -> Mapping[str, Any]:
 
 
 def _streamlit() -> Any:
-    """Loaded already wherever anybody has to sign in; a notebook does without."""
+    """Return the loaded Streamlit module. Sign-in exists only inside a Streamlit server; a notebook does not import it."""
     return sys.modules["streamlit"]

@@ -1,4 +1,4 @@
-"""Admission: who may see the dashboard and who may act, as `.streamlit/secrets.toml` says."""
+"""Read from `.streamlit/secrets.toml` which users may view the dashboard and which may make changes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from producer_core.dashboard.auth.password import readable
+from producer_core.dashboard.auth.password import is_hash
 from producer_core.errors import ConfigError
 
 SESSION_HOURS = 12.0
 
-SHORTEST_SECRET = 32
-"""Characters of the secret that signs who people are, with OIDC."""
+MIN_SECRET_LENGTH = 32
+"""Minimum number of characters of `cookie_secret`, which signs the identity cookie of OIDC."""
 
-_SHARED = ("redirect_uri", "cookie_secret")
-_CLIENT = ("client_id", "client_secret", "server_metadata_url")
-_KEYS = ("passwords", "may_see", "may_act", "read_only", "session_hours")
+_AUTH_KEYS = ("redirect_uri", "cookie_secret")
+_CLIENT_KEYS = ("client_id", "client_secret", "server_metadata_url")
+_DASHBOARD_KEYS = ("passwords", "may_see", "may_act", "read_only", "session_hours")
 
 
 @dataclass(frozen=True)
 class AccessRules:
-    """`passwords` are hashes by name. Patterns (`*@example.com`) are compared without regard to case.
+    """State which users may view the dashboard and which may act.
 
-    `provider` is the name of the OIDC provider where it has one, `comes_back_to` the address that it sends people to.
+    `passwords` maps names to hashes. Patterns such as `*@example.com` ignore case. `provider` is the name of the OIDC
+    provider, if it has one; `redirect_uri` is the address to which the provider returns the browser. `session` is in
+    seconds.
     """
 
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     oidc: bool = False
     provider: str | None = None
-    comes_back_to: str = ""
+    redirect_uri: str = ""
     may_see: tuple[str, ...] = ("*",)
     may_act: tuple[str, ...] = ("*",)
     read_only: tuple[str, ...] = ()
@@ -43,11 +45,11 @@ class AccessRules:
     def needs_sign_in(self) -> bool:
         return bool(self.passwords) or self.oidc
 
-    def sees(self, name: str) -> bool:
+    def can_view(self, name: str) -> bool:
         return _matches(name, self.may_see)
 
-    def acts(self, name: str) -> bool:
-        """Who is named in both lists only looks."""
+    def can_act(self, name: str) -> bool:
+        """Return whether the user may make changes; `read_only` overrides `may_act`."""
         return _matches(name, self.may_act) and not _matches(name, self.read_only)
 
 
@@ -55,29 +57,31 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in patterns)
 
 
-def files() -> tuple[Path, ...]:
-    """Where Streamlit looks for secrets; what stands in the later one counts."""
+def secrets_files() -> tuple[Path, ...]:
+    """Return the files in which Streamlit looks for secrets; the later one takes precedence."""
     return tuple(folder / ".streamlit" / "secrets.toml" for folder in (Path.home(), Path.cwd()))
 
 
-def read(places: Sequence[Path] | None = None) -> AccessRules:
-    """The admission that the files of secrets say; ConfigError names what is wrong in them."""
+def read(files: Sequence[Path] | None = None) -> AccessRules:
+    """Return the rules of the secrets files; raise ConfigError where a file contains a mistake."""
     raw: dict[str, Any] = {}
-    for path in files() if places is None else places:
+    for path in secrets_files() if files is None else files:
         raw |= _table(path)
-    return _admission(raw.get("dashboard", {}), raw.get("auth"))
+    return _rules(raw.get("dashboard", {}), raw.get("auth"))
 
 
-def refusal(address: str, hosts: Sequence[str], admission: AccessRules) -> str | None:
-    """Why the dashboard does not listen at an address, or under a name; None where it may."""
-    if admission.needs_sign_in:
+def refusal(address: str, hosts: Sequence[str], rules: AccessRules) -> str | None:
+    """Return why the dashboard does not listen at an address or under a host name; None where it may."""
+    if rules.needs_sign_in:
         return None
-    far = [name for name in (address, *hosts) if not loopback(name)]
-    return f"Nobody would have to sign in, so the dashboard does not listen for {far[0]}." if far else None
+    exposed = [name for name in (address, *hosts) if not is_loopback(name)]
+    return (
+        f"No sign-in is configured, so the dashboard does not listen for {exposed[0]}." if exposed else None
+    )
 
 
-def loopback(name: str) -> bool:
-    """Whether only this machine can be meant."""
+def is_loopback(name: str) -> bool:
+    """Return whether only clients on this machine can use the address or name."""
     try:
         return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:
@@ -92,34 +96,36 @@ def _table(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(
             f"{path} cannot be read: {type(error).__name__}.",
-            fix="It must be TOML; nobody is let in until it is.",
+            fix="Make it a readable TOML file; the dashboard does not start until it is.",
         ) from None
 
 
-def _admission(table: Any, auth: Any) -> AccessRules:
+def _rules(table: Any, auth: Any) -> AccessRules:
     if not isinstance(table, dict):
         raise ConfigError("[dashboard] in secrets.toml must be a table.")
-    if unknown := [name for name in table if name not in _KEYS]:
+    if unknown := [name for name in table if name not in _DASHBOARD_KEYS]:
         raise ConfigError(
-            f"[dashboard] in secrets.toml has no key {unknown[0]!r}.", fix=f"There are {', '.join(_KEYS)}."
+            f"[dashboard] in secrets.toml has an unknown key: {unknown[0]!r}.",
+            fix=f"Valid keys are {', '.join(_DASHBOARD_KEYS)}.",
         )
     passwords = _passwords(table.get("passwords", {}))
     oidc = auth is not None
     if oidc and passwords:
         raise ConfigError(
-            "secrets.toml has both [auth] and [dashboard.passwords].", fix="Keep one: people sign in one way."
+            "secrets.toml has both [auth] and [dashboard.passwords].",
+            fix="Keep one: all users sign in with the same method.",
         )
     if oidc and "may_see" not in table:
         raise ConfigError(
-            "With [auth], [dashboard] in secrets.toml must say who is let in.",
-            fix='For example may_see = ["*@example.com"]; ["*"] is everybody that the provider signs in.',
+            "With [auth], [dashboard] in secrets.toml must contain may_see, the users with access.",
+            fix='For example may_see = ["*@example.com"]; ["*"] admits every user of the provider.',
         )
-    provider, comes_back_to = _provider(auth) if oidc else (None, "")
+    provider, redirect_uri = _provider(auth) if oidc else (None, "")
     return AccessRules(
         passwords,
         oidc,
         provider,
-        comes_back_to,
+        redirect_uri,
         may_see=_patterns(table, "may_see", ("*",)),
         may_act=_patterns(table, "may_act", ("*",)),
         read_only=_patterns(table, "read_only", ()),
@@ -128,29 +134,29 @@ def _admission(table: Any, auth: Any) -> AccessRules:
 
 
 def _provider(auth: Any) -> tuple[str | None, str]:
-    """The name of the provider, None for the only one that has no name, and where it sends people back to."""
+    """Return the provider's name and its redirect URI; the name is None if [auth] itself describes the provider."""
     if not isinstance(auth, dict):
         raise ConfigError("[auth] in secrets.toml must be a table.")
     named = [name for name, table in auth.items() if isinstance(table, dict) and name != "client_kwargs"]
     name = named[0] if len(named) == 1 and "client_id" not in auth else None
     client = auth if name is None else auth[name]
-    for table, wanted in ((auth, _SHARED), (client, _CLIENT)):
-        if missing := [key for key in wanted if not isinstance(table.get(key), str) or not table[key]]:
+    for table, required in ((auth, _AUTH_KEYS), (client, _CLIENT_KEYS)):
+        if missing := [key for key in required if not isinstance(table.get(key), str) or not table[key]]:
             where = "[auth]" if table is auth else f"[auth.{name}]"
             raise ConfigError(
                 f"{where} in secrets.toml has no {missing[0]}.",
-                fix="One provider, with what «Access» in the README lists.",
+                fix="Configure one provider with all keys that the README lists under Access.",
             )
     if not auth["redirect_uri"].endswith("/oauth2callback"):
         raise ConfigError(
             "redirect_uri in secrets.toml must end in /oauth2callback.",
-            fix="It is the dashboard's own address with that path; the provider must know the same.",
+            fix="Use the dashboard's own address with that path, and register the same address at the provider.",
         )
-    if len(auth["cookie_secret"]) < SHORTEST_SECRET:
+    if len(auth["cookie_secret"]) < MIN_SECRET_LENGTH:
         raise ConfigError(
-            f"cookie_secret in secrets.toml has fewer than {SHORTEST_SECRET} characters: who guesses it is whoever he "
-            "wants to be.",
-            fix="Make it with: openssl rand -hex 32",
+            f"cookie_secret in secrets.toml has fewer than {MIN_SECRET_LENGTH} characters: an attacker who guesses it "
+            "can sign in as any user.",
+            fix="Create one with: openssl rand -hex 32",
         )
     return name, auth["redirect_uri"]
 
@@ -158,17 +164,17 @@ def _provider(auth: Any) -> tuple[str | None, str]:
 def _passwords(table: Any) -> Mapping[str, str]:
     if not isinstance(table, dict):
         raise ConfigError("[dashboard.passwords] in secrets.toml must be a table of names and hashes.")
-    for name, kept in table.items():
-        if not (isinstance(kept, str) and readable(kept)):
+    for name, stored in table.items():
+        if not (isinstance(stored, str) and is_hash(stored)):
             raise ConfigError(
                 f"The password of {name} in secrets.toml is not a hash.",
-                fix=f"Make the line with: producer-core dashboard password {name}",
+                fix=f"Create the line with: producer-core dashboard password {name}",
             )
     return dict(table)
 
 
-def _patterns(table: Mapping[str, Any], key: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    given = table.get(key, otherwise)
+def _patterns(table: Mapping[str, Any], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    given = table.get(key, default)
     if isinstance(given, str) or not all(isinstance(item, str) and item for item in given):
         raise ConfigError(f"{key} in secrets.toml must be a list of names.", fix=f'{key} = ["ada"]')
     return tuple(given)

@@ -1,4 +1,4 @@
-"""What every piece of ASGI between Streamlit and a browser needs: the types of the protocol, and the path of the app."""
+"""Define the ASGI types and the base path that all middleware of the dashboard shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def rooted(base: str) -> str:
-    """The path below which the app is served, as the beginning of an address: `/shop`, or nothing."""
+def path_prefix(base: str) -> str:
+    """Return the base path as the prefix of every request path: `/shop`, or an empty string."""
     name = base.strip("/")
     return f"/{name}" if name else ""

@@ -1,65 +1,68 @@
-"""Rules for browsers: no foreign frames, host names or WebSocket origins, and no cookie of https over plain http."""
+"""Reject foreign frames, host names and WebSocket origins, and keep cookies of https off plain http."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
+from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
 
 _POLICY = b"content-security-policy"
 _HEADERS = ((_POLICY, b"frame-ancestors 'self'"), (b"x-frame-options", b"SAMEORIGIN"))
-"""`self` and not `none`: a component of Streamlit and a notebook behind jupyter-server-proxy frame pages of their own
-origin. X-Frame-Options is for browsers that do not know frame-ancestors."""
+"""`self` instead of `none`, because Streamlit's components and a notebook behind jupyter-server-proxy frame pages of
+their own origin. X-Frame-Options serves browsers that do not support frame-ancestors."""
 
 _HEALTH = "/_stcore/health"
-"""Load balancers ask for it by address; the answer contains no data."""
+"""Load balancers request it by IP address; the response contains no data."""
 
 _SCHEMES = ("http", "https")
-"""Of a page that opens a WebSocket. Over https the first does not count: anyone on the network may have written that page."""
+"""Schemes of a page that may open a WebSocket. Over https, http is excluded: any host on the network can forge such a page."""
 
 _REFUSAL = (
-    b"The dashboard does not answer to this host name. Start it with: producer-core dashboard --host NAME\n"
+    b"The dashboard does not accept this host name. Start it with: producer-core dashboard --host NAME\n"
 )
 
 
 class BrowserPolicy:
-    """ASGI middleware that stands before all others, so that every response carries the headers."""
+    """Check the host and the origin of each request, and set the security headers. ASGI middleware.
+
+    It wraps all other middleware, so that every response carries the headers.
+    """
 
     def __init__(self, app: App, *, hosts: Sequence[str], base: str = "", https: bool = False) -> None:
-        """`hosts` has the form of Streamlit's `server.allowedHosts`; Streamlit checks it for the WebSocket only.
+        """Take `hosts` in the form of Streamlit's `server.allowedHosts`, which Streamlit checks for the WebSocket only.
 
-        `https` says that browsers use https only, whatever the scheme of a request is.
+        `https` says that browsers use only https, even if a request arrives over http from a proxy.
         """
         self._app = app
         self._hosts = tuple(host.strip().lower().rstrip(".") for host in hosts)
-        self._base = rooted(base)
+        self._base = path_prefix(base)
         self._https = https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         secure = self._https or scope.get("scheme") in ("https", "wss")
-        if not self._answers(scope) or _is_foreign(scope, secure=secure):
+        if not self._accepts_host(scope) or _is_cross_origin(scope, secure=secure):
             return await _refuse(scope, send)
 
-        async def protected(message: Message) -> None:
+        async def send_protected(message: Message) -> None:
             await send(_protected(message, secure=secure))
 
-        return await self._app(_with_one_cookie_a_name(scope), receive, protected)
+        return await self._app(_with_unique_cookies(scope), receive, send_protected)
 
-    def _answers(self, scope: Scope) -> bool:
+    def _accepts_host(self, scope: Scope) -> bool:
         if scope["type"] == "http" and scope["path"].removeprefix(self._base) == _HEALTH:
             return True
         given = _header(scope, b"host")
         return len(given) == 1 and any(_matches(_hostname(given[0]), pattern) for pattern in self._hosts)
 
 
-def _is_foreign(scope: Scope, *, secure: bool) -> bool:
-    """Whether a page of another origin opens the WebSocket.
+def _is_cross_origin(scope: Scope, *, secure: bool) -> bool:
+    """Return whether a page of another origin opens the WebSocket.
 
-    Streamlit also accepts every port of localhost and of the addresses of this machine. Before it refuses any other
-    origin, it asks a public service for this machine's address, and answers no other request for up to two seconds.
+    Streamlit also accepts every port of localhost and of this machine's addresses. Before Streamlit rejects any other
+    origin, it requests this machine's address from a public service and blocks all other requests for up to two seconds.
     """
     origins = _header(scope, b"origin") if scope["type"] == "websocket" else []
     own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES[secure:] for host in _header(scope, b"host")]
@@ -70,10 +73,10 @@ def _header(scope: Scope, wanted: bytes) -> list[str]:
     return [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == wanted]
 
 
-def _with_one_cookie_a_name(scope: Scope) -> Scope:
-    """Keep the first cookie of each name, because Streamlit and the standard library read the last.
+def _with_unique_cookies(scope: Scope) -> Scope:
+    """Keep only the first cookie of each name, because Streamlit and the standard library use the last.
 
-    Browsers send the cookie of the longest path first: that of a dashboard at /kafka before that of one at /.
+    Browsers send the cookie with the longest path first: that of a dashboard at /kafka before that of one at /.
     """
     pairs = [pair.strip() for line in _header(scope, b"cookie") for pair in line.split(";")]
     first: dict[str, str] = {}
@@ -94,19 +97,19 @@ def _protected(message: Message, *, secure: bool) -> Message:
             (name, _secure(value) if name.lower() == b"set-cookie" else value) for name, value in headers
         ]
     known = {name.lower(): value for name, value in headers}
-    if b"frame-ancestors" not in known.get(_POLICY, b""):  # else the page has a stricter rule of its own
+    if b"frame-ancestors" not in known.get(_POLICY, b""):  # the sign-in page sets a stricter rule
         headers += _HEADERS
     return {**message, "headers": headers}
 
 
 def _secure(cookie: bytes) -> bytes:
-    """Return the cookie for https alone. Streamlit marks its own only where it serves https itself."""
+    """Return the cookie with the Secure attribute, which Streamlit sets only if it serves https itself."""
     attributes = [part.strip().lower() for part in cookie.split(b";")[1:]]
     return cookie if b"secure" in attributes else cookie + b"; Secure"
 
 
 def _hostname(host: str) -> str:
-    """Return the name without its port in lower case; an empty string where the header is malformed."""
+    """Return the name in lower case without its port; an empty string if the header is malformed."""
     try:
         found = urlsplit(f"//{host}")
         _ = found.port

@@ -1,8 +1,8 @@
-"""Known devices: browsers that have signed in with a name before keep a cookie that proves it.
+"""Recognise browsers that have signed in with a name before, by a signed cookie.
 
-Attempts of a known device are counted for themselves, so that the attempts of strangers delay nobody who has been here
-before (OWASP: device cookies). The key of the signature is the hash of the password: no state is kept, a restart changes
-nothing, and a new password ends all devices of its name.
+Attempts of a known device are counted separately, so that attempts of other clients do not delay its user (OWASP:
+device cookies). The password hash is the key of the signature: the server keeps no state, a restart changes nothing,
+and a new password invalidates all devices of its name.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ COOKIE = "producer_core_device"
 SECONDS = 180 * 86400
 
 
-def issue(name: str, kept: str) -> str:
-    """Return the value of a new cookie for a name whose password is kept as `kept`."""
+def issue(name: str, password_hash: str) -> str:
+    """Return the value of a new device cookie for a name with this password hash."""
     number = secrets.token_urlsafe(16)
-    return f"{number}.{_signature(number, name, kept)}"
+    return f"{number}.{_signature(number, name, password_hash)}"
 
 
-def known(value: str, name: str, kept: str | None) -> str:
-    """Return the device that a cookie names, and an empty string where it is not a device of this name."""
+def known(value: str, name: str, password_hash: str | None) -> str:
+    """Return the device that a cookie identifies; an empty string if it is not a device of this name."""
     number, _, signature = value.partition(".")
-    good = kept is not None and hmac.compare_digest(
-        signature.encode("utf-8", "replace"), _signature(number, name, kept).encode()
+    valid = password_hash is not None and hmac.compare_digest(
+        signature.encode("utf-8", "replace"), _signature(number, name, password_hash).encode()
     )
-    return number if good else ""
+    return number if valid else ""
 
 
-def _signature(number: str, name: str, kept: str) -> str:
-    return hmac.new(kept.encode(), f"device\0{number}\0{name}".encode(), hashlib.sha256).hexdigest()
+def _signature(number: str, name: str, password_hash: str) -> str:
+    return hmac.new(password_hash.encode(), f"device\0{number}\0{name}".encode(), hashlib.sha256).hexdigest()

@@ -1,6 +1,6 @@
-"""The way back: who signs in by OIDC comes out on the page that he asked for, not on the first one.
+"""Return the browser to the requested page after an OIDC sign-in.
 
-Streamlit always leads to the first page. The address is kept in a cookie of ten minutes while the provider asks.
+Streamlit itself always returns to the first page. During the sign-in a cookie of ten minutes holds the requested page.
 """
 
 from __future__ import annotations
@@ -8,80 +8,87 @@ from __future__ import annotations
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, unquote, urlsplit
 
-from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, rooted
-from producer_core.dashboard.auth.login import local
+from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
+from producer_core.dashboard.auth.login import local_path
 
 COOKIE = "producer_core_back"
 
-_LEAVES, _RETURNS = "/auth/login", "/oauth2callback"
-_LONGEST = 2000
+_LOGIN_PATH, _CALLBACK_PATH = "/auth/login", "/oauth2callback"
+_MAX_PAGE_LENGTH = 2000
 _SECONDS = 600
 
 
 class OidcReturn:
-    """ASGI middleware; it changes nothing but where a sign-in begins and ends."""
+    """Remember the requested page before the sign-in and redirect to it afterwards. ASGI middleware."""
 
     def __init__(self, app: App, *, base: str = "") -> None:
         self._app = app
-        self._base = rooted(base)
+        self._base = path_prefix(base)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(self._base) if scope["type"] == "http" else ""
-        if path == _LEAVES and (page := _asked_on(scope)):
-            await self._app(scope, receive, self._keeping(send, page, secure=scope["scheme"] == "https"))
-        elif path == _RETURNS and (page := _kept(scope)):
-            await self._app(scope, receive, self._leading(send, page))
+        if path == _LOGIN_PATH and (page := _referring_page(scope)):
+            await self._app(
+                scope, receive, self._setting_cookie(send, page, secure=scope["scheme"] == "https")
+            )
+        elif path == _CALLBACK_PATH and (page := _remembered_page(scope)):
+            await self._app(scope, receive, self._redirecting(send, page))
         else:
             await self._app(scope, receive, send)
 
-    def _keeping(self, send: Send, page: str, *, secure: bool) -> Send:
-        cookie = f"{COOKIE}={quote(page, safe='')}; {self._where}; Max-Age={_SECONDS}{'; Secure' if secure else ''}"
+    def _setting_cookie(self, send: Send, page: str, *, secure: bool) -> Send:
+        value = (
+            f"{quote(page, safe='')}; {self._attributes}; Max-Age={_SECONDS}{'; Secure' if secure else ''}"
+        )
 
-        async def keeping(message: Message) -> None:
-            await send(_with(message, (b"set-cookie", cookie.encode("latin-1"))))
+        async def send_with_cookie(message: Message) -> None:
+            await send(_with_header(message, (b"set-cookie", f"{COOKIE}={value}".encode("latin-1"))))
 
-        return keeping
+        return send_with_cookie
 
-    def _leading(self, send: Send, page: str) -> Send:
-        over = f"{COOKIE}=; {self._where}; Max-Age=0"
+    def _redirecting(self, send: Send, page: str) -> Send:
+        deletion = f"{COOKIE}=; {self._attributes}; Max-Age=0"
 
-        async def leading(message: Message) -> None:
+        async def send_redirect(message: Message) -> None:
             if message["type"] == "http.response.start" and 300 <= message["status"] < 400:
                 others = [pair for pair in message["headers"] if pair[0].lower() != b"location"]
                 message = {**message, "headers": [*others, (b"location", page.encode("latin-1"))]}
-            await send(_with(message, (b"set-cookie", over.encode("latin-1"))))
+            await send(_with_header(message, (b"set-cookie", deletion.encode("latin-1"))))
 
-        return leading
+        return send_redirect
 
     @property
-    def _where(self) -> str:
+    def _attributes(self) -> str:
         return f"Path={self._base or '/'}; HttpOnly; SameSite=Lax"
 
 
-def _with(message: Message, header: tuple[bytes, bytes]) -> Message:
+def _with_header(message: Message, header: tuple[bytes, bytes]) -> Message:
     if message["type"] != "http.response.start":
         return message
     return {**message, "headers": [*message["headers"], header]}
 
 
-def _asked_on(scope: Scope) -> str:
-    """The page of ours from which somebody went to sign in; empty where it is another's, or no browser says."""
-    came = urlsplit(_header(scope, b"referer"))
-    if came.netloc != _header(scope, b"host"):
+def _referring_page(scope: Scope) -> str:
+    """Return the page of this dashboard from which the user started the sign-in.
+
+    The result is empty if the referring page is on another server or the browser sends no Referer.
+    """
+    referer = urlsplit(_header(scope, b"referer"))
+    if referer.netloc != _header(scope, b"host"):
         return ""
-    return _ours(f"{came.path}?{came.query}" if came.query else came.path)
+    return _valid_page(f"{referer.path}?{referer.query}" if referer.query else referer.path)
 
 
-def _kept(scope: Scope) -> str:
+def _remembered_page(scope: Scope) -> str:
     try:
         found = SimpleCookie(_header(scope, b"cookie")).get(COOKIE)
     except CookieError:
         return ""
-    return _ours(unquote(found.value)) if found is not None else ""
+    return _valid_page(unquote(found.value)) if found is not None else ""
 
 
-def _ours(page: str) -> str:
-    return local(page, "") if len(page) <= _LONGEST and page.isascii() else ""
+def _valid_page(page: str) -> str:
+    return local_path(page, "") if len(page) <= _MAX_PAGE_LENGTH and page.isascii() else ""
 
 
 def _header(scope: Scope, name: bytes) -> str:

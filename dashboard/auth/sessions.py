@@ -1,4 +1,4 @@
-"""Sessions of people who signed in, and the attempts of those who did not get in."""
+"""Keep the sessions of signed-in users, and delay repeated failed sign-in attempts."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-_MOST = 10_000
-_FORGOTTEN_AFTER = 3600.0
+_MAX_ENTRIES = 10_000
+_FORGET_AFTER = 3600.0
 
 
 class LoginSessions:
-    """Who is signed in, in this process; a restart signs everybody out. Safe from any thread.
+    """Keep the sessions of this process; a restart ends all of them. Safe from any thread.
 
-    A browser holds a random token, we hold its hash and the moment at which it ends whatever happens.
+    The browser holds a random token. The server stores only its hash and the fixed time at which the session ends.
     """
 
     def __init__(self, length: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._length = length
         self._clock = clock
         self._lock = threading.Lock()  # guards the next field
-        self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._sessions: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def begin(self, name: str) -> str:
-        """A new session; its token."""
+        """Start a session and return its token."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._known[_hash(token)] = name, self._clock() + self._length
-            while len(self._known) > _MOST:
-                self._known.popitem(last=False)
+            self._sessions[_hash(token)] = name, self._clock() + self._length
+            while len(self._sessions) > _MAX_ENTRIES:
+                self._sessions.popitem(last=False)
         return token
 
     def name(self, token: str | None) -> str | None:
-        """Whose session it is; None where it has ended, or never was."""
+        """Return the user of the session; None if the session has ended or does not exist."""
         if not token:
             return None
         with self._lock:
-            name, until = self._known.get(_hash(token), ("", 0.0))
+            name, until = self._sessions.get(_hash(token), ("", 0.0))
             if name and self._clock() >= until:
-                del self._known[_hash(token)]
+                del self._sessions[_hash(token)]
                 return None
         return name or None
 
     def end(self, token: str | None) -> None:
         if token:
             with self._lock:
-                self._known.pop(_hash(token), None)
+                self._sessions.pop(_hash(token), None)
 
 
 def _hash(token: str) -> str:
@@ -57,33 +57,35 @@ def _hash(token: str) -> str:
 
 
 class EndedSessions:
-    """Sign-ins by OIDC that were ended by hand, in this process: a cookie that was copied, or that another tab still
-    has, opens nothing any more. Safe from any thread."""
+    """Remember the OIDC sign-ins that a user ended in this process. Safe from any thread.
+
+    A copied identity cookie, or one that another tab still has, grants no access after the sign-out.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next field
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
 
     def add(self, sign_in: str) -> None:
         with self._lock:
-            self._known[_hash(sign_in)] = None
-            while len(self._known) > _MOST:
-                self._known.popitem(last=False)
+            self._ended[_hash(sign_in)] = None
+            while len(self._ended) > _MAX_ENTRIES:
+                self._ended.popitem(last=False)
 
     def __contains__(self, sign_in: str) -> bool:
         with self._lock:
-            return _hash(sign_in) in self._known
+            return _hash(sign_in) in self._ended
 
 
 class LoginAttempts:
-    """The wait before the next sign-in attempt, by name, by address and by both. Safe from any thread.
+    """Compute the delay before the next sign-in attempt, by name, by address and by both. Safe from any thread.
 
-    After `free` failures the wait doubles from a second up to a minute. Attempts during the wait are not checked. The
-    wait of a name holds only for addresses that failed with it themselves, so that strangers cannot lock its owner out.
-    A known device (a browser that signed in with this name before) has a wait of its own, and no other one.
+    After `free` failures the delay doubles from one second up to one minute. Attempts during the delay are not checked.
+    The delay of a name applies only to addresses that failed with this name, so that other clients cannot lock its user
+    out. A known device (a browser that signed in with this name before) has a delay of its own, and no other.
     """
 
-    LONGEST = 60.0
+    MAX_DELAY = 60.0
 
     def __init__(self, *, free: int = 3, clock: Callable[[], float] = time.monotonic) -> None:
         self._free = free
@@ -92,25 +94,25 @@ class LoginAttempts:
         self._failed: OrderedDict[tuple[str, ...], tuple[int, float]] = OrderedDict()
 
     def wait(self, name: str, address: str, device: str = "") -> float:
-        """Seconds until an attempt counts; 0 when it does now."""
+        """Return the seconds until the next attempt is checked; 0 if it is checked now."""
         with self._lock:
-            counted = _counted(name, address, device)
-            if not device and self._count(counted[0]) < self._free:
-                counted.remove(("name", name))
-            return max(0.0, *(self._open_at(key) - self._clock() for key in counted))
+            keys = _keys(name, address, device)
+            if not device and self._count(keys[0]) < self._free:
+                keys.remove(("name", name))
+            return max(0.0, *(self._open_at(key) - self._clock() for key in keys))
 
     def failed(self, name: str, address: str, device: str = "") -> None:
         with self._lock:
-            moment = self._clock()
-            for key in _counted(name, address, device):
-                count, last = self._failed.pop(key, (0, moment))
-                self._failed[key] = (count + 1 if moment - last < _FORGOTTEN_AFTER else 1), moment
-            while len(self._failed) > _MOST:
+            now = self._clock()
+            for key in _keys(name, address, device):
+                count, last = self._failed.pop(key, (0, now))
+                self._failed[key] = (count + 1 if now - last < _FORGET_AFTER else 1), now
+            while len(self._failed) > _MAX_ENTRIES:
                 self._failed.popitem(last=False)
 
     def succeeded(self, name: str, address: str, device: str = "") -> None:
         with self._lock:
-            for key in _counted(name, address, device):
+            for key in _keys(name, address, device):
                 self._failed.pop(key, None)
 
     def _count(self, key: tuple[str, ...]) -> int:
@@ -118,18 +120,18 @@ class LoginAttempts:
 
     def _open_at(self, key: tuple[str, ...]) -> float:
         count, last = self._failed.get(key, (0, 0.0))
-        return last + min(self.LONGEST, 2.0 ** min(count - self._free, 16)) if count >= self._free else 0.0
+        return last + min(self.MAX_DELAY, 2.0 ** min(count - self._free, 16)) if count >= self._free else 0.0
 
 
-def _counted(name: str, address: str, device: str) -> list[tuple[str, ...]]:
+def _keys(name: str, address: str, device: str) -> list[tuple[str, ...]]:
     if device:
         return [("device", device)]
-    place = network(address)
-    return [("both", name, place), ("address", place), ("name", name)]
+    client = network(address)
+    return [("both", name, client), ("address", client), ("name", name)]
 
 
 def network(address: str) -> str:
-    """Return the address as attempts count it; of IPv6 the /64, because one subscriber has all of its addresses."""
+    """Return the address as attempts count it: for IPv6 the /64 network, which belongs to one subscriber."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -1,6 +1,7 @@
-"""A live table: rows are found again by their ids and changed in place; on a narrow screen each row is a card.
+"""Draw a table whose rows update in place by their ids; on a narrow screen each row is a card.
 
-Every text is a text: nothing in it is ever markup. Roles are said, because a card is no table to a browser.
+All text is inserted as text, never as markup. The table sets ARIA roles explicitly, because the CSS of the cards removes
+the implicit ones.
 """
 
 from __future__ import annotations
@@ -15,59 +16,59 @@ from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.theme import style_sheet
 
-Look = Literal[
+TextStyle = Literal[
     "plain", "strong", "small", "mono", "badge", "bad", "warning", "good", "quiet", "lost", "duplicated", "reordered"
 ]  # fmt: skip
 
-_HIGH = 24
+_BARS_HEIGHT = 24
 
 
 class Column(NamedTuple):
-    """`number`: to the right; `wide`: not narrower than a sentence; `more` stands under the pointer."""
+    """Describe a column. `number` aligns it to the right; `wide` reserves the width of a sentence."""
 
     name: str
     number: bool = False
     wide: bool = False
-    more: str = ""
+    tooltip: str = ""
 
 
 @dataclass(frozen=True)
 class TablePart:
-    """A text, a link (`href`, an address of `header.link`), or small bars that say `more` in words."""
+    """Describe a text, a link (`href`, an address of `header.link`), or a bar chart with its description as `tooltip`."""
 
     text: str = ""
-    look: Look = "plain"
+    style: TextStyle = "plain"
     href: str = ""
-    more: str = ""
+    tooltip: str = ""
     bars: tuple[int, ...] = ()
 
 
 Line = str | TablePart | Sequence[str | TablePart]
 Cell = str | TablePart | Sequence[Line]
-"""One text or part, or lines of them."""
+"""One text or part, or several lines."""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row by its id; the `chosen` one is marked."""
+    """Describe a row, identified by its id. A `selected` row is highlighted."""
 
     id: str
     cells: tuple[Cell, ...]
-    chosen: bool = False
+    selected: bool = False
 
 
 def live_table(columns: Sequence[Column], rows: Sequence[TableRow], *, key: str, alt: str) -> None:
-    """Draw the table under a stable key; `alt` says what it lists."""
+    """Draw the table under a stable key; `alt` describes it for screen readers."""
     live_dom(table(columns, rows, alt=alt), key=key)
 
 
-def style() -> None:
-    """The look of the tables, once a page."""
+def load_style_sheet() -> None:
+    """Add the style sheet of the tables to the page; each page calls it once."""
     st.html(f"<style>{style_sheet('live_table')}</style>")
 
 
 def table(columns: Sequence[Column], rows: Sequence[TableRow], *, alt: str) -> Node:
-    """The table as a tree."""
+    """Return the table as a tree for `live_dom`."""
     head = node("thead", node("tr", *map(_head, columns), role="row"), role="rowgroup")
     body = node("tbody", *(_row(columns, row) for row in rows), role="rowgroup")
     return node(
@@ -87,19 +88,19 @@ def _head(column: Column) -> Node:
         scope="col",
         role="columnheader",
         class_=_class(column),
-        title=column.more or None,
+        title=column.tooltip or None,
     )
 
 
 def _row(columns: Sequence[Column], row: TableRow) -> Node:
     cells = [_cell(column, cell) for column, cell in zip(columns, row.cells, strict=True)]
-    return node("tr", *cells, role="row", class_="pc-chosen" if row.chosen else None, data_key=row.id)
+    return node("tr", *cells, role="row", class_="pc-selected" if row.selected else None, data_key=row.id)
 
 
 def _cell(column: Column, cell: Cell) -> Node:
     lines = [cell] if isinstance(cell, str | TablePart) else cell
-    drawn = [_line(line) for line in lines if line]
-    return node("td", node("div", *drawn), role="cell", class_=_class(column), data_name=column.name)
+    nodes = [_line(line) for line in lines if line]
+    return node("td", node("div", *nodes), role="cell", class_=_class(column), data_name=column.name)
 
 
 def _line(line: Line) -> Node:
@@ -112,31 +113,40 @@ def _part(part: str | TablePart) -> Node:
         return node("span", part)
     if part.bars:
         return _bars(part)
-    look = None if part.look == "plain" else f"pc-l-{part.look}"
+    style = None if part.style == "plain" else f"pc-l-{part.style}"
     if part.href:
         return link(
-            part.text, part.href, class_=f"pc-link {look}" if look else "pc-link", title=part.more or None
+            part.text,
+            part.href,
+            class_=f"pc-link {style}" if style else "pc-link",
+            title=part.tooltip or None,
         )
-    return node("span", part.text, class_=look, title=part.more or None)
+    return node("span", part.text, class_=style, title=part.tooltip or None)
 
 
 def _bars(part: TablePart) -> Node:
-    most = max(1, *part.bars)
-    drawn = [
-        node("rect", x=f"{place + 0.1:.1f}", width="0.8", y=f"{_HIGH - high:.1f}", height=f"{high:.1f}")
-        for place, count in enumerate(part.bars)
-        if (high := max(2.0, (_HIGH - 1) * count / most) if count else 0.0)
+    highest = max(1, *part.bars)
+    bars = [
+        node(
+            "rect",
+            x=f"{index + 0.1:.1f}",
+            width="0.8",
+            y=f"{_BARS_HEIGHT - height:.1f}",
+            height=f"{height:.1f}",
+        )
+        for index, count in enumerate(part.bars)
+        if (height := max(2.0, (_BARS_HEIGHT - 1) * count / highest) if count else 0.0)
     ]
-    ground = node("line", x1="0", x2=str(len(part.bars)), y1="23.5", y2="23.5")
+    baseline = node("line", x1="0", x2=str(len(part.bars)), y1="23.5", y2="23.5")
     return node(
         "svg",
-        node("title", part.more),
-        ground,
-        *drawn,
-        viewBox=f"0 0 {len(part.bars)} {_HIGH}",
+        node("title", part.tooltip),
+        baseline,
+        *bars,
+        viewBox=f"0 0 {len(part.bars)} {_BARS_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=part.more,
+        aria_label=part.tooltip,
     )
 
 

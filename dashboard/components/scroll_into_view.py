@@ -1,4 +1,4 @@
-"""What a click has opened is brought into view once; later refreshes leave the page where it is."""
+"""Scroll the page once to what a click has opened; later refreshes keep the scroll position."""
 
 from __future__ import annotations
 
@@ -7,29 +7,22 @@ from typing import Any
 
 import streamlit as st
 
-_JS = """
-export default function ({ data, parentElement }) {
-  const mark = parentElement.querySelector('.pc-bring')
-  if (mark.pcDone) return
-  mark.pcDone = true
-  const { top } = mark.getBoundingClientRect()
-  if (!data.go || data.hidden && top >= 0 && top < innerHeight - data.room) return
-  const calm = matchMedia('(prefers-reduced-motion: reduce)').matches
-  setTimeout(() => mark.scrollIntoView({ behavior: calm ? 'auto' : 'smooth', block: 'start' }), 150)
-}
-"""
-_HTML = "<div class='pc-bring' aria-hidden='true' style='height: 0; scroll-margin-top: 5.5rem'></div>"
+from producer_core.dashboard.theme import asset
+
+_HTML = "<div class='pc-scroll-target' aria-hidden='true' style='height: 0; scroll-margin-top: 5.5rem'></div>"
+
+_MARGIN = 200
+"""Pixels below the place that must be visible together with it."""
 
 
-_ROOM = 200
-"""Pixels below a place that have to be seen with it."""
-
-
-def bring(*, key: str, go: bool = True, hidden: bool = False) -> None:
-    """Scroll to this place when it first appears under this key, if `go`; with `hidden` only where it cannot be seen."""
-    _component()(key=key, height="content", data={"go": go, "hidden": hidden, "room": _ROOM})
+def scroll_into_view(*, key: str, enabled: bool = True, only_hidden: bool = False) -> None:
+    """Scroll to this place when it first appears under this key; with `only_hidden` only if it is not visible."""
+    data = {"enabled": enabled, "only_hidden": only_hidden, "margin": _MARGIN}
+    _component()(key=key, height="content", data=data)
 
 
 @cache
 def _component() -> Any:
-    return st.components.v2.component("bring", html=_HTML, js=_JS, isolate_styles=False)
+    return st.components.v2.component(
+        "scroll_into_view", html=_HTML, js=asset("components/scroll_into_view.js"), isolate_styles=False
+    )

@@ -88,7 +88,7 @@ class WidgetActions:
             "replay": self._replay,
             "clear": self._clear,
             "undo": self._undo_clear,
-            "go": partial(self._switch, actions.go_replay),
+            "go": partial(self._switch, actions.confirm_replay),
             "pause": partial(self._switch, actions.pause_replay),
             "resume": partial(self._switch, actions.resume_replay),
             "cancel": partial(self._switch, actions.cancel_replay),
@@ -137,8 +137,8 @@ class WidgetActions:
         self._unconfirmed = ""
         if not self._dry_run(operation).safe_but_doubtful:
             return operation, confirmation or self._decision(operation)
-        actions.go_replay(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK)
-        return actions.follow(self._store, operation.operation_id), confirmation
+        actions.confirm_replay(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK)
+        return actions.get_replay(self._store, operation.operation_id), confirmation
 
     def _decision(self, operation: Operation | None) -> Confirmation:
         """Return the preflight findings for the operator's decision."""
@@ -198,7 +198,7 @@ class WidgetActions:
             user = current_actor()
             self._operation = max(found, key=lambda one: (one.who == user, one.created_at)).operation_id
         try:
-            return actions.follow(self._store, self._operation)
+            return actions.get_replay(self._store, self._operation)
         except ReplayError:  # the store was replaced and does not have it
             self._operation = None
             return None

@@ -1,5 +1,4 @@
-"""The dashboard's watch over a store, whether or not a page is open: its alerts are judged and told, and replays that
-were cancelled under a runner that died are ended."""
+"""Evaluate the alerts of a store and close abandoned replays, for as long as the dashboard's server runs."""
 
 from __future__ import annotations
 
@@ -17,75 +16,73 @@ from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
 
-_LOOK_EVERY = 2.0
+_RETRY_EVERY = 2.0
 _SWEEP_EVERY = 5.0
 
 
 class AlertWorker:
-    """One for a store in a process. The store need not be there yet; then it begins when it is."""
+    """Evaluate and send the alerts of one store, and end cancelled replays whose runner died.
+
+    A process has one worker a store. The store may be created later: the worker waits for it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alerts-of-the-dashboard", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dashboard-alerts", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout: float = 1.5) -> None:
-        """End, and give the leases back, so that another process goes on at once."""
+        """Stop the worker and release its leases, so that another process can take over at once."""
         self._stopping.set()
         self._thread.join(timeout + 0.5)
 
     def _run(self) -> None:
         mark_background_thread()
-        store = store_at(self._path, self._stopping)
+        store = wait_for_store(self._path, self._stopping)
         if store is None:
             return
         watcher = AlertWatcher(store)
         watcher.start()
         while not self._stopping.wait(_SWEEP_EVERY):
-            with contextlib.suppress(ProducerError):  # it is away for a moment; pages say so
+            with contextlib.suppress(ProducerError):  # the store is unavailable; the pages report that
                 end_abandoned(store, time.time())
         watcher.stop(1.0)
 
 
-def store_at(path: Path, stopping: threading.Event) -> Store | None:
-    """The store as soon as it can be had; None where the end comes first."""
-    said = ""
+def wait_for_store(path: Path, stopping: threading.Event) -> Store | None:
+    """Return the store once it can be opened; None if `stopping` is set first."""
+    logged = ""
     while not stopping.is_set():
         try:
             return Store.open(path, create=False)
         except ProducerError as error:
-            if path.exists() and str(error) != said:
-                said = str(error)
-                logger.warning("the dashboard's server waits for the store", extra={"error": said})
-        stopping.wait(_LOOK_EVERY)
+            if path.exists() and str(error) != logged:
+                logged = str(error)
+                logger.warning("the dashboard's server cannot open the store", extra={"error": logged})
+        stopping.wait(_RETRY_EVERY)
     return None
 
 
 _lock = threading.Lock()  # guards the next field
-_watches: dict[Path, AlertWorker] = {}
+_workers: dict[Path, AlertWorker] = {}
 
 
-def watch(path: Path) -> None:
-    """Watch a store from now on; asked again it changes nothing."""
+def start(path: Path) -> None:
+    """Start the worker of a store, unless it runs already."""
     with _lock:
-        if path in _watches:
+        if path in _workers:
             return
-        _watches[path] = AlertWorker(path)
-        _watches[path].start()
+        _workers[path] = AlertWorker(path)
+        _workers[path].start()
 
 
-def watched(path: Path) -> bool:
+def stop_all() -> None:
+    """Stop every worker of this process."""
     with _lock:
-        return path in _watches
-
-
-def stop() -> None:
-    """End every watch of this process."""
-    with _lock:
-        ending = list(_watches.values())
-        _watches.clear()
-    for one in ending:
-        one.stop()
+        stopped = list(_workers.values())
+        _workers.clear()
+    for worker in stopped:
+        worker.stop()

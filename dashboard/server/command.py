@@ -1,4 +1,4 @@
-"""The server of the dashboard: its command, its settings and its files, the same from a checkout and a wheel."""
+"""Build the command line of the dashboard's server and the folder of files that it runs from."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from producer_core.dashboard.theme import COLOURS
 HOST = "127.0.0.1"
 
 PLOTLY_JS = "plotly-cartesian-4.1.1.min.js"
-"""The lines, bars and heatmaps of plotly.js (npm: plotly.js-cartesian-dist-min), a third of the whole that comes with the
-plotly package: a browser that was never here reads it in a second less. Another version has another name, so it may be
-kept for ever."""
+"""The Cartesian build of plotly.js (npm: plotly.js-cartesian-dist-min), a third of the file in the plotly package: a
+browser with an empty cache loads it one second faster. Each version has its own name, so browsers may cache it forever."""
 
-_LONGEST_HEADER = 32_768
-"""Bytes of a header of the WebSocket's request. With OpenID Connect its cookies contain the tokens of the provider, and the
-default of 8,192 is too short for a person in many groups."""
+_MAX_HEADER_BYTES = 32_768
+"""Length of a header in the WebSocket handshake. With OpenID Connect the cookies contain the provider's tokens, and the
+default of 8,192 is too short for a user in many groups."""
 
 OPTIONS: Mapping[str, str] = {
     "server.headless": "true",
@@ -38,15 +37,15 @@ OPTIONS: Mapping[str, str] = {
     "theme.light.primaryColor": "#1d4ed8",
     "theme.dark.primaryColor": "#2f6fed",
 }
-"""Given on the command line, so that an installed wheel needs no config file."""
+"""Passed on the command line, so that an installed wheel needs no config file."""
 
 _LAUNCHER = '''"""Started by `producer-core dashboard`."""
 
 import streamlit
 
-from producer_core.dashboard.server.process import parts
+from producer_core.dashboard.server.process import app_options
 
-app = streamlit.App("page.py", **parts("producer_core.dashboard.app"))
+app = streamlit.App("page.py", **app_options("producer_core.dashboard.app"))
 '''
 
 _PAGE = '"""The page."""\n\nfrom producer_core.dashboard.app import main\n\nmain()\n'
@@ -62,11 +61,11 @@ def command(
     base: str = "",
     tls: tuple[Path, Path] | None = None,
 ) -> list[str]:
-    """What starts the dashboard's server for one store; it runs until it is ended by a signal.
+    """Return the command that serves the dashboard of one store until a signal ends it.
 
-    `hosts` are further names under which browsers may ask for it; `proxies` are addresses of reverse proxies whose
-    X-Forwarded-For and X-Forwarded-Proto count; `base` is the path below which it serves its pages; `tls` is a
-    certificate and its key.
+    `hosts` are additional host names that browsers may use. `proxies` are addresses of reverse proxies whose
+    X-Forwarded-For and X-Forwarded-Proto the server trusts. `base` is the path below which it serves its pages. `tls`
+    is a certificate and its key.
     """
     options = {**OPTIONS, "server.address": address, "server.port": str(port)}
     if tls is not None:
@@ -74,14 +73,14 @@ def command(
     if base:
         options["server.baseUrlPath"] = base.strip("/")
     flags = [f"--{name}={value}" for name, value in options.items()]
-    names = dict.fromkeys((*names_of(address), "localhost", *hosts))
+    names = dict.fromkeys((*host_names(address), "localhost", *hosts))
     flags += [f"--server.allowedHosts={host}" for host in names]
     flags.append(f"--theme.chartCategoricalColors={json.dumps(COLOURS)}")
     return [
         "env",
-        # Uvicorn reads the variable before it loads our app, and without it trusts every process of this machine.
-        f"FORWARDED_ALLOW_IPS={','.join(_trusted(proxies))}",
-        f"WEBSOCKETS_MAX_LINE_LENGTH={_LONGEST_HEADER}",
+        # Uvicorn reads the variable before it loads the app; by default it trusts every process of this machine.
+        f"FORWARDED_ALLOW_IPS={','.join(_trusted_networks(proxies))}",
+        f"WEBSOCKETS_MAX_LINE_LENGTH={_MAX_HEADER_BYTES}",
         sys.executable,
         "-m",
         "streamlit",
@@ -93,24 +92,24 @@ def command(
     ]
 
 
-def _trusted(proxies: Sequence[str]) -> list[str]:
-    """The networks of proxies; those of IPv4 also in the form that a socket for both versions reports."""
+def _trusted_networks(proxies: Sequence[str]) -> list[str]:
+    """Return the networks of the proxies. IPv4 networks also appear in the form that a dual-stack socket reports."""
     networks = [ipaddress.ip_network(proxy) for proxy in proxies]
     mapped = [f"::ffff:{one.network_address}/{96 + one.prefixlen}" for one in networks if one.version == 4]
     return [*map(str, networks), *mapped]
 
 
 def launch_folder() -> Path:
-    """A folder of ours with the start script and plotly.js, which Streamlit serves from beside the script.
+    """Return a private folder with the start script and, beside it for Streamlit's static files, plotly.js.
 
-    An installed wheel may be read-only.
+    The folder is outside the package because an installed wheel may be read-only.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    folder = state / "producer-core" / "dashboard-4"
-    private_files.own_folder(folder)  # its scripts are executed
-    put_plotly(folder / "static")
+    folder = state / "producer-core" / "dashboard-5"
+    private_files.own_folder(folder)  # the server executes its scripts
+    install_plotly(folder / "static")
     for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
-        _put(folder / name, len(text.encode()), _writer(text))
+        _write_atomically(folder / name, len(text.encode()), _writer(text))
     return folder
 
 
@@ -118,8 +117,8 @@ def _writer(text: str) -> Callable[[Path], object]:
     return lambda part: private_files.write(part, text)
 
 
-def names_of(address: str) -> tuple[str, ...]:
-    """The names under which browsers may ask for a server at an address; at every address: those of this machine."""
+def host_names(address: str) -> tuple[str, ...]:
+    """Return the host names that browsers may use for a server at an address; for a wildcard, all of this machine's."""
     if address not in ("0.0.0.0", "::", ""):  # noqa: S104  # compared, not bound
         return (address,)
     name = socket.gethostname()
@@ -130,17 +129,17 @@ def names_of(address: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((HOST, name, socket.getfqdn(), *numbers)))
 
 
-def put_plotly(static: Path) -> None:
-    """plotly.js into the folder that Streamlit serves as `app/static`."""
+def install_plotly(static: Path) -> None:
+    """Copy plotly.js into the folder that Streamlit serves as `app/static`."""
     private_files.make_folder(static)
     source = Path(__file__).parents[1] / "static" / PLOTLY_JS
-    _put(
+    _write_atomically(
         static / PLOTLY_JS, source.stat().st_size, lambda part: private_files.write(part, source.read_bytes())
     )
 
 
-def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:
-    """Whole or not at all: another dashboard may be reading it."""
+def _write_atomically(target: Path, size: int, write: Callable[[Path], object]) -> None:
+    """Write the file unless it has the size already; the rename protects another server that reads it."""
     if target.exists() and target.stat().st_size == size:
         return
     part = target.with_suffix(f".{os.getpid()}")
@@ -149,7 +148,7 @@ def _put(target: Path, size: int, write: Callable[[Path], object]) -> None:
 
 
 def free_port(wanted: int, address: str = HOST, tries: int = 100) -> int:
-    """The wanted port, or the next free one above; OSError when none of a hundred is."""
+    """Return the wanted port or the next free one above it; raise OSError if `tries` ports are taken."""
     for port in range(wanted, min(wanted + tries, 65536)):
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""The modules of the dashboard that the command line uses, found through an entry point."""
+"""List the modules of the dashboard that the command line loads through the entry point `commands`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor beside the page: one examination of a store at a time, on a thread of its own, followed by every browser."""
+"""Run the doctor for the settings page: one run a store at a time, on its own thread, visible to every browser."""
 
 from __future__ import annotations
 
@@ -18,91 +18,89 @@ logger = logging.getLogger(__name__)
 _WORST_FIRST: tuple[Level, ...] = ("problem", "warning", "ok")
 _TIMEOUT = 10.0
 
-_latest: dict[Path, Examination] = {}
+_latest: dict[Path, DoctorRun] = {}
 _lock = threading.Lock()
 
 
-class Examination:
-    """What was found so far; `over` when there is no more to come."""
+class DoctorRun:
+    """Collect the findings of one run; `finished` says that no more will follow."""
 
     def __init__(
-        self, findings: Iterable[DoctorFinding], *, about: str, clock: Callable[[], float] = time.time
+        self, findings: Iterable[DoctorFinding], *, servers: str, clock: Callable[[], float] = time.time
     ) -> None:
-        self.about = about
-        self.began = clock()
-        self.ended: float | None = None
+        self.servers = servers
+        self.started_at = clock()
+        self.ended_at: float | None = None
         self._clock = clock
-        self._findings = findings
-        self._found: list[DoctorFinding] = []
+        self._source = findings
+        self._findings: list[DoctorFinding] = []
         self._thread = threading.Thread(target=self._run, name="producer-core-doctor", daemon=True)
 
-    def start(self) -> Examination:
+    def start(self) -> DoctorRun:
         self._thread.start()
         return self
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end; False when the timeout ran out."""
+        """Wait until the run has finished; return False if the timeout expires first."""
         self._thread.join(timeout)
-        return self.over
+        return self.finished
 
     @property
-    def over(self) -> bool:
-        return self.ended is not None
+    def finished(self) -> bool:
+        return self.ended_at is not None
 
     @property
-    def found(self) -> tuple[DoctorFinding, ...]:
-        """In the order in which they were made; when all are there the worst first."""
-        found = tuple(self._found)
-        return tuple(sorted(found, key=lambda one: _WORST_FIRST.index(one.level))) if self.over else found
+    def findings(self) -> tuple[DoctorFinding, ...]:
+        """Return the findings in the order of the checks; once the run has finished, the worst first."""
+        found = tuple(self._findings)
+        return tuple(sorted(found, key=lambda one: _WORST_FIRST.index(one.level))) if self.finished else found
 
     def _run(self) -> None:
         try:
-            for finding in self._findings:
-                self._found.append(finding)
-        except Exception as error:  # a page that waits for ever would be worse than any mistake of ours
+            for finding in self._source:
+                self._findings.append(finding)
+        except Exception as error:  # without it the page would wait forever for a run that failed
             logger.exception("the doctor failed")
-            text = f"The examination broke off: {type(error).__name__}."
-            self._found.append(
+            text = f"The doctor failed: {type(error).__name__}."
+            self._findings.append(
                 DoctorFinding("doctor", "problem", text, "Run producer-core doctor in a shell.")
             )
         finally:
-            self.ended = self._clock()
+            self.ended_at = self._clock()
 
 
-def latest(path: Path) -> Examination | None:
-    """The last examination of a store, in this server; None before the first."""
+def latest(path: Path) -> DoctorRun | None:
+    """Return the last run for a store in this server; None if there was none."""
     return _latest.get(path)
 
 
-def begin(path: Path, reach: ClusterConnection | None, topics: Sequence[str] = ()) -> Examination:
-    """Examine a store and its cluster; while one goes on, that one."""
+def begin(path: Path, reach: ClusterConnection | None, topics: Sequence[str] = ()) -> DoctorRun:
+    """Start a run for a store and its cluster, or return the run that is in progress."""
     with _lock:
-        going_on = _latest.get(path)
-        if going_on is not None and not going_on.over:
-            return going_on
-        about = reach.servers if reach is not None and reach.servers else ""
-        _latest[path] = Examination(look(path, reach, topics), about=about).start()
+        running = _latest.get(path)
+        if running is not None and not running.finished:
+            return running
+        servers = reach.servers if reach is not None and reach.servers else ""
+        _latest[path] = DoctorRun(run_checks(path, reach, topics), servers=servers).start()
         return _latest[path]
 
 
-def look(path: Path, reach: ClusterConnection | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
-    """What the doctor says; of a cluster that asks for credentials only that it was not asked."""
+def run_checks(path: Path, reach: ClusterConnection | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
+    """Yield the findings. A cluster that requires credentials is not checked, and one finding says so."""
     if reach is not None and reach.servers and not reach.secret:
         settings = dict(reach.settings)
         yield from examine(reach.servers, settings, topics=topics, store=path, timeout=_TIMEOUT)
         return
     yield from versions()
-    yield _not_asked(reach)
+    yield _cluster_not_checked(reach)
     yield from check_store(path, time.time())
     yield check_java(java_version())
 
 
-def _not_asked(reach: ClusterConnection | None) -> DoctorFinding:
+def _cluster_not_checked(reach: ClusterConnection | None) -> DoctorFinding:
     if reach is None or not reach.servers:
-        text = "No producer has said yet how it reaches its brokers, so none was asked."
+        text = "No producer has recorded how it connects to its brokers, so no broker was checked."
         return DoctorFinding("cluster", "ok", text)
-    text = (
-        f"The producers sign in to {reach.servers}, and this page holds no credentials, so it was not asked."
-    )
-    fix = "Where the credentials are: producer-core doctor --config-file FILE"
+    text = f"{reach.servers} requires credentials, and the dashboard holds no credentials, so it was not checked."
+    fix = "Run it where the credentials are: producer-core doctor --config-file FILE"
     return DoctorFinding("cluster", "warning", text, fix)

@@ -1,5 +1,4 @@
-"""The server's process, from its start to its end: the door and the front before Streamlit, the watch over the store,
-and the hands that carry out replays where it was given settings for that."""
+"""Assemble the server process: the middleware in front of Streamlit, and the workers for alerts and replays."""
 
 from __future__ import annotations
 
@@ -24,55 +23,57 @@ from producer_core.errors import ConfigError
 from producer_core.store import default_path
 
 
-def parts(page: str) -> dict[str, Any]:
-    """What the start script gives to `streamlit.App` besides the page; ConfigError where nobody may be served, or the
-    file of client settings is wrong."""
+def app_options(page: str) -> dict[str, Any]:
+    """Return the middleware and the lifespan for `streamlit.App`.
+
+    Raises ConfigError where the access rules forbid the address, or the file of client settings is invalid.
+    """
     from streamlit import get_option
     from streamlit.file_util import get_static_dir
 
     hosts = get_option("server.allowedHosts") or ["*"]
-    guard = guarded(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
-    access.keep(guard)
-    replay_worker.worker_settings()  # a file that is wrong is said now, not at the first replay
+    guard = load_guard(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
+    access.set_guard(guard)
+    replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
-    front = Middleware(PageMiddleware, files=files, base=base, at_once=not guard.admission.oidc)
-    https = guard.admission.comes_back_to.startswith("https:")
+    pages = Middleware(PageMiddleware, files=files, base=base, connect_early=not guard.rules.oidc)
+    https = guard.rules.redirect_uri.startswith("https:")
     policy = Middleware(BrowserPolicy, hosts=hosts, base=base, https=https)
-    return {"middleware": [policy, *_door(guard, base), front], "lifespan": _living(files, page)}
+    return {"middleware": [policy, *_sign_in(guard, base), pages], "lifespan": _lifespan(files, page)}
 
 
-def guarded(address: str, hosts: Sequence[str]) -> access.AccessGuard:
-    """Who is let in at an address under some names, as the files of secrets say."""
-    admitted = access_rules.read()
-    if problem := access_rules.refusal(address, hosts, admitted):
-        raise ConfigError(problem, fix="Set up a password or OIDC: see «Access» in the README.")
-    return access.AccessGuard(admitted, LoginSessions(admitted.session), LoginAttempts(), started=True)
+def load_guard(address: str, hosts: Sequence[str]) -> access.AccessGuard:
+    """Return the guard for the rules in the secrets files; raise ConfigError if they forbid this address or a host."""
+    rules = access_rules.read()
+    if problem := access_rules.refusal(address, hosts, rules):
+        raise ConfigError(problem, fix="Configure passwords or OIDC; see Access in the README.")
+    return access.AccessGuard(rules, LoginSessions(rules.session), LoginAttempts(), started=True)
 
 
-def _door(guard: access.AccessGuard, base: str) -> list[Middleware]:
-    """With OIDC it is Streamlit that knows who is signed in, so there the page asks."""
-    if guard.admission.oidc:
+def _sign_in(guard: access.AccessGuard, base: str) -> list[Middleware]:
+    """Return the sign-in middleware. With OIDC Streamlit authenticates the user, and the page checks the access."""
+    if guard.rules.oidc:
         return [Middleware(OidcReturn, base=base)]
-    if not guard.admission.passwords:
+    if not guard.rules.passwords:
         return []
-    known: dict[str, Any] = {
-        "admission": guard.admission, "sessions": guard.sessions, "attempts": guard.attempts, "base": base,
+    options: dict[str, Any] = {
+        "rules": guard.rules, "sessions": guard.sessions, "attempts": guard.attempts, "base": base,
     }  # fmt: skip
-    return [Middleware(LoginMiddleware, **known)]
+    return [Middleware(LoginMiddleware, **options)]
 
 
-def _living(files: StaticFiles, page: str) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def _lifespan(files: StaticFiles, page: str) -> Callable[[Any], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
-    async def life(_: Any) -> AsyncIterator[None]:
+    async def lifespan(_: Any) -> AsyncIterator[None]:
         path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
-        warm_up.warm(path, files, page)
-        alert_worker.watch(path)
-        replay_worker.carry(path)
+        warm_up.start_warm_up(path, files, page)
+        alert_worker.start(path)
+        replay_worker.start(path)
         try:
             yield
         finally:
-            replay_worker.stop()
-            alert_worker.stop()
+            replay_worker.stop_all()
+            alert_worker.stop_all()
 
-    return life
+    return lifespan

@@ -1,4 +1,4 @@
-"""The dashboard's own hands: started with a file of client settings, its server carries out planned replays itself."""
+"""Run replays inside the dashboard's server, if it is started with a file of client settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import client_config
-from producer_core.dashboard.server.alert_worker import store_at
+from producer_core.dashboard.server.alert_worker import wait_for_store
 from producer_core.errors import ConfigError, ProducerError
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
@@ -20,15 +20,15 @@ from producer_core.store import Store
 logger = logging.getLogger(__name__)
 
 VARIABLE = "PRODUCER_CORE_CONFIG"
-"""Names a file of client settings: Java properties, or one JSON object. It must have bootstrap.servers."""
+"""The environment variable with the path of the settings: Java properties or one JSON object, with bootstrap.servers."""
 CLIENT_ID = "producer-core-dashboard"
-"""Under which it stands in the store; it sends nothing but replays, so it is no producer that anybody waits for."""
-_AGAIN = 10.0
+"""The client id under which the store registers the worker. It sends only replays, so no alert reports its absence."""
+_RETRY_EVERY = 10.0
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What the file says."""
+    """The content of the settings file."""
 
     file: Path
     servers: str
@@ -36,17 +36,20 @@ class WorkerSettings:
 
 
 def worker_settings() -> WorkerSettings | None:
-    """The settings of the file that the environment names, None where it names none; ConfigError for a wrong one."""
+    """Return the settings of the file in PRODUCER_CORE_CONFIG, or None if the variable is unset.
+
+    Raises ConfigError where the file is missing or invalid.
+    """
     named = os.environ.get(VARIABLE)
     if not named:
         return None
     file = Path(named).expanduser()
     try:
-        chosen = read_settings(file)
-        servers = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
+        given = read_settings(file)
+        servers = given.pop("bootstrap.servers", None) or given.pop("bootstrap_servers", None)
         if not servers:
             raise ConfigError(f"{file} names no brokers.", fix="Add bootstrap.servers=HOST:PORT.")
-        found = WorkerSettings(file, str(servers), {**chosen, "client.id": CLIENT_ID})
+        found = WorkerSettings(file, str(servers), {**given, "client.id": CLIENT_ID})
         client_config(found.servers, found.settings)
     except ProducerError as error:
         raise ConfigError(f"{VARIABLE}: {error}") from error
@@ -54,63 +57,67 @@ def worker_settings() -> WorkerSettings | None:
 
 
 class ReplayWorker:
-    """One for a store in a process. Safe from any thread; the store need not be there yet."""
+    """Run the planned replays of one store with a producer of its own. Safe from any thread.
 
-    def __init__(self, path: Path, with_these: WorkerSettings) -> None:
-        self.given = with_these
+    A process has one worker a store. The store may be created later: the worker waits for it.
+    """
+
+    def __init__(self, path: Path, settings: WorkerSettings) -> None:
+        self.settings = settings
         self.problem = ""
         self._path = path
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="replays-of-the-dashboard", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dashboard-replays", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, timeout: float = 15.0) -> None:
-        """Send nothing more, settle what is on its way, and give the replay back."""
+        """Stop sending, settle the records in flight, and release the replay."""
         self._stopping.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        store = store_at(self._path, self._stopping)
+        store = wait_for_store(self._path, self._stopping)
         while store is not None and not self._stopping.is_set():
             try:
-                self._carry(store)
+                self._run_producer(store)
             except ProducerError as error:
                 self.problem = str(error)
-                logger.warning("the dashboard cannot carry out replays", extra={"error": self.problem})
-                self._stopping.wait(_AGAIN)
+                logger.warning("the dashboard cannot run replays", extra={"error": self.problem})
+                self._stopping.wait(_RETRY_EVERY)
 
-    def _carry(self, store: Store) -> None:
-        with ReliableKafkaProducer(self.given.servers, dict(self.given.settings), store=store) as producer:
+    def _run_producer(self, store: Store) -> None:
+        settings = dict(self.settings.settings)
+        with ReliableKafkaProducer(self.settings.servers, settings, store=store) as producer:
             self.problem = ""
             self._stopping.wait()
             producer.close(5.0)
 
 
 _lock = threading.Lock()  # guards the next field
-_hands: dict[Path, ReplayWorker] = {}
+_workers: dict[Path, ReplayWorker] = {}
 
 
-def carry(path: Path) -> None:
-    """Carry out the replays of a store from now on, where a file of settings is given; asked again it changes nothing."""
+def start(path: Path) -> None:
+    """Start the worker of a store if a settings file is configured and no worker runs for it yet."""
     with _lock:
-        if path in _hands or (found := worker_settings()) is None:
+        if path in _workers or (found := worker_settings()) is None:
             return
-        _hands[path] = ReplayWorker(path, found)
-        _hands[path].start()
+        _workers[path] = ReplayWorker(path, found)
+        _workers[path].start()
 
 
-def carries(path: Path) -> ReplayWorker | None:
-    """Whoever carries out the replays of this store here."""
+def worker_of(path: Path) -> ReplayWorker | None:
+    """Return this process's worker for the store, or None if it has none."""
     with _lock:
-        return _hands.get(path)
+        return _workers.get(path)
 
 
-def stop() -> None:
-    """End all of it in this process."""
+def stop_all() -> None:
+    """Stop every worker of this process."""
     with _lock:
-        ending = list(_hands.values())
-        _hands.clear()
-    for one in ending:
-        one.stop()
+        stopped = list(_workers.values())
+        _workers.clear()
+    for worker in stopped:
+        worker.stop()

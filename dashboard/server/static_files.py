@@ -1,7 +1,7 @@
-"""The files of a page: what a browser loads before anything can be drawn, packed once and sent from memory.
+"""Compress the static files that a browser loads before it can draw a page, and keep them in memory.
 
-Streamlit reads each of its ninety files from disk for every browser and sends it unpacked, and a browser learns of every
-third one only when the first elements have come.
+Streamlit reads each of its ninety files from disk for every browser and sends it uncompressed. A browser requests a
+third of them only after the first elements have arrived.
 """
 
 from __future__ import annotations
@@ -15,75 +15,78 @@ from typing import NamedTuple
 
 from producer_core.dashboard.server.command import PLOTLY_JS
 
-CHARTED = frozenset(("", "overview", "latency", "errors", "fleet"))
-"""The addresses of the pages that open with a chart."""
+CHART_PAGES = frozenset(("", "overview", "latency", "errors", "fleet"))
+"""The addresses of the pages that start with a chart."""
 
-_PARTS = ("BidiComponent", "ButtonGroup", "Checkbox", "Html", "Selectbox")
-"""What every page of ours begins with, as Streamlit names the files in which its elements are."""
-_ALSO = {"fleet": ("TextInput",)}
-"""By the address of a page: what it has besides."""
+_ELEMENTS = ("BidiComponent", "ButtonGroup", "Checkbox", "Html", "Selectbox")
+"""The elements at the top of every page, by the names of Streamlit's JavaScript files."""
+_MORE_ELEMENTS = {"fleet": ("TextInput",)}
+"""Additional elements by the address of a page."""
 _IN_PAGE = re.compile(r'(?:src|href)="\./(static/[\w./-]+\.(?:js|css|woff2))"')
-_IMPORTED = re.compile(r'(?:from|import)\s*["\'`]\./([\w.-]+\.js)["\'`]')
-_KINDS = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
+_IMPORTS = re.compile(r'(?:from|import)\s*["\'`]\./([\w.-]+\.js)["\'`]')
+_CONTENT_TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
 
 
-class PackedFile(NamedTuple):
-    """A file as it is sent to a browser that takes gzip."""
+class CompressedFile(NamedTuple):
+    """A gzipped file with its content type."""
 
     body: bytes
-    kind: bytes
+    content_type: bytes
 
 
 class StaticFiles:
-    """Streamlit's own files below `streamlit`, ours in `own`, which stands in addresses as `app/static`.
+    """Hold compressed files: Streamlit's from `streamlit`, the dashboard's from `own` (served as `app/static`).
 
-    Before `pack` has come to a file, and for every other, there is None: then Streamlit sends it as ever.
+    Streamlit itself serves files that are not compressed yet, and all other files.
     """
 
     def __init__(self, streamlit: Path, own: Path) -> None:
         self._streamlit = streamlit
         self._own = own
-        self._packed: dict[
-            str, PackedFile
-        ] = {}  # written by the thread that packs, read by that of the server
-        given = _IN_PAGE.findall(self._page())
-        self._parts = tuple(self._all_of(_PARTS, given))
-        self._also = {page: tuple(self._all_of(also, (*given, *self._parts))) for page, also in _ALSO.items()}
+        self._compressed: dict[
+            str, CompressedFile
+        ] = {}  # written by the warm-up thread, read by the server's
+        in_page = _IN_PAGE.findall(self._index())
+        self._modules = tuple(self._modules_of(_ELEMENTS, in_page))
+        self._more_modules = {
+            page: tuple(self._modules_of(elements, (*in_page, *self._modules)))
+            for page, elements in _MORE_ELEMENTS.items()
+        }
 
-    def pack(self) -> None:
-        """Pack all that pages begin with: a quarter of a second of one core."""
-        self._pack(f"app/static/{PLOTLY_JS}", self._own / PLOTLY_JS)
-        for name in (*_IN_PAGE.findall(self._page()), *self._parts, *chain(*self._also.values())):
-            self._pack(name, self._streamlit / name)
+    def compress(self) -> None:
+        """Compress the files that pages load first; that takes a quarter of a second of one core."""
+        self._compress(f"app/static/{PLOTLY_JS}", self._own / PLOTLY_JS)
+        in_page = _IN_PAGE.findall(self._index())
+        for name in (*in_page, *self._modules, *chain(*self._more_modules.values())):
+            self._compress(name, self._streamlit / name)
 
-    def packed(self, path: str) -> PackedFile | None:
-        """By its address, without the slash before it."""
-        return self._packed.get(path)
+    def compressed(self, path: str) -> CompressedFile | None:
+        """Return the file at an address without its leading slash; None if it is not compressed."""
+        return self._compressed.get(path)
 
     def hints(self, page: str) -> bytes:
-        """What to load at once, for the head of a page: HTML."""
-        named = (*self._parts, *self._also.get(page, ()))
-        parts = "".join(f'<link rel="modulepreload" crossorigin href="./{name}">' for name in named)
+        """Return the HTML for the head of a page that makes the browser load its files at once."""
+        names = (*self._modules, *self._more_modules.get(page, ()))
+        modules = "".join(f'<link rel="modulepreload" crossorigin href="./{name}">' for name in names)
         plotly = f'<script defer src="./app/static/{PLOTLY_JS}" onerror="this.remove()"></script>'
-        return (parts + (plotly if page in CHARTED else "")).encode()
+        return (modules + (plotly if page in CHART_PAGES else "")).encode()
 
-    def _pack(self, address: str, file: Path) -> None:
-        if file.suffix in _KINDS and file.is_file():
-            self._packed[address] = PackedFile(
-                gzip.compress(file.read_bytes(), 6, mtime=0), _KINDS[file.suffix]
-            )
+    def _compress(self, address: str, file: Path) -> None:
+        if file.suffix in _CONTENT_TYPES and file.is_file():
+            body = gzip.compress(file.read_bytes(), 6, mtime=0)
+            self._compressed[address] = CompressedFile(body, _CONTENT_TYPES[file.suffix])
 
-    def _page(self) -> str:
+    def _index(self) -> str:
         page = self._streamlit / "index.html"
         return page.read_text() if page.is_file() else ""
 
-    def _all_of(self, parts: Iterable[str], given: Iterable[str]) -> Iterator[str]:
-        """The files of the parts, with all that they import and that is not given already."""
-        folder, known = self._streamlit / "static" / "js", set(given)
-        wanted = [file.name for part in parts for file in sorted(folder.glob(f"{part}.*.js"))]
-        while wanted:
-            name = f"static/js/{wanted.pop(0)}"
+    def _modules_of(self, elements: Iterable[str], loaded: Iterable[str]) -> Iterator[str]:
+        """Yield the files of the elements and all files that they import, except those loaded already."""
+        folder, known = self._streamlit / "static" / "js", set(loaded)
+        queue = [file.name for element in elements for file in sorted(folder.glob(f"{element}.*.js"))]
+        while queue:
+            name = f"static/js/{queue.pop(0)}"
             if name not in known and (self._streamlit / name).is_file():
                 known.add(name)
                 yield name
-                wanted += _IMPORTED.findall((self._streamlit / name).read_text())
+                queue += _IMPORTS.findall((self._streamlit / name).read_text())

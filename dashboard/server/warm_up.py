@@ -1,4 +1,4 @@
-"""The warming of a server: what the first page would wait for is done before anybody asks for one."""
+"""Load in advance what the first page needs, so that the first browser does not wait for it."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from producer_core.errors import ProducerError
 from producer_core.store import Store
 
 
-def warm(path: Path, files: StaticFiles, page: str) -> threading.Thread:
+def start_warm_up(path: Path, files: StaticFiles, page: str) -> threading.Thread:
     """Load the `page` module and the libraries that the first page needs, on a thread of its own.
 
-    The server answers at the same time. The page reports what is wrong with the store.
+    The server answers requests at the same time. Errors of the store are ignored here: the page reports them.
     """
-    warming = threading.Thread(target=_warm, args=(path, files, page), name="warming", daemon=True)
-    warming.start()
-    return warming
+    thread = threading.Thread(
+        target=_warm_up, args=(path, files, page), name="dashboard-warm-up", daemon=True
+    )
+    thread.start()
+    return thread
 
 
-def _warm(path: Path, files: StaticFiles, page: str) -> None:
-    import_module(page)  # and plotly
-    import_module("pandas")  # Streamlit asks it about the first thing that is drawn
-    files.pack()
+def _warm_up(path: Path, files: StaticFiles, page: str) -> None:
+    import_module(page)  # which imports plotly
+    import_module("pandas")  # Streamlit imports it when it draws its first element
+    files.compress()
     with contextlib.suppress(ProducerError):
-        _draw(path)
+        _draw_overview(path)
 
 
-def _draw(path: Path) -> None:
-    data: Any = import_module("producer_core.dashboard.queries")
-    figures: Any = import_module("producer_core.dashboard.charts")
+def _draw_overview(path: Path) -> None:
+    queries: Any = import_module("producer_core.dashboard.queries")
+    charts: Any = import_module("producer_core.dashboard.charts")
     store = Store.open(path, create=False)
     try:
-        figures.overview_lines(figures.lines_of(data.overview(store, data.View(), time.time())))
+        charts.overview_lines(charts.lines_of(queries.overview(store, queries.View(), time.time())))
     finally:
         store.close()

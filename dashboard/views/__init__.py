@@ -1,1 +1,1 @@
-"""The views: what a page reads, draws and lets one do; no SQL and no arithmetic."""
+"""Draw the pages: each view reads its data, draws it and offers actions, without SQL and without arithmetic."""

@@ -1,4 +1,4 @@
-"""The pace: a page that costs much to read is read less often, so that no more than a tenth of the time goes into it."""
+"""Read expensive pages less often, so that reading takes at most a tenth of the time."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ from producer_core.dashboard.views import common
 T = TypeVar("T")
 
 SHARE = 10.0
-"""A reading that took a second is good for ten …"""
-_LONGEST = 30.0
-"""… and none for longer than so many."""
+"""A read that takes one second is reused for ten seconds, up to `_MAX_AGE`."""
+_MAX_AGE = 30.0
 
 
 @dataclass(frozen=True)
 class CachedRead:
-    """What was read, for what, when, and how long it took."""
+    """Hold the value of a read, the request it answers, its time and its duration in seconds."""
 
-    asked: Hashable
+    request: Hashable
     value: object
     at: float
     took: float
 
 
-def rested(last: CachedRead | None, asked: Hashable, now: float) -> bool:
-    """Whether it is time to read: something else is asked for, or the last reading has rested long enough."""
-    return last is None or last.asked != asked or now - last.at >= min(_LONGEST, SHARE * last.took)
+def is_due(last: CachedRead | None, request: Hashable, now: float) -> bool:
+    """Return whether to read again: the request differs, or the last read is older than its reuse time."""
+    return last is None or last.request != request or now - last.at >= min(_MAX_AGE, SHARE * last.took)
 
 
-def read(path: Path, key: str, asked: Hashable, fetch: Callable[[], T]) -> T | None:
-    """What `fetch` gives, or what it gave a moment ago; what goes wrong is said, and what was there stays."""
+def read(path: Path, key: str, request: Hashable, fetch: Callable[[], T]) -> T | None:
+    """Return the value of `fetch`, possibly from an earlier read.
+
+    A store error appears on the page, and the earlier value stays.
+    """
     last = cast("CachedRead | None", st.session_state.get(key))
-    if rested(last, asked, time.monotonic()):
+    if is_due(last, request, time.monotonic()):
         with common.panel(path):
             began = time.monotonic()
             value = fetch()
             now = time.monotonic()
-            last = st.session_state[key] = CachedRead(asked, value, now, now - began)
-    return cast("T", last.value) if last is not None and last.asked == asked else None
+            last = st.session_state[key] = CachedRead(request, value, now, now - began)
+    return cast("T", last.value) if last is not None and last.request == request else None

@@ -1,4 +1,4 @@
-"""The alerts that fire, one card each: what, since when, what to do, and who looks after it."""
+"""Draw alerts as cards: text, duration, advice and acknowledgement, with the buttons to act on them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from producer_core.dashboard.actions import alerts
 from producer_core.dashboard.actions.result import ActionResult
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node, link, node
-from producer_core.dashboard.queries import alerts as of
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.queries import alerts as alert_queries
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import alert_reads, common, header
-from producer_core.dashboard.wording import alerts as said
+from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.store import Store
 
-ALL = "everything that the rule is about"
-_RESULT_STAYS = 20.0
-_DONE = "alert_done"
+ALL = "All subjects of the rule"
+_RESULT_SHOWN = 20.0
+"""Seconds for which the page shows the result of an action."""
+_RESULT = "alert_result"
 
 
-def cards(path: Path, shown: of.AlertsPage, items: Sequence[Alert]) -> None:
-    rules = {one.name: one.rule for one in shown.rules}
+def cards(path: Path, page: alert_queries.AlertsPage, items: Sequence[Alert]) -> None:
+    rules = {one.name: one.rule for one in page.rules}
     for item in items:
-        draw(path, item, rules.get(item.rule), shown.silence_of(item), shown.now, shown.names)
+        draw(path, item, rules.get(item.rule), page.silence_of(item), page.now, page.names)
 
 
 def draw(
@@ -40,13 +41,13 @@ def draw(
     now: float,
     names: Mapping[str, str],
     *,
-    opens: bool = True,
+    linked: bool = True,
 ) -> None:
-    """One card: what one reads, and beside it what one can do."""
-    with st.container(key=f"pc-episode-{item.alert_id}"):
+    """Draw one card with its buttons; `linked` makes the title a link to the alert's own page."""
+    with st.container(key=f"pc-card-{item.alert_id}"):
         left, right = st.columns([5, 2], vertical_alignment="center")
         with left:
-            live_dom(card(item, rule, silence, now, names, opens=opens), key=f"alert-{item.alert_id}")
+            live_dom(card(item, rule, silence, now, names, linked=linked), key=f"alert-{item.alert_id}")
         with right:
             buttons(path, item, silence)
         if silence is None and st.session_state.get("silencing") == item.alert_id:
@@ -60,127 +61,127 @@ def card(
     now: float,
     names: Mapping[str, str],
     *,
-    opens: bool = False,
+    linked: bool = False,
 ) -> Node:
-    """What one reads of an alert."""
-    hushed = item.silenced or item.muted_by
-    tone = said.TONES.get(item.severity, "quiet")
-    title = alert_text(item, now)
+    """Return the text of a card."""
+    silenced = item.silenced or item.muted_by
+    tone = alert_wording.TONES.get(item.severity, "quiet")
+    text = alert_text(item, now)
     about = "all producers of this store" if rule and rule.shared else names.get(item.subject, item.subject)
-    what = link(title, header.link("alerts", alert=item.alert_id)) if opens else title
+    title = link(text, header.link("alerts", alert=item.alert_id)) if linked else text
     lines = [
-        node("p", what, class_="pc-what"),
+        node("p", title, class_="pc-summary"),
         node(
             "p",
             node("span", item.severity, class_=f"pc-mark pc-{tone}"),
             " · ",
-            node("b", said.alert_state(item)),
+            node("b", alert_wording.alert_state(item)),
             " ",
-            said.alert_age(item, now),
-            f"{said.alert_suppression(item)} · {item.rule} · {about}",
+            alert_wording.alert_age(item, now),
+            f"{alert_wording.alert_suppression(item)} · {item.rule} · {about}",
             class_="pc-meta",
         ),
     ]
     if item.state != "resolved":
         lines.append(node("p", node("b", "What to do: "), item.advice))
-    lines += [node("p", text) for text in _hush(item, silence, now) if text]
-    if further := said.next_transition(item, rule, now):
-        lines.append(node("p", further))
+    lines += [node("p", line) for line in _silence_lines(item, silence, now)]
+    if ending := alert_wording.next_transition(item, rule, now):
+        lines.append(node("p", ending))
     if item.acknowledged_by:
-        since = f" since {_at(item.acknowledged_at)}" if item.acknowledged_at else ""
-        lines.append(node("p", f"{item.acknowledged_by} looks after it{since}."))
-    return node("div", *lines, class_=f"pc-episode pc-{tone}{' pc-hushed' if hushed else ''}", role="article")
+        at = f" at {_local_time(item.acknowledged_at)}" if item.acknowledged_at else ""
+        lines.append(node("p", f"Acknowledged by {item.acknowledged_by}{at}."))
+    return node(
+        "div", *lines, class_=f"pc-card pc-{tone}{' pc-silenced' if silenced else ''}", role="article"
+    )
 
 
 def alert_text(item: Alert, now: float) -> str:
-    """What it says, with the moments it names in the viewer's zone beside UTC, in which webhooks have them."""
+    """Return the alert's text, with each UTC time that webhooks contain preceded by the viewer's local time."""
     return wording.local(mask_text(item.text), common.zone(), now)
 
 
-def _hush(item: Alert, silence: Silence | None, now: float) -> tuple[str, ...]:
+def _silence_lines(item: Alert, silence: Silence | None, now: float) -> tuple[str, ...]:
     if silence is not None:
-        return (said.silenced(silence, now, _at(silence.until)),)
+        return (alert_wording.silenced(silence, now, _local_time(silence.until)),)
     if item.muted_by and item.state != "resolved":
-        return (wording.local(f"Nobody is told: {item.muted_by}.", common.zone(), now),)
+        return (wording.local(f"No notifications are sent: {item.muted_by}.", common.zone(), now),)
     return ()
 
 
-def _at(moment: float | None) -> str:
-    return wording.stamp(moment, common.zone(), time.time()).text if moment is not None else ""
+def _local_time(at: float | None) -> str:
+    return wording.stamp(at, common.zone(), time.time()).text if at is not None else ""
 
 
-# acts
+# actions
 
 
 def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
-    """Acknowledge, silence, end the silence. Callbacks: a click counts also while the page is drawn again."""
+    """Draw the buttons. Their actions are callbacks, so a refresh at the same time does not lose the click."""
     if item.state == "resolved":
         return
     allowed, reason = actions.may_act()
-    known = None if allowed else reason
+    help_text = None if allowed else reason
     with st.container(
         horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
     ):
         if item.state == "firing" and item.acknowledged_by is None:
             st.button(
-                "Acknowledge", key=f"ack-{item.alert_id}", disabled=not allowed, help=known,
-                on_click=_act, args=(path, actions.acknowledge, item.alert_id),
+                "Acknowledge", key=f"ack-{item.alert_id}", disabled=not allowed, help=help_text,
+                on_click=act, args=(path, actions.acknowledge, item.alert_id),
             )  # fmt: skip
         if silence is not None:
             st.button(
-                "End the silence", key=f"loud-{item.alert_id}", disabled=not allowed, help=known,
-                on_click=_act, args=(path, alerts.unsilence, silence.rule, silence.subject),
+                "End the silence", key=f"unsilence-{item.alert_id}", disabled=not allowed, help=help_text,
+                on_click=act, args=(path, alerts.unsilence, silence.rule, silence.subject),
             )  # fmt: skip
         else:
             st.button(
-                "Silence …", key=f"quiet-{item.alert_id}", disabled=not allowed, help=known,
-                on_click=_ask, args=(item.alert_id,),
+                "Silence …", key=f"silence-{item.alert_id}", disabled=not allowed, help=help_text,
+                on_click=_open_form, args=(item.alert_id,),
             )  # fmt: skip
 
 
 def silence_form(path: Path, key: str, rule: str, subject: str) -> None:
-    """For how long, for what, and why."""
+    """Draw the form for the duration, the subject and the reason of a silence."""
     with st.form(f"silence-{key}", border=False):
         left, right = st.columns([1, 2])
-        left.selectbox("For how long", list(said.SILENCES), key=f"length-{key}")
-        right.selectbox("For", [subject, ALL] if subject else [ALL], key=f"scope-{key}")
-        st.text_input("Why (others will read it)", key=f"why-{key}", max_chars=200)
+        left.selectbox("Duration", list(alert_wording.SILENCES), key=f"length-{key}")
+        right.selectbox("Applies to", [subject, ALL] if subject else [ALL], key=f"scope-{key}")
+        st.text_input("Reason (visible to others)", key=f"why-{key}", max_chars=200)
         with st.container(horizontal=True):
             st.form_submit_button(
                 "Silence", type="primary", on_click=_silence, args=(path, key, rule, subject)
             )
-            st.form_submit_button("Cancel", on_click=_ask, args=(None,))
+            st.form_submit_button("Cancel", on_click=_open_form, args=(None,))
 
 
-def _ask(alert_id: str | None) -> None:
+def _open_form(alert_id: str | None) -> None:
+    """Open the silence form of an alert; None closes it."""
     st.session_state["silencing"] = alert_id
 
 
 def _silence(path: Path, key: str, rule: str, subject: str) -> None:
     about = "" if st.session_state[f"scope-{key}"] == ALL else subject
-    seconds = said.SILENCES[st.session_state[f"length-{key}"]]
-    _act(path, alerts.silence, rule, about, seconds, st.session_state[f"why-{key}"])
+    seconds = alert_wording.SILENCES[st.session_state[f"length-{key}"]]
+    act(path, alerts.silence, rule, about, seconds, st.session_state[f"why-{key}"])
     st.session_state["silencing"] = None
 
 
 def act(path: Path, do: Callable[..., ActionResult], *about: object) -> None:
-    """Act, and remember how it went."""
-    store: Store = opened(path)
-    st.session_state[_DONE] = do(store, *about), time.time(), _place()
-    alert_reads.again()
-
-
-_act = act
+    """Run an action and store its result for the page."""
+    store: Store = open_store(path)
+    st.session_state[_RESULT] = do(store, *about), time.time(), _section()
+    alert_reads.clear()
 
 
 def result() -> None:
-    """The last act in words, for a while, where it was done."""
-    done, at, place = st.session_state.get(_DONE, (None, 0.0, None))
-    if done is not None and time.time() - at < _RESULT_STAYS and place == _place():
-        common.say("good" if done.ok else "bad", mask_text(done.text))
+    """Show the result of the last action for some seconds, in the section where the user clicked."""
+    done, at, section = st.session_state.get(_RESULT, (None, 0.0, None))
+    if done is not None and time.time() - at < _RESULT_SHOWN and section == _section():
+        common.message("good" if done.ok else "bad", mask_text(done.text))
 
 
-def _place() -> str | None:
-    """The alert, or the section, that is looked at."""
+def _section() -> str | None:
+    """Return the alert or the section that the page shows."""
     alert: str | None = st.query_params.get("alert") or st.session_state.get("show")
     return alert

@@ -1,153 +1,164 @@
-"""One alert from all sides: its life, whom it was told to, and where to look: the time, the error, the records."""
+"""Draw the page of one alert: its timeline, its notifications, its rule, and links to related data."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from producer_core._internal.masking import mask_text
+from producer_core.alerts import Alert
 from producer_core.dashboard import wording
-from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.queries import alerts as alert_queries
 from producer_core.dashboard.views import alert_cards, alert_reads, common, header
-from producer_core.dashboard.wording import alerts as said
+from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
 
 
 def show(path: Path, alert_id: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
-        common.heading("One alert")
+        common.heading("Alert")
         st.button("All alerts", key="alert_close", icon=":material/arrow_back:", on_click=_close)
-    found = alert_reads.detail(path, alert_id)
-    if found is None:
-        common.say(
-            "quiet", "There is no alert of this id here. What is over is kept as long as the statistics are."
+    detail = alert_reads.detail(path, alert_id)
+    if detail is None:
+        common.message(
+            "quiet",
+            "This store has no alert with this id. Resolved alerts are kept as long as the statistics.",
         )
         return
-    item = found.alert
-    alert_cards.draw(path, item, found.rule, found.silence, found.now, found.names, opens=False)
+    item = detail.alert
+    alert_cards.draw(path, item, detail.rule, detail.silence, detail.now, detail.names, linked=False)
     left, right = st.columns(2, gap="medium")
     with left:
-        _life(found)
-        _rule(found)
+        _timeline(detail)
+        _rule(detail)
     with right, common.panel(path):
-        _ways(path, found)
+        _related(path, detail)
 
 
 def _close() -> None:
     st.query_params.pop("alert", None)
 
 
-def _life(found: of.AlertDetail) -> None:
-    """What happened to it, in the order of time."""
-    item = found.alert
-    at_once = item.fired_at is not None and item.fired_at <= item.started_at
-    events = [
-        (item.started_at, "It began, and fired at once." if at_once else "Its condition began to hold.")
-    ]
-    if item.fired_at is not None and not at_once:
-        events.append((item.fired_at, "It fired."))
-    if item.acknowledged_at is not None:
-        events.append((item.acknowledged_at, f"{item.acknowledged_by} acknowledged it."))
-    if item.state == "firing" and item.since is not None:
-        events.append((item.since, "Its condition was over."))
-    if item.resolved_at is not None:
-        events.append((item.resolved_at, "It was resolved."))
-    for row in found.notifications:
-        what, route = said.NOTIFICATION_KINDS.get(row["status"], row["status"]), row["route"]
-        if row["settled_at"] is None:
-            tried = (
-                f"; {wording.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
-            )
-            events.append((row["queued_at"], f"Waits to be told over {route} {what}{tried}."))
-        elif row["outcome"] == "told":
-            events.append((row["settled_at"], f"Told over {route} {what} ({row['answer']})."))
-        elif row["outcome"] == "given up":
-            events.append((row["settled_at"], f"Given up telling over {route} {what}: {row['answer']}."))
-    common.heading("What happened")
+def _timeline(detail: alert_queries.AlertDetail) -> None:
+    """Draw the events and notifications of the alert in order of time."""
+    item = detail.alert
+    events = [*_events(item), *map(_notification, detail.notifications)]
+    common.heading("Timeline")
     lines = [
-        f"<li>{common.moment(at)}<span>{html.escape(mask_text(text))}</span></li>"
-        for at, text in sorted(events, key=lambda event: event[0])
+        f"<li>{common.time_element(at)}<span>{html.escape(mask_text(text))}</span></li>"
+        for at, text in sorted(filter(None, events), key=lambda event: event[0])
     ]
-    st.html(f'<ul class="pc-story">{"".join(lines)}</ul>')
-    if not found.notifications and item.state != "pending":
-        common.note(
-            f"Nobody was told{f': {wording.local(mask_text(item.muted_by), common.zone(), found.now)}' if item.muted_by else ''}."
+    st.html(f'<ul class="pc-events">{"".join(lines)}</ul>')
+    if not detail.notifications and item.state != "pending":
+        reason = wording.local(mask_text(item.muted_by), common.zone(), detail.now) if item.muted_by else ""
+        common.note(f"No notification was sent{f': {reason}' if reason else ''}.")
+
+
+def _events(item: Alert) -> Iterator[tuple[float, str]]:
+    fired_at_once = item.fired_at is not None and item.fired_at <= item.started_at
+    yield (
+        item.started_at,
+        "The condition was met, and the alert fired." if fired_at_once else "The condition was met.",
+    )
+    if item.fired_at is not None and not fired_at_once:
+        yield item.fired_at, "The alert fired."
+    if item.acknowledged_at is not None:
+        yield item.acknowledged_at, f"{item.acknowledged_by} acknowledged the alert."
+    if item.state == "firing" and item.since is not None:
+        yield item.since, "The condition was no longer met."
+    if item.resolved_at is not None:
+        yield item.resolved_at, "The alert was resolved."
+
+
+def _notification(row: Mapping[str, Any]) -> tuple[float, str] | None:
+    status, route = alert_wording.NOTIFICATION_KINDS.get(row["status"], row["status"]), row["route"]
+    if row["settled_at"] is None:
+        attempts = (
+            f"; {wording.plural(row['attempts'], 'attempt')}: {row['answer']}" if row["attempts"] else ""
         )
+        return row["queued_at"], f"Notification via {route} is pending ({status}{attempts})."
+    if row["outcome"] == "told":
+        return row["settled_at"], f"Notification delivered via {route} ({status}, {row['answer']})."
+    if row["outcome"] == "given up":
+        return row["settled_at"], f"Notification via {route} was given up ({status}): {row['answer']}."
+    return None
 
 
-def _rule(found: of.AlertDetail) -> None:
-    item, rule = found.alert, found.rule
-    common.heading("The rule")
+def _rule(detail: alert_queries.AlertDetail) -> None:
+    item, rule = detail.alert, detail.rule
+    common.heading("Rule")
     if rule is None:
-        common.note(f"{item.rule} is not in the file of rules any more.")
+        common.note(f"The rules file no longer contains {item.rule}.")
         return
-    common.fact(f"{item.rule} ({rule.severity})", f"Fires when: {said.rule_condition(rule)}.")
+    common.fact(f"{item.rule} ({rule.severity})", f"Condition: {alert_wording.rule_condition(rule)}.")
     if rule.runbook:
         common.fact("Runbook", rule.runbook)
     if item.state == "resolved":
         common.fact("What to do", item.advice)
 
 
-def _ways(path: Path, found: of.AlertDetail) -> None:
-    """Where the cause may be seen."""
-    span = {"since": found.since, "until": found.until}
-    common.heading("Where to look")
+def _related(path: Path, detail: alert_queries.AlertDetail) -> None:
+    """Draw links to the pages that show the time, topic and producer of the alert."""
+    span = {"since": detail.since, "until": detail.until}
+    common.heading("Related data")
     links = [
-        (title, header.link(page, **span, topic=found.topic, producer=found.producer))
+        (title, header.link(page, **span, topic=detail.topic, producer=detail.producer))
         for title, page in (
             ("Overview at that time", "overview"),
             ("Latency", "latency"),
             ("Errors", "errors"),
         )
     ]
-    dead_letters = DeadLetterFilter(topic=found.topic, since=found.since, until=found.until)
+    dead_letters = DeadLetterFilter(topic=detail.topic, since=detail.since, until=detail.until)
     links.append(
         ("Dead letters of that time", header.link("dead-letters", range=None, **_query(dead_letters)))
     )
-    st.html(f'<div class="pc-ways">{"".join(common.anchor(*one) for one in links)}</div>')
-    if found.topic is not None:
-        _causes(path, found.topic, found)
-    _replays(path, found)
+    st.html(f'<div class="pc-related">{"".join(common.link_element(*one) for one in links)}</div>')
+    if detail.topic is not None:
+        _causes(path, detail.topic, detail)
+    _replays(path, detail)
 
 
 def _query(where: DeadLetterFilter) -> dict[str, str | float | None]:
     return {"topic": None, "producer": None, "since": None, "until": None, **where.to_query()}
 
 
-def _causes(path: Path, topic: str, found: of.AlertDetail) -> None:
+def _causes(path: Path, topic: str, detail: alert_queries.AlertDetail) -> None:
     with common.panel(path):
-        groups = alert_reads.causes(path, topic, int(found.since), int(found.until) // 60 * 60 + 60)
+        groups = alert_reads.causes(path, topic, int(detail.since), int(detail.until) // 60 * 60 + 60)
         if not groups:
             return
-        common.heading("Dead letters of that time by cause")
+        common.heading("Dead letters by cause")
         for group in groups:
             page = header.link(
                 "dead-letters", range=None, **_query(DeadLetterFilter(group=group.fingerprint))
             )
-            errors = header.link("errors", group=group.fingerprint, since=found.since, until=found.until)
+            errors = header.link("errors", group=group.fingerprint, since=detail.since, until=detail.until)
             st.html(
                 f'<p class="pc-fact"><span>{group.count:,} × {html.escape(group.code)}</span> '
                 f"{html.escape(mask_text(group.meaning or group.sample_text))}<br>"
-                f"{common.anchor('The error', errors)} · {common.anchor('The records', page)}</p>"
+                f"{common.link_element('Error', errors)} · {common.link_element('Dead letters', page)}</p>"
             )
 
 
-def _replays(path: Path, found: of.AlertDetail) -> None:
+def _replays(path: Path, detail: alert_queries.AlertDetail) -> None:
     with common.panel(path):
         try:
-            replays = alert_reads.replays(path, found.topic, found.alert.started_at)
+            replays = alert_reads.replays(path, detail.topic, detail.alert.started_at)
         except ConfigError:
             return
         if not replays:
             return
-        common.heading("Replays since")
+        common.heading("Replays since then")
         for one in replays:
             address = header.link("replays", operation=one.operation_id)
             name = f"{one.state}, {one.total:,} records, by {one.who}"
             st.html(
-                f'<p class="pc-fact">{common.moment(one.created_at)} {common.anchor(name, address)}<br>'
+                f'<p class="pc-fact">{common.time_element(one.created_at)} {common.link_element(name, address)}<br>'
                 f"{html.escape(mask_text(one.message or ''))}</p>"
             )

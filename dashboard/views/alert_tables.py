@@ -1,10 +1,10 @@
-"""The other sections of the alerts page: history, rules, silences, and over what people are told."""
+"""Draw the history, rules, silences and notification routes of the alerts page."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import streamlit as st
 
@@ -13,104 +13,103 @@ from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import alerts
-from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, live_table
-from producer_core.dashboard.queries import alerts as of
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, TextStyle, live_table
+from producer_core.dashboard.queries import alerts as alert_queries
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import alert_cards, common, header
-from producer_core.dashboard.wording import alerts as said
+from producer_core.dashboard.wording import alerts as alert_wording
 
-LOOKS = {"critical": "bad", "warning": "warning", "info": "quiet"}
+_STYLES: Mapping[str, TextStyle] = {"critical": "bad", "warning": "warning", "info": "quiet"}
 
 
-def history(shown: of.AlertsPage, during: str) -> None:
-    if not shown.ended:
+def history(page: alert_queries.AlertsPage, during: str) -> None:
+    if not page.ended:
         common.note(f"No alert was resolved {during}.")
         return
-    _overs(shown, shown.ended)
-    if shown.ended_total > len(shown.ended):
-        common.note(f"The latest {len(shown.ended):,} of {shown.ended_total:,}.")
+    _resolved_alerts(page, page.ended)
+    if page.ended_total > len(page.ended):
+        common.note(f"The latest {len(page.ended):,} of {page.ended_total:,}.")
 
 
-def latest(shown: of.AlertsPage) -> None:
-    """A few of the history, where nothing fires now."""
-    _overs(shown, shown.ended[:5])
+def latest(page: alert_queries.AlertsPage) -> None:
+    """Draw the last resolved alerts."""
+    _resolved_alerts(page, page.ended[:5])
 
 
-def _overs(shown: of.AlertsPage, items: Sequence[Alert]) -> None:
+def _resolved_alerts(page: alert_queries.AlertsPage, items: Sequence[Alert]) -> None:
     columns = [
-        Column("Began"),
-        Column("What", wide=True),
-        Column("Lasted", number=True),
-        Column("Looked after by"),
+        Column("Started"),
+        Column("Alert", wide=True),
+        Column("Duration", number=True),
+        Column("Acknowledged by"),
     ]
-    rows = [_over(item, shown.now, shown.names) for item in items]
-    live_table(columns, rows, key="alert_history", alt="Alerts that are over")
+    rows = [_resolved(item, page.now, page.names) for item in items]
+    live_table(columns, rows, key="alert_history", alt="Resolved alerts")
 
 
-def _over(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
-    begun = item.fired_at if item.fired_at is not None else item.started_at
-    when = wording.stamp(begun, common.zone(), now)
-    what = [
-        TablePart(alert_cards.alert_text(item, now), look=LOOKS.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),  # type: ignore[arg-type]  # a Look
-        TablePart(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", look="small"),
+def _resolved(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
+    started = item.fired_at if item.fired_at is not None else item.started_at
+    when = wording.stamp(started, common.zone(), now)
+    text = [
+        TablePart(alert_cards.alert_text(item, now), style=_STYLES.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),
+        TablePart(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", style="small"),
     ]  # fmt: skip
-    lasted = wording.age((item.resolved_at or now) - begun)
+    duration = wording.age((item.resolved_at or now) - started)
     return TableRow(
-        item.alert_id, (TablePart(when.text, more=when.more), what, lasted, item.acknowledged_by or "–")
+        item.alert_id, (TablePart(when.text, tooltip=when.more), text, duration, item.acknowledged_by or "–")
     )
 
 
-def rules(shown: of.AlertsPage) -> None:
-    file = shown.file
+def rules(page: alert_queries.AlertsPage) -> None:
+    file = page.file
     if file.path is None:
         common.note(
-            "The built-in rules hold. Rules and routes of your own stand in alerts.toml beside the store, or in the "
-            "file that $PRODUCER_CORE_ALERTS names."
+            "The built-in rules apply. To add rules and routes, create alerts.toml beside the store, or name a file in "
+            "$PRODUCER_CORE_ALERTS."
         )
     else:
-        common.note(f"Rules of {file.path.name}.", more=str(file.path))
+        common.note(f"Rules from {file.path.name}.", tooltip=str(file.path))
     columns = [
-        Column("Rule", wide=True), Column("State"), Column("Fires when", wide=True), Column("What to do", wide=True),
-        Column("Fired last"),
+        Column("Rule", wide=True), Column("State"), Column("Condition", wide=True), Column("What to do", wide=True),
+        Column("Last fired"),
     ]  # fmt: skip
     live_table(
         columns,
-        [_rule(one, shown.now) for one in shown.rules],
+        [_rule(one, page.now) for one in page.rules],
         key="alert_rules",
-        alt="The rules of this store",
+        alt="Alert rules",
     )
 
 
-def _rule(one: of.RuleState, now: float) -> TableRow:
-    state, look = said.rule_state(
+def _rule(one: alert_queries.RuleState, now: float) -> TableRow:
+    state, style = alert_wording.rule_state(
         one.rule.enabled, one.firing, one.pending, one.episodes, one.silence is not None
     )
+    shown_style = _STYLES[one.rule.severity] if style == "bad" else cast("TextStyle", style)
     last = TablePart("–")
     if one.last_at is not None:
         when = wording.stamp(one.last_at, common.zone(), now)
-        last = TablePart(when.text, more=f"{when.more}; {wording.plural(one.episodes, 'time')} in all")
+        last = TablePart(when.text, tooltip=f"{when.more}; {wording.plural(one.episodes, 'time')} in total")
     cells = (
-        [TablePart(one.name, look="strong"), TablePart(one.rule.severity, look="small")],
-        TablePart(state.replace(" ", "\u00a0"), look=LOOKS[one.rule.severity] if look == "bad" else look),  # type: ignore[arg-type]  # a Look
-        wording.sentence_case(said.rule_condition(one.rule)),
+        [TablePart(one.name, style="strong"), TablePart(one.rule.severity, style="small")],
+        TablePart(state.replace(" ", "\u00a0"), style=shown_style),
+        wording.sentence_case(alert_wording.rule_condition(one.rule)),
         one.rule.advice,
         last,
     )
     return TableRow(one.name, cells)
 
 
-def silences(path: Path, shown: of.AlertsPage) -> None:
+def silences(path: Path, page: alert_queries.AlertsPage) -> None:
     allowed, reason = actions.may_act()
-    if not shown.silences:
-        common.note("Nothing is silenced. A silenced alert fires and resolves as ever; nobody is told of it.")
-    for number, one in enumerate(shown.silences):
-        with st.container(horizontal=True, vertical_alignment="center", key=f"pc-hush-{number}"):
-            st.html(
-                f'<p class="pc-fact"><span>{html.escape(said.silence_subject(one))}</span><br>'
-                f"{html.escape(said.silenced(one, shown.now, wording.stamp(one.until, common.zone(), shown.now).text))}</p>"
-            )
+    if not page.silences:
+        common.note("No silences. A silenced alert still fires and resolves, but sends no notifications.")
+    for number, one in enumerate(page.silences):
+        until = wording.stamp(one.until, common.zone(), page.now).text
+        with st.container(horizontal=True, vertical_alignment="center", key=f"pc-silence-{number}"):
+            common.fact(alert_wording.silence_subject(one), alert_wording.silenced(one, page.now, until))
             st.button(
-                "End it", key=f"unsilence-{one.rule}-{one.subject}-{one.created_at}", disabled=not allowed,
+                "End the silence", key=f"unsilence-{one.rule}-{one.subject}-{one.created_at}", disabled=not allowed,
                 help=None if allowed else reason,
                 on_click=alert_cards.act, args=(path, alerts.unsilence, one.rule, one.subject),
             )  # fmt: skip
@@ -118,89 +117,101 @@ def silences(path: Path, shown: of.AlertsPage) -> None:
     if not allowed:
         common.note(reason)
         return
-    names = [one.name for one in shown.rules if one.rule.enabled]
-    rule = st.selectbox("Rule", names, key="silence_rule", index=None, placeholder="Choose a rule", width=420)
+    names = [one.name for one in page.rules if one.rule.enabled]
+    rule = st.selectbox("Rule", names, key="silence_rule", index=None, placeholder="Select a rule", width=420)
     if rule:
         alert_cards.silence_form(path, "of-a-rule", rule, "")
 
 
-def routes(path: Path, shown: of.AlertsPage) -> None:
-    """Over what people are told, whether that works, and what could not be told."""
-    file = shown.file
-    if not shown.routes:
-        common.say(
+def routes(path: Path, page: alert_queries.AlertsPage) -> None:
+    """Draw the notification routes, their state, and the notifications that were not delivered."""
+    file = page.file
+    if not page.routes:
+        common.message(
             "warning",
-            "Nobody is told of alerts: there is no route. Set PRODUCER_CORE_ALERT_WEBHOOK to the address of a webhook "
-            "that takes Alertmanager's payload, or write a [routes.name] table into alerts.toml.",
+            "No notifications are sent because no route is configured. Set PRODUCER_CORE_ALERT_WEBHOOK to a webhook that "
+            "accepts Alertmanager's payload, or add a [routes.name] table to alerts.toml.",
         )
-    for route in shown.routes:
-        _route(path, route, shown.now)
-    again = f"every {span(file.repeat)}" if file.repeat else "never"
+    for route in page.routes:
+        _route(path, route, page.now)
+    repeat = f"are repeated every {span(file.repeat)}" if file.repeat else "are not repeated"
     common.note(
-        f"What fires and nobody has acknowledged is told again {again}."
-        + ("" if file.link else " Notifications have no link to this page: set link in alerts.toml.")
+        f"Notifications of firing alerts without an acknowledgement {repeat}."
+        + ("" if file.link else " They contain no link to this page: set link in alerts.toml.")
     )
-    if shown.undelivered:
-        _untold(shown)
+    if page.undelivered:
+        _undelivered(page)
 
 
-def _route(path: Path, route: of.RouteState, now: float) -> None:
+def _route(path: Path, route: alert_queries.RouteState, now: float) -> None:
     failing = wording.age(now - route.failing_since) if route.failing_since is not None else ""
-    tone, text = said.route_state(
+    tone, text = alert_wording.route_state(
         route.told_at is not None,
         failing and f"{failing} ago",
         route.waiting,
         route.given_up,
         route.answer or "no answer",
     )
-    allowed, reason = actions.may_act()
-    trying, tried = alerts.route_tests().result(opened(path), route.name)
+    allowed, no_right = actions.may_act()
+    in_progress, last = alerts.route_tests().result(open_store(path), route.name)
     with st.container(key=f"pc-route-{route.name}"):
-        common.say(tone, f"{route.name}: {mask_text(text)}")
+        common.message(tone, f"{route.name}: {mask_text(text)}")
         facts = [
-            route.kind or "of another process",
+            route.kind or "configured in another process",
             route.source and f"address from {route.source}",
             route.severities and f"for {', '.join(route.severities)}",
-            route.heartbeat and f"a sign of life every {span(route.heartbeat)}",
-            route.told_at is not None and f"told last {wording.age(now - route.told_at)} ago",
+            route.heartbeat and f"heartbeat every {span(route.heartbeat)}",
+            route.told_at is not None and f"last delivery {wording.age(now - route.told_at)} ago",
         ]
         common.note(" · ".join(fact for fact in facts if fact))
-        why_not = reason if not allowed else "" if route.here else "This server does not have its address."
+        reason = (
+            no_right
+            if not allowed
+            else ""
+            if route.here
+            else "This server does not have the route's address."
+        )
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button(
-                "Send a test", key=f"test-{route.name}", disabled=bool(why_not) or trying, help=why_not or None,
-                on_click=alert_cards.act, args=(path, alerts.try_route, route.name),
+                "Send a test", key=f"test-{route.name}", disabled=bool(reason) or in_progress, help=reason or None,
+                on_click=alert_cards.act, args=(path, alerts.send_test, route.name),
             )  # fmt: skip
-            if trying:
-                common.note("A test is on its way …")
-            elif tried is not None:
-                common.note(mask_text(tried.text))
-            elif why_not:
-                common.note(why_not)
+            if in_progress:
+                common.note("Sending a test alert …")
+            elif last is not None:
+                common.note(mask_text(last.text))
+            elif reason:
+                common.note(reason)
 
 
-def _untold(shown: of.AlertsPage) -> None:
-    common.heading("What could not be told")
-    columns = [Column("Since"), Column("What", wide=True), Column("Over"), Column("Attempts", number=True), Column("Why", wide=True)]  # fmt: skip
+def _undelivered(page: alert_queries.AlertsPage) -> None:
+    common.heading("Undelivered notifications")
+    columns = [Column("Since"), Column("Alert", wide=True), Column("Route"), Column("Attempts", number=True), Column("Error", wide=True)]  # fmt: skip
     rows = []
-    for row in shown.undelivered:
-        when = wording.stamp(row["queued_at"], common.zone(), shown.now)
-        given_up = row["settled_at"] is not None
-        waits = row["next_at"] - shown.now
-        further = (
-            "given up" if given_up else f"next in {wording.age(waits)}" if waits > 1 else "waits for its turn"
-        )
-        what = [
+    for row in page.undelivered:
+        when = wording.stamp(row["queued_at"], common.zone(), page.now)
+        text = [
             TablePart(mask_text(row["text"]), href=header.link("alerts", alert=row["alert_id"])),
             TablePart(
-                f"{said.NOTIFICATION_KINDS.get(row['status'], row['status'])} · {row['rule']}", look="small"
+                f"{alert_wording.NOTIFICATION_KINDS.get(row['status'], row['status'])} · {row['rule']}",
+                style="small",
             ),
         ]
-        why = [TablePart(mask_text(row["answer"] or "not tried yet")), TablePart(further, look="small")]
+        error = [
+            TablePart(mask_text(row["answer"] or "no attempt yet")),
+            TablePart(_next_attempt(row, page.now), style="small"),
+        ]
         rows.append(
             TableRow(
                 f"{row['route']}-{row['alert_id']}-{row['status']}",
-                (TablePart(when.text, more=when.more), what, row["route"], str(row["attempts"]), why),
+                (TablePart(when.text, tooltip=when.more), text, row["route"], str(row["attempts"]), error),
             )
         )
-    live_table(columns, rows, key="alert_untold", alt="What could not be told")
+    live_table(columns, rows, key="alert_undelivered", alt="Undelivered notifications")
+
+
+def _next_attempt(row: Mapping[str, Any], now: float) -> str:
+    if row["settled_at"] is not None:
+        return "given up"
+    wait = row["next_at"] - now
+    return f"next attempt in {wording.age(wait)}" if wait > 1 else "next attempt is due"

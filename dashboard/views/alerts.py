@@ -1,4 +1,4 @@
-"""The alerts page: what fires and what to do, and its history, rules, silences and routes."""
+"""Draw the alerts page: firing alerts, history, rules, notifications and silences."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import streamlit as st
 
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.components import live_table
-from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.queries import alerts as alert_queries
 from producer_core.dashboard.theme import style_sheet
 from producer_core.dashboard.views import alert_cards, alert_detail, alert_reads, alert_tables, common, header
-from producer_core.dashboard.wording import alerts as said
+from producer_core.dashboard.wording import alerts as alert_wording
 
 SECTIONS = ("Now", "History", "Rules", "Notifications", "Silences")
 
@@ -20,62 +20,69 @@ SECTIONS = ("Now", "History", "Rules", "Notifications", "Silences")
 def show(path: Path) -> None:
     view = header.view(path, "Alerts")
     st.html(f"<style>{style_sheet('alerts')}</style>")
-    live_table.style()
+    live_table.load_style_sheet()
     st.fragment(_live, run_every=header.every(view))(path, view)
 
 
 def _live(path: Path, view: queries.View) -> None:
     with common.panel(path):
-        shown = alert_reads.alerts(path, view)
-        _how_things_stand(shown)
+        page = alert_reads.alerts(path, view)
+        _summary(page)
         alert_cards.result()
-        if asked := st.query_params.get("alert"):
-            alert_detail.show(path, asked)
+        if alert_id := st.query_params.get("alert"):
+            alert_detail.show(path, alert_id)
         else:
-            _section(path, view, shown)
+            _section(path, view, page)
 
 
-def _how_things_stand(shown: of.AlertsPage) -> None:
-    alive = shown.evaluator is not None and shown.evaluator.alive
-    enabled = sum(one.rule.enabled for one in shown.rules)
-    common.say(*said.alerts_sentence(shown.firing, len(shown.pending), shown.elsewhere, alive, enabled))
-    for line in shown.file.problem:
-        common.say("bad", line.strip())
-    if shown.file.problem:
-        common.note("Until the file is right the built-in rules hold; it is read again by itself.")
-    notes = [said.route_failing(route.name, wording.age(shown.now - since)) for route, since in shown.failing]
-    if not shown.routes:
-        notes.append("Nobody is told of alerts: there is no route (see Notifications).")
-    if shown.evaluator is not None:
-        notes.append(said.evaluator_note(shown.evaluator.name, alive=alive, here=shown.evaluator.here))
+def _summary(page: alert_queries.AlertsPage) -> None:
+    alive = page.evaluator is not None and page.evaluator.alive
+    enabled = sum(one.rule.enabled for one in page.rules)
+    common.message(
+        *alert_wording.alerts_sentence(page.firing, len(page.pending), page.elsewhere, alive, enabled)
+    )
+    for line in page.file.problem:
+        common.message("bad", line.strip())
+    if page.file.problem:
+        common.note("The built-in rules apply until the file is valid. Changes are picked up automatically.")
+    notes = [
+        alert_wording.route_failing(route.name, wording.age(page.now - since))
+        for route, since in page.failing
+    ]
+    if not page.routes:
+        notes.append("No notifications are sent because no route is configured; see Notifications.")
+    if page.evaluator is not None:
+        notes.append(alert_wording.evaluator_note(page.evaluator.name, alive=alive, here=page.evaluator.here))
     common.note(" ".join(notes))
 
 
-def _section(path: Path, view: queries.View, shown: of.AlertsPage) -> None:
-    chosen = st.segmented_control(
+def _section(path: Path, view: queries.View, page: alert_queries.AlertsPage) -> None:
+    section = st.segmented_control(
         "Section", SECTIONS, default=SECTIONS[0], key="show", bind="query-params", required=True,
         label_visibility="collapsed",
     )  # fmt: skip
     now = time.time()
-    if chosen == "History":
-        alert_tables.history(shown, wording.during(view.window, view.since(now), view.at(now), common.zone()))
-    elif chosen == "Rules":
-        alert_tables.rules(shown)
-    elif chosen == "Notifications":
-        alert_tables.routes(path, shown)
-    elif chosen == "Silences":
-        alert_tables.silences(path, shown)
+    if section == "History":
+        alert_tables.history(page, wording.during(view.window, view.since(now), view.at(now), common.zone()))
+    elif section == "Rules":
+        alert_tables.rules(page)
+    elif section == "Notifications":
+        alert_tables.routes(path, page)
+    elif section == "Silences":
+        alert_tables.silences(path, page)
     else:
-        _now(path, shown)
+        _current(path, page)
 
 
-def _now(path: Path, shown: of.AlertsPage) -> None:
-    alert_cards.cards(path, shown, shown.firing[: of.SHOWN])
-    if len(shown.firing) > of.SHOWN:
-        common.note(f"{len(shown.firing) - of.SHOWN:,} more fire; choose a topic above, or see Rules.")
-    if shown.pending:
-        common.heading("Waits to fire")
-        alert_cards.cards(path, shown, shown.pending[: of.SHOWN])
-    if not shown.firing and shown.ended:
-        common.heading("The last that were resolved")
-        alert_tables.latest(shown)
+def _current(path: Path, page: alert_queries.AlertsPage) -> None:
+    alert_cards.cards(path, page, page.firing[: alert_queries.SHOWN])
+    if len(page.firing) > alert_queries.SHOWN:
+        common.note(
+            f"{len(page.firing) - alert_queries.SHOWN:,} more are firing. Select a topic, or see Rules."
+        )
+    if page.pending:
+        common.heading("Pending alerts")
+        alert_cards.cards(path, page, page.pending[: alert_queries.SHOWN])
+    if not page.firing and page.ended:
+        common.heading("Last resolved alerts")
+        alert_tables.latest(page)

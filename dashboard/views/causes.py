@@ -1,4 +1,4 @@
-"""The panel that says why sending is slow or fails: ranked sentences, each with its numbers and what to change."""
+"""Show why sending is slow or fails: ranked findings with their numbers and the setting to change."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from producer_core.diagnostics.causes import CauseFinding
 _SHOWN = 6
 
 
-def show(shown: queries.LatencyPage) -> None:
+def show(page: queries.LatencyPage) -> None:
     common.heading("Why is it slow or failing?")
-    if not shown.findings:
-        common.say("quiet", wording.no_client_stats(shown.window))
+    if not page.findings:
+        common.message("quiet", wording.no_client_stats(page.window))
         return
-    st.html(_list(shown.findings[:_SHOWN], shown.now))
-    if len(shown.findings) > _SHOWN:
-        common.note(f"and {wording.plural(len(shown.findings) - _SHOWN, 'finding')} more that weigh less")
+    st.html(_list(page.findings[:_SHOWN], page.now))
+    if len(page.findings) > _SHOWN:
+        common.note(f"{wording.plural(len(page.findings) - _SHOWN, 'finding')} more with less impact.")
 
 
 def _list(findings: Sequence[CauseFinding], now: float) -> str:
-    return f"<div class='pc-why' role='list'>{''.join(_item(one, now) for one in findings)}</div>"
+    return f"<div class='pc-causes' role='list'>{''.join(_item(one, now) for one in findings)}</div>"
 
 
 def _item(one: CauseFinding, now: float) -> str:
-    """Nothing of it is markup: a topic's or a broker's name may be anything."""
+    """Return a finding as HTML. All texts are escaped, because names of topics and brokers can contain markup."""
     when = wording.when(one.since, one.until, now, lasted=one.lasted, ongoing=one.ongoing, zone=common.zone())
     tone = one.tone if one.ongoing or one.tone == "good" else "quiet"
     lines = [
@@ -39,4 +39,4 @@ def _item(one: CauseFinding, now: float) -> str:
     if one.suggestion:
         setting = f" <code>{html.escape(one.setting)}</code>" if one.setting else ""
         lines.append(f"<span><b>What to do:</b> {html.escape(one.suggestion)}{setting}</span>")
-    return f"<div class='pc-say pc-{tone}' role='listitem'>{''.join(lines)}</div>"
+    return f"<div class='pc-message pc-{tone}' role='listitem'>{''.join(lines)}</div>"

@@ -1,4 +1,4 @@
-"""The parts that every view uses: sentences, headings, and the panel that fails alone."""
+"""Provide the elements that every view uses: messages, headings, notes, and a panel that fails on its own."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import wording
-from producer_core.dashboard.server.stores import trouble
+from producer_core.dashboard.server.stores import store_problem
 from producer_core.dashboard.theme import style_sheet
 from producer_core.errors import StoreError
 
 
 @contextlib.contextmanager
 def panel(path: Path) -> Iterator[None]:
-    """What goes wrong with the store inside is said in its place; the panels beside it go on."""
+    """Show a store error in place of the panel, so that the other panels of the page still work."""
     try:
         yield
     except StoreError as error:
-        say(*trouble(path, error))
+        message(*store_problem(path, error))
 
 
-def say(tone: str, text: str) -> None:
-    """A sentence with its tone; nothing in it is markup."""
-    st.html(f'<p class="pc-say pc-{tone}" role="status">{html.escape(text)}</p>')
+def message(tone: str, text: str) -> None:
+    """Show a sentence in the colour of its tone, with the text escaped."""
+    st.html(f'<p class="pc-message pc-{tone}" role="status">{html.escape(text)}</p>')
 
 
 def heading(text: str, *, anchor: str = "") -> None:
@@ -36,44 +36,49 @@ def heading(text: str, *, anchor: str = "") -> None:
 
 
 def fact(name: str, text: str) -> None:
-    """A name and what is known of it; nothing in it is markup."""
+    """Show a name with its value below it, both escaped."""
     st.html(f'<p class="pc-fact"><span>{html.escape(name)}</span><br>{html.escape(text)}</p>')
 
 
-def note(text: str, *, more: str = "") -> None:
-    """Small print, with `more` under the pointer; nothing in it is markup."""
-    st.html(f'<p class="pc-note" title="{html.escape(more)}">{html.escape(text)}</p>')
+def note(text: str, *, tooltip: str = "") -> None:
+    """Show small print with a tooltip, both escaped."""
+    st.html(f'<p class="pc-note" title="{html.escape(tooltip)}">{html.escape(text)}</p>')
 
 
 def zone() -> str | None:
-    """The viewer's time zone, as the browser names it; None where nobody said so."""
+    """Return the browser's time zone; None if the browser did not report one."""
     name: object = st.context.timezone
     return name if isinstance(name, str) else None
 
 
-def moment(at: float) -> str:
-    """A moment as HTML: in the viewer's time, today without its date, with UTC under the pointer."""
+def time_element(at: float) -> str:
+    """Return a time as HTML: in the browser's zone, today without the date, with UTC as its tooltip."""
     text, more = wording.stamp(at, zone(), time.time())
     return f'<time title="{html.escape(more)}">{html.escape(text)}</time>'
 
 
-def anchor(text: str, address: str) -> str:
-    """A link as HTML, to an address that `header.link` made."""
+def link_element(text: str, address: str) -> str:
+    """Return a link as HTML; `address` comes from `header.link`."""
     return f'<a class="pc-link" href="{html.escape(address)}">{html.escape(text)}</a>'
 
 
 def is_paused() -> bool:
-    """Whether the viewer switched Live off, so that the page stands still."""
+    """Return whether the user switched Live off, which stops all updates of the page."""
     return not st.session_state.get("live", True)
 
 
-def stays(seen_at: float | None, now: float) -> None:
-    """How old the newest data is, in the corner while the page is scrolled; a hollow ring where it is not live."""
+def data_age(seen_at: float | None, now: float) -> None:
+    """Show the age of the newest data in the corner of the page, with a hollow ring if the data is not live."""
     text, live = wording.data_age(seen_at, now).capitalize(), wording.live(seen_at, now)
     if is_paused():
         text, live = "Paused", False
-    st.html(f'<p class="pc-stays{"" if live else " pc-old"}">{html.escape(text)}</p>')
+    st.html(f'<p class="pc-data-age{"" if live else " pc-old"}">{html.escape(text)}</p>')
 
 
-def style() -> None:
+def live_toggle() -> None:
+    """Draw the switch that pauses the updates of the page."""
+    st.toggle("Live", value=True, key="live", persist_state="session", help="Off: the page stops updating.")
+
+
+def load_style_sheet() -> None:
     st.html(f"<style>{style_sheet('style')}</style>")

@@ -1,4 +1,4 @@
-"""What the dead letters page reads: remembered for all browsers for a moment, the longer the more it cost to read."""
+"""Read the data of the dead letters page through a cache for all browsers; expensive reads are cached longer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from producer_core._internal.masking import MaskingRules
 from producer_core.dashboard import queries
-from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
-from producer_core.dashboard.server.stores import opened
-from producer_core.dashboard.wording import dead_letters as said
+from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
+from producer_core.dashboard.server.stores import open_store
+from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter, PageCursor
 from producer_core.dlq.timeline import TimelineEvent
 from producer_core.events import DeadLetter
@@ -21,116 +21,116 @@ from producer_core.events import DeadLetter
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KEPT = 64
+_MAX_ENTRIES = 64
 
 
 class AdaptiveCache(Generic[P, T]):
-    """A reading that is done again when it is `least` seconds old, and ten times older than it took.
+    """Cache a read for at least `min_age` seconds, and for `factor` times as long as the read took.
 
-    So that looking at ten million dead letters costs the machine no more than a tenth of one core.
+    With the default factor, viewing ten million dead letters takes at most a tenth of one core.
     """
 
     def __init__(
         self,
         read: Callable[P, T],
-        least: float,
-        share: float = 10.0,
+        min_age: float,
+        factor: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._read, self._least, self._share, self._clock = read, least, share, clock
-        self._kept: dict[Any, tuple[float, T]] = {}
-        self._lock = threading.Lock()
+        self._read, self._min_age, self._factor, self._clock = read, min_age, factor, clock
+        self._lock = threading.Lock()  # guards the next field
+        self._cached: dict[Any, tuple[float, T]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (args, tuple(kwargs.items()))
         began = self._clock()
         with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None and began < kept[0]:
-            return kept[1]
+            cached = self._cached.get(key)
+        if cached is not None and began < cached[0]:
+            return cached[1]
         value = self._read(*args, **kwargs)
         ended = self._clock()
         with self._lock:
-            self._kept.pop(key, None)
-            self._kept[key] = ended + max(self._least, self._share * (ended - began)), value
-            while len(self._kept) > _KEPT:
-                self._kept.pop(next(iter(self._kept)))
+            self._cached.pop(key, None)
+            self._cached[key] = ended + max(self._min_age, self._factor * (ended - began)), value
+            while len(self._cached) > _MAX_ENTRIES:
+                self._cached.pop(next(iter(self._cached)))
         return value
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._cached.clear()
 
 
-def _seen(
+def _snapshot(
     path: Path, where: DeadLetterFilter, after: PageCursor | None = None
-) -> of_dead_letters.DeadLettersSnapshot:
-    return of_dead_letters.snapshot(opened(path), where, time.time(), after=after)
+) -> dead_letter_queries.DeadLettersSnapshot:
+    return dead_letter_queries.snapshot(open_store(path), where, time.time(), after=after)
 
 
 def _choices(path: Path, state: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return queries.choices(opened(path), state)
+    return queries.choices(open_store(path), state)
 
 
 def _clusters(path: Path) -> tuple[str, ...]:
-    return of_dead_letters.clusters(opened(path))
+    return dead_letter_queries.clusters(open_store(path))
 
 
-def _causes(path: Path, where: DeadLetterFilter) -> of_dead_letters.CauseGroups:
-    return of_dead_letters.causes(opened(path), where)
+def _causes(path: Path, where: DeadLetterFilter) -> dead_letter_queries.CauseGroups:
+    return dead_letter_queries.causes(open_store(path), where)
 
 
-def _waiting(path: Path) -> of_dead_letters.PendingCounts:
-    return of_dead_letters.waiting(opened(path), time.time())
+def _pending(path: Path) -> dead_letter_queries.PendingCounts:
+    return dead_letter_queries.waiting(open_store(path), time.time())
 
 
-def _heard(path: Path) -> float | None:
-    """When the newest data came."""
-    rows = opened(path).rows("data_age")
+def _data_time(path: Path) -> float | None:
+    """Return the time of the newest data in the store."""
+    rows = open_store(path).rows("data_age")
     return rows[0]["seen_at"] if rows else None
 
 
-def _life(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[TimelineEvent, ...]:
-    return of_dead_letters.dead_letter_timeline(opened(path), message_id)
+def _timeline(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tuple[TimelineEvent, ...]:
+    return dead_letter_queries.dead_letter_timeline(open_store(path), message_id)
 
 
-seen = AdaptiveCache(_seen, least=0.8)
-choices = AdaptiveCache(_choices, least=2.0)
-clusters = AdaptiveCache(_clusters, least=10.0)
-causes = AdaptiveCache(_causes, least=0.8)
-waiting = AdaptiveCache(_waiting, least=4.0, share=50.0)
-heard = AdaptiveCache(_heard, least=0.8)
-life = AdaptiveCache(_life, least=4.0)
+snapshot = AdaptiveCache(_snapshot, min_age=0.8)
+choices = AdaptiveCache(_choices, min_age=2.0)
+clusters = AdaptiveCache(_clusters, min_age=10.0)
+causes = AdaptiveCache(_causes, min_age=0.8)
+pending = AdaptiveCache(_pending, min_age=4.0, factor=50.0)
+data_time = AdaptiveCache(_data_time, min_age=0.8)
+timeline = AdaptiveCache(_timeline, min_age=4.0)
 
 
-def again() -> None:
-    """Forget what an act may have changed."""
-    for one in (seen, choices, causes, waiting, life):
-        one.forget()
+def clear() -> None:
+    """Discard everything that an action may have changed."""
+    for one in (snapshot, choices, causes, pending, timeline):
+        one.clear()
 
 
 class OpenRecord(NamedTuple):
-    """A dead letter with what it holds as it may be shown; its value is not kept beside that. `producer`: who sent it."""
+    """Hold a dead letter with its key, value and headers in displayable form. `producer` is the sender's name."""
 
     dead_letter: DeadLetter
-    key: said.RecordContent
-    value: said.RecordContent
-    headers: tuple[said.RecordHeader, ...]
+    key: dead_letter_wording.RecordContent
+    value: dead_letter_wording.RecordContent
+    headers: tuple[dead_letter_wording.RecordHeader, ...]
     producer: str = ""
 
 
 @lru_cache(maxsize=16)
-def inside(
+def open_record(
     path: Path, message_id: str, stamp: tuple[str, float, int], rules: MaskingRules, *, reveal: bool
 ) -> OpenRecord | None:
-    """Read and masked once for each thing that happens to the dead letter, and for each change of the masking rules."""
-    dead_letter = queries.dead_letter(opened(path), message_id)
+    """Read and mask a dead letter; the cache keeps it until `stamp` or the masking rules change."""
+    dead_letter = queries.dead_letter(open_store(path), message_id)
     if dead_letter is None:
         return None
     return OpenRecord(
         dead_letter,
-        said.content(dead_letter.key, reveal=reveal, key=True),
-        said.content(dead_letter.value, reveal=reveal),
-        said.headers(dead_letter.headers, reveal=reveal),
-        of_dead_letters.producer_of(opened(path), dead_letter),
+        dead_letter_wording.content(dead_letter.key, reveal=reveal, key=True),
+        dead_letter_wording.content(dead_letter.value, reveal=reveal),
+        dead_letter_wording.headers(dead_letter.headers, reveal=reveal),
+        dead_letter_queries.producer_of(open_store(path), dead_letter),
     )

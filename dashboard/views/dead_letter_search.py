@@ -1,4 +1,4 @@
-"""The search in bodies on the page: one look of a few seconds at a time, and what it found until somebody looks again."""
+"""Search the bodies of dead letters in steps of a few seconds, and keep the result until the user searches again."""
 
 from __future__ import annotations
 
@@ -8,61 +8,64 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.queries import dead_letter_list as of_dead_letters
+from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import common
-from producer_core.dashboard.wording import dead_letters as said
+from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter
 
-_KEPT = "letters_search"
+_SEARCH = "dead_letters_search"
+_CONTINUE = "dead_letters_search_continues"
 
 
-def kept(asked: DeadLetterQuery) -> of_dead_letters.BodySearch | None:
-    """What this session found for this filter; None when it has not looked yet."""
-    found: tuple[object, of_dead_letters.BodySearch] | None = st.session_state.get(_KEPT)
-    return found[1] if found is not None and found[0] == asked.filter else None
+def _last_search(query: DeadLetterQuery) -> dead_letter_queries.BodySearch | None:
+    """Return this session's search for the filter; None if it has not searched yet."""
+    found: tuple[object, dead_letter_queries.BodySearch] | None = st.session_state.get(_SEARCH)
+    return found[1] if found is not None and found[0] == query.filter else None
 
 
-def frozen(asked: DeadLetterQuery) -> DeadLetterFilter | None:
-    """Exactly what it found, once it has looked into everything."""
-    search = kept(asked)
+def result_filter(query: DeadLetterQuery) -> DeadLetterFilter | None:
+    """Return the filter for exactly the dead letters found; None until the search is complete."""
+    search = _last_search(query)
     return search.frozen if search else None
 
 
-def page(path: Path, asked: DeadLetterQuery) -> queries.DeadLetterPage:
-    """What was found; looks where nobody has looked yet, or where one asked to go on."""
-    search = kept(asked)
-    if search is None or st.session_state.pop("letters_further", False):
-        with st.spinner("Looking into the bodies …"):
-            search = of_dead_letters.search_bodies(opened(path), asked.at(time.time()), time.time(), search)
-            st.session_state[_KEPT] = asked.filter, search  # before anything can interrupt this run
-    _said(search)
-    return of_dead_letters.found_page(opened(path), search)
+def page(path: Path, query: DeadLetterQuery) -> queries.DeadLetterPage:
+    """Return the dead letters found; start the search, or continue it if the user asked for that."""
+    search = _last_search(query)
+    if search is None or st.session_state.pop(_CONTINUE, False):
+        with st.spinner("Searching the bodies …"):
+            search = dead_letter_queries.search_bodies(
+                open_store(path), query.at(time.time()), time.time(), search
+            )
+            st.session_state[_SEARCH] = query.filter, search  # stored before anything can interrupt this run
+    _progress(search)
+    return dead_letter_queries.found_page(open_store(path), search)
 
 
-def _said(search: of_dead_letters.BodySearch) -> None:
+def _progress(search: dead_letter_queries.BodySearch) -> None:
     back = wording.moment(search.next.failed_at, common.zone()) if search.next else None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        common.say(
+        common.message(
             "good" if search.complete else "quiet",
-            said.searched(
+            dead_letter_wording.searched(
                 search.looked_at, search.of, len(search.dead_letters), complete=search.complete, back_to=back
             ),
         )
         if not search.complete:
-            st.button("Look further back", key="letters_further_button", on_click=_further)
-        st.button("Look again", key="letters_again", type="tertiary", on_click=_again)
+            st.button("Search further back", key="dead_letters_search_further", on_click=_search_further)
+        st.button("Search again", key="dead_letters_search_again", type="tertiary", on_click=_search_again)
     began = wording.stamp(search.began, common.zone(), time.time())
     common.note(
-        f"As of {began.text}; dead letters that died later are not in it. Acts are about what was found.",
-        more=began.more,
+        f"Result as of {began.text}, without later dead letters. Actions apply to the dead letters found.",
+        tooltip=began.more,
     )
 
 
-def _further() -> None:
-    st.session_state["letters_further"] = True
+def _search_further() -> None:
+    st.session_state[_CONTINUE] = True
 
 
-def _again() -> None:
-    st.session_state.pop(_KEPT, None)
+def _search_again() -> None:
+    st.session_state.pop(_SEARCH, None)

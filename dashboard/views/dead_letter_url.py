@@ -1,4 +1,4 @@
-"""The address of the dead letters page: it alone says what is looked at, so that it can be shared, and gone back to."""
+"""Keep the state of the dead letters page in its address, so that it can be shared and the back button works."""
 
 from __future__ import annotations
 
@@ -15,115 +15,116 @@ from producer_core.dashboard.queries.dead_letter_filter import (
 )
 from producer_core.dlq import DeadLetterFilter, PageCursor
 
-_BEFORE = "letters_before"
-_CURRENT, _LEFT = "letters_address", "letters_addresses_left"
-_REMEMBERED = 50
+_PREVIOUS_PAGES = "dead_letters_previous_pages"
+_CURRENT, _LEFT = "dead_letters_address", "dead_letters_addresses_left"
+_MAX_REMEMBERED = 50
 
 
-def asked() -> tuple[DeadLetterQuery, str | None]:
-    """What the address asks for; and what is wrong with it."""
+def parsed() -> tuple[DeadLetterQuery, str | None]:
+    """Return what the address requests, and what is wrong with the address, if anything."""
     _correct_late_request()
     return dead_letter_query(st.query_params.to_dict())
 
 
-def now() -> DeadLetterQuery:
-    return asked()[0]
+def current() -> DeadLetterQuery:
+    return parsed()[0]
 
 
 def shows(drawn: DeadLetterQuery) -> bool:
-    """Return whether the browser's own address still asks for the filter that was drawn."""
+    """Return whether the browser's own address still requests the filter that was drawn."""
     return dead_letter_query(st.query_params.to_dict())[0].filter == drawn.filter
 
 
 def go(to: DeadLetterQuery) -> None:
-    """Another address, which the browser's back button leaves again."""
-    if to == now() and asked()[1] is None:
+    """Change the address; the browser's back button returns to the previous one."""
+    query, problem = parsed()
+    if to == query and problem is None:
         return
     before = st.query_params.to_dict()
     after = {name: text for name, text in before.items() if name not in FILTER_PARAMETERS} | to.to_query()
     left = [one for one in (*st.session_state.get(_LEFT, ()), before) if one != after]
-    st.session_state[_CURRENT], st.session_state[_LEFT] = after, left[-_REMEMBERED:]
+    st.session_state[_CURRENT], st.session_state[_LEFT] = after, left[-_MAX_REMEMBERED:]
     st.query_params.from_dict(after)
 
 
-def forget() -> None:
-    """Believe the browser's next address: the page is entered anew."""
+def reset() -> None:
+    """Accept the browser's next address unchecked, because the user enters the page again."""
     st.session_state.pop(_CURRENT, None)
     st.session_state.pop(_LEFT, None)
 
 
 def _correct_late_request() -> None:
-    """Restore the address that `go` wrote where this request left the browser before that reached it.
+    """Restore the address that `go` wrote if this request left the browser before that address reached it.
 
-    Each request carries the browser's address, and a page that refreshes sends one every two seconds. Only the back and
-    forward buttons really return to an address that was left, and the browser marks those requests.
+    Each request carries the browser's address, and a live page sends one every two seconds. Only the back and forward
+    buttons really return to an earlier address, and the browser marks those requests.
     """
-    current, said = st.session_state.get(_CURRENT), st.query_params.to_dict()
-    if current is None or said == current:
+    current, received = st.session_state.get(_CURRENT), st.query_params.to_dict()
+    if current is None or received == current:
         return
-    if said in st.session_state[_LEFT] and not _went_back():
+    if received in st.session_state[_LEFT] and not _is_history_navigation():
         st.query_params.from_dict(current)
     else:
-        forget()
+        reset()
 
 
-def _went_back() -> bool:
+def _is_history_navigation() -> bool:
     context = get_script_run_ctx()
     return bool(getattr(context, "is_history_navigation", False))
 
 
 def narrow(**changes: object) -> None:
-    """Other fields of the filter; from the first page on."""
-    st.session_state[_BEFORE] = []
-    go(now().narrowed(**changes))
+    """Change fields of the filter, and return to the first page of the list."""
+    st.session_state[_PREVIOUS_PAGES] = []
+    go(current().narrowed(**changes))
 
 
-def during(span: str | None) -> None:
-    """A time range that follows the clock, or none."""
-    go(replace(now().narrowed(since=None, until=None), span=span))
+def set_span(span: str | None) -> None:
+    """Filter by a time range that ends now; None removes the range."""
+    go(replace(current().narrowed(since=None, until=None), span=span))
 
 
-def between(since: float | None, until: float | None) -> None:
-    """A beginning and an end."""
-    go(replace(now().narrowed(since=since, until=until), span=None))
+def set_range(since: float | None, until: float | None) -> None:
+    """Filter by a fixed start and end; either can be open."""
+    go(replace(current().narrowed(since=since, until=until), span=None))
 
 
-def custom() -> None:
-    """A range of one's own begins with the last hour."""
-    between(float(int(time.time()) // 60 * 60 - 3600), None)
+def start_custom_range() -> None:
+    """Start a custom range with the last hour."""
+    set_range(float(int(time.time()) // 60 * 60 - 3600), None)
 
 
-def everything() -> None:
-    go(DeadLetterQuery(dead_letter=now().dead_letter))
+def clear_filters() -> None:
+    go(DeadLetterQuery(dead_letter=current().dead_letter))
 
 
-def only(ids: tuple[str, ...]) -> None:
-    """These dead letters and no others, in whatever state they are by now."""
-    st.session_state[_BEFORE] = []
-    go(DeadLetterQuery(DeadLetterFilter(ids=ids, state=None), dead_letter=now().dead_letter))
+def show_only(ids: tuple[str, ...]) -> None:
+    """Show exactly these dead letters, in any state."""
+    st.session_state[_PREVIOUS_PAGES] = []
+    go(DeadLetterQuery(DeadLetterFilter(ids=ids, state=None), dead_letter=current().dead_letter))
 
 
-def group(fingerprint: str | None) -> None:
+def select_group(fingerprint: str | None) -> None:
     narrow(group=fingerprint)
 
 
 def open(message_id: str | None) -> None:
-    go(replace(now(), dead_letter=message_id))
+    go(replace(current(), dead_letter=message_id))
 
 
 def older(cursor: PageCursor) -> None:
-    here = now()
-    st.session_state[_BEFORE] = [*st.session_state.get(_BEFORE, []), here.after]
+    here = current()
+    st.session_state[_PREVIOUS_PAGES] = [*st.session_state.get(_PREVIOUS_PAGES, []), here.after]
     go(replace(here, after=cursor))
 
 
 def newer() -> None:
-    """The page before, where this session came from it; else the first."""
-    before = st.session_state.get(_BEFORE) or [None]
-    st.session_state[_BEFORE] = before[:-1]
-    go(replace(now(), after=before[-1]))
+    """Return to the page from which this session came, or else to the first page."""
+    previous = st.session_state.get(_PREVIOUS_PAGES) or [None]
+    st.session_state[_PREVIOUS_PAGES] = previous[:-1]
+    go(replace(current(), after=previous[-1]))
 
 
 def newest() -> None:
-    st.session_state[_BEFORE] = []
-    go(replace(now(), after=None))
+    st.session_state[_PREVIOUS_PAGES] = []
+    go(replace(current(), after=None))

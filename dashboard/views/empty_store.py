@@ -1,4 +1,4 @@
-"""How to begin: what to do when no producer has written to this store yet."""
+"""Show how to start when no producer has written to the store yet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from producer_core.dashboard.views import common
 
 
 def show(path: Path) -> None:
-    """Two ways, ready to copy; the page comes to life by itself."""
-    common.heading("How to begin")
+    """Show a command and a Python example to copy; the page updates itself once a producer writes."""
+    common.heading("Getting started")
     shell, python = wording.getting_started(str(path))
-    common.note("From a shell, with a file of messages:")
+    common.note("Send a file of messages from a shell:")
     st.code(shell, language=None, wrap_lines=True)
-    common.note("From Python:")
+    common.note("Or send from Python:")
     st.code(python, language=None, wrap_lines=True)

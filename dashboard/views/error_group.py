@@ -1,4 +1,4 @@
-"""One group of dead letters: its cause, what to do, how it grew, and what became of its letters."""
+"""Draw one group of dead letters: its cause, the advice, its trend, and the states of its dead letters."""
 
 from __future__ import annotations
 
@@ -15,66 +15,64 @@ from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.queries.error_groups import GroupPage, error_group
 from producer_core.dashboard.queries.view import View
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import adaptive_cache, common, header
-from producer_core.dashboard.wording import errors as say
+from producer_core.dashboard.wording import errors as error_wording
 from producer_core.kafka.classify import failure_of
 
-_LONGEST = 2000
+_MAX_SAMPLE = 2000
 
 
 def show(path: Path, view: View, fingerprint: str) -> None:
-    """The group that the address names, above the rest of the page."""
+    """Draw the group that the address names, above the rest of the page."""
     key = f"group-{fingerprint}"
-    asked = (view, fingerprint)
-    found = adaptive_cache.read(
-        path, key, asked, lambda: (error_group(opened(path), fingerprint, view, time.time()),)
+    request = (view, fingerprint)
+    read = adaptive_cache.read(
+        path, key, request, lambda: (error_group(open_store(path), fingerprint, view, time.time()),)
     )
     with st.container(border=True, key="pc-group"):
-        if found is None:
+        if read is None:
             return
-        (page,) = found
+        (page,) = read
         if page is None:
-            common.say("quiet", say.group_unknown(fingerprint[:40]))
-            live_dom(_back(), key="group-back")
+            common.message("quiet", error_wording.group_unknown(fingerprint[:40]))
+            live_dom(_close_link(), key="group-back")
             return
         left, right = st.columns([3, 2], gap="medium")
         with left:
-            live_dom(*_story(page, time.time()), key="group-story")
+            live_dom(*_description(page, time.time()), key="group-description")
         with right:
-            common.heading("Deaths in time" if page.inside else "Deaths in time, outside the range")
-            live_plotly(group_trend(page), key="group-trend", alt="Deaths of this group in time")
+            common.heading("Failures over time" if page.inside else "Failures outside this range")
+            live_plotly(group_trend(page), key="group-trend", alt="Failures of this group over time")
 
 
-def _story(page: GroupPage, now: float) -> list[Node]:
+def _description(page: GroupPage, now: float) -> list[Node]:
     group = page.ever
     failure = failure_of(group.code)
     title = [node("strong", group.code)]
     if page.new:
         title.append(
-            node(
-                "span", "new", class_="pc-badge", title="No dead letter of this group died before the range."
-            )
+            node("span", "new", class_="pc-badge", title="The group has no dead letters before this range.")
         )
-    said = mask_text(group.sample_text[:_LONGEST])
+    sample = mask_text(group.sample_text[:_MAX_SAMPLE])
     inside = page.inside.count if page.inside else 0
     facts = [
-        ("Means", failure.meaning),
+        ("Meaning", failure.meaning),
         ("What to do", failure.advice),
         (
             "In this range",
-            f"{wording.plural(inside, 'death')}, {say.before(page.before, inside) or 'none before'}",
+            f"{wording.plural(inside, 'dead letter')}, {error_wording.before(page.before, inside) or 'none before'}",
         ),
-        ("In all", wording.plural(group.count, "dead letter")),
+        ("Total", wording.plural(group.count, "dead letter")),
         ("First and last", _between(group.first_seen, group.last_seen, now)),
-        ("Topics", say.topics(group.topics, 8)),
-        ("Now", say.states(page.states)),
-        ("Kind", f"{say.kind(failure.kind)}. {say.KINDS.get(failure.kind, '')}"),
+        ("Topics", error_wording.topics(group.topics, 8)),
+        ("Current states", error_wording.states(page.states)),
+        ("Kind", f"{error_wording.kind(failure.kind)}. {error_wording.KINDS.get(failure.kind, '')}"),
         ("error.type", failure.error_type),
     ]
     return [
         node("p", *title, class_="pc-group-title"),
-        node("p", said or "It came without a text.", class_="pc-group-text"),
+        node("p", sample or "The error has no text.", class_="pc-group-text"),
         node(
             "dl",
             *(part for name, text in facts for part in (node("dt", name), node("dd", text))),
@@ -85,14 +83,14 @@ def _story(page: GroupPage, now: float) -> list[Node]:
 
 
 def _links(page: GroupPage) -> Node:
-    mark, waiting = page.ever.fingerprint, page.states.get("dead", 0)
-    kept = {"range": None, "topic": None, "producer": None}
-    dead_letters = (
-        link(f"Open the {wording.plural(waiting, 'dead letter')} that wait" if waiting != 1 else "Open the dead letter that waits",
-             header.link("dead-letters", group=mark, **kept))
-        if waiting
-        else link("Look at its dead letters", header.link("dead-letters", group=mark, state="any", **kept))
-    )  # fmt: skip
+    fingerprint, pending = page.ever.fingerprint, page.states.get("dead", 0)
+    cleared = {"range": None, "topic": None, "producer": None}
+    if pending:
+        text = f"Open {wording.plural(pending, 'pending dead letter')}"
+        dead_letters = link(text, header.link("dead-letters", group=fingerprint, **cleared))
+    else:
+        address = header.link("dead-letters", group=fingerprint, state="any", **cleared)
+        dead_letters = link("Open its dead letters", address)
     return node(
         "p",
         dead_letters,
@@ -102,11 +100,11 @@ def _links(page: GroupPage) -> Node:
     )
 
 
-def _back() -> Node:
+def _close_link() -> Node:
     return node("p", link("Close the group", header.link("errors", group=None)), class_="pc-links")
 
 
 def _between(first: float, last: float, now: float) -> str:
     zone = common.zone()
-    begin, end = wording.stamp(first, zone, now).text, wording.stamp(last, zone, now).text
-    return begin if begin == end else f"{begin} to {end}"
+    start, end = wording.stamp(first, zone, now).text, wording.stamp(last, zone, now).text
+    return start if start == end else f"{start} to {end}"

@@ -1,4 +1,4 @@
-"""The errors page: what fails, by kind, code, topic and over time, against the same time before; groups and advice."""
+"""Draw the errors page: failures by code, kind and topic, compared with the preceding time range, and their groups."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from producer_core.dashboard.components.live_table import Cell, Column, Line, Ta
 from producer_core.dashboard.queries.error_groups import GroupLine
 from producer_core.dashboard.queries.errors import CodeLine, ErrorsPage, KindLine, TopicLine, errors
 from producer_core.dashboard.queries.view import View
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import adaptive_cache, common, error_group, header, tiles
-from producer_core.dashboard.wording import errors as say
+from producer_core.dashboard.wording import errors as error_wording
 
-_MOST = 40
-"""Rows of a table; who needs more narrows the page to a topic."""
-_LONGEST = 240
+_MAX_ROWS = 40
+_MAX_SAMPLE = 240
 
 
 def show(path: Path) -> None:
     view = header.view(path, "Errors")
-    live_table.style()
+    live_table.load_style_sheet()
     group = st.query_params.get("group")
     if group:
         st.fragment(error_group.show, run_every=header.every(view))(path, view, group)
@@ -36,172 +35,172 @@ def show(path: Path) -> None:
 
 
 def _live(path: Path, view: View, group: str | None) -> None:
-    shown = adaptive_cache.read(path, "errors", view, lambda: reading(path, view))
-    if shown is None:
+    page = adaptive_cache.read(path, "errors", view, lambda: read_errors(path, view))
+    if page is None:
         return
     now = time.time()
-    common.stays(shown.seen_at, now)
+    common.data_age(page.seen_at, now)
     if not group:
-        common.say(*say.failing(_failing(shown)))
-    if shown.without_dead_letters:
-        common.note(say.without_dead_letters(shown.without_dead_letters, shown.whole.dead))
-    _tiles(shown)
-    _charts(shown)
-    _groups(shown, group)
-    _codes(shown)
+        common.message(*error_wording.failing(_failing(page)))
+    if page.without_dead_letters:
+        common.note(error_wording.without_dead_letters(page.without_dead_letters, page.whole.dead))
+    _tiles(page)
+    _charts(page)
+    _groups(page, group)
+    _codes(page)
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        _kinds(shown)
+        _kinds(page)
     with right:
-        _topics(shown)
-    common.note(_compared(shown))
+        _topics(page)
+    common.note(_comparison(page))
 
 
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
-def reading(path: Path, view: View) -> ErrorsPage:
-    """Once for all browsers that look at the same."""
-    return errors(opened(path), view, time.time())
+def read_errors(path: Path, view: View) -> ErrorsPage:
+    """Read the page once for all browsers that show the same view."""
+    return errors(open_store(path), view, time.time())
 
 
-def _failing(shown: ErrorsPage) -> say.FailingSentence:
-    worst = shown.codes[0] if shown.codes and shown.codes[0].dead else None
-    return say.FailingSentence(
-        during=wording.during(shown.window, shown.since, shown.now, common.zone()),
-        settled=shown.whole.acknowledged + shown.whole.dead,
-        attempts=shown.whole.attempts,
-        saved=shown.whole.saved,
-        dead=shown.whole.dead,
+def _failing(page: ErrorsPage) -> error_wording.FailingSentence:
+    worst = page.codes[0] if page.codes and page.codes[0].dead else None
+    return error_wording.FailingSentence(
+        during=wording.during(page.window, page.since, page.now, common.zone()),
+        settled=page.whole.acknowledged + page.whole.dead,
+        attempts=page.whole.attempts,
+        saved=page.whole.saved,
+        dead=page.whole.dead,
         worst=None
         if worst is None
         else (worst.code, "".join(worst.topics[:1]), worst.failure.meaning, worst.dead),
-        new=tuple(line.code for line in shown.new_codes),
-        replayed=shown.replayed,
-        archived=shown.archived,
+        new=tuple(line.code for line in page.new_codes),
+        replayed=page.replayed,
+        archived=page.archived,
     )
 
 
-def _tiles(shown: ErrorsPage) -> None:
-    now, before, old = shown.whole, shown.whole_before, shown.compares
-    success, success_before = shown.retry_success
-    found = [
+def _tiles(page: ErrorsPage) -> None:
+    now, before = page.whole, page.whole_before
+    success, success_before = page.retry_success
+    values = [
         ("Failed attempts", wording.compact(now.attempts), wording.change(now.attempts, before.attempts, wording.count, good=-1),
-         "Delivery reports with an error that reached us; what librdkafka repeated inside is not among them."),
+         "Delivery reports with an error, without librdkafka's internal retries."),
         ("Saved by retries", wording.compact(now.saved), wording.change(now.saved, before.saved, wording.count),
-         "Messages that failed at least once and were acknowledged after a retry of ours."),
-        ("Died", wording.compact(now.dead), wording.change(now.dead, before.dead, wording.count, good=-1),
+         "Messages acknowledged after one or more failed attempts."),
+        ("Failed", wording.compact(now.dead), wording.change(now.dead, before.dead, wording.count, good=-1),
          "Messages that became dead letters."),
         ("Error rate", wording.percent(now.error_rate), wording.change(now.error_rate, before.error_rate, wording.percent, good=-1),
-         "Messages that died, of all that were settled."),
+         "Messages that became dead letters, of all settled messages."),
         ("Retry success", wording.percent(success), wording.change(success, success_before, wording.percent, good=1),
-         wording.retries(now.saved, shown.given_up[0])),
-        ("Dead letters", wording.compact(shown.waiting), None,
-         "They wait for a decision now, whatever the range: replay or clear."),
+         wording.retries(now.saved, page.given_up[0])),
+        ("Dead letters", wording.compact(page.waiting), None,
+         "Dead letters pending now, in any time range."),
     ]  # fmt: skip
-    six = [
+    figures = [
         charts.Tile(
             label,
             value,
-            changed if changed is not None and old else wording.NumberChange("", "", ""),
+            change if change is not None and page.compares else wording.NumberChange("", "", ""),
             more=more,
         )
-        for label, value, changed, more in found
+        for label, value, change, more in values
     ]
-    live_dom(tiles.tiles(six), key="errors-tiles")
+    live_dom(tiles.tiles(figures), key="errors-tiles")
 
 
-def _charts(shown: ErrorsPage) -> None:
+def _charts(page: ErrorsPage) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         common.heading("Failed attempts by code")
-        live_plotly(failed_attempts(shown), key="errors-attempts", alt=described(shown))
+        live_plotly(failed_attempts(page), key="errors-attempts", alt=described(page))
     with right:
-        common.heading("What became of messages that failed")
+        common.heading("Outcome of failed messages")
         live_plotly(
-            outcomes(shown),
-            key="errors-fates",
-            alt="Messages acknowledged after a retry, and messages that died, in time",
+            outcomes(page),
+            key="errors-outcomes",
+            alt="Messages acknowledged after a retry and messages that became dead letters, over time",
         )
 
 
 # groups
 
 
-def _groups(shown: ErrorsPage, chosen: str | None) -> None:
+def _groups(page: ErrorsPage, selected: str | None) -> None:
     common.heading("Groups of dead letters")
-    if not shown.groups:
+    if not page.groups:
         common.note(
-            "No message died in this range."
-            if not shown.whole.dead
+            "No message became a dead letter in this range."
+            if not page.whole.dead
             else "The dead letters are not in this store."
         )
         return
     columns = (
         Column("Cause", wide=True),
-        Column("In time"),
-        Column("Died", number=True),
-        Column("Wait now", number=True, more="They can be replayed or cleared."),
+        Column("Trend"),
+        Column("Failed", number=True),
+        Column("Pending", number=True, tooltip="They can be replayed or cleared."),
         Column("Topics"),
         Column("Last"),
     )
-    rows = [_group(shown, line, line.group.fingerprint == chosen) for line in shown.groups]
+    rows = [_group(page, line, line.group.fingerprint == selected) for line in page.groups]
     live_table.live_table(columns, rows, key="errors-groups", alt="Groups of dead letters, the largest first")
 
 
-def _group(shown: ErrorsPage, line: GroupLine, chosen: bool) -> TableRow:
+def _group(page: ErrorsPage, line: GroupLine, selected: bool) -> TableRow:
     group = line.group
     title: list[str | TablePart] = [
         TablePart(group.code, "strong", header.link("errors", group=group.fingerprint))
     ]
     if line.new:
-        title.append(TablePart("new", "badge", more="No dead letter of this group died before the range."))
+        title.append(TablePart("new", "badge", tooltip="The group has no dead letters before this range."))
     text = mask_text(group.sample_text)
-    trend = TablePart(bars=group.trend.counts, more=say.trend(group.trend.counts, _length(group.trend.width)))
+    sample = TablePart(
+        wording.short(text, _MAX_SAMPLE), tooltip=text[:1000] if len(text) > _MAX_SAMPLE else ""
+    )
+    trend = error_wording.trend(group.trend.counts, wording.age(group.trend.width))
     return TableRow(
         group.fingerprint,
         (
-            (title, TablePart(wording.short(text, _LONGEST), more=text[:1000] if len(text) > _LONGEST else ""),
-             TablePart(f"{group.meaning} {group.advice}".strip(), "small")),
-            trend if group.trend.counts else "",
-            _against(shown, group.count, line.before),
-            _waiting(line.waiting, group=group.fingerprint),
-            say.topics(group.topics),
-            _last(group.last_seen, shown.now),
+            (title, sample, TablePart(f"{group.meaning} {group.advice}".strip(), "small")),
+            TablePart(bars=group.trend.counts, tooltip=trend) if group.trend.counts else "",
+            _with_previous(page, group.count, line.before),
+            _pending(line.waiting, group=group.fingerprint),
+            error_wording.topics(group.topics),
+            _last(group.last_seen, page.now),
         ),
-        chosen=chosen,
-    )  # fmt: skip
-
-
-def _length(seconds: float) -> str:
-    return wording.age(seconds)
+        selected=selected,
+    )
 
 
 # codes, kinds, topics
 
 
-def _codes(shown: ErrorsPage) -> None:
-    common.heading("Error codes, with what they mean")
-    if not shown.codes:
-        common.note("No error code came back in this range.")
+def _codes(page: ErrorsPage) -> None:
+    common.heading("Error codes")
+    if not page.codes:
+        common.note("No errors were reported in this range.")
         return
     columns = (
         Column("Code", wide=True),
         Column("Kind"),
         Column("Failed attempts", number=True),
-        Column("Died", number=True),
-        Column("Wait now", number=True, more="Dead letters with this code that can be replayed or cleared."),
+        Column("Failed", number=True, tooltip="Messages that became dead letters."),
+        Column(
+            "Pending", number=True, tooltip="Dead letters with this code that can be replayed or cleared."
+        ),
         Column("Topics"),
         Column("Last"),
     )
-    rows = [_code(shown, line) for line in shown.codes[:_MOST]]
-    live_table.live_table(columns, rows, key="errors-codes", alt="Error codes, the deadliest first")
-    _more(len(shown.codes), "code")
+    rows = [_code(page, line) for line in page.codes[:_MAX_ROWS]]
+    live_table.live_table(columns, rows, key="errors-codes", alt="Error codes, most dead letters first")
+    _more(len(page.codes), "code")
 
 
-def _code(shown: ErrorsPage, line: CodeLine) -> TableRow:
+def _code(page: ErrorsPage, line: CodeLine) -> TableRow:
     failure = line.failure
     title: list[str | TablePart] = [TablePart(line.code, "strong")]
     if line.new:
-        title.append(TablePart("new", "badge", more="This code never came back before the range."))
+        title.append(TablePart("new", "badge", tooltip="This code was not reported before the range."))
     about: list[Line] = [title, failure.meaning, TablePart(f"What to do: {failure.advice}", "small")]
     if failure.error_type != line.code:
         about.append([TablePart("error.type", "small"), TablePart(failure.error_type, "mono")])
@@ -209,57 +208,60 @@ def _code(shown: ErrorsPage, line: CodeLine) -> TableRow:
         line.code,
         (
             about,
-            TablePart(say.kind(failure.kind), more=say.KINDS.get(failure.kind, "")),
-            _against(shown, line.attempts, line.attempts_before),
-            _against(shown, line.dead, line.dead_before),
-            _waiting(line.waiting, code=line.code),
-            say.topics(line.topics),
-            "" if line.last_seen is None else _last(float(line.last_seen), shown.now),
+            TablePart(error_wording.kind(failure.kind), tooltip=error_wording.KINDS.get(failure.kind, "")),
+            _with_previous(page, line.attempts, line.attempts_before),
+            _with_previous(page, line.dead, line.dead_before),
+            _pending(line.waiting, code=line.code),
+            error_wording.topics(line.topics),
+            "" if line.last_seen is None else _last(float(line.last_seen), page.now),
         ),
     )
 
 
-def _kinds(shown: ErrorsPage) -> None:
+def _kinds(page: ErrorsPage) -> None:
     common.heading("By kind")
-    if not shown.kinds:
+    if not page.kinds:
         common.note("Nothing failed in this range.")
         return
-    columns = (Column("Kind"), Column("Failed attempts", number=True), Column("Died", number=True))
-    rows = [_kind(shown, line) for line in shown.kinds]
+    columns = (Column("Kind"), Column("Failed attempts", number=True), Column("Failed", number=True))
+    rows = [_kind(page, line) for line in page.kinds]
     live_table.live_table(columns, rows, key="errors-kinds", alt="Kinds of errors")
 
 
-def _kind(shown: ErrorsPage, line: KindLine) -> TableRow:
-    name = [TablePart(say.kind(line.kind), "strong"), TablePart(wording.plural(line.codes, "code"), "small")]
+def _kind(page: ErrorsPage, line: KindLine) -> TableRow:
+    name = [
+        TablePart(error_wording.kind(line.kind), "strong"),
+        TablePart(wording.plural(line.codes, "code"), "small"),
+    ]
     return TableRow(
         line.kind,
         (
-            (name, TablePart(say.KINDS.get(line.kind, ""), "small")),
-            _against(shown, line.attempts, line.attempts_before),
-            _against(shown, line.dead, line.dead_before),
+            (name, TablePart(error_wording.KINDS.get(line.kind, ""), "small")),
+            _with_previous(page, line.attempts, line.attempts_before),
+            _with_previous(page, line.dead, line.dead_before),
         ),
     )
 
 
-def _topics(shown: ErrorsPage) -> None:
+def _topics(page: ErrorsPage) -> None:
     common.heading("By topic")
-    if not shown.topics:
+    if not page.topics:
         common.note("Nothing failed in this range.")
         return
     columns = (
         Column("Topic"),
         Column("Failed attempts", number=True),
         Column("Saved by retries", number=True),
-        Column("Died", number=True),
+        Column("Failed", number=True),
         Column("Error rate", number=True),
         Column("Codes"),
     )
-    rows = [_topic(shown, line) for line in shown.topics[:_MOST]]
-    live_table.live_table(columns, rows, key="errors-topics", alt="Topics, the one that loses most first")
-    _more(len(shown.topics), "topic")
+    rows = [_topic(page, line) for line in page.topics[:_MAX_ROWS]]
+    live_table.live_table(columns, rows, key="errors-topics", alt="Topics, most dead letters first")
+    _more(len(page.topics), "topic")
 
 
-def _topic(shown: ErrorsPage, line: TopicLine) -> TableRow:
+def _topic(page: ErrorsPage, line: TopicLine) -> TableRow:
     return TableRow(
         line.topic,
         (
@@ -267,13 +269,13 @@ def _topic(shown: ErrorsPage, line: TopicLine) -> TableRow:
                 wording.short(line.topic, 48),
                 "strong",
                 header.link("errors", topic=line.topic),
-                more=line.topic,
+                tooltip=line.topic,
             ),
-            _against(shown, line.now.attempts, line.before.attempts),
+            _with_previous(page, line.now.attempts, line.before.attempts),
             wording.count(line.now.saved),
-            _against(shown, line.now.dead, line.before.dead),
+            _with_previous(page, line.now.dead, line.before.dead),
             wording.percent(line.now.error_rate),
-            say.topics(line.codes, 2),
+            error_wording.topics(line.codes, 2),
         ),
     )
 
@@ -281,9 +283,9 @@ def _topic(shown: ErrorsPage, line: TopicLine) -> TableRow:
 # cells
 
 
-def _against(shown: ErrorsPage, number: int, before: int) -> Cell:
-    """A number, and below it how it was in the same time before."""
-    earlier = say.before(before, number) if shown.compares else ""
+def _with_previous(page: ErrorsPage, number: int, before: int) -> Cell:
+    """Return a number with the number of the preceding time range below it."""
+    earlier = error_wording.before(before, number) if page.compares else ""
     return (
         (wording.count(number), TablePart(earlier, "small"))
         if earlier and (number or before)
@@ -291,31 +293,32 @@ def _against(shown: ErrorsPage, number: int, before: int) -> Cell:
     )
 
 
-def _waiting(number: int, **selection: str) -> Cell:
-    """Leads to the dead letters, of whatever age, because all that wait are meant."""
+def _pending(number: int, **selection: str) -> Cell:
+    """Return a link to the pending dead letters. It has no time range, because the number counts all of them."""
     if not number:
         return TablePart("none", "small")
-    return TablePart(wording.count(number), href=dead_letters_of(**selection), more="Open these dead letters")
+    address = dead_letters_address(**selection)
+    return TablePart(wording.count(number), href=address, tooltip="Open these dead letters")
 
 
-def dead_letters_of(**selection: str) -> str:
-    """The address of dead letters, on the topic and of the producer that are looked at."""
-    looked_at: View = st.session_state.get("view", View())
-    return header.link("dead-letters", range=None, producer=None, producer_id=looked_at.producer, **selection)
+def dead_letters_address(**selection: str) -> str:
+    """Return the address of dead letters for the topic and producer of the current view."""
+    view: View = st.session_state.get("view", View())
+    return header.link("dead-letters", range=None, producer=None, producer_id=view.producer, **selection)
 
 
 def _last(at: float, now: float) -> TablePart:
-    text, more = wording.stamp(at, common.zone(), now)
-    return TablePart(text, more=more)
+    text, utc = wording.stamp(at, common.zone(), now)
+    return TablePart(text, tooltip=utc)
 
 
 def _more(number: int, noun: str) -> None:
-    if number > _MOST:
+    if number > _MAX_ROWS:
         common.note(
-            f"and {wording.plural(number - _MOST, noun)} more; choose a topic or a shorter range to see them"
+            f"{wording.plural(number - _MAX_ROWS, noun)} more. Select a topic or a shorter range to see them."
         )
 
 
-def _compared(shown: ErrorsPage) -> str:
-    begins = None if shown.begins is None else wording.stamp(shown.begins, common.zone(), shown.now).text
-    return say.compared(compares=shown.compares, begins=begins)
+def _comparison(page: ErrorsPage) -> str:
+    begins = None if page.begins is None else wording.stamp(page.begins, common.zone(), page.now).text
+    return error_wording.compared(compares=page.compares, begins=begins)

@@ -1,4 +1,4 @@
-"""The latency page: why it is slow, percentiles over time, where the time goes, by topic and by broker."""
+"""Draw the latency page: causes, percentiles over time, and where the time is spent, by topic and by broker."""
 
 from __future__ import annotations
 
@@ -24,67 +24,69 @@ def show(path: Path) -> None:
 def _live(path: Path, view: queries.View) -> None:
     with common.panel(path):
         st.session_state["latency"] = view, reads.latency(path, view)
-    seen, shown = st.session_state.get("latency", (None, None))
-    if shown is not None and seen == view:
-        _draw(shown, view)
+    last_view, page = st.session_state.get("latency", (None, None))
+    if page is not None and last_view == view:
+        _draw(page, view)
 
 
-def _draw(shown: queries.LatencyPage, view: queries.View) -> None:
+def _draw(page: queries.LatencyPage, view: queries.View) -> None:
     now = time.time()
-    common.stays(shown.seen_at, now)
-    causes.show(shown)
-    if view.topic is not None and shown.has_client_stats:
-        common.note(
-            "What the client says of its queue, its batches and the brokers is of all topics together."
-        )
-    _tiles(shown)
+    common.data_age(page.seen_at, now)
+    causes.show(page)
+    if view.topic is not None and page.has_client_stats:
+        common.note("Statistics of the client's queue, batches and brokers cover all topics.")
+    _tiles(page)
     left, right = st.columns(2, gap="medium")
     with left:
-        _chart("Percentiles", charts.percentiles(shown), "percentiles", _near())
+        _chart("Percentiles", charts.percentiles(page), "percentiles", _accuracy())
         _chart(
-            "Where the time goes, on average",
-            charts.time_spent(shown),
+            "Average time by stage",
+            charts.time_spent(page),
             "spent",
-            "Waiting in our queue is a mean over messages; sending and the round trip are means over requests.",
+            "Queue time is a mean over messages; sending and round trip are means over requests.",
         )
     with right:
         _chart(
-            "How latencies spread",
-            charts.heat(shown),
+            "Latency distribution",
+            charts.heat(page),
             "heat",
-            "The stronger the colour, the more of a moment's messages.",
+            "A stronger colour means a larger share of the messages at that time.",
         )
         _chart(
-            "Round trip by broker, on average",
-            charts.rtt_by_broker(shown),
+            "Average round trip by broker",
+            charts.rtt_by_broker(page),
             "rtt",
             "Network and broker together, as the client measures each request.",
         )
-    _topics(shown)
-    _brokers(shown)
+    _topics(page)
+    _brokers(page)
 
 
-def _near() -> str:
-    return f"From merged histograms: each is right to {wording.percent(RELATIVE_ERROR)}."
+def _accuracy() -> str:
+    return f"From merged histograms; the relative error is at most {wording.percent(RELATIVE_ERROR)}."
 
 
-def _tiles(shown: queries.LatencyPage) -> None:
-    whole, near = shown.whole, _near()
-    shares = ("half", "95 of 100", "99 of 100", "999 of 1,000")
+def _tiles(page: queries.LatencyPage) -> None:
+    whole = page.whole
+    shares = ("half", "95 %", "99 %", "99.9 %")
     names = [f"p{100 * quantile:g}" for quantile in queries.LATENCY_QUANTILES]
-    found = [
-        (name, wording.milliseconds(value), f"In this time {share} of the messages are acknowledged. {near}")
-        for name, value, share in zip(names, shown.found, shares, strict=True)
+    accuracy = f"Relative error: {wording.percent(RELATIVE_ERROR)}."
+    values = [
+        (
+            name,
+            wording.milliseconds(value),
+            f"Time within which {share} of messages are acknowledged. {accuracy}",
+        )
+        for name, value, share in zip(names, page.found, shares, strict=True)
     ]
-    heard = shown.has_client_stats
-    found += [
-        ("Round trip", wording.milliseconds(whole.rtt), "A request's way to the broker and back, on average."),
-        ("Queue peak", wording.percent(whole.fill_highest) if heard else "–", "How full the client's queue was at most, of messages or of bytes."),
-        ("Per batch", wording.compact(queries.per_batch(whole)), "Messages in a batch, on average; larger batches make fewer requests."),
-        ("Sent again", wording.percent(queries.repeated(whole)), "Requests that the client had to send again, of all."),
+    values += [
+        ("Round trip", wording.milliseconds(whole.rtt), "Average time from request to response."),
+        ("Queue peak", wording.percent(whole.fill_highest) if page.has_client_stats else "–", "Highest fill of the client's queue, by messages or bytes."),
+        ("Per batch", wording.compact(queries.per_batch(whole)), "Average messages per batch; larger batches need fewer requests."),
+        ("Retried", wording.percent(queries.repeated(whole)), "Share of requests that the client retried."),
     ]  # fmt: skip
-    eight = [charts.Tile(label, value, more=more) for label, value, more in found]
-    live_dom(tiles.tiles(eight, look="pc-eight"), key="latency-tiles")
+    figures = [charts.Tile(label, value, more=more) for label, value, more in values]
+    live_dom(tiles.tiles(figures, css_class="pc-eight"), key="latency-tiles")
 
 
 def _chart(title: str, figure: object, key: str, note: str) -> None:
@@ -93,10 +95,10 @@ def _chart(title: str, figure: object, key: str, note: str) -> None:
     live_plotly(figure, key=f"latency-{key}", alt=title)
 
 
-def _topics(shown: queries.LatencyPage) -> None:
+def _topics(page: queries.LatencyPage) -> None:
     common.heading("By topic")
-    if not shown.topics:
-        common.note("No topic was written to in this range.")
+    if not page.topics:
+        common.note("No messages were sent in this range.")
         return
     names = [f"p{100 * quantile:g}" for quantile in queries.LATENCY_QUANTILES]
     rows = [
@@ -106,22 +108,22 @@ def _topics(shown: queries.LatencyPage) -> None:
             wording.milliseconds(line.mean),
             *(wording.milliseconds(value) for value in line.found),
         )
-        for line in shown.topics
+        for line in page.topics
     ]
     st.html(_table("By topic", ("Topic", "Acknowledged", "Mean", *names), rows))
 
 
-def _brokers(shown: queries.LatencyPage) -> None:
+def _brokers(page: queries.LatencyPage) -> None:
     common.heading("By broker")
-    if not shown.brokers:
-        common.note("No client statistics came in this range.")
+    if not page.brokers:
+        common.note("No client statistics were reported in this range.")
         return
     common.note(
-        "Means over the range; p99 is the highest that librdkafka gave for one second, as it cannot be merged."
+        "Means over the range. librdkafka's p99 values cannot be merged, so p99 is the highest value of any second."
     )
     head = (
-        "Broker", "Connected", "Requests", "In our queue", "To the socket", "Round trip", "p99 of the worst second",
-        "Throttled", "Repeated", "Timed out", "Disconnects",
+        "Broker", "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",
+        "Throttled", "Retries", "Timed out", "Disconnects",
     )  # fmt: skip
     rows = [
         (
@@ -137,23 +139,23 @@ def _brokers(shown: queries.LatencyPage) -> None:
             wording.count(one.timeouts),
             wording.count(one.disconnects),
         )
-        for one in shown.brokers
+        for one in page.brokers
     ]
     st.html(_table("By broker", head, rows))
 
 
 def _table(label: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A name and numbers; nothing in it is markup."""
+    """Return a table of names and numbers as HTML, with all texts escaped."""
     names = "".join(
-        f"<th scope='col'{_side(place)}>{html.escape(name)}</th>" for place, name in enumerate(head)
+        f"<th scope='col'{_alignment(column)}>{html.escape(name)}</th>" for column, name in enumerate(head)
     )
     body = "".join(
-        f"<tr>{''.join(f'<td{_side(place)}>{html.escape(cell)}</td>' for place, cell in enumerate(row))}</tr>"
+        f"<tr>{''.join(f'<td{_alignment(column)}>{html.escape(cell)}</td>' for column, cell in enumerate(row))}</tr>"
         for row in rows
     )
     table = f"<table class='pc-rows pc-numbers'><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
     return f"<div class='pc-wide' role='region' aria-label='{html.escape(label)}' tabindex='0'>{table}</div>"
 
 
-def _side(place: int) -> str:
-    return " class='pc-n'" if place else ""
+def _alignment(column: int) -> str:
+    return " class='pc-n'" if column else ""

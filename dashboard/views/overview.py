@@ -1,4 +1,4 @@
-"""The overview: how delivery goes, what fails and why, who sends; everything that one may have to act on, in one look."""
+"""Draw the overview page: the state of delivery, firing alerts, key figures, topics and producers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from producer_core.dashboard import charts, queries, wording
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import common, empty_store, firing_alerts, header, producers, reads, tiles
 
 
@@ -21,54 +21,54 @@ def show(path: Path) -> None:
 
 
 def _live(path: Path, view: queries.View) -> None:
-    """Everything that follows the store by itself; its charts keep their zoom, its links can be clicked at any moment.
+    """Draw everything that updates with the store.
 
-    While the store cannot be read, what was seen last stays, and says of when it is. What comes and goes has a container
-    of its own: else all that is below would be made anew, and a chart would lose its zoom.
+    If the store cannot be read, the last data stays on the page with its time. Elements that appear and disappear have
+    containers of their own; otherwise Streamlit would recreate everything below them, and charts would lose their zoom.
     """
-    lost = True
-    with st.container(key="pc-trouble"), common.panel(path):
+    stale = True
+    with st.container(key="pc-problem"), common.panel(path):
         st.session_state["overview"] = view, reads.overview(path, view)
-        lost = False
-    seen, shown = st.session_state.get("overview", (None, None))
-    if shown is not None and seen == view:
-        _draw(path, shown, view, lost=lost)
+        stale = False
+    last_view, page = st.session_state.get("overview", (None, None))
+    if page is not None and last_view == view:
+        _draw(path, page, view, stale=stale)
 
 
-def _draw(path: Path, shown: queries.OverviewPage, view: queries.View, *, lost: bool) -> None:
-    now = shown.read_at if lost else time.time()
-    live_dom(tiles.headline(shown), _as_of(path, shown, view, lost=lost), key="headline")
-    common.stays(shown.seen_at, time.time())
+def _draw(path: Path, page: queries.OverviewPage, view: queries.View, *, stale: bool) -> None:
+    now = page.read_at if stale else time.time()
+    live_dom(tiles.headline(page), _as_of(path, page, view, stale=stale), key="headline")
+    common.data_age(page.seen_at, time.time())
     with st.container(key="pc-alerts"), common.panel(path):
-        firing_alerts.show(opened(path), shown, now)
-    with st.container(key="pc-begin"):
-        if shown.seen_at is None:
+        firing_alerts.show(open_store(path), page, now)
+    with st.container(key="pc-empty-store"):
+        if page.seen_at is None:
             empty_store.show(path)
-    live_dom(tiles.tiles(charts.tiles(shown)), *tiles.topics(shown), key="figures")
-    _charts(shown)
-    live_dom(*producers.table(shown, now), key="producers")
+    live_dom(tiles.tiles(charts.tiles(page)), *tiles.topics(page), key="figures")
+    _charts(page)
+    live_dom(*producers.table(page, now), key="producers")
 
 
-def _as_of(path: Path, shown: queries.OverviewPage, view: queries.View, *, lost: bool) -> Node:
-    at = wording.stamp(shown.read_at, common.zone(), shown.read_at)
+def _as_of(path: Path, page: queries.OverviewPage, view: queries.View, *, stale: bool) -> Node:
+    at = wording.stamp(page.read_at, common.zone(), page.read_at)
     paused = header.every(view) is None
-    said = wording.as_of(at.text, paused=paused, over=view.over(shown.read_at), lost=lost)
-    zone = wording.zone_name(common.zone(), shown.read_at)
-    age = "" if common.is_paused() else f" · {wording.data_age(shown.seen_at, shown.read_at)}"
-    gaps, why = wording.gaps(*shown.missing)
-    return tiles.small(f"{said} {zone}{age} · store {path.name}{gaps}", f"{at.more} · {path}{why}")
+    as_of = wording.as_of(at.text, paused=paused, over=view.over(page.read_at), lost=stale)
+    zone = wording.zone_name(common.zone(), page.read_at)
+    age = "" if common.is_paused() else f" · {wording.data_age(page.seen_at, page.read_at)}"
+    gaps, reason = wording.gaps(*page.missing)
+    return tiles.note(f"{as_of} {zone}{age} · store {path.name}{gaps}", f"{at.more} · {path}{reason}")
 
 
-def _charts(shown: queries.OverviewPage) -> None:
-    error_rate, throughput, latency = charts.overview_lines(charts.lines_of(shown))
-    waiting = charts.waiting(shown.dead_by_code, "No dead letters wait.")
+def _charts(page: queries.OverviewPage) -> None:
+    error_rate, throughput, latency = charts.overview_lines(charts.lines_of(page))
+    pending = charts.waiting(page.dead_by_code, "No pending dead letters.")
     left, right = st.columns(2, gap="medium")
     with left:
         _chart("Error rate by topic", error_rate, "error-rate")
         _chart("Latency: p50, p95, p99, p99.9", latency, "latency")
     with right:
         _chart("Throughput by topic", throughput, "throughput")
-        _chart("Dead letters that wait, by error", waiting, "by-error")
+        _chart("Pending dead letters by error", pending, "by-error")
 
 
 def _chart(title: str, figure: object, key: str) -> None:

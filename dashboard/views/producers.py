@@ -1,4 +1,4 @@
-"""The producers of the last day: who is alive, who reaches a broker, who stopped without a word."""
+"""List the producers of the last day with their state, queue and memory."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.views import header
 
 _SHOWN = 12
-_HEAD = (
-    ("Producer", ""), ("State", ""), ("Host", "pc-opt"), ("Pending", "pc-n"), ("Client's queue", "pc-n pc-opt"),
+_COLUMNS = (
+    ("Producer", ""), ("State", ""), ("Host", "pc-opt"), ("Pending", "pc-n"), ("Client queue", "pc-n pc-opt"),
     ("Memory", "pc-n"), ("Delivery", "pc-opt"),
 )  # fmt: skip
 
 
-def table(shown: queries.OverviewPage, now: float) -> Iterator[Node]:
+def table(page: queries.OverviewPage, now: float) -> Iterator[Node]:
     yield node("h2", "Producers", class_="pc-h", id="producers")
-    if not shown.producers:
+    if not page.producers:
         yield node("p", "None in the last day.", class_="pc-note")
         return
-    head = node("tr", *(node("th", name, scope="col", class_=cls) for name, cls in _HEAD))
-    rows = [_row(row, now) for row in shown.producers[:_SHOWN]]
-    inside = node("table", node("thead", head), node("tbody", *rows), class_="pc-rows pc-numbers")
-    yield node("div", inside, class_="pc-wide", role="region", aria_label="Producers", tabindex="0")
-    if len(shown.producers) > _SHOWN:
-        yield node("p", f"and {len(shown.producers) - _SHOWN:,} more of the last day", class_="pc-note")
+    head = node("tr", *(node("th", name, scope="col", class_=cls) for name, cls in _COLUMNS))
+    rows = [_row(row, now) for row in page.producers[:_SHOWN]]
+    content = node("table", node("thead", head), node("tbody", *rows), class_="pc-rows pc-numbers")
+    yield node("div", content, class_="pc-wide", role="region", aria_label="Producers", tabindex="0")
+    if len(page.producers) > _SHOWN:
+        yield node("p", f"{len(page.producers) - _SHOWN:,} more in the last day.", class_="pc-note")
 
 
 def _row(row: Mapping[str, Any], now: float) -> Node:
@@ -36,7 +36,7 @@ def _row(row: Mapping[str, Any], now: float) -> Node:
     cells: tuple[Node | str, ...] = (
         link(
             wording.short(row["client_id"], 40),
-            header.link(header.FIRST, producer=row["producer_id"]),
+            header.link(header.FIRST_PAGE, producer=row["producer_id"]),
             title=row["client_id"],
         ),
         state,
@@ -46,7 +46,7 @@ def _row(row: Mapping[str, Any], now: float) -> Node:
         wording.of_limit(row["memory_bytes"], row["memory_limit"]),
         wording.sentence_case(row["delivery"].replace("_", " ")),
     )
-    pairs = zip(cells, _HEAD, strict=True)
+    pairs = zip(cells, _COLUMNS, strict=True)
     return node(
         "tr", *(node("td", cell, class_=cls) for cell, (_, cls) in pairs), data_key=row["producer_id"]
     )

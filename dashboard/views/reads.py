@@ -1,4 +1,4 @@
-"""What the page reads, once a second for all browsers that look at the same; an act makes it read again at once."""
+"""Read the data of the pages once a second for all browsers that show the same view; actions clear the cache."""
 
 from __future__ import annotations
 
@@ -11,94 +11,94 @@ from typing import Any
 import streamlit as st
 
 from producer_core.dashboard import queries
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import dead_letter_reads
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Inconclusive, Newer, Operation, live
-from producer_core.replay import get as one
+from producer_core.replay import get as get_replay
 from producer_core.replay.dry_run import DryRun
 
-_remembered = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
+_cached = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
 
 
-@_remembered  # type: ignore[untyped-decorator]  # streamlit is Any here
+@_cached  # type: ignore[untyped-decorator]  # streamlit is Any here
 def overview(path: Path, view: queries.View) -> queries.OverviewPage:
-    return queries.overview(opened(path), view, time.time(), _earlier(path, view))
+    return queries.overview(open_store(path), view, time.time(), _earlier(path, view))
 
 
 @st.cache_data(ttl=15, max_entries=32, show_spinner=False)  # type: ignore[untyped-decorator]
 def _earlier(path: Path, view: queries.View) -> queries.WindowTotals:
-    """The same time before hardly changes: it is read now and then."""
-    return queries.earlier(opened(path), view, time.time())
+    """Return the totals of the preceding time range, which hardly change and are read every 15 seconds."""
+    return queries.earlier(open_store(path), view, time.time())
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def latency(path: Path, view: queries.View) -> queries.LatencyPage:
-    return queries.latency(opened(path), view, time.time())
+    return queries.latency(open_store(path), view, time.time())
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def topics(path: Path) -> tuple[str, ...]:
-    """Every topic of the store, by name."""
-    return tuple(row["topic"] for row in opened(path).rows("topics"))
+    """Return the names of all topics of the store."""
+    return tuple(row["topic"] for row in open_store(path).rows("topics"))
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def producers(path: Path) -> dict[str, str]:
-    """The producers of the last thirty days: their names by their ids, in the order of the names."""
-    rows = opened(path).rows("producers", since=time.time() - 30 * 86_400)
-    named = {
+    """Return the names of the last thirty days' producers by their ids, sorted by name."""
+    rows = open_store(path).rows("producers", since=time.time() - 30 * 86_400)
+    names = {
         row["producer_id"]: f"{row['client_id'] or 'producer'} (process {row['pid']} on {row['host']})"
         for row in rows
     }
-    often = Counter(named.values())
+    uses = Counter(names.values())
     return {
-        one: name if often[name] == 1 else f"{name} {one[-6:]}"
-        for one, name in sorted(named.items(), key=lambda item: (item[1], item[0]))
+        producer_id: name if uses[name] == 1 else f"{name} {producer_id[-6:]}"
+        for producer_id, name in sorted(names.items(), key=lambda item: (item[1], item[0]))
     }
 
 
-@_remembered  # type: ignore[untyped-decorator]
-def offer(path: Path, about: DeadLetterFilter) -> queries.ReplayOffer:
-    return queries.offer(opened(path), about, time.time())
+@_cached  # type: ignore[untyped-decorator]
+def offer(path: Path, where: DeadLetterFilter) -> queries.ReplayOffer:
+    return queries.offer(open_store(path), where, time.time())
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def replay(path: Path, operation_id: str) -> queries.ReplayRow:
-    return queries.one_replay(opened(path), operation_id, time.time())
+    return queries.one_replay(open_store(path), operation_id, time.time())
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def live_replays(path: Path) -> list[Operation]:
-    return live(opened(path))
+    return live(open_store(path))
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def replays(path: Path, limit: int) -> queries.ReplaysPage:
-    return queries.replays(opened(path), time.time(), limit=limit)
+    return queries.replays(open_store(path), time.time(), limit=limit)
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def replay_detail(path: Path, operation_id: str) -> queries.ReplayDetail:
-    return queries.detail(opened(path), operation_id, time.time())
+    return queries.detail(open_store(path), operation_id, time.time())
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def planned(
     path: Path, operation_id: str, newer: Newer | None, inconclusive: Inconclusive | None = None
 ) -> DryRun | None:
-    store = opened(path)
-    return queries.planned(store, one(store, operation_id), newer, inconclusive)
+    store = open_store(path)
+    return queries.planned(store, get_replay(store, operation_id), newer, inconclusive)
 
 
-@_remembered  # type: ignore[untyped-decorator]
+@_cached  # type: ignore[untyped-decorator]
 def doubtful(path: Path, operation_id: str) -> tuple[Mapping[str, Any], ...]:
-    store = opened(path)
-    return queries.doubtful(store, one(store, operation_id))
+    store = open_store(path)
+    return queries.doubtful(store, get_replay(store, operation_id))
 
 
-def again() -> None:
-    """Forget the dead letters and the replays, because an act has changed them."""
-    dead_letter_reads.again()
-    for remembered in (offer, replay, live_replays, replays, replay_detail, planned, doubtful):
-        remembered.clear()
+def clear() -> None:
+    """Discard the cached dead letters and replays after an action has changed them."""
+    dead_letter_reads.clear()
+    for cached in (offer, replay, live_replays, replays, replay_detail, planned, doubtful):
+        cached.clear()

@@ -1,4 +1,4 @@
-"""One replay as it goes on: its progress, what may be done about it, and its outcome."""
+"""Draw one replay: its state, progress, buttons and outcome."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
 from producer_core.dashboard.components import live_table
-from producer_core.dashboard.components.scroll_into_view import bring
+from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.views import common, dry_run, reads, replay_actions, replay_tables
-from producer_core.dashboard.wording import replays as told
+from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.filter import command_options
 from producer_core.replay import Operation
 from producer_core.store import Store
 
-_JUST_BEGUN = 15.0
-"""Seconds after a click in which what it began may be brought into view."""
+_SCROLL_WITHIN = 15.0
+"""Seconds after its start in which a replay may be scrolled into view."""
 
 
-def show(
-    path: Path, seen: queries.ReplayRow, now: float, *, full: bool = False, listed: bool = False
-) -> None:
-    """How it stands and what may be done. `full` leaves out the link to the page where all of it is shown, `listed` the
-    dry run, which is one click away there."""
-    operation = seen.operation
-    tone, text = told.replay_status(
-        operation, owner=seen.owner, runners=seen.runners, now=now, blocked_by=seen.blocked_by
+def show(path: Path, row: queries.ReplayRow, now: float, *, full: bool = False, listed: bool = False) -> None:
+    """Draw the replay. `full` omits the link to its page, for that page; `listed` omits the dry run, for lists."""
+    operation = row.operation
+    tone, text = replay_wording.replay_status(
+        operation, owner=row.owner, runners=row.runners, now=now, blocked_by=row.blocked_by
     )
-    asks = operation.state == "ready" or (operation.state == "checking" and not operation.go_at_once)
-    if not (asks or full or listed):
-        begun = operation.started_at or operation.created_at
-        bring(key=f"follow_{operation.operation_id}", go=now - begun < _JUST_BEGUN, hidden=True)
-    if asks and not listed:
-        dry_run.show(path, seen, tone, text, comes_into_view=not full)
+    needs_decision = operation.state == "ready" or (
+        operation.state == "checking" and not operation.go_at_once
+    )
+    if not (needs_decision or full or listed):
+        started = operation.started_at or operation.created_at
+        recent = now - started < _SCROLL_WITHIN
+        scroll_into_view(key=f"follow_{operation.operation_id}", enabled=recent, only_hidden=True)
+    if needs_decision and not listed:
+        dry_run.show(path, row, tone, text, scroll=not full)
     elif tone == "good" and not operation.ended:
-        common.note(text)  # the bar below says it louder
+        common.note(text)  # small, because the progress bar below shows the same
     else:
-        common.say(tone, text)
-    replay_actions.trouble(operation.operation_id)
+        common.message(tone, text)
+    replay_actions.show_error(operation.operation_id)
     if operation.ended:
         _ended(path, operation, full=full)
         return
-    if not seen.runners:
-        _by_hand(path, seen)
-    if not asks:
-        _under_way(path, seen)
+    if not row.runners:
+        _command(path, row)
+    if not needs_decision:
+        _controls(path, row)
     if not full:
-        more = "See what it would do, and decide" if asks and listed else "All about this replay"
-        st.html(f'<p class="pc-note">{link(operation, more)}</p>')
+        text = "Review and decide" if needs_decision and listed else "Replay details"
+        st.html(f'<p class="pc-note">{link(operation, text)}</p>')
 
 
 def link(operation: Operation, text: str) -> str:
-    """The address of a replay, as HTML."""
-    return common.anchor(text, replay_tables.address(operation.operation_id))
+    """Return a link to the replay's page as HTML."""
+    return common.link_element(text, replay_tables.address(operation.operation_id))
 
 
-def _under_way(path: Path, seen: queries.ReplayRow) -> None:
-    operation = seen.operation
+def _controls(path: Path, row: queries.ReplayRow) -> None:
+    operation = row.operation
     if operation.state != "checking":
-        _progress(seen)
+        _progress(row)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if operation.state == "paused":
             _resume(path, operation)
@@ -73,33 +73,34 @@ def _under_way(path: Path, seen: queries.ReplayRow) -> None:
             left = wording.plural(operation.left, "dead letter")
             _button(
                 path, "Cancel", "cancel", ":material/close:", operation, actions.cancel_replay,
-                more=f"Ends it for good. {left} that have no outcome yet stay dead letters.",
+                help_text=f"Ends it permanently; {left} without an outcome remain.",
             )  # fmt: skip
 
 
-def _progress(seen: queries.ReplayRow) -> None:
-    operation = seen.operation
+def _progress(row: queries.ReplayRow) -> None:
+    operation = row.operation
     share = (operation.total - operation.left) / max(operation.total, 1)
-    st.progress(min(max(share, 0.0), 1.0), text=told.progress(operation, seen.pace))
-    if first := told.canary(operation):
-        common.note(first)
+    st.progress(min(max(share, 0.0), 1.0), text=replay_wording.progress(operation, row.pace))
+    if canary := replay_wording.canary(operation):
+        common.note(canary)
 
 
 def _resume(path: Path, operation: Operation) -> None:
     key = f"rate_{operation.operation_id}"
     st.number_input(
-        "At most, a second", min_value=0.1, step=10.0, format="%g", value=operation.rate, key=key,
+        "Records per second", min_value=0.1, step=10.0, format="%g", value=operation.rate, key=key,
         placeholder="no limit", width=180,
-        help="The rate from now on. Left empty it stays as it is.",
+        help="New maximum rate. Empty keeps the current one.",
     )  # fmt: skip
-    allowed, why_not = actions.may_act()
+    allowed, reason = actions.may_act()
     st.button(
         "Resume", key=f"resume_{operation.operation_id}", icon=":material/play_arrow:", type="primary",
-        disabled=not allowed, help=why_not or None, on_click=_go_on, args=(path, operation.operation_id, key),
+        disabled=not allowed, help=reason or None, on_click=_resume_clicked,
+        args=(path, operation.operation_id, key),
     )  # fmt: skip
 
 
-def _go_on(path: Path, operation_id: str, key: str) -> None:
+def _resume_clicked(path: Path, operation_id: str, key: str) -> None:
     replay_actions.act(path, operation_id, partial(actions.resume_replay, rate=st.session_state.get(key)))
 
 
@@ -111,43 +112,45 @@ def _button(
     operation: Operation,
     what: Callable[[Store, str], actions.ActionResult],
     *,
-    more: str = "",
+    help_text: str = "",
 ) -> None:
-    allowed, why_not = actions.may_act()
+    allowed, reason = actions.may_act()
     st.button(
         label, key=f"{name}_{operation.operation_id}", icon=icon, disabled=not allowed,
-        help=why_not or more or None, on_click=replay_actions.act,
+        help=reason or help_text or None, on_click=replay_actions.act,
         args=(path, operation.operation_id, what),
     )  # fmt: skip
 
 
-def _by_hand(path: Path, seen: queries.ReplayRow) -> None:
-    """What to do when no process can carry it out: the command that does, from here."""
-    if seen.where is None:
+def _command(path: Path, row: queries.ReplayRow) -> None:
+    """Show the command that runs the replay, because no process on this store can run it."""
+    if row.where is None:
         return
-    common.note(told.REMEDIES["no_runner"])
-    st.code(command(path, seen.where), language=None, wrap_lines=True)
+    common.note(replay_wording.REMEDIES["no_runner"])
+    st.code(command(path, row.where), language=None, wrap_lines=True)
 
 
-def command(path: Path, where: DeadLetterFilter, *, other: bool = False) -> str:
-    """What sends these dead letters from a shell; the same replay, where there is one of this selection. `other`: to another
-    cluster than theirs."""
+def command(path: Path, where: DeadLetterFilter, *, other_cluster: bool = False) -> str:
+    """Return the shell command that replays these dead letters; it joins an existing replay of the same selection.
+
+    With `other_cluster` it sends to another cluster than the one they come from.
+    """
     options = [*command_options(where), f"--store={path}"]
-    to = " --to CLUSTER" if other else ""
+    to = " --to CLUSTER" if other_cluster else ""
     return f"producer-core dlq replay {shlex.join(options)}{to} --bootstrap-servers HOST:PORT"
 
 
 def _ended(path: Path, operation: Operation, *, full: bool) -> None:
-    found = reads.doubtful(path, operation.operation_id)
-    for sentence in told.follow_up(operation, len(found)):
+    uncertain = reads.doubtful(path, operation.operation_id)
+    for sentence in replay_wording.follow_up(operation, len(uncertain)):
         common.note(sentence)
-    if found:
-        with st.expander(f"{_number(found)} in doubt, by message id"):
-            live_table.style()
-            replay_tables.doubtful(found[: queries.RECORDS])
+    if uncertain:
+        with st.expander(f"{_count(uncertain)} with unknown outcome, by message id"):
+            live_table.load_style_sheet()
+            replay_tables.uncertain(uncertain[: queries.RECORDS])
     if not full:
-        st.html(f'<p class="pc-note">{link(operation, "All about this replay")}</p>')
+        st.html(f'<p class="pc-note">{link(operation, "Replay details")}</p>')
 
 
-def _number(found: Sequence[object]) -> str:
-    return f"More than {queries.RECORDS:,}" if len(found) > queries.RECORDS else f"{len(found):,}"
+def _count(rows: Sequence[object]) -> str:
+    return f"More than {queries.RECORDS:,}" if len(rows) > queries.RECORDS else f"{len(rows):,}"

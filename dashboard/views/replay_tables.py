@@ -1,4 +1,4 @@
-"""The tables of replays: those that ended, what people did, why dead letters were not sent, which are in doubt."""
+"""Draw the tables of replays: ended replays, audit, reasons for records that were not delivered, and dry run."""
 
 from __future__ import annotations
 
@@ -13,135 +13,133 @@ from producer_core.dashboard import queries, wording
 from producer_core.dashboard.components.live_table import Cell, Column, TablePart, TableRow, live_table
 from producer_core.dashboard.queries.replays import where_of
 from producer_core.dashboard.views import common, header
-from producer_core.dashboard.wording import replays as told
-from producer_core.dashboard.wording.dry_run import topics as of_a_dry_run
+from producer_core.dashboard.wording import replays as replay_wording
+from producer_core.dashboard.wording.dry_run import topics as topic_rows
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.wording import done_about
 
-_TOPICS = 20
+_SHOWN_TOPICS = 20
 
 
 def address(operation_id: str) -> str:
-    """Where one replay is shown from all sides."""
+    """Return the address of a replay's page."""
     return header.link("replays", operation=operation_id)
 
 
-def records_address(query: Mapping[str, str]) -> str:
-    """The dead letters of a selection, without what else is looked at now."""
-    nothing = dict.fromkeys(("range", "topic", "producer"), None)
-    return header.link("dead-letters", **{**nothing, **query})
+def dead_letters_address(query: Mapping[str, str]) -> str:
+    """Return the address of the selected dead letters, without the filters of the current page."""
+    cleared = dict.fromkeys(("range", "topic", "producer"), None)
+    return header.link("dead-letters", **{**cleared, **query})
 
 
-def letter_address(message_id: str) -> str:
-    """Where one dead letter is shown, in whatever state it is."""
-    return records_address({"message_id": message_id, "state": "any", "letter": message_id})
+def dead_letter_address(message_id: str) -> str:
+    """Return the address of one dead letter's details, in any state."""
+    return dead_letters_address({"message_id": message_id, "state": "any", "letter": message_id})
 
 
 def ended(replays: Sequence[queries.ReplayRow]) -> None:
     columns = (
         Column("Ended"),
-        Column("By"),
-        Column("What", wide=True),
-        Column("Letters", number=True),
+        Column("User"),
+        Column("Selection", wide=True),
+        Column("Records", number=True),
         Column("Outcome", wide=True),
-        Column(
-            "Took",
-            number=True,
-            more="From its start to its end, pauses included; the time before somebody let it go is not.",
-        ),
+        Column("Duration", number=True, tooltip="From start to end, including pauses."),
     )
-    rows = [TableRow(seen.operation.operation_id, _ended(seen)) for seen in replays]
-    live_table(columns, rows, key="replays-ended", alt="Replays that have ended, the latest first")
+    rows = [TableRow(row.operation.operation_id, _ended(row)) for row in replays]
+    live_table(columns, rows, key="replays-ended", alt="Ended replays, the latest first")
 
 
-def _ended(seen: queries.ReplayRow) -> tuple[Cell, ...]:
-    one = seen.operation
-    tone, text = told.outcome(one)
-    when = wording.stamp(one.finished_at or one.created_at, common.zone(), time.time())
+def _ended(row: queries.ReplayRow) -> tuple[Cell, ...]:
+    operation = row.operation
+    tone, text = replay_wording.outcome(operation)
+    when = wording.stamp(operation.finished_at or operation.created_at, common.zone(), time.time())
     return (
-        TablePart(when.text, href=address(one.operation_id), more=when.more),
-        one.who,
-        told.selection(seen.where),
-        f"{one.total:,}",
-        TablePart(text, look=_LOOKS[tone]),
-        told.took(one),
+        TablePart(when.text, href=address(operation.operation_id), tooltip=when.more),
+        operation.who,
+        replay_wording.selection(row.where),
+        f"{operation.total:,}",
+        TablePart(text, style=_STYLES[tone]),
+        replay_wording.took(operation),
     )
 
 
-_LOOKS: Mapping[str, Any] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "quiet"}
+_STYLES: Mapping[str, Any] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "quiet"}
 
 
-def acts(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
-    """The audit: who did what, to which replay, and when."""
-    columns = [Column("When"), Column("Who"), Column("Did what", wide=True), Column("Letters", number=True)]
+def audit(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
+    """Draw the audit of actions on replays; with `of_one` without the column that identifies the replay."""
+    columns = [Column("Time"), Column("User"), Column("Action", wide=True), Column("Records", number=True)]
     if not of_one:
         columns.insert(3, Column("Replay", wide=True))
-    drawn = [TableRow(f"{row['acted_at']!r} {row['action']}", _act(row, of_one=of_one)) for row in rows]
-    live_table(columns, drawn, key="replays-acts", alt="What people did with replays, the latest first")
+    lines = [
+        TableRow(f"{row['acted_at']!r} {row['action']}", _audit_entry(row, of_one=of_one)) for row in rows
+    ]
+    live_table(columns, lines, key="replays-audit", alt="Audit of replays, the latest first")
 
 
-def _act(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
+def _audit_entry(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:
     when = wording.stamp(row["acted_at"], common.zone(), time.time())
-    what = told.audit_entry(row["action"], mask_text(row["outcome"]))
-    origin = TablePart(f"from the {row['origin']}", look="small")
+    action = replay_wording.audit_entry(row["action"], mask_text(row["outcome"]))
+    origin = TablePart(f"origin: {row['origin']}", style="small")
     cells: list[Cell] = [
-        TablePart(when.text, more=when.more),
+        TablePart(when.text, tooltip=when.more),
         [[row["who"]], [origin]],
-        [[what.text], [TablePart(what.more, look="small")]] if what.more else what.text,
+        [[action.text], [TablePart(action.more, style="small")]] if action.more else action.text,
         f"{row['count']:,}",
     ]
     if not of_one:
-        cells.insert(3, _which(row, what.operation_id))
+        cells.insert(3, _replay(row, action.operation_id))
     return tuple(cells)
 
 
-def _which(row: Mapping[str, Any], operation_id: str) -> Cell:
-    about = orjson.loads(row["selection"])
-    if "operation" in about:  # an act on a replay that was refused
-        return TablePart(about["operation"], href=address(about["operation"]))
-    text = told.selection(where_of(row["selection"]))
+def _replay(row: Mapping[str, Any], operation_id: str) -> Cell:
+    selection = orjson.loads(row["selection"])
+    if "operation" in selection:  # a refused action on a replay
+        return TablePart(selection["operation"], href=address(selection["operation"]))
+    text = replay_wording.selection(where_of(row["selection"]))
     return TablePart(text, href=address(operation_id)) if operation_id else text
 
 
 def reasons(rows: Sequence[Mapping[str, Any]]) -> None:
-    columns = (Column("Letters", number=True), Column("What became of them"), Column("Why", wide=True))
-    drawn = [
+    columns = (Column("Records", number=True), Column("Outcome"), Column("Reason", wide=True))
+    lines = [
         TableRow(
             f"{row['state']} {row['text']}",
             (
                 f"{row['count']:,}",
-                told.REASONS[row["state"]],
+                replay_wording.REASONS[row["state"]],
                 mask_text(row["text"] or "no reason given"),
             ),
         )
         for row in rows
     ]
-    live_table(columns, drawn, key="replay-reasons", alt="Why dead letters were not delivered")
+    live_table(columns, lines, key="replay-reasons", alt="Reasons for records that were not delivered")
 
 
-def doubtful(found: Sequence[Mapping[str, Any]]) -> None:
-    """Records of which nobody can say whether they are on their topic, by id."""
-    columns = (Column("Message id"), Column("Topic"), Column("Verdict"), Column("Why", wide=True))
-    rows = [
+def uncertain(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the records for which it is unknown whether they are on their topic."""
+    columns = (Column("Message id"), Column("Topic"), Column("Verdict"), Column("Reason", wide=True))
+    lines = [
         TableRow(
             row["message_id"],
             (
-                TablePart(row["message_id"], look="mono", href=letter_address(row["message_id"])),
+                TablePart(row["message_id"], style="mono", href=dead_letter_address(row["message_id"])),
                 row["topic"],
                 row["verdict"].replace("_", " "),
                 mask_text(row["text"] or ""),
             ),
         )
-        for row in found
+        for row in rows
     ]
-    live_table(columns, rows, key="replay-doubtful", alt="Letters that may be on their topic")
+    live_table(columns, lines, key="replay-uncertain", alt="Records that may be on their topic")
 
 
 def verdicts(run: DryRun, key: str) -> None:
     columns = (
         Column("Verdict"),
-        Column("Letters", number=True),
-        Column("What is done about them", wide=True),
+        Column("Records", number=True),
+        Column("Action", wide=True),
     )
     sends = run.inconclusive == "send"
     rows = [
@@ -155,18 +153,18 @@ def verdicts(run: DryRun, key: str) -> None:
         )
         for verdict, count in run.by_verdict.items()
     ]
-    live_table(columns, rows, key=f"verdicts-{key}", alt="Letters by verdict")
+    live_table(columns, rows, key=f"verdicts-{key}", alt="Records by verdict")
 
 
 def topics(run: DryRun, key: str) -> None:
     columns = (
         Column("Topic"),
-        Column("Letters", number=True),
-        Column("Partition asked for", number=True),
+        Column("Records", number=True),
+        Column("Requested partition", number=True),
         Column("Partitions", number=True),
-        Column("Takes", number=True, more="The largest message that the topic takes."),
+        Column("Maximum size", number=True, tooltip="The largest message that the topic accepts."),
         Column("Too large", number=True),
-        Column("Newer keys", number=True, more="Letters for whose key a newer record is on the topic."),
+        Column("Newer keys", number=True, tooltip="Records whose key has a newer record on the topic."),
     )
-    rows = [TableRow(cells[0], cells) for cells in of_a_dry_run(run, most=_TOPICS)]
-    live_table(columns, rows, key=f"topics-{key}", alt="Letters by topic")
+    rows = [TableRow(cells[0], cells) for cells in topic_rows(run, most=_SHOWN_TOPICS)]
+    live_table(columns, rows, key=f"topics-{key}", alt="Records by topic")

@@ -1,4 +1,4 @@
-"""The replays page: every replay, its progress and its outcome; one of them from all sides."""
+"""Draw the replays page: all replays with progress and outcome, or one replay in full."""
 
 from __future__ import annotations
 
@@ -21,72 +21,70 @@ from producer_core.dashboard.views import (
     replay_detail,
     replay_tables,
 )
-from producer_core.dashboard.wording import replays as told
+from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.errors import ReplayError
 from producer_core.replay import Operation
 from producer_core.replay.broker_check import BrokerCheck
 
 _REFRESH = 1.0
-_STILL = 5.0
-"""Seconds between two looks while a replay is under way, and while none is."""
-_FEW, _MANY = 20, 200
+_IDLE_REFRESH = 5.0
+"""Seconds between two updates while a replay is running, and while none is."""
+_INITIAL, _EXTENDED = 20, 200
+"""Number of ended replays that the page lists at first, and after Show more."""
 
 
 def show(path: Path) -> None:
-    live_table.style()
-    asked = st.query_params.get("operation")
+    live_table.load_style_sheet()
+    operation_id = st.query_params.get("operation")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         header.title("Replays")
-        st.toggle(
-            "Live", value=True, key="live", persist_state="session",
-            help="Off: the page stands still until you switch it on again.",
-        )  # fmt: skip
+        common.live_toggle()
     live = st.session_state.get("live", True)
-    every = _REFRESH if st.session_state.get("replays_live", True) else _STILL
-    if asked:
-        st.fragment(_one, run_every=every if live else None)(path, asked)
+    every = _REFRESH if st.session_state.get("replays_live", True) else _IDLE_REFRESH
+    if operation_id:
+        st.fragment(_one, run_every=every if live else None)(path, operation_id)
     else:
         st.fragment(_all, run_every=every if live else None)(path)
 
 
-# all of them
+# all replays
 
 
 def _all(path: Path) -> None:
     with common.panel(path):
-        page = reads.replays(path, _MANY if st.session_state.get("replays_more") else _FEW)
+        page = reads.replays(path, _EXTENDED if st.session_state.get("replays_more") else _INITIAL)
         if not page.under_way and not page.ended:
-            common.say("quiet", "No replay yet. Each stays here with its progress and its outcome.")
-            chosen = common.anchor("Choose dead letters", header.link("dead-letters"))
-            st.html(f'<p class="pc-note">{chosen} and press Replay to begin one.</p>')
+            common.message(
+                "quiet", "No replays yet. This page lists each replay with its progress and outcome."
+            )
+            dead_letters = common.link_element("dead letters", header.link("dead-letters"))
+            st.html(f'<p class="pc-note">To start one, select {dead_letters} and press Replay.</p>')
             return
-        common.say(*told.replays_summary([seen.operation for seen in page.under_way]))
-        for seen in page.under_way:
-            with st.container(border=True, key=f"pc-replay-{seen.operation.operation_id}"):
-                _headline(seen)
-                replay_detail.show(path, seen, page.now, listed=True)
+        common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
+        for row in page.under_way:
+            with st.container(border=True, key=f"pc-replay-{row.operation.operation_id}"):
+                _title(row)
+                replay_detail.show(path, row, page.now, listed=True)
         _ended(page)
-        _acts(page.acts, "What people did with replays")
-        _as_of(path)
-        _pace(bool(page.under_way))
+        _audit(page.acts, "Audit")
+        _data_age(path)
+        _set_refresh(bool(page.under_way))
 
 
-def _as_of(path: Path) -> None:
-    heard, now = dead_letter_reads.heard(path), time.time()
-    common.stays(heard, now)
+def _data_age(path: Path) -> None:
+    common.data_age(dead_letter_reads.data_time(path), time.time())
 
 
-def _headline(seen: queries.ReplayRow) -> None:
-    one = seen.operation
-    st.html(
-        f'<p class="pc-fact"><span>{html.escape(told.about(one, seen.where))}</span><br>{_asked(one)}</p>'
-    )
+def _title(row: queries.ReplayRow) -> None:
+    about = html.escape(replay_wording.about(row.operation, row.where))
+    st.html(f'<p class="pc-fact"><span>{about}</span><br>{_requested(row.operation)}</p>')
 
 
-def _asked(one: Operation) -> str:
-    """Who asked for it, from where and when, as HTML."""
-    why = f" «{html.escape(mask_text(one.reason))}»" if one.reason else ""
-    return f"Asked for by {html.escape(one.who)} ({html.escape(one.origin)}), {common.moment(one.created_at)}.{why}"
+def _requested(operation: Operation) -> str:
+    """Return the user, the origin, the time and the reason of the replay as HTML."""
+    reason = f" Reason: {html.escape(mask_text(operation.reason))}" if operation.reason else ""
+    user = f"{html.escape(operation.who)} ({html.escape(operation.origin)})"
+    return f"Requested by {user}, {common.time_element(operation.created_at)}.{reason}"
 
 
 def _ended(page: queries.ReplaysPage) -> None:
@@ -102,96 +100,92 @@ def _show_more() -> None:
     st.session_state["replays_more"] = True
 
 
-def _acts(acts: Sequence[Mapping[str, Any]], title: str, *, of_one: bool = False) -> None:
-    if acts:
+def _audit(entries: Sequence[Mapping[str, Any]], title: str, *, of_one: bool = False) -> None:
+    if entries:
         common.heading(title)
-        replay_tables.acts(acts, of_one=of_one)
+        replay_tables.audit(entries, of_one=of_one)
 
 
-def _pace(under_way: bool) -> None:
-    """Look more often while something goes on; the timer belongs to the whole page, which is drawn again once."""
-    if st.session_state.get("replays_live", True) != under_way:
-        st.session_state["replays_live"] = under_way
-        st.rerun()  # last, because what it interrupts is not drawn
+def _set_refresh(running: bool) -> None:
+    """Update more often while a replay is running. The timer belongs to the page, so changing it redraws the page."""
+    if st.session_state.get("replays_live", True) != running:
+        st.session_state["replays_live"] = running
+        st.rerun()  # last, because it interrupts the drawing
 
 
-# one of them
+# one replay
 
 
 def _one(path: Path, operation_id: str) -> None:
     if st.query_params.get("operation") != operation_id:
-        st.rerun()  # its dry run was made anew, or somebody went back
+        st.rerun()  # the dry run was planned again, or the user went back
     with common.panel(path):
         st.html(
-            f'<p class="pc-note">{common.anchor("All replays", header.link("replays", operation=None))}</p>'
+            f'<p class="pc-note">{common.link_element("All replays", header.link("replays", operation=None))}</p>'
         )
         try:
-            found = reads.replay_detail(path, operation_id)
+            detail = reads.replay_detail(path, operation_id)
         except ReplayError:
-            common.say(
+            common.message(
                 "warning",
-                f"There is no replay {operation_id} in this store: it is older than what is kept, or of another store.",
+                f"This store has no replay {operation_id}. Its retention period is over, or it belongs to another store.",
             )
             return
-        one = found.replay.operation
-        _headline(found.replay)
-        replay_detail.show(path, found.replay, found.now, full=True)
+        operation = detail.replay.operation
+        _title(detail.replay)
+        replay_detail.show(path, detail.replay, detail.now, full=True)
         left, right = st.columns(2, gap="medium")
         with left:
-            _outcomes(found)
-            _records(found)
+            _outcomes(detail)
+            _dead_letters(detail)
         with right:
-            _facts(found)
-        _looked_ahead(one)
-        _acts(found.acts, "Its life", of_one=True)
-        _as_of(path)
-        _pace(not one.ended)
+            _request(detail)
+        _preflight(operation)
+        _audit(detail.acts, "Audit", of_one=True)
+        _data_age(path)
+        _set_refresh(not operation.ended)
 
 
-def _outcomes(found: queries.ReplayDetail) -> None:
+def _outcomes(detail: queries.ReplayDetail) -> None:
     rows = "".join(
         f"<tr><td class='pc-n'>{html.escape(number)}</td><td>{html.escape(name)}</td></tr>"
-        for number, name in told.counts(found.replay.operation)
+        for number, name in replay_wording.counts(detail.replay.operation)
     )
     if rows:
         common.heading("Outcome")
         st.html(f'<table class="pc-rows" style="min-width: 0">{rows}</table>')
-    if found.reasons:
-        common.heading("Why not all")
-        replay_tables.reasons(found.reasons[: queries.RECORDS])
+    if detail.reasons:
+        common.heading("Records not delivered")
+        replay_tables.reasons(detail.reasons[: queries.RECORDS])
 
 
-def _records(found: queries.ReplayDetail) -> None:
-    """Back to the dead letters: those that are dead still, and the same selection as it is now."""
+def _dead_letters(detail: queries.ReplayDetail) -> None:
+    """Draw links to the records that are still dead letters, and to the current result of the selection."""
     links = []
-    for state, (number, ids) in found.dead.items():
-        query = {"ids": ",".join(ids)}
-        links.append(
-            common.anchor(told.still_dead(state, number, len(ids)), replay_tables.records_address(query))
-        )
-    if found.replay.where is not None:
-        now = common.anchor(
-            "The same selection now", replay_tables.records_address(found.replay.where.to_query())
-        )
-        links.append(now)
+    for state, (number, ids) in detail.dead.items():
+        address = replay_tables.dead_letters_address({"ids": ",".join(ids)})
+        links.append(common.link_element(replay_wording.still_dead(state, number, len(ids)), address))
+    if detail.replay.where is not None:
+        address = replay_tables.dead_letters_address(detail.replay.where.to_query())
+        links.append(common.link_element("Current result of the selection", address))
     if links:
-        common.heading("Its dead letters")
+        common.heading("Dead letters")
         st.html("".join(f'<p class="pc-note">{link}</p>' for link in links))
 
 
-def _facts(found: queries.ReplayDetail) -> None:
-    common.heading("As it was asked for")
-    for name, text in told.facts(found.replay.operation):
+def _request(detail: queries.ReplayDetail) -> None:
+    common.heading("Request")
+    for name, text in replay_wording.facts(detail.replay.operation):
         common.fact(name, text)
-    if took := told.took(found.replay.operation):
-        common.fact("Took", took)
+    if duration := replay_wording.took(detail.replay.operation):
+        common.fact("Duration", duration)
 
 
-def _looked_ahead(one: Operation) -> None:
-    if one.checked is None or one.state in ("checking", "ready"):
+def _preflight(operation: Operation) -> None:
+    if operation.checked is None or operation.state in ("checking", "ready"):
         return
-    topics = BrokerCheck.from_json(one.checked).topics
+    topics = BrokerCheck.from_json(operation.checked).topics
     if topics:
-        common.heading("What the look ahead found")
+        common.heading("Preflight result")
         for topic in topics[: queries.RECORDS]:
             common.fact(topic.topic, topic.text)

@@ -1,9 +1,9 @@
-"""The settings page: the store, what is kept and for how long, versions, rules, access, and the doctor."""
+"""Draw the settings page: store, retention, limits, versions, access, alert rules, masking, and the doctor."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -13,169 +13,176 @@ from producer_core.dashboard import wording
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_dom import live_dom
-from producer_core.dashboard.components.live_table import Column, TablePart, TableRow
+from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, TextStyle
 from producer_core.dashboard.html import Node, node
 from producer_core.dashboard.queries.settings import SettingsPage, StoreSetting, settings
 from producer_core.dashboard.server import doctor_run, replay_worker
-from producer_core.dashboard.server.stores import opened
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import adaptive_cache, common, header, reads
-from producer_core.dashboard.wording import replays
-from producer_core.dashboard.wording import settings as say
+from producer_core.dashboard.wording import replays as replay_wording
+from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.diagnostics.doctor.finding import DoctorFinding
 
 REFRESH = 5.0
-_FOLLOW = 0.7
-_MOST_TOPICS = 10
-_SAYS = {"ok": ("good", "Well"), "warning": ("warning", "Warning"), "problem": ("bad", "Problem")}
+_DOCTOR_REFRESH = 0.7
+_MAX_TOPICS = 10
+_LEVELS: Mapping[str, tuple[TextStyle, str]] = {
+    "ok": ("good", "OK"), "warning": ("warning", "Warning"), "problem": ("bad", "Problem"),
+}  # fmt: skip
 
 
 def show(path: Path) -> None:
     header.title("Settings")
-    live_table.style()
+    live_table.load_style_sheet()
     left, right = st.columns(2, gap="medium")
     with left:
         st.fragment(_store, run_every=REFRESH)(path)
     with right:
         with common.panel(path):
             _doctor(path)
-        st.fragment(_beside, run_every=REFRESH)(path)
-    st.fragment(_rules, run_every=REFRESH)(path)
+        st.fragment(_environment, run_every=REFRESH)(path)
+    st.fragment(_store_settings, run_every=REFRESH)(path)
 
 
 @st.cache_data(ttl=2.0, max_entries=8, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
-def look(path: Path) -> SettingsPage:
-    """Once for all browsers, and for all parts of the page."""
-    return settings(opened(path), time.time())
+def read_settings(path: Path) -> SettingsPage:
+    """Read the page once for all browsers and all its fragments."""
+    return settings(open_store(path), time.time())
 
 
 def _read(path: Path) -> SettingsPage | None:
-    return adaptive_cache.read(path, "settings", path, lambda: look(path))
+    return adaptive_cache.read(path, "settings", path, lambda: read_settings(path))
 
 
 # the store
 
 
 def _store(path: Path) -> None:
-    shown = _read(path)
-    if shown is None:
+    page = _read(path)
+    if page is None:
         return
-    info, zone = shown.info, common.zone()
+    info, zone = page.info, common.zone()
     common.heading("Store")
     span = "none yet"
     if info.oldest is not None and info.newest is not None:
-        ends = (wording.stamp(at, zone, shown.now).text for at in (info.oldest, info.newest))
+        ends = (wording.stamp(at, zone, page.now).text for at in (info.oldest, info.newest))
         span = " to ".join(ends)
+    pending = f"{page.load.dead_letters:,} pending, {wording.size(page.load.bytes)}"
+    unsafe = f"{info.network_file_system}: file locks are unsafe, move the store to a local disk"
     _facts(
         "settings-store",
         ("File", str(info.path)),
-        ("Size", f"{wording.size(info.bytes)}, and {wording.size(shown.free)} free on its disk"),
+        ("Size", f"{wording.size(info.bytes)}; {wording.size(page.free)} free on the disk"),
         ("Schema", f"version {info.schema_version}"),
         ("Statistics", span),
-        ("Dead letters", f"{wording.plural(shown.load.dead_letters, 'dead letter')} wait, {wording.size(shown.load.bytes)}" if shown.load.dead_letters else "none wait"),
-        ("File system", f"{info.network_file_system}: locks are unsafe there, move it to a local disk" if info.network_file_system else "local"),
-    )  # fmt: skip
+        ("Dead letters", pending if page.load.dead_letters else "none pending"),
+        ("File system", unsafe if info.network_file_system else "local"),
+    )
     common.heading("Rows")
-    held = [(name, number) for name, number in info.rows.items() if number]
+    filled = [(name, number) for name, number in info.rows.items() if number]
     columns = (Column("Table"), Column("Rows", number=True))
-    rows = [TableRow(name, (TablePart(name, "mono"), wording.count(number))) for name, number in held]
+    rows = [TableRow(name, (TablePart(name, "mono"), wording.count(number))) for name, number in filled]
     live_table.live_table(columns, rows, key="settings-rows", alt="Rows by table")
-    if empty := len(info.rows) - len(held):
-        common.note(f"{wording.plural(empty, 'table')} more, without a row.")
+    if empty := len(info.rows) - len(filled):
+        common.note(f"{wording.plural(empty, 'empty table')} not shown.")
 
 
-def _beside(path: Path) -> None:
-    shown = _read(path)
-    if shown is None:
+def _environment(path: Path) -> None:
+    page = _read(path)
+    if page is None:
         return
     common.heading("Versions")
-    _facts("settings-versions", *shown.versions.items())
+    _facts("settings-versions", *page.versions.items())
     common.heading("Access")
-    admission = access.guard().admission
-    may, why = access.may_act()
+    rules = access.guard().rules
+    allowed, reason = access.may_act()
     _facts(
         "settings-access",
-        ("Address", say.listen_address(str(st.get_option("server.address") or ""))),
-        ("Sign-in", say.sign_in_policy(passwords=len(admission.passwords), oidc=admission.oidc)),
-        ("You", f"{access.user()} may act" if may else why),
+        ("Address", settings_wording.listen_address(str(st.get_option("server.address") or ""))),
+        ("Sign-in", settings_wording.sign_in_policy(passwords=len(rules.passwords), oidc=rules.oidc)),
+        ("Your rights", f"{access.user()} can make changes" if allowed else reason),
         ("Replays", _replays(path)),
     )
 
 
 def _replays(path: Path) -> str:
-    hands = replay_worker.carries(path)
-    if hands is None:
-        return replays.runner_setup(replay_worker.VARIABLE)
-    return replays.runner_setup(
-        replay_worker.VARIABLE, str(hands.given.file), hands.given.servers, mask_text(hands.problem)
+    worker = replay_worker.worker_of(path)
+    if worker is None:
+        return replay_wording.runner_setup(replay_worker.VARIABLE)
+    return replay_wording.runner_setup(
+        replay_worker.VARIABLE, str(worker.settings.file), worker.settings.servers, mask_text(worker.problem)
     )
 
 
-# what is kept, bounds, rules
+# retention, limits, rules
 
 
-def _rules(path: Path) -> None:
-    shown = _read(path)
-    if shown is None:
+def _store_settings(path: Path) -> None:
+    page = _read(path)
+    if page is None:
         return
-    _kept("How long things are kept", "settings-kept", shown.kept)
-    common.note(say.NEVER_DELETED)
-    _kept("Bounds of the dead letters that wait", "settings-bounds", shown.bounds)
-    common.note(say.LIMITS_NOTE)
-    common.heading("How to change them")
+    _setting_table("Retention", "settings-kept", page.kept)
+    common.note(settings_wording.NEVER_DELETED)
+    _setting_table("Dead letter limits", "settings-bounds", page.bounds)
+    common.note(settings_wording.LIMITS_NOTE)
+    common.heading("Change these settings")
     common.note(
-        "For everyone who uses this store; written to the audit. «default» goes back, «none» takes a bound away."
+        "Changes apply to all users of this store and are audited. The value default resets a setting; none removes a limit."
     )
-    values = {one.name: one.value for one in (*shown.kept[-1:], *shown.bounds[:2])}
-    st.code(say.command(values, str(shown.info.path)), language=None, wrap_lines=True)
-    _alerts(shown)
-    _masking(shown)
+    values = {one.name: one.value for one in (*page.kept[-1:], *page.bounds[:2])}
+    st.code(settings_wording.command(values, str(page.info.path)), language=None, wrap_lines=True)
+    _alerts(page)
+    _masking(page)
 
 
-def _kept(title: str, key: str, kept: Sequence[StoreSetting]) -> None:
+def _setting_table(title: str, key: str, values: Sequence[StoreSetting]) -> None:
     common.heading(title)
-    columns = (Column("Setting"), Column("What"), Column("Now"), Column("Default"))
+    columns = (Column("Setting"), Column("Meaning"), Column("Value"), Column("Default"))
     rows = [
         TableRow(
             one.name,
             (
                 TablePart(one.name, "mono"),
-                say.MEANINGS[one.name],
+                settings_wording.MEANINGS[one.name],
                 [
-                    TablePart(say.setting(one.name, one.value), "strong"),
+                    TablePart(settings_wording.setting(one.name, one.value), "strong"),
                     *([TablePart("set", "badge")] if one.changed else []),
                 ],
-                TablePart(say.setting(one.name, one.default), "small"),
+                TablePart(settings_wording.setting(one.name, one.default), "small"),
             ),
         )
-        for one in kept
+        for one in values
     ]
     live_table.live_table(columns, rows, key=key, alt=title)
 
 
-def _alerts(shown: SettingsPage) -> None:
-    rules = shown.alerts
+def _alerts(page: SettingsPage) -> None:
+    rules = page.alerts
     common.heading("Alert rules")
     if rules.problem:
-        common.say("bad", f"{rules.problem} The built-in rules hold.")
-    file = rules.path or f"none: only the built-in rules ({rules.variable}, or alerts.toml beside the store)"
+        common.message("bad", f"{rules.problem} The built-in rules apply.")
+    file = (
+        rules.path
+        or f"none, only built-in rules (set {rules.variable}, or create alerts.toml beside the store)"
+    )
     _facts(
         "settings-alerts",
         ("File", file),
-        ("Rules", say.alert_rules(rules.rules, rules.switched_off, rules.routes)),
+        ("Rules", settings_wording.alert_rules(rules.rules, rules.switched_off, rules.routes)),
     )
 
 
-def _masking(shown: SettingsPage) -> None:
-    found = shown.masking
+def _masking(page: SettingsPage) -> None:
+    masking = page.masking
     common.heading("Masking")
-    common.note(say.ALWAYS_MASKED)
+    common.note(settings_wording.ALWAYS_MASKED)
     lists = (
-        ("Also hidden", found.rules.names),
-        ("Patterns", found.rules.patterns),
-        ("Not hidden", found.rules.open),
-        ("Hidden altogether", found.rules.hide),
+        ("Also masked", masking.rules.names),
+        ("Patterns", masking.rules.patterns),
+        ("Not masked", masking.rules.open),
+        ("Hidden completely", masking.rules.hide),
     )
-    file = found.path if found.exists else f"none at {found.path}"
+    file = masking.path if masking.exists else f"none at {masking.path}"
     _facts("settings-masking", ("File", file), *((name, ", ".join(items)) for name, items in lists if items))
 
 
@@ -184,76 +191,72 @@ def _masking(shown: SettingsPage) -> None:
 
 def _doctor(path: Path) -> None:
     common.heading("Doctor")
-    common.note(
-        "Looks at brokers, settings, store, disk, clock and Java, and says what to mend. It changes nothing."
-    )
-    shown, running = _read(path), doctor_run.latest(path)
-    may, why = access.may_act()
-    busy = st.session_state["doctor-busy"] = running is not None and not running.over
+    common.note("Checks brokers, settings, store, disk, clock and Java without changing anything.")
+    page, run = _read(path), doctor_run.latest(path)
+    allowed, reason = access.may_act()
+    busy = st.session_state["doctor-busy"] = run is not None and not run.finished
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         topics = st.multiselect(
-            "Topics to look at",
+            "Topics to check",
             reads.topics(path),
             key="doctor-topics",
-            placeholder="Topics to look at",
-            max_selections=_MOST_TOPICS,
+            placeholder="Topics to check",
+            max_selections=_MAX_TOPICS,
             label_visibility="collapsed",
             disabled=busy,
             width=280,
         )
         st.button(
-            "Examine",
-            key="examine",
-            disabled=busy or not may or shown is None,
-            help=None if may else why,
-            on_click=_begin,
-            args=(path, shown, tuple(topics)),
+            "Run doctor",
+            key="run-doctor",
+            disabled=busy or not allowed or page is None,
+            help=None if allowed else reason,
+            on_click=_run_doctor,
+            args=(path, page, tuple(topics)),
         )
-    st.fragment(_followed, run_every=_FOLLOW)(path)
+    st.fragment(_doctor_progress, run_every=_DOCTOR_REFRESH)(path)
 
 
-def _followed(path: Path) -> None:
-    """What is found appears as it is found; when all is there the button works again."""
-    running = doctor_run.latest(path)
-    if running is not None:
-        _findings(running, time.time())
-        if running.over and st.session_state.get("doctor-busy"):
+def _doctor_progress(path: Path) -> None:
+    """Draw the findings as they appear, and enable the button again when the run has finished."""
+    run = doctor_run.latest(path)
+    if run is not None:
+        _findings(run, time.time())
+        if run.finished and st.session_state.get("doctor-busy"):
             st.session_state["doctor-busy"] = False
             st.rerun()
 
 
-def _begin(path: Path, shown: SettingsPage | None, topics: tuple[str, ...]) -> None:
-    """Asked again on the server: a button may have been drawn before the right was taken away."""
+def _run_doctor(path: Path, page: SettingsPage | None, topics: tuple[str, ...]) -> None:
+    """Start the doctor. The right is checked again, because it may have been revoked after the button was drawn."""
     if access.may_act()[0]:
-        doctor_run.begin(path, shown.reaches[0] if shown is not None and shown.reaches else None, topics)
+        doctor_run.begin(path, page.reaches[0] if page is not None and page.reaches else None, topics)
 
 
-def _findings(running: doctor_run.Examination, now: float) -> None:
-    found = running.found
-    if running.ended is None:
-        common.say("quiet", say.doctor_progress(len(found), now - running.began, running.about))
-    else:
-        levels = [one.level for one in found]
-        took = running.ended - running.began
-        common.say(*say.doctor_result(levels.count("problem"), levels.count("warning"), len(found), took))
-    columns = (Column("Check"), Column("Finding", wide=True))
-    rows = [_finding(place, one) for place, one in enumerate(found)]
-    if rows:
-        live_table.live_table(
-            columns, rows, key="settings-doctor", alt="What the doctor found, the worst first"
+def _findings(run: doctor_run.DoctorRun, now: float) -> None:
+    findings = run.findings
+    if run.ended_at is None:
+        common.message(
+            "quiet", settings_wording.doctor_progress(len(findings), now - run.started_at, run.servers)
         )
+    else:
+        levels = [one.level for one in findings]
+        problems, warnings = levels.count("problem"), levels.count("warning")
+        took = run.ended_at - run.started_at
+        common.message(*settings_wording.doctor_result(problems, warnings, len(findings), took))
+    columns = (Column("Check"), Column("Finding", wide=True))
+    rows = [_finding(number, one) for number, one in enumerate(findings)]
+    if rows:
+        live_table.live_table(columns, rows, key="settings-doctor", alt="Doctor findings, the worst first")
 
 
-def _finding(place: int, one: DoctorFinding) -> TableRow:
-    look, word = _SAYS[one.level]
+def _finding(number: int, one: DoctorFinding) -> TableRow:
+    style, level = _LEVELS[one.level]
     lines: list[str | TablePart] = [one.text]
     if one.fix and one.level != "ok":
         lines.append(TablePart(f"What to do: {one.fix}", "small"))
-    check = (
-        TablePart(one.check, "strong"),
-        TablePart(word, "good" if look == "good" else "bad" if look == "bad" else "warning"),
-    )
-    return TableRow(f"{place} {one.check}", (check, lines))
+    check = (TablePart(one.check, "strong"), TablePart(level, style))
+    return TableRow(f"{number} {one.check}", (check, lines))
 
 
 def _facts(key: str, *facts: tuple[str, str]) -> None:

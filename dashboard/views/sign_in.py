@@ -1,4 +1,4 @@
-"""The entrance of every page: who has to sign in does so first, and who is signed in can be seen and can go."""
+"""Require a sign-in before a page is drawn, and show the signed-in user with a sign-out button."""
 
 from __future__ import annotations
 
@@ -10,71 +10,65 @@ from producer_core.dashboard import wording
 from producer_core.dashboard.auth import access, access_rules
 from producer_core.dashboard.views import common
 
-_LOOK_EVERY = 10
-
-_STYLE = """<style>
-.st-key-pc-who { position: fixed; top: 0.55rem; right: 3.4rem; z-index: 1000000; width: auto; }
-.st-key-pc-who button { min-height: 2rem; padding: 0.1rem 0.7rem; }
-</style>"""
+_CHECK_EVERY = 10
 
 
 def show() -> bool:
-    """Whether the page may be drawn; else what stands in the way has been drawn."""
-    if (problem := _unsafe()) is not None:
-        common.say("bad", problem)
+    """Return whether the page may be drawn; if not, draw the sign-in or the reason."""
+    if (problem := _configuration_problem()) is not None:
+        common.message("bad", problem)
         return False
-    if not access.guard().admission.needs_sign_in:
+    if not access.guard().rules.needs_sign_in:
         return True
     if not access.user():
-        _ask()
+        _sign_in()
         return False
-    _who()
-    st.fragment(_still, run_every=_LOOK_EVERY)()
+    _user_menu()
+    st.fragment(_check_session, run_every=_CHECK_EVERY)()
     return True
 
 
-def _unsafe() -> str | None:
-    """Started by hand there is no door, so nobody but this machine may ask."""
+def _configuration_problem() -> str | None:
+    """Return why the page must not be served by `streamlit run`, which has no sign-in middleware."""
     if access.guard().started:
         return None
-    admitted = access_rules.read()
+    rules = access_rules.read()
     address = st.get_option("server.address") or "every address"
-    problem = access_rules.refusal(address, (), admitted)
-    if admitted.needs_sign_in:
-        problem = "People have to sign in here, and only the command asks them to."
+    problem = access_rules.refusal(address, (), rules)
+    if rules.needs_sign_in:
+        problem = "A sign-in is required, and this server has no sign-in page."
     return f"{problem} Start it with: producer-core dashboard" if problem else None
 
 
-def _ask() -> None:
-    reason = access.turned_away()
+def _sign_in() -> None:
+    reason = access.access_denied()
     if reason is not None:
-        common.say("bad", reason)
+        common.message("bad", reason)
         st.button("Sign out", on_click=access.sign_out)
-    elif access.guard().admission.oidc:
-        common.say("quiet", "Sign in to see this dashboard.")
-        st.button("Sign in", type="primary", on_click=st.login, args=(access.guard().admission.provider,))
+    elif access.guard().rules.oidc:
+        common.message("quiet", "Sign in to see this dashboard.")
+        st.button("Sign in", type="primary", on_click=st.login, args=(access.guard().rules.provider,))
     else:
-        common.say("quiet", "You are signed out, or your session has ended.")
-        st.html(f"<p>{common.anchor('Sign in again', _back_here())}</p>")
+        common.message("quiet", "You are signed out, or your session has ended.")
+        st.html(f"<p>{common.link_element('Sign in again', _sign_in_address())}</p>")
 
 
-def _back_here() -> str:
-    """The sign-in, that leads to this page again."""
+def _sign_in_address() -> str:
+    """Return the address of the sign-in form with this page as its destination."""
     here = urlsplit(st.context.url or "")
     path = f"{here.path or '/'}?{here.query}" if here.query else here.path or "/"
     return f"sign-in?next={quote(path, safe='')}"
 
 
-def _who() -> None:
+def _user_menu() -> None:
     allowed, reason = access.may_act()
-    st.html(_STYLE)
-    with st.container(key="pc-who"), st.popover(wording.short(access.user(), 20), icon=":material/person:"):
+    with st.container(key="pc-user"), st.popover(wording.short(access.user(), 20), icon=":material/person:"):
         st.text(f"Signed in as {access.user()}.")
-        st.text("May look and act." if allowed else reason)
+        st.text("You can make changes." if allowed else reason)
         st.button("Sign out", key="sign_out", on_click=access.sign_out, width="stretch")
 
 
-def _still() -> None:
-    """A page that is left open ends with its session."""
+def _check_session() -> None:
+    """Draw the sign-in in place of an open page whose session has ended."""
     if not access.user():
         st.rerun()

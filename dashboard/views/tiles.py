@@ -1,4 +1,4 @@
-"""The tiles of a page, and the topics of the overview, as nodes that are brought up to date in place."""
+"""Build the tiles of a page, and the headline and topics of the overview, as nodes for `live_dom`."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from producer_core.dashboard import charts, queries, wording
 from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.views import common, header
 
-_TOPICS = 12
+_SHOWN_TOPICS = 12
 _MARKS = {
     3: ("bad", "failing"),
-    2: ("warning", "some fail"),
-    1: ("quiet", "letters wait"),
-    0: ("good", "fine"),
+    2: ("warning", "some failures"),
+    1: ("quiet", "pending dead letters"),
+    0: ("good", "healthy"),
 }
-_AWAY = ("bad", "waits for a broker")
-"""While no broker is there a topic on which nothing fails is not fine."""
-_HEAD = (
+_DISCONNECTED = ("bad", "no broker connection")
+"""Replaces the mark of a topic without failures while no broker is connected."""
+_COLUMNS = (
     ("Topic", ""), ("State", ""), ("Acknowledged", "pc-n"), ("Over the range", "pc-opt"), ("Failed", "pc-n"),
-    ("p99", "pc-n pc-opt"), ("Dead letters", "pc-n"), ("Why", "pc-why-cell"),
+    ("p99", "pc-n pc-opt"), ("Dead letters", "pc-n"), ("Cause", "pc-cause-cell"),
 )  # fmt: skip
 
 
-def tiles(shown: Iterable[charts.Tile], *, look: str = "") -> Node:
+def tiles(figures: Iterable[charts.Tile], *, css_class: str = "") -> Node:
     return node(
         "div",
-        *map(_tile, shown),
-        class_=f"pc-tiles {look}".strip(),
+        *map(_tile, figures),
+        class_=f"pc-tiles {css_class}".strip(),
         role="list",
         aria_label="Key figures",
     )
@@ -61,40 +61,40 @@ def _tile(tile: charts.Tile) -> Node:
     )
 
 
-def small(text: str, more: str) -> Node:
-    """Small print, with `more` under the pointer."""
-    return node("p", text, class_="pc-note", title=more)
+def note(text: str, tooltip: str) -> Node:
+    """Return small print with a tooltip."""
+    return node("p", text, class_="pc-note", title=tooltip)
 
 
-def headline(shown: queries.OverviewPage) -> Node:
-    """The sentence on top; read aloud only when its sense changes, not with every number."""
-    found = wording.headline(shown.situation, common.zone())
+def headline(page: queries.OverviewPage) -> Node:
+    """Return the headline. Screen readers announce it only when its meaning changes, not with every number."""
+    headline = wording.headline(page.situation, common.zone())
     return node(
         "div",
-        node("p", *map(_piece, found.pieces), class_=f"pc-say pc-lead pc-{found.tone}"),
-        node("span", wording.announcement(found), class_="pc-aloud", role="status"),
+        node("p", *map(_part, headline.pieces), class_=f"pc-message pc-headline pc-{headline.tone}"),
+        node("span", wording.announcement(headline), class_="pc-screen-reader", role="status"),
     )
 
 
-def _piece(piece: wording.HeadlinePart) -> Node:
-    if piece.page is None:
-        return node("span", piece.text)
-    address = piece.page if piece.page.startswith("#") else header.link(piece.page, **dict(piece.query))
-    return link(piece.text, address, class_="pc-link pc-go" if piece.button else "pc-link")
+def _part(part: wording.HeadlinePart) -> Node:
+    if part.page is None:
+        return node("span", part.text)
+    address = part.page if part.page.startswith("#") else header.link(part.page, **dict(part.query))
+    return link(part.text, address, class_="pc-link pc-button-link" if part.button else "pc-link")
 
 
-def topics(shown: queries.OverviewPage) -> Iterator[Node]:
-    """The most troubled first; each leads to that topic, to its dead letters and to the group that fails."""
-    rows = shown.topics[:_TOPICS]
+def topics(page: queries.OverviewPage) -> Iterator[Node]:
+    """Yield the table of topics, those with problems first, with links to dead letters and causes."""
+    rows = page.topics[:_SHOWN_TOPICS]
     yield node("h2", "Topics", class_="pc-h")
     if not rows:
-        yield node("p", "No topic was written to in this range.", class_="pc-note")
+        yield node("p", "No messages were sent in this range.", class_="pc-note")
         return
-    head = node("tr", *(node("th", name, scope="col", class_=cls) for name, cls in _HEAD))
+    head = node("tr", *(node("th", name, scope="col", class_=cls) for name, cls in _COLUMNS))
     table = node(
         "table",
         node("thead", head),
-        node("tbody", *(_topic(row, shown.situation) for row in rows)),
+        node("tbody", *(_topic(row, page.situation) for row in rows)),
         class_="pc-rows pc-numbers pc-topics",
     )
     yield node(
@@ -102,40 +102,41 @@ def topics(shown: queries.OverviewPage) -> Iterator[Node]:
         table,
         class_="pc-wide",
         role="region",
-        aria_label="Topics, the most troubled first",
+        aria_label="Topics, those with problems first",
         tabindex="0",
     )
-    if more := wording.topics_left(len(shown.topics), _TOPICS, sum(row.trouble > 0 for row in shown.topics)):
+    with_problems = sum(row.trouble > 0 for row in page.topics)
+    if more := wording.topics_left(len(page.topics), _SHOWN_TOPICS, with_problems):
         yield node("p", more, class_="pc-note")
 
 
 def _topic(row: queries.TopicRow, now: queries.Situation) -> Node:
-    away = row.trouble < 2 and not now.over and now.producers and not now.connected
-    tone, mark = _AWAY if away else _MARKS[row.trouble]
+    disconnected = row.trouble < 2 and not now.over and now.producers and not now.connected
+    tone, mark = _DISCONNECTED if disconnected else _MARKS[row.trouble]
     dead_letters = header.link("dead-letters", topic=row.topic, state="any" if row.replayed else None)
-    waiting = header.link("dead-letters", topic=row.topic, range=None)
+    pending = header.link("dead-letters", topic=row.topic, range=None)
     cells: tuple[Node | str, ...] = (
-        link(wording.short(row.topic, 40), header.link(header.FIRST, topic=row.topic), title=row.topic),
+        link(wording.short(row.topic, 40), header.link(header.FIRST_PAGE, topic=row.topic), title=row.topic),
         node("span", mark, class_=f"pc-mark pc-{tone}"),
         wording.rate(row.throughput),
         charts.spark(row.rates, row.failures, wording.spark(row.topic, row.throughput, row.dead)),
         link(wording.failed(row.dead, row.error_rate), dead_letters) if row.dead else "none",
         wording.milliseconds(row.p99),
-        link(wording.count(row.waiting), waiting) if row.waiting else "none",
-        _why(row),
+        link(wording.count(row.waiting), pending) if row.waiting else "none",
+        _cause(row),
     )
-    said = (None, None, None, None, "failed", None, "letters", None)
+    phone_labels = (None, None, None, None, "failed", None, "dead letters", None)
     return node(
         "tr",
         *(
             node("td", cell, class_=f"{cls} pc-none".strip() if cell == "none" else cls, data_label=label)
-            for cell, label, (_, cls) in zip(cells, said, _HEAD, strict=True)
+            for cell, label, (_, cls) in zip(cells, phone_labels, _COLUMNS, strict=True)
         ),
         data_key=row.topic,
     )
 
 
-def _why(row: queries.TopicRow) -> Node | str:
+def _cause(row: queries.TopicRow) -> Node | str:
     if row.cause is None:
         return ""
     reason = wording.reason(row.cause.meaning)

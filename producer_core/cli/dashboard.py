@@ -193,10 +193,10 @@ def _check_access(listener: _Listener, port: int) -> None:
             f"SSH tunnel: ssh -L {port}:{_LOOPBACK}:{port} THIS_MACHINE",
         )
     if rules.oidc:
-        _check_redirect(rules.comes_back_to, listener)
+        _check_redirect(rules.redirect_uri, listener)
     if (
         rules.passwords
-        and access_rules.loopback(listener.address)
+        and access_rules.is_loopback(listener.address)
         and listener.hosts
         and not listener.proxies
     ):
@@ -205,7 +205,7 @@ def _check_access(listener: _Listener, port: int) -> None:
             "sign-in for all others.",
             err=True,
         )
-    if not access_rules.loopback(listener.address) and listener.tls is None:
+    if not access_rules.is_loopback(listener.address) and listener.tls is None:
         output.say(
             "The dashboard uses plain HTTP: passwords and data are not encrypted. Use --tls-cert and --tls-key, or an "
             "HTTPS proxy whose address is named by --proxy.",
@@ -222,7 +222,7 @@ def _check_redirect(address: str, listener: _Listener) -> None:
         )
     serve: Any = load_dashboard("commands").command
     host, path = urlsplit(address).hostname or "", urlsplit(address).path
-    if host not in (*serve.names_of(listener.address), "localhost", *listener.hosts):
+    if host not in (*serve.host_names(listener.address), "localhost", *listener.hosts):
         raise Failed(
             f"redirect_uri in secrets.toml has the host {host or '(none)'}, which is not a host name of the dashboard.",
             f"Use --host {host}" if host else "Set it to the dashboard's own address with /oauth2callback.",

@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from producer_core import replay
-from producer_core.dashboard.actions import go_replay, start_replay
+from producer_core.dashboard.actions import confirm_replay, start_replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
 from producer_core.replay.transactional import TRANSACTIONAL_ID
@@ -160,7 +160,7 @@ class Stage:
             lambda: (now := self.operation()).state != "checking" and now, PATIENCE, every=0.2
         )
         if looked.state == "ready":  # there was something to ask
-            self.notes["asked"] = go_replay(self.store, self.operation_id).text
+            self.notes["asked"] = confirm_replay(self.store, self.operation_id).text
 
     def await_plan(self, child):
         """Until the process that plans for itself has done so."""

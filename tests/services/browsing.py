@@ -1,4 +1,4 @@
-"""What the browser tests share: a producer that writes all the time, the dashboard's server, and what a person does."""
+"""Provide the browser tests with a continuously writing producer, the dashboard's server, and common user actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGES = {
     "Fleet": "fleet",
     "Settings": "settings",
 }
-"""Every page by its title, with its address."""
+"""The address of each page by its title."""
 
 TOPICS = (
     *(
@@ -52,7 +52,7 @@ OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "
 
 
 class Load:
-    """A producer that sends while a page is looked at; `fail(topic)` sends what the broker refuses."""
+    """Send messages while a page is open; `fail(topic)` sends messages that the broker rejects."""
 
     def __init__(self, broker, store):
         self.broker, self.store = broker, store
@@ -60,40 +60,40 @@ class Load:
             broker.bootstrap_servers, store=store, cluster_id=broker.cluster_id, retry_config=None
         )
         self.dead_letters = DeadLetters(Store.open(store))
-        self._stop, self._looked_at = threading.Event(), threading.Event()
+        self._stop, self._page_open = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self):
         number = 0
         while not self._stop.wait(0.02):
-            self._looked_at.wait()
+            self._page_open.wait()
             number += 1
             self.producer.send_message("orders", {"n": number}, key=str(number))
 
     @contextlib.contextmanager
-    def going(self):
-        """Only while somebody looks: the tests of other services should not share the machine with it."""
-        self._looked_at.set()
+    def running(self):
+        """Send during the block. Otherwise the producer is idle, so that it does not slow down other tests."""
+        self._page_open.set()
         try:
             yield self
         finally:
-            self._looked_at.clear()
+            self._page_open.clear()
 
     def fail(self, topic, count, value=None, **more):
         self.broker.reject(topic, "POLICY_VIOLATION")
-        before = self.waiting(topic)
+        before = self.pending(topic)
         for number in range(count):
             self.producer.send_message(
                 topic, value or {"amount": number}, **{"key": f"{topic}-{number}", **more}
             )
-        eventually(lambda: self.waiting(topic) >= before + count)  # the load itself may go there too
+        eventually(lambda: self.pending(topic) >= before + count)  # the load may send to the topic as well
 
-    def waiting(self, topic):
+    def pending(self, topic):
         return self.dead_letters.count(DeadLetterFilter(topic=topic))
 
     def on_topic(self, topic):
-        """How many records are on the topic, whoever sent them."""
+        """Return the number of records on the topic, from any sender."""
         from confluent_kafka import Consumer, TopicPartition
 
         reader = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": "count"})
@@ -104,13 +104,13 @@ class Load:
 
     def close(self):
         self._stop.set()
-        self._looked_at.set()
+        self._page_open.set()
         self._thread.join()
         self.producer.close(10)
 
 
 class Server:
-    """The dashboard's server as a process; it can be killed and started again at the same address."""
+    """Run the dashboard's server as a process that can be killed and restarted at the same address."""
 
     def __init__(self, store, folder, *, env=None):
         from producer_core.dashboard.server import command
@@ -129,7 +129,7 @@ class Server:
                 command.command(self.store, self.port),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=self._env,
             )  # fmt: skip
-        eventually(lambda: answers(self.port), timeout=90)
+        eventually(lambda: is_healthy(self.port), timeout=90)
 
     def kill(self):
         self._process.send_signal(signal.SIGKILL)
@@ -142,10 +142,6 @@ class Server:
         self._process.kill()
         self._process.wait()
 
-    @property
-    def said(self):
-        return (self.folder / f"log-{self.port}").read_text()
-
 
 @contextlib.contextmanager
 def served(store, folder, **more):
@@ -157,24 +153,24 @@ def served(store, folder, **more):
         server.end()
 
 
-def answers(port):
+def is_healthy(port):
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2) as answer:
-            return answer.status == 200
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2) as response:
+            return response.status == 200
     except OSError:
         return False
 
 
 @contextlib.contextmanager
-def window(browser, **look):
-    """A browser window of its own; what it asked for and what went wrong in it."""
-    context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **look})
+def window(browser, **options):
+    """Open a window in its own context and record its requests, failed responses and script errors."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 1000}, **options})
     opened = context.new_page()
     opened.set_default_timeout(60_000)
-    opened.asked, opened.wrong, opened.refused = [], [], []
-    opened.on("request", lambda request: opened.asked.append(request.url))
-    opened.on("response", lambda said: opened.refused.append(said.url) if said.status >= 400 else None)
-    opened.on("pageerror", lambda error: opened.wrong.append(str(error)))
+    opened.requested, opened.errors, opened.failed = [], [], []
+    opened.on("request", lambda request: opened.requested.append(request.url))
+    opened.on("response", lambda one: opened.failed.append(one.url) if one.status >= 400 else None)
+    opened.on("pageerror", lambda error: opened.errors.append(str(error)))
     try:
         yield opened
     finally:
@@ -182,13 +178,13 @@ def window(browser, **look):
 
 
 def go(page, address):
-    """Open an address and wait until the page stands."""
+    """Open an address and wait until the page is drawn."""
     page.goto(address)
-    stands(page)
+    drawn(page)
 
 
-def stands(page):
-    """Drawn to its end: the script is idle, no placeholder is left, and every chart has its picture."""
+def drawn(page):
+    """Wait until the page is complete: the script is idle, no placeholder is left, and every chart is drawn."""
     page.locator("h1.pc-title").first.wait_for()
     page.wait_for_function(
         """() => !document.querySelector('[data-testid="stSkeleton"]')
@@ -197,42 +193,43 @@ def stands(page):
     )
 
 
-def outside(page):
-    """What was asked of anybody else."""
-    return [url for url in page.asked if not url.startswith(("http://127.0.0.1", "data:", "blob:"))]
+def external_requests(page):
+    """Return the requests to other hosts than this one."""
+    return [url for url in page.requested if not url.startswith(("http://127.0.0.1", "data:", "blob:"))]
 
 
-def says(page, words):
-    page.locator(".pc-say").filter(has_text=re.compile(words)).first.wait_for()
+def message(page, words):
+    """Wait until a message of the page contains the words."""
+    page.locator(".pc-message").filter(has_text=re.compile(words)).first.wait_for()
 
 
 def rows(page):
-    return page.locator(".pc-letters tbody tr")
+    return page.locator(".pc-dead-letters tbody tr")
 
 
 def listed(page, count):
-    """The ids of the dead letters, once the page shows all that wait: until then a click may hit a row that moves."""
+    """Return the ids of the dead letters once the page lists `count` of them; before that, rows can move."""
     eventually(lambda: rows(page).count() == count)
     return [row.get_attribute("data-id") for row in rows(page).all()]
 
 
 def check(page, message_id):
-    page.locator(f'.pc-letters tr[data-id="{message_id}"] input').check()
+    page.locator(f'.pc-dead-letters tr[data-id="{message_id}"] input').check()
 
 
 def button(page, name):
-    """By its words; Streamlit puts the name of the icon before them."""
+    """Return the button with this label, which Streamlit prefixes with the name of the icon."""
     return page.get_by_role("button", name=re.compile(rf"^(\w+\s)?{re.escape(name)}$"))
 
 
 def replay(page, count):
-    """Press Replay; where the dry run comes first, say yes to it."""
-    at_once, first = button(page, f"Replay {count}"), button(page, f"Replay {count} …")
-    at_once.or_(first).first.click()
-    sure = button(page, f"Replay {count} now")
-    over = page.locator(".pc-say").filter(has_text=re.compile(r"Replayed \d+ of"))
-    sure.or_(over).first.wait_for()
-    if sure.is_visible():
-        eventually(sure.is_enabled)
-        sure.click()
-    over.first.wait_for()
+    """Press Replay, confirm the dry run if there is one, and wait for the result."""
+    at_once, dry_run = button(page, f"Replay {count}"), button(page, f"Replay {count} …")
+    at_once.or_(dry_run).first.click()
+    confirm = button(page, f"Replay {count} now")
+    result = page.locator(".pc-message").filter(has_text=re.compile(r"Replayed \d+ of"))
+    confirm.or_(result).first.wait_for()
+    if confirm.is_visible():
+        eventually(confirm.is_enabled)
+        confirm.click()
+    result.first.wait_for()

@@ -1,4 +1,4 @@
-"""What the browser tests share; each is started once, and rests while no page is open."""
+"""Provide the service tests with Spark, a producer, the dashboard's server and a browser, each started once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from tests.services import browsing
 
-# A cold JVM of Spark spends most of its minute compiling: for jobs of seconds its quick compiler alone is better.
+# Spark's JVM spends most of its first minute compiling; for jobs of seconds the C1 compiler alone is faster.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")
 def spark():
-    """One Spark on this machine, in this process; a test never stops it."""
+    """Return one Spark session for all tests, which no test stops."""
     from pyspark import SparkContext
 
     from producer_core.pipeline.session import open_session
@@ -25,7 +25,7 @@ def spark():
     yield session
     session.stop()
     gateway.shutdown()
-    gateway.proc.stdin.close()  # its JVM would outlive the tests
+    gateway.proc.stdin.close()  # otherwise its JVM outlives the tests
     gateway.proc.wait(30)
     SparkContext._gateway = SparkContext._jvm = None
 
@@ -37,7 +37,7 @@ def state_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def load(state_folder):
-    """A producer on an embedded broker, and its store."""
+    """Return a producer on an embedded broker with its store."""
     from producer_core.brokers import embedded
 
     with embedded.start(brokers=1, topics=dict.fromkeys(browsing.TOPICS, 1)) as broker:
@@ -48,7 +48,7 @@ def load(state_folder):
 
 @pytest.fixture(scope="session")
 def server(load, state_folder):
-    """The dashboard over that store."""
+    """Return the dashboard's server for the store of `load`."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_STATE_HOME", str(state_folder / "state"))
         with browsing.served(load.store, state_folder) as started:
@@ -62,7 +62,7 @@ def address(server):
 
 @pytest.fixture(scope="module")
 def browser(chromium):
-    """Of one module: Playwright allows one at a time, and other modules bring their own."""
+    """Return a browser for one module. Playwright allows one at a time, and some modules start their own."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -73,6 +73,6 @@ def browser(chromium):
 
 @pytest.fixture
 def page(browser, load):
-    """A window of this test alone, while the producer writes."""
-    with load.going(), browsing.window(browser) as opened:
+    """Return a window for one test, during which the producer writes."""
+    with load.running(), browsing.window(browser) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""A front end of comm messages alone, as VS Code's renderer has: no Jupyter server, no extension, no network."""
+"""Simulate a notebook front end that uses only comm messages, as VS Code's renderer does, without a Jupyter server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PAGE = """() => {
   window.clearInterval = timer => { timers.delete(timer); end(timer) }
   window.models = {}
   window.opened = (comm, state) => {
-    const heard = {}
+    const listeners = {}
     const model = {
       get: name => state[name], set: (name, value) => { state[name] = value }, save_changes() {},
-      on: (name, call) => (heard[name] ??= new Set()).add(call), off: (name, call) => heard[name]?.delete(call),
+      on: (name, call) => (listeners[name] ??= new Set()).add(call), off: (name, call) => listeners[name]?.delete(call),
       send: content => toKernel(comm, JSON.stringify(content)),
     }
-    models[comm] = { model, state, say: (name, ...given) => heard[name]?.forEach(call => call(...given)) }
+    models[comm] = { model, state, emit: (name, ...given) => listeners[name]?.forEach(call => call(...given)) }
   }
   window.shown = async comm => {
     const { model, state } = models[comm], el = document.createElement('div'), style = document.createElement('style')
@@ -35,20 +35,23 @@ _PAGE = """() => {
 
 
 class FrontEnd:
-    """The page of one document: models by comm, what the kernel said, what was asked of anybody but it.
+    """Connect the page of one document to a kernel.
 
-    Messages are read while the test waits with `until`; the sockets are the client's, used without its event loop.
+    Messages are received while the test waits with `until`. The sockets are the client's, used without its event loop.
     """
 
     def __init__(self, client, page):
         self.client, self.page = client, page
-        self.open, self.closed, self.said, self.asked, self.elsewhere = {}, set(), [], [], []
+        self.open, self.closed = {}, set()
+        self.received, self.sent, self.external_requests = [], [], []
         self._iopub = zmq.Socket.shadow(client.iopub_channel.socket)
         self._shell = zmq.Socket.shadow(client.shell_channel.socket)
         page.on(
             "request",
             lambda one: (
-                self.elsewhere.append(one.url) if not one.url.startswith(("blob:", "about:")) else None
+                self.external_requests.append(one.url)
+                if not one.url.startswith(("blob:", "about:"))
+                else None
             ),
         )
         page.context.set_offline(True)
@@ -57,13 +60,13 @@ class FrontEnd:
         page.evaluate(_PAGE)
 
     def send(self, kind, metadata=None, **content):
-        """A message to the kernel; its id."""
+        """Send a message to the kernel and return its id."""
         message = self.client.session.msg(kind, content, metadata=metadata)
         self.client.session.send(self._shell, message)
         return message["header"]["msg_id"]
 
     def comm_message(self, comm, content):
-        self.asked.append(content)
+        self.sent.append(content)
         self.send("comm_msg", comm_id=comm, data={"method": "custom", "content": json.loads(content)})
 
     def execute(self, code):
@@ -73,68 +76,68 @@ class FrontEnd:
         )  # fmt: skip
 
     def run(self, code, timeout=60):
-        """What a cell brings, up to its end."""
-        asked, first = self.execute(code), len(self.said)
+        """Execute a cell and return its messages once it has finished."""
+        message_id, first = self.execute(code), len(self.received)
 
-        def mine():
-            return [one for one in self.said[first:] if one["parent_header"].get("msg_id") == asked]
+        def replies():
+            return [one for one in self.received[first:] if one["parent_header"].get("msg_id") == message_id]
 
-        self.until(lambda: any(one["content"].get("execution_state") == "idle" for one in mine()), timeout)
-        wrong = [one["content"]["evalue"] for one in mine() if one["msg_type"] == "error"]
-        assert not wrong, wrong
-        return mine()
+        self.until(lambda: any(one["content"].get("execution_state") == "idle" for one in replies()), timeout)
+        errors = [one["content"]["evalue"] for one in replies() if one["msg_type"] == "error"]
+        assert not errors, errors
+        return replies()
 
     def until(self, check, timeout=20):
-        def looked():
-            self.hear()
-            self.page.wait_for_timeout(30)  # the page's own messages are handed over meanwhile
+        def receive_and_check():
+            self.receive()
+            self.page.wait_for_timeout(30)  # lets the page deliver its own messages
             return check()
 
-        return eventually(looked, timeout=timeout, every=0.0)
+        return eventually(receive_and_check, timeout=timeout, every=0.0)
 
-    def hear(self):
+    def receive(self):
         for socket in (self._iopub, self._shell):
             while socket.poll(0):
                 _, message = self.client.session.recv(socket, zmq.NOBLOCK)
-                self.said.append(message)
-                self._took(message["msg_type"], message["content"], message["buffers"])
+                self.received.append(message)
+                self._handle(message["msg_type"], message["content"], message["buffers"])
 
-    def _took(self, kind, content, buffers):
+    def _handle(self, kind, content, buffers):
         comm, data = content.get("comm_id"), content.get("data", {})
         if kind == "comm_open" and content["target_name"] == "jupyter.widget":
-            self.open[comm] = whole(data["state"], data.get("buffer_paths", []), buffers)
+            self.open[comm] = with_buffers(data["state"], data.get("buffer_paths", []), buffers)
             self.page.evaluate("([comm, state]) => opened(comm, state)", [comm, self.open[comm]])
         elif kind == "comm_msg" and comm in self.open and data.get("method") == "custom":
             self.page.evaluate(
-                "([comm, said]) => models[comm].say('msg:custom', said)", [comm, data["content"]]
+                "([comm, content]) => models[comm].emit('msg:custom', content)", [comm, data["content"]]
             )
         elif kind == "comm_close" and comm in self.open:
             self.closed.add(comm)
-            self.page.evaluate("comm => models[comm].say('comm_live_update')", comm)
+            self.page.evaluate("comm => models[comm].emit('comm_live_update')", comm)
 
     def show(self, comm):
         self.page.evaluate("comm => shown(comm)", comm)
 
     def states(self):
-        """What a document that is opened anew asks for: the state of every widget, over the control comm."""
-        comm, first = f"control-{time.monotonic_ns()}", len(self.said)
+        """Return the state of every widget over the control comm, as a reopened document requests it."""
+        comm, first = f"control-{time.monotonic_ns()}", len(self.received)
         version, name = {"version": "1.0.0"}, "jupyter.widget.control"
         self.send("comm_open", version, comm_id=comm, target_name=name, data={})
         self.send("comm_msg", comm_id=comm, data={"method": "request_states"})
-        answer = self.until(
+        reply = self.until(
             lambda: next(
-                (one for one in self.said[first:] if one["content"].get("comm_id") == comm and "data" in one["content"]),
+                (one for one in self.received[first:] if one["content"].get("comm_id") == comm and "data" in one["content"]),
                 None,
             )
         )  # fmt: skip
-        return answer["content"]["data"]["states"]
+        return reply["content"]["data"]["states"]
 
 
-def whole(state, paths, buffers):
-    """The state with its buffers put back where they were taken out."""
+def with_buffers(state, paths, buffers):
+    """Return the state with its binary buffers inserted at their paths."""
     for path, buffer in zip(paths, buffers, strict=True):
-        place = state
+        target = state
         for step in path[:-1]:
-            place = place[step]
-        place[path[-1]] = bytes(buffer)
+            target = target[step]
+        target[path[-1]] = bytes(buffer)
     return state

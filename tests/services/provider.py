@@ -1,4 +1,4 @@
-"""An OpenID provider on loopback, strict where the standard is: whoever opens it chooses who he is."""
+"""Run an OpenID provider on loopback that validates requests strictly and lets the browser select a user."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 CLIENT, SECRET = "producer-core", "the provider's secret"
-DAYS = 3 * 86400
-"""How long the provider remembers people already: who comes has signed in there days ago."""
+SIGNED_IN_SINCE = 3 * 86400
+"""Age of the user's session at the provider in seconds."""
 
 
 class Provider:
-    """`people` are addresses; `tokens` counts how often somebody came in, `ended` who signed out there.
+    """Serve the provider for `users`, given by their email addresses.
 
-    `groups` are claims of everybody, and `access` is the length of an access token.
+    `tokens` lists the users of issued tokens, and `ended` the clients of ended sessions. `groups` is a claim of every
+    user, and `access` is the length of an access token.
     """
 
-    def __init__(self, people, redirect_uri, *, groups=(), access=22):
-        self.people, self.redirect_uri = people, redirect_uri
+    def __init__(self, users, redirect_uri, *, groups=(), access=22):
+        self.users, self.redirect_uri = users, redirect_uri
         self._groups, self._access = list(groups), access
         self.tokens, self.ended = [], []
         self._codes = {}
@@ -60,46 +61,46 @@ class Provider:
     def keys(self):
         return {"keys": [self._key.as_dict(private=False)]}
 
-    def ask(self, query):
-        """The page on which a person chooses; None where the question is not in order."""
-        wanted = {"client_id": CLIENT, "redirect_uri": self.redirect_uri, "response_type": "code"}
-        good = all(query.get(name) == value for name, value in wanted.items())
+    def selection_page(self, query):
+        """Return the page on which the user is selected; None if the request is invalid."""
+        required = {"client_id": CLIENT, "redirect_uri": self.redirect_uri, "response_type": "code"}
+        valid = all(query.get(name) == value for name, value in required.items())
         if not (
-            good
+            valid
             and query.get("state")
             and query.get("nonce")
             and query.get("code_challenge_method") == "S256"
         ):
             return None
         links = "".join(
-            f"<p><a href='/choose?{html.escape(urlencode({**query, 'who': who}))}'>{who}</a></p>"
-            for who in self.people
+            f"<p><a href='/select?{html.escape(urlencode({**query, 'user': user}))}'>{user}</a></p>"
+            for user in self.users
         )
-        return f"<!doctype html><title>Provider</title><h1>Who are you?</h1>{links}"
+        return f"<!doctype html><title>Provider</title><h1>Select a user</h1>{links}"
 
-    def choose(self, query):
+    def select(self, query):
         code = secrets.token_urlsafe(16)
         self._codes[code] = query
         return f"{self.redirect_uri}?{urlencode({'code': code, 'state': query['state']})}"
 
     def token(self, form, credentials):
-        """What is given for a code, once; None where anything is wrong."""
-        asked = self._codes.pop(form.get("code"), None)
+        """Exchange a code for tokens once; return None if anything is invalid."""
+        query = self._codes.pop(form.get("code"), None)
         proof = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         if (
-            asked is None
+            query is None
             or credentials != f"{CLIENT}:{SECRET}"
             or form.get("redirect_uri") != self.redirect_uri
-            or base64.urlsafe_b64encode(proof).decode().rstrip("=") != asked["code_challenge"]
+            or base64.urlsafe_b64encode(proof).decode().rstrip("=") != query["code_challenge"]
         ):
             return None
         now = int(time.time())
         claims = {
-            "iss": self.issuer, "aud": CLIENT, "sub": str(self.people.index(asked["who"])), "nonce": asked["nonce"],
-            "iat": now, "exp": now + 300, "auth_time": now - DAYS, "email": asked["who"], "email_verified": True,
-            **({"groups": self._groups} if self._groups else {}),
+            "iss": self.issuer, "aud": CLIENT, "sub": str(self.users.index(query["user"])), "nonce": query["nonce"],
+            "iat": now, "exp": now + 300, "auth_time": now - SIGNED_IN_SINCE, "email": query["user"],
+            "email_verified": True, **({"groups": self._groups} if self._groups else {}),
         }  # fmt: skip
-        self.tokens.append(asked["who"])
+        self.tokens.append(query["user"])
         signed = jwt.encode({"alg": "RS256", "kid": "1"}, claims, self._key)
         return {
             "access_token": secrets.token_urlsafe(self._access)[: self._access],
@@ -115,26 +116,26 @@ class Provider:
             def do_GET(self):
                 path, query = urlsplit(self.path).path, one_each(urlsplit(self.path).query)
                 if path == "/.well-known/openid-configuration":
-                    return self.say(provider.metadata())
+                    return self.respond(provider.metadata())
                 if path == "/keys":
-                    return self.say(provider.keys())
-                if path == "/authorize" and (page := provider.ask(query)):
-                    return self.say(page)
-                if path == "/choose":
-                    return self.lead(provider.choose(query))
+                    return self.respond(provider.keys())
+                if path == "/authorize" and (page := provider.selection_page(query)):
+                    return self.respond(page)
+                if path == "/select":
+                    return self.redirect(provider.select(query))
                 if path == "/end" and query.get("post_logout_redirect_uri") == provider.redirect_uri:
                     provider.ended.append(query.get("client_id"))
-                    return self.lead(provider.redirect_uri)
-                return self.say("not in order", 400)
+                    return self.redirect(provider.redirect_uri)
+                return self.respond("invalid request", 400)
 
             def do_POST(self):
                 form = one_each(self.rfile.read(int(self.headers["content-length"])).decode())
-                kind, _, given = self.headers.get("authorization", "").partition(" ")
-                known = base64.b64decode(given).decode() if kind == "Basic" else ""
-                answer = provider.token(form, known)
-                self.say(answer or {"error": "invalid_grant"}, 200 if answer else 400)
+                scheme, _, value = self.headers.get("authorization", "").partition(" ")
+                credentials = base64.b64decode(value).decode() if scheme == "Basic" else ""
+                tokens = provider.token(form, credentials)
+                self.respond(tokens or {"error": "invalid_grant"}, 200 if tokens else 400)
 
-            def say(self, content, status=200):
+            def respond(self, content, status=200):
                 body = (content if isinstance(content, str) else json.dumps(content)).encode()
                 self.send_response(status)
                 self.send_header(
@@ -144,7 +145,7 @@ class Provider:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def lead(self, address):
+            def redirect(self, address):
                 self.send_response(302)
                 self.send_header("location", address)
                 self.send_header("content-length", "0")

@@ -1,4 +1,4 @@
-"""Debian's nginx as a TLS-terminating reverse proxy on loopback, configured as docs/behind-a-proxy.md says."""
+"""Run Debian's nginx as a TLS-terminating reverse proxy on loopback, configured as docs/behind-a-proxy.md describes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ http {{
 
 
 def below(path):
-    """The documented site where the location is a path that the dashboard knows too."""
+    """Return the documented site with a location below a path, for a dashboard with the same base path."""
     return replaced(SITE, "location / {", f"location {path}/ {{")
 
 
 def beside_a_stripped_path(path):
-    """The documented site, and the same location once more below a path that nginx strips.
+    """Return the documented site with a second location below a path that nginx strips.
 
-    There nginx appends to the X-Forwarded-For of the client, as many proxies do.
+    In the second location nginx appends to the client's X-Forwarded-For, as many proxies do.
     """
     (location,) = _LOCATION.findall(SITE)
     other = replaced(location, "location / {", f"location {path}/ {{")
@@ -53,7 +53,7 @@ def beside_a_stripped_path(path):
 
 
 def certificate(folder):
-    """A self-signed certificate for the name, and its key."""
+    """Create a self-signed certificate for the name, and return its file and its key."""
     files = folder / "dash.example.pem", folder / "dash.example.key"
     subprocess.run(
         [
@@ -68,7 +68,7 @@ def certificate(folder):
 
 @contextlib.contextmanager
 def nginx(folder, site, *, port, dashboard):
-    """nginx serves `site` at a port; `dashboard` is the port of the server behind it."""
+    """Serve `site` with nginx at a port; `dashboard` is the port of the server behind it."""
     binary = needs("nginx", "nginx-light")
     folder.mkdir()
     pem, key = certificate(folder)
@@ -77,13 +77,13 @@ def nginx(folder, site, *, port, dashboard):
     site = replaced(site, "/etc/ssl/dash.example.key", str(key))
     site = replaced(site, "http://127.0.0.1:8501", f"http://127.0.0.1:{dashboard}")
     (folder / "nginx.conf").write_text(_MAIN.format(folder=folder, site=site))
-    with (folder / "said").open("w") as said:
+    with (folder / "output").open("w") as output:
         process = subprocess.Popen(
-            [binary, "-p", str(folder), "-c", str(folder / "nginx.conf")], stdout=said, stderr=said
+            [binary, "-p", str(folder), "-c", str(folder / "nginx.conf")], stdout=output, stderr=output
         )
     try:
         eventually(lambda: answers(port) or process.poll() is not None)
-        assert process.poll() is None, (folder / "said").read_text()
+        assert process.poll() is None, (folder / "output").read_text()
         yield
     finally:
         process.terminate()
@@ -96,14 +96,14 @@ def replaced(text, old, new):
 
 
 class Client:
-    """A client at an address of its own: all of 127.0.0.0/8 is this machine."""
+    """Send requests from an address of its own; all of 127.0.0.0/8 belongs to this machine."""
 
     def __init__(self, address, port, *, tls=True, host=None):
         self._address, self._port, self._tls = address, port, tls
         self._host = host or f"{NAME}:{port}"
 
-    def ask(self, path, *, method="GET", body=None, **headers):
-        """The status, the headers as a list of pairs, and the body."""
+    def request(self, path, *, method="GET", body=None, **headers):
+        """Return the status, the headers as a list of pairs, and the body."""
         context = ssl._create_unverified_context()
         more = {"source_address": (self._address, 0), "timeout": 30}
         connection = (
@@ -114,16 +114,16 @@ class Client:
         try:
             given = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, {"host": self._host, **given})
-            answer = connection.getresponse()
-            found = [(name.lower(), value) for name, value in answer.getheaders()]
-            return answer.status, found, b"" if answer.status == 101 else answer.read()
+            response = connection.getresponse()
+            found = [(name.lower(), value) for name, value in response.getheaders()]
+            return response.status, found, b"" if response.status == 101 else response.read()
         finally:
             connection.close()
 
     def connect(self, path="/_stcore/stream", **headers):
-        """The status that a WebSocket handshake gets: 101 where it is accepted."""
+        """Return the status of a WebSocket handshake; 101 if it is accepted."""
         handshake = {
             "connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13",
             "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==", "sec_websocket_protocol": "streamlit",
         }  # fmt: skip
-        return self.ask(path, **{**handshake, **headers})[0]
+        return self.request(path, **{**handshake, **headers})[0]

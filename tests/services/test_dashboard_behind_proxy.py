@@ -1,4 +1,4 @@
-"""The dashboard behind a real nginx that terminates TLS, as docs/behind-a-proxy.md sets it up: signing in, and attacks."""
+"""Test the dashboard behind nginx with TLS, configured as docs/behind-a-proxy.md describes: sign-in and attacks."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ FORGED = {
     "x-forwarded-host": EVIL, "x-forwarded-prefix": f"//{EVIL}", "x-forwarded-proto": "http", "x-forwarded-for": "10.9.8.7",
     "forwarded": f"for=10.9.8.7;host={EVIL};proto=http",
 }  # fmt: skip
-"""Headers that a proxy may set, from a client."""
+"""Proxy headers that a client forges."""
 
 
-class Place:
-    """A dashboard behind nginx, its store, and the address at which browsers reach it."""
+class Deployment:
+    """Hold a dashboard behind nginx, its store, and its public address."""
 
     def __init__(self, store, direct, proxied, path=""):
         self.store, self.direct, self.proxied = store, direct, proxied
@@ -44,35 +44,35 @@ class Place:
         self.address = f"{self.origin}{path}"
 
     def through(self, address):
-        """A client that comes through nginx."""
+        """Return a client that connects through nginx."""
         return Client(address, self.proxied)
 
-    def past(self, address):
-        """A client that connects to the dashboard itself, under the name that the proxy has."""
+    def bypassing(self, address):
+        """Return a client that connects to the dashboard directly, with the proxy's host name."""
         return Client(address, self.direct, tls=False, host=f"{NAME}:{self.proxied}")
 
-    def fires(self, topic):
+    def fire_alert(self, topic):
         item = alert("weak_replication", topic, time.time() - 60, text=f"{topic} has one copy")
         AlertLog(self.store).record(follow({}, [item], time.time()), told_by="p-1")
 
 
 @contextlib.contextmanager
-def placed(folder, secrets, site, *, proxied, path=""):
+def deployed(folder, secrets, site, *, proxied, path=""):
     folder.mkdir()
     (folder / ".streamlit").mkdir()
     (folder / ".streamlit" / "secrets.toml").write_text(secrets)
     store = Store.open(folder / "store.duckdb")
     wanted = free_port(8990)
     with command(folder, "--port", str(wanted), *(BELOW if path else AT_ROOT)) as process:
-        said = []
-        while not (found := re.search(r"is at http://127\.0\.0\.1:(\d+)", " ".join(said))):
+        output = []
+        while not (found := re.search(r"is at http://127\.0\.0\.1:(\d+)", " ".join(output))):
             line = process.stdout.readline()
-            assert line, "".join(said)
-            said.append(line)
+            assert line, "".join(output)
+            output.append(line)
         with reverse_proxy.nginx(folder / "nginx", site, port=proxied, dashboard=int(found[1])):
-            place = Place(store, int(found[1]), proxied, path)
-            place.fires("orders")
-            yield place
+            deployment = Deployment(store, int(found[1]), proxied, path)
+            deployment.fire_alert("orders")
+            yield deployment
     store.close()
 
 
@@ -81,13 +81,13 @@ def by_password(tmp_path_factory):
     secrets = f'[dashboard.passwords]\nada = "{hashed(SECRET)}"\nbob = "{hashed(SECRET)}"\n'
     site = reverse_proxy.beside_a_stripped_path(PATH)
     folder = tmp_path_factory.mktemp("proxy") / "password"
-    with placed(folder, secrets, site, proxied=free_port(9440)) as place:
-        yield place
+    with deployed(folder, secrets, site, proxied=free_port(9440)) as deployment:
+        yield deployment
 
 
-@pytest.fixture(scope="module", params=["", PATH], ids=["at a name of its own", "below a path"])
+@pytest.fixture(scope="module", params=["", PATH], ids=["at the root", "below a path"])
 def by_oidc(request, tmp_path_factory):
-    pytest.importorskip("authlib")  # and httpx and joserfc with it: producer-core[oidc]
+    pytest.importorskip("authlib")  # installed with httpx and joserfc by producer-core[oidc]
     from tests.services.provider import CLIENT, Provider
     from tests.services.provider import SECRET as SHARED
 
@@ -107,14 +107,14 @@ def by_oidc(request, tmp_path_factory):
         """
         site = reverse_proxy.below(path) if path else reverse_proxy.SITE
         folder = tmp_path_factory.mktemp("proxy") / "oidc"
-        with placed(folder, secrets, site, proxied=port, path=path) as place:
-            place.provider = provider
-            yield place
+        with deployed(folder, secrets, site, proxied=port, path=path) as deployment:
+            deployment.provider = provider
+            yield deployment
 
 
 @pytest.fixture(scope="module")
 def browser(chromium):
-    """Chromium that resolves the name of the proxy to this machine."""
+    """Return Chromium with the proxy's host name resolved to this machine."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -132,35 +132,37 @@ def page(browser):
         yield opened
 
 
-def insecure(page):
-    """The cookies that the browser would send over plain http as well."""
+def insecure_cookies(page):
+    """Return the cookies that the browser also sends over plain http."""
     return [cookie["name"] for cookie in page.context.cookies() if not cookie["secure"]]
 
 
-def guess(client, origin, *, name="ada", word="wrong horse battery", path="/sign-in", **headers):
-    form = urlencode({"name": name, "password": word, "next": "/alerts"})
-    return client.ask(path, method="POST", body=form, origin=origin, **headers)
+def post_password(client, origin, *, name="ada", secret="wrong horse battery", path="/sign-in", **headers):
+    form = urlencode({"name": name, "password": secret, "next": "/alerts"})
+    return client.request(path, method="POST", body=form, origin=origin, **headers)
 
 
-def is_slowed_down(client, origin, **more):
-    """Whether wrong passwords have to wait after the third, although each comes with another forged address."""
-    said = [
-        guess(client, origin, name=f"name-{number}", x_forwarded_for=f"10.9.8.{number}, 127.0.0.1", **more)[0]
+def is_delayed(client, origin, **options):
+    """Return whether attempts are delayed after the third failure, although each has another forged address."""
+    statuses = [
+        post_password(
+            client, origin, name=f"name-{number}", x_forwarded_for=f"10.9.8.{number}, 127.0.0.1", **options
+        )[0]
         for number in range(6)
     ]
-    return said[:3] == [401, 401, 401] and 429 in said[3:]
+    return statuses[:3] == [401, 401, 401] and 429 in statuses[3:]
 
 
-def updates_itself(page, place, topic):
-    """The open page shows an alert that fires now, without being loaded again."""
-    page.evaluate("window.notLoadedAgain = true")
-    place.fires(topic)
+def assert_live_updates(page, deployment, topic):
+    """Fire an alert, and check that the open page shows it without a reload."""
+    page.evaluate("window.notReloaded = true")
+    deployment.fire_alert(topic)
     page.get_by_text(f"{topic} has one copy").first.wait_for()
-    assert page.evaluate("window.notLoadedAgain")
-    assert page.sockets[-1] == f"wss{place.address.removeprefix('https')}/_stcore/stream"
+    assert page.evaluate("window.notReloaded")
+    assert page.sockets[-1] == f"wss{deployment.address.removeprefix('https')}/_stcore/stream"
 
 
-def test_a_password_opens_the_page_asked_for_over_https_and_its_updates_come_through(page, by_password):
+def test_a_password_sign_in_over_https_opens_the_page_with_live_updates(page, by_password):
     page.goto(f"{by_password.address}/alerts?show=Rules")
     keep(page, "proxy-sign-in")
     sign_in_by_password(page)
@@ -169,9 +171,9 @@ def test_a_password_opens_the_page_asked_for_over_https_and_its_updates_come_thr
 
     page.goto(f"{by_password.address}/alerts")
     page.get_by_text("orders has one copy").first.wait_for()
-    updates_itself(page, by_password, "payments")
+    assert_live_updates(page, by_password, "payments")
     keep(page, "proxy-signed-in")
-    assert insecure(page) == []
+    assert insecure_cookies(page) == []
 
     page.get_by_role("button", name="ada").click()
     page.get_by_role("button", name="Sign out").click()
@@ -179,10 +181,10 @@ def test_a_password_opens_the_page_asked_for_over_https_and_its_updates_come_thr
     page.get_by_role("link", name="Sign in again").click()
     page.get_by_label("Password").wait_for()
     assert page.url.startswith(f"{by_password.address}/sign-in?")
-    assert page.wrong == []
+    assert page.errors == []
 
 
-def test_below_a_path_that_the_proxy_strips_the_sign_in_stays_in_it(page, by_password):
+def test_the_sign_in_stays_below_a_path_that_the_proxy_strips(page, by_password):
     below = f"{by_password.address}{PATH}"
     page.goto(f"{below}/alerts?show=Rules")
     sign_in_by_password(page, "bob")
@@ -190,9 +192,9 @@ def test_below_a_path_that_the_proxy_strips_the_sign_in_stays_in_it(page, by_pas
     page.get_by_text("dead_letters_growing").first.wait_for()
     assert page.url == f"{below}/alerts?show=Rules"
     paths = {cookie["path"] for cookie in page.context.cookies() if cookie["httpOnly"]}
-    assert paths == {PATH}  # other applications under this name do not get them
+    assert paths == {PATH}  # other applications under this name do not receive them
 
-    page.goto(f"{by_password.address}/alerts")  # as if another dashboard were there
+    page.goto(f"{by_password.address}/alerts")  # stands for a second dashboard at the root
     sign_in_by_password(page, "ada")
     page.get_by_role("button", name="ada").wait_for()
     page.goto(f"{below}/alerts")
@@ -204,7 +206,7 @@ def test_below_a_path_that_the_proxy_strips_the_sign_in_stays_in_it(page, by_pas
     assert page.url == f"{below}/alerts"
 
 
-def test_oidc_opens_the_page_asked_for_over_https_and_its_updates_come_through(page, by_oidc):
+def test_an_oidc_sign_in_over_https_opens_the_page_with_live_updates(page, by_oidc):
     page.set_extra_http_headers(FORGED)
     page.goto(f"{by_oidc.address}/alerts?show=Rules")
     page.get_by_role("button", name="Sign in").click()
@@ -214,8 +216,8 @@ def test_oidc_opens_the_page_asked_for_over_https_and_its_updates_come_through(p
 
     page.goto(f"{by_oidc.address}/alerts")
     page.get_by_text("orders has one copy").first.wait_for()
-    updates_itself(page, by_oidc, "payments")
-    assert insecure(page) == []
+    assert_live_updates(page, by_oidc, "payments")
+    assert insecure_cookies(page) == []
 
     page.get_by_role("button", name=re.compile("^(person )?ada@")).click()
     page.get_by_role("button", name="Sign out").click()
@@ -231,42 +233,40 @@ def test_oidc_opens_the_page_asked_for_over_https_and_its_updates_come_through(p
         pytest.param("127.0.0.67", f"{PATH}/sign-in", id="nginx appends to the header"),
     ],
 )
-def test_wrong_passwords_of_one_client_delay_no_other_and_forged_addresses_change_nothing(
-    by_password, address, path
-):
-    assert is_slowed_down(by_password.through(address), by_password.origin, path=path)
+def test_failed_attempts_delay_only_their_client_despite_forged_addresses(by_password, address, path):
+    assert is_delayed(by_password.through(address), by_password.origin, path=path)
 
     other = by_password.through("127.0.0.68")
-    status, headers, _ = guess(other, by_password.origin, word=SECRET, path=path)
+    status, headers, _ = post_password(other, by_password.origin, secret=SECRET, path=path)
     assert status == 303
     cookies = [value for name, value in headers if name == "set-cookie"]
     assert len(cookies) == 2 and all("Secure" in cookie for cookie in cookies)
 
 
-def test_forwarded_headers_of_a_client_that_bypasses_the_proxy_count_for_nothing(by_password):
+def test_forwarded_headers_are_ignored_from_clients_that_bypass_the_proxy(by_password):
     origin, forged = f"http://{NAME}:{by_password.proxied}", {"x_forwarded_proto": "https"}
-    assert is_slowed_down(by_password.past("127.0.0.69"), origin, **forged)
+    assert is_delayed(by_password.bypassing("127.0.0.69"), origin, **forged)
 
-    _, headers, _ = guess(by_password.past("127.0.0.70"), origin, word=SECRET, **forged)
+    _, headers, _ = post_password(by_password.bypassing("127.0.0.70"), origin, secret=SECRET, **forged)
     assert "Secure" not in str([value for name, value in headers if name == "set-cookie"])
 
 
-@pytest.mark.parametrize("reached", ["through", "past"])
-def test_a_forged_host_name_leads_nowhere(by_password, reached):
+@pytest.mark.parametrize("reached", ["through", "bypassing"])
+def test_a_forged_host_name_is_never_used(by_password, reached):
     client = getattr(by_password, reached)("127.0.0.71")
     for path in ("/", "/alerts?show=Rules", "/sign-in", "/auth/login", "/auth/logout", "/oauth2callback"):
-        status, headers, body = client.ask(path, accept="text/html", **FORGED)
+        status, headers, body = client.request(path, accept="text/html", **FORGED)
         assert status in (200, 303)
         assert EVIL not in f"{headers} {body}"
 
     client._host = EVIL
-    assert client.ask("/sign-in", accept="text/html")[0] == 421
+    assert client.request("/sign-in", accept="text/html")[0] == 421
     assert client.connect() in (403, 421)
 
 
-def test_a_page_of_another_origin_cannot_open_the_connection_of_a_signed_in_user(by_password):
+def test_a_page_of_another_origin_cannot_use_the_session_of_a_user(by_password):
     client = by_password.through("127.0.0.72")
-    _, headers, _ = guess(client, by_password.origin, word=SECRET)
+    _, headers, _ = post_password(client, by_password.origin, secret=SECRET)
     session = [value.partition(";")[0] for name, value in headers if name == "set-cookie"][-1]
 
     assert client.connect(origin=by_password.origin, cookie=session) == 101
@@ -276,7 +276,7 @@ def test_a_page_of_another_origin_cannot_open_the_connection_of_a_signed_in_user
         assert client.connect(origin=origin, cookie=session) == 403
 
 
-def test_a_foreign_origin_of_a_stranger_is_refused_at_once(by_oidc):
+def test_a_foreign_origin_without_a_session_is_rejected(by_oidc):
     client = by_oidc.through("127.0.0.73")
     path = f"{by_oidc.address.removeprefix(by_oidc.origin)}/_stcore/stream"
 
@@ -285,9 +285,9 @@ def test_a_foreign_origin_of_a_stranger_is_refused_at_once(by_oidc):
         assert client.connect(path, origin=origin) == 403
 
 
-def test_the_headers_that_forbid_foreign_frames_pass_the_proxy(by_password):
+def test_the_proxy_passes_the_frame_headers(by_password):
     client = by_password.through("127.0.0.74")
     for path, ancestors in (("/sign-in", "'none'"), ("/_stcore/health", "'self'")):
-        _, headers, _ = client.ask(path)
+        _, headers, _ = client.request(path)
         assert f"frame-ancestors {ancestors}" in dict(headers)["content-security-policy"]
         assert dict(headers)["x-frame-options"] in ("DENY", "SAMEORIGIN")

@@ -1,10 +1,10 @@
-"""Live charts and numbers in a real Chromium: no flicker, no jump, and zoom and legend are kept."""
+"""Test live charts and numbers in Chromium: no flicker, no jump, and zoom and legend survive."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.services.browsing import go, says
+from tests.services.browsing import go, message
 from tests.support import eventually
 
 pytestmark = pytest.mark.browser
@@ -78,7 +78,7 @@ def test_a_paused_page_stops_and_resumes(page, chart):
     page.get_by_role("switch", name="Live").or_(page.get_by_role("checkbox", name="Live")).first.click(
         force=True
     )
-    says(page, ".")
+    message(page, ".")
     page.get_by_text("Paused", exact=False).first.wait_for()
     other = page.context.new_page()  # a live page shows that the store has new data
     go(other, page.url.split("?")[0] + "?range=5+min")

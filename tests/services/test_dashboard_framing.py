@@ -1,4 +1,4 @@
-"""Clickjacking and DNS rebinding: what the real server answers, and what a real Chromium does with it."""
+"""Test the protection against clickjacking and DNS rebinding with the real server and Chromium."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def foreign_site(server):
-    """A page of another origin that shows the dashboard in a frame."""
+    """Serve a page of another origin that contains the dashboard in a frame."""
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -43,20 +43,20 @@ def foreign_site(server):
     site.server_close()
 
 
-def asked(server, path, *, host=None, method="GET", **headers):
+def request(server, path, *, host=None, method="GET", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
     try:
         named = {"host": host or f"127.0.0.1:{server.port}"}
         connection.request(
             method, path, headers=named | {name.replace("_", "-"): value for name, value in headers.items()}
         )
-        answer = connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+        response = connection.getresponse()
+        return response.status, {name.lower(): value for name, value in response.getheaders()}
     finally:
         connection.close()
 
 
-def test_a_foreign_page_cannot_show_the_dashboard_in_a_frame_and_catch_clicks(browser, server, foreign_site):
+def test_a_foreign_page_cannot_frame_the_dashboard(browser, server, foreign_site):
     with window(browser) as page:
         page.goto(foreign_site)
         frame = page.frames[1]
@@ -65,7 +65,7 @@ def test_a_foreign_page_cannot_show_the_dashboard_in_a_frame_and_catch_clicks(br
         assert frame.url.startswith("chrome-error:")
 
 
-def test_a_page_of_the_same_origin_shows_the_dashboard_in_a_frame_as_a_notebook_does(browser, server):
+def test_a_page_of_the_same_origin_can_frame_the_dashboard(browser, server):
     with window(browser) as page:
         page.goto(f"{server.url}_stcore/health")
         page.evaluate("document.body.innerHTML = '<iframe src=\"/overview\" width=900 height=700></iframe>'")
@@ -87,15 +87,15 @@ def test_a_page_of_the_same_origin_shows_the_dashboard_in_a_frame_as_a_notebook_
     ],
 )
 def test_every_response_forbids_foreign_frames(server, path, headers):
-    _, found = asked(server, path, **headers)
+    _, found = request(server, path, **headers)
 
     assert found["content-security-policy"] == "frame-ancestors 'self'"
     assert found["x-frame-options"] == "SAMEORIGIN"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:80:80", "a@127.0.0.1"])
-def test_a_foreign_host_name_gets_neither_page_nor_file(server, host):
+def test_a_foreign_host_name_is_rejected(server, host):
     for path in ("/", "/_stcore/host-config", "/static/index.html"):
-        status, found = asked(server, path, host=host, accept="text/html")
+        status, found = request(server, path, host=host, accept="text/html")
         assert status == 421 and found["x-frame-options"] == "SAMEORIGIN"
-    assert asked(server, "/_stcore/health", host=host)[0] == 200
+    assert request(server, "/_stcore/health", host=host)[0] == 200

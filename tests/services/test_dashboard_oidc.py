@@ -1,4 +1,4 @@
-"""Signing in to the dashboard at an OpenID provider: the real command, a strict provider, a real Chromium."""
+"""Test the OIDC sign-in with the real command, a strict provider and Chromium."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from producer_core.store import Store
 from tests.services import browsing
 from tests.services.test_dashboard_signing_in import command, keep
 
-pytest.importorskip("authlib")  # and httpx and joserfc with it: producer-core[oidc]
+pytest.importorskip("authlib")  # installed with httpx and joserfc by producer-core[oidc]
 
 from tests.services.provider import CLIENT, SECRET, Provider
 
@@ -31,7 +31,7 @@ def provider():
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory, provider):
-    """The store of a dashboard that is served meanwhile."""
+    """Serve a dashboard with OIDC, and return its store."""
     folder = tmp_path_factory.mktemp("oidc")
     store = Store.open(folder / "store.duckdb")
     item = alert("weak_replication", "orders", time.time() - 60, text="orders has one copy")
@@ -51,11 +51,11 @@ def store(tmp_path_factory, provider):
         """
     )
     with command(folder, "--port", str(PORT)) as process:
-        said = []
-        while HOME not in " ".join(said):
+        output = []
+        while HOME not in " ".join(output):
             line = process.stdout.readline()
-            assert line, "".join(said)
-            said.append(line)
+            assert line, "".join(output)
+            output.append(line)
         yield store
     store.close()
 
@@ -66,14 +66,12 @@ def page(browser, store):
         yield opened
 
 
-def sign_in(page, who):
+def sign_in(page, user):
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("link", name=who).click()
+    page.get_by_role("link", name=user).click()
 
 
-def test_who_signs_in_comes_out_on_the_page_asked_for_acts_by_name_and_leaves_in_every_tab(
-    page, provider, store
-):
+def test_an_oidc_user_reaches_the_page_acts_by_name_and_signs_out_in_every_tab(page, provider, store):
     page.goto(f"{HOME}/alerts?show=Rules")
     page.get_by_role("button", name="Sign in").wait_for()
     keep(page, "oidc-sign-in")
@@ -84,35 +82,35 @@ def test_who_signs_in_comes_out_on_the_page_asked_for_acts_by_name_and_leaves_in
     assert page.url.startswith(f"{HOME}/alerts?") and "show=Rules" in page.url
     page.goto(f"{HOME}/alerts")
     page.get_by_role("button", name="Acknowledge").click()
-    page.get_by_text(f"{ADA} looks after it").wait_for()
+    page.get_by_text(f"Acknowledged by {ADA}").wait_for()
     keep(page, "oidc-acted")
     assert [(row["who"], row["action"]) for row in store.rows("audit_latest")] == [(ADA, "acknowledge")]
 
     other = page.context.new_page()
     other.goto(f"{HOME}/alerts")
-    other.get_by_text(f"{ADA} looks after it").wait_for()
+    other.get_by_text(f"Acknowledged by {ADA}").wait_for()
     page.get_by_role("button", name=re.compile("^(person )?ada@")).click()
     page.get_by_role("button", name="Sign out").click()
-    for tab in (page, other):  # the other within ten seconds by itself
+    for tab in (page, other):  # the other tab checks its session every ten seconds
         tab.get_by_role("button", name="Sign in").wait_for()
     assert provider.ended == [CLIENT]
-    assert other.get_by_text("looks after it").count() == 0
+    assert other.get_by_text("Acknowledged by").count() == 0
 
 
-def test_who_may_only_look_and_who_may_not_even_that(page, provider, store):
+def test_read_only_and_unknown_oidc_users_are_restricted(page, provider, store):
     page.goto(f"{HOME}/alerts")
     sign_in(page, BOB)
     button = page.get_by_role("button", name="Silence …").first
     button.wait_for()
     assert button.is_disabled()
     page.get_by_role("button", name=re.compile("^(person )?bob@")).click()
-    page.get_by_text(f"{BOB} may look, not act").wait_for()
+    page.get_by_text(f"{BOB} has read-only access").wait_for()
     page.get_by_role("button", name="Sign out").click()
 
     page.get_by_role("button", name="Sign in").wait_for()
     sign_in(page, EVE)
-    page.get_by_text(f"{EVE} is not let in").wait_for()
+    page.get_by_text(f"{EVE} has no access").wait_for()
     page.get_by_role("button", name="Sign out").wait_for()
-    keep(page, "oidc-turned-away")
+    keep(page, "oidc-access-denied")
     assert page.get_by_text("orders has one copy").count() == 0
     assert provider.tokens[-2:] == [BOB, EVE]

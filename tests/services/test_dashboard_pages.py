@@ -1,4 +1,4 @@
-"""Every page in a real Chromium: it opens, it fits, everybody can use it, and nothing in a message is markup."""
+"""Test every page in Chromium: layout, accessibility, escaping, addresses and keyboard."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.services.browsing import (
     PAGES,
     button,
     check,
+    drawn,
+    external_requests,
     go,
     listed,
-    outside,
+    message,
     replay,
     rows,
-    says,
-    stands,
     window,
 )
 from tests.support import eventually
@@ -40,7 +40,7 @@ LOOKS = {
 
 @pytest.fixture(scope="module")
 def full(load):
-    """A store in which each page has something to show."""
+    """Fill the store so that every page has content."""
     load.fail("pages", 3)
     load.fail("hostile", 1, {"comment": HOSTILE, "password": "hunter2", "email": "ada@example.com"},
               key=HOSTILE, headers={HOSTILE: HOSTILE})  # fmt: skip
@@ -50,7 +50,7 @@ def full(load):
     (dead_letter, *_) = load.dead_letters.find(DeadLetterFilter(topic="pages"), limit=1)
     audited(store, "audit-of-pages", topic="pages", at=time.time() - 60, lost=2, duplicated=1, reordered=1, expired=3,
             sentence="pages: of 1,000 messages acknowledged 2 are lost.", path="findings/audit-of-pages",
-            findings=[*(("lost", f"lost-{n}", n, 10 + n, "acknowledged, and not on the log") for n in range(2)),
+            findings=[*(("lost", f"lost-{n}", n, 10 + n, "acknowledged, but not on the log") for n in range(2)),
                       ("duplicated", dead_letter.message_id, 0, 7, "a copy at partition 0, offset 7")])  # fmt: skip
     audited(store, "audit-of-hostile", topic=HOSTILE, at=time.time() - 50, auditable=False, sentence=HOSTILE)
     job(
@@ -66,8 +66,8 @@ def full(load):
 
 @pytest.fixture(scope="module", params=LOOKS)
 def look(request, browser, full):
-    """One window for all pages of a look, so that they come from its cache."""
-    with full.going(), window(browser, **LOOKS[request.param]) as opened:
+    """Return one window for all pages of a colour scheme and size, so that they share its cache."""
+    with full.running(), window(browser, **LOOKS[request.param]) as opened:
         yield opened
 
 
@@ -79,29 +79,29 @@ def axe():
 
 
 @pytest.mark.parametrize("title", PAGES)
-def test_a_page_opens_fits_and_axe_finds_no_violation(title, look, address, axe):
-    look.asked.clear()
-    look.wrong.clear()
-    look.refused.clear()
+def test_each_page_opens_fits_and_is_accessible(title, look, address, axe):
+    look.requested.clear()
+    look.errors.clear()
+    look.failed.clear()
     go(look, address + PAGES[title])
     assert look.locator("h1.pc-title").inner_text() == title
     assert look.get_by_test_id("stException").count() == 0
     assert look.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert violations(look, axe) == []
-    assert look.wrong == look.refused == []
-    assert outside(look) == []
+    assert look.errors == look.failed == []
+    assert external_requests(look) == []
 
 
-def test_on_a_phone_nothing_lies_over_the_page_and_no_line_is_cut(browser, full, address):
-    with full.going(), window(browser, **LOOKS["narrow"]) as phone:
+def test_on_a_phone_nothing_covers_the_page_and_no_text_is_cut(browser, full, address):
+    with full.running(), window(browser, **LOOKS["narrow"]) as phone:
         go(phone, address)
-        pill, lead = phone.locator(".pc-stays").bounding_box(), phone.locator("h1.pc-title").bounding_box()
-        assert pill["y"] + pill["height"] <= lead["y"]
+        age, title = phone.locator(".pc-data-age").bounding_box(), phone.locator("h1.pc-title").bounding_box()
+        assert age["y"] + age["height"] <= title["y"]
         assert phone.locator(".pc-topics td:visible", has_text=re.compile("^none$")).count() == 0
         go(phone, address + "dead-letters")
         phone.locator(".pc-groups li").first.wait_for()
         cut = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
-        assert phone.locator(".pc-groups .pc-means, .pc-groups .pc-sample").evaluate_all(cut) == 0
+        assert phone.locator(".pc-groups .pc-meaning, .pc-groups .pc-sample").evaluate_all(cut) == 0
 
 
 def violations(page, axe):
@@ -111,29 +111,27 @@ def violations(page, axe):
 
 
 @pytest.mark.parametrize("title", PAGES)
-def test_nothing_that_a_message_or_an_alert_says_is_markup(title, page, full, address):
+def test_texts_of_messages_and_alerts_are_never_markup(title, page, full, address):
     go(page, address + PAGES[title] + ("?topic=hostile" if title == "Dead letters" else ""))
     if title == "Dead letters":
-        page.locator("tr", has_text="evil.example").locator(".pc-look").first.click()
-        page.get_by_text("Inside the dead letter").wait_for()
+        page.locator("tr", has_text="evil.example").locator(".pc-open-button").first.click()
+        page.get_by_text("Dead letter details").wait_for()
         code = page.get_by_test_id("stCode").filter(has_text="comment")
         assert "<script>" in code.inner_text() and "**bold**" in code.inner_text()
     assert page.evaluate("window.pwned") is None
     assert page.locator("img[src*=evil], a[href*='evil.example'], script:text('pwned'), .katex").count() == 0
     assert "hunter2" not in page.content() and "ada@example.com" not in page.content()
-    assert outside(page) == []
+    assert external_requests(page) == []
 
 
 # an audit
 
 
-def test_an_audit_is_opened_from_the_fleet_has_an_address_and_leads_to_the_letter_and_back(
-    look, full, address, axe
-):
+def test_an_audit_has_an_address_and_links_to_its_dead_letters(look, full, address, axe):
     go(look, f"{address}fleet?topic=pages")
     look.get_by_role("table", name="The last audit of each topic").get_by_role("link", name="pages").click()
     look.wait_for_url(re.compile("audit=audit-of-pages"))
-    says(look, "2 are lost")
+    message(look, "2 are lost")
     look.get_by_role("cell", name="lost-0").wait_for()
     assert violations(look, axe) == []
     assert look.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -142,14 +140,14 @@ def test_an_audit_is_opened_from_the_fleet_has_an_address_and_leads_to_the_lette
     look.get_by_role("link", name="dead letter, pending").wait_for()
     here = look.url
     look.reload()
-    stands(look)
+    drawn(look)
     look.get_by_role("link", name="dead letter, pending").click()
     look.wait_for_url(re.compile("dead-letters.*letter="))
-    look.get_by_text("Inside the dead letter").wait_for()
+    look.get_by_text("Dead letter details").wait_for()
     look.go_back()
     look.wait_for_url(here)
-    says(look, "2 are lost")
-    look.get_by_role("link", name="The fleet and all audits").click()
+    message(look, "2 are lost")
+    look.get_by_role("link", name="Fleet and all audits").click()
     look.get_by_role("table", name="The last audit of each topic").wait_for()
     assert "audit=" not in look.url
 
@@ -168,43 +166,43 @@ def test_an_audit_is_opened_from_the_fleet_has_an_address_and_leads_to_the_lette
         ("dead-letters?topic=pages", "pages"),
     ],
 )
-def test_an_address_opens_the_same_view_again(address_of, shown, page, full, address):
+def test_an_address_restores_the_view(address_of, shown, page, full, address):
     go(page, address + address_of)
     chosen = page.locator('[aria-checked="true"], [data-testid="stSelectbox"]').filter(has_text=shown)
     chosen.or_(page.locator(f'input[value="{shown}"]')).first.wait_for()
     asked = parse_qs(urlparse(address + address_of).query)
     assert {name: parse_qs(urlparse(page.url).query).get(name) for name in asked} == asked
     page.reload()
-    stands(page)
+    drawn(page)
     chosen.or_(page.locator(f'input[value="{shown}"]')).first.wait_for()
     assert {name: parse_qs(urlparse(page.url).query).get(name) for name in asked} == asked
 
 
-def test_a_time_range_that_is_chosen_is_in_the_address(page, full, address):
+def test_the_selected_time_range_is_in_the_address(page, full, address):
     go(page, address)
     page.get_by_text("1 hour", exact=True).first.click()
     eventually(lambda: parse_qs(urlparse(page.url).query).get("range") == ["1 hour"])
-    says(page, "in the last hour")
+    message(page, "in the last hour")
 
 
-def test_back_leads_from_one_letter_to_the_list_and_from_a_cause_to_all(page, full, address):
+def test_the_back_button_closes_the_details_and_clears_the_group(page, full, address):
     go(page, f"{address}dead-letters")
     rows(page).first.wait_for()
     everything = rows(page).count()
-    page.locator(".pc-groups .pc-pick").first.click()
+    page.locator(".pc-groups .pc-select").first.click()
     page.wait_for_url(re.compile("group="))
-    rows(page).first.locator(".pc-look").click()
+    rows(page).first.locator(".pc-open-button").click()
     page.wait_for_url(re.compile("letter="))
-    page.get_by_text("Inside the dead letter").wait_for()
+    page.get_by_text("Dead letter details").wait_for()
     page.go_back()
-    page.get_by_text("Inside the dead letter").wait_for(state="detached")
+    page.get_by_text("Dead letter details").wait_for(state="detached")
     assert "group=" in page.url
     page.go_back()
     eventually(lambda: "group=" not in page.url)
     eventually(lambda: rows(page).count() >= everything)
 
 
-def test_from_an_alert_to_its_records_to_their_replay_and_back_again(page, load, address):
+def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address):
     load.fail("linked", 2)
     store = Store.open(load.store)
     began = time.time() - 60
@@ -226,23 +224,23 @@ def test_from_an_alert_to_its_records_to_their_replay_and_back_again(page, load,
     listed(page, 2)
     load.broker.accept("linked")
     replay(page, 2)
-    page.get_by_text("All about this replay").first.click()
+    page.get_by_text("Replay details").first.click()
     page.wait_for_url(re.compile("replays.*operation="))
-    says(page, "Replayed 2 of 2")
+    message(page, "Replayed 2 of 2")
     here = page.url
     page.reload()
-    says(page, "Replayed 2 of 2")
+    message(page, "Replayed 2 of 2")
     assert page.url == here
     page.go_back()
     page.wait_for_url(re.compile("dead-letters"))
     page.locator("h1.pc-title", has_text="Dead letters").wait_for()
-    assert load.waiting("linked") == 0
+    assert load.pending("linked") == 0
 
 
 # keyboard
 
 
-def test_a_page_is_reached_and_its_letters_are_chosen_by_the_keyboard_alone(page, load, address):
+def test_pages_and_dead_letters_are_selected_by_keyboard(page, load, address):
     load.fail("keys", 2)
     go(page, address)
     tab_to(page, "Dead letters")
@@ -254,44 +252,44 @@ def test_a_page_is_reached_and_its_letters_are_chosen_by_the_keyboard_alone(page
     page.keyboard.press("Space")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Space")
-    eventually(lambda: page.locator(".pc-letters tbody input:checked").count() == 2)
+    eventually(lambda: page.locator(".pc-dead-letters tbody input:checked").count() == 2)
     button(page, "Clear 2").wait_for()
     page.keyboard.press("Space")
     button(page, "Clear 1").focus()
     page.keyboard.press("Enter")
-    says(page, "Archived 1 ")
+    message(page, "Archived 1 ")
     assert load.dead_letters.get(first).state == "archived"
     assert load.dead_letters.get(second).state == "dead"
 
 
 def tab_to(page, text, most=40):
-    """Press Tab until what has the focus reads like this."""
+    """Press Tab until the focused element has this text."""
     page.locator("body").focus()
     for _ in range(most):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.innerText?.trim()") == text:
             assert page.evaluate("document.activeElement.matches(':focus-visible')")
             return
-    raise AssertionError(f"{text} is not reached by {most} presses of Tab")
+    raise AssertionError(f"{text} is not focused after {most} presses of Tab")
 
 
-def test_a_letter_is_opened_by_the_keyboard_and_its_list_says_so(page, full, address):
+def test_a_dead_letter_is_opened_by_keyboard_and_marked_as_expanded(page, full, address):
     go(page, f"{address}dead-letters?topic=pages")
-    look = rows(page).first.locator(".pc-look")
+    look = rows(page).first.locator(".pc-open-button")
     look.focus()
     page.keyboard.press("Enter")
-    page.get_by_text("Inside the dead letter").wait_for()
+    page.get_by_text("Dead letter details").wait_for()
     assert look.get_attribute("aria-expanded") == "true"
-    assert page.evaluate("document.activeElement.className") == "pc-look"
+    assert page.evaluate("document.activeElement.className") == "pc-open-button"
 
 
-def test_choosing_by_hand_outlives_the_letters_that_come(page, full, address):
+def test_a_selection_survives_arriving_dead_letters(page, full, address):
     go(page, f"{address}dead-letters?topic=pages")
-    count = full.waiting("pages")
+    count = full.pending("pages")
     chosen = listed(page, count)[-1]
     check(page, chosen)
     button(page, "Clear 1").wait_for()
     full.fail("pages", 2)
     assert chosen in listed(page, count + 2)
-    assert page.locator(f'.pc-letters tr[data-id="{chosen}"] input').is_checked()
-    assert page.locator(".pc-letters tbody input:checked").count() == 1
+    assert page.locator(f'.pc-dead-letters tr[data-id="{chosen}"] input').is_checked()
+    assert page.locator(".pc-dead-letters tbody input:checked").count() == 1

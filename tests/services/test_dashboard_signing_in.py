@@ -1,4 +1,4 @@
-"""Signing in to the dashboard: the real command, the real server, a real Chromium."""
+"""Test the password sign-in with the real command, the real server and Chromium."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def store(folder):
 
 @contextlib.contextmanager
 def command(folder, *options):
-    """The command, started in a folder with its own .streamlit/secrets.toml."""
+    """Run the command in a folder with its own .streamlit/secrets.toml."""
     process = subprocess.Popen(
         [sys.executable, "-m", "producer_core.cli", "dashboard", "--store", str(folder / "store.duckdb"), *options],
         cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(folder)},
@@ -66,12 +66,12 @@ def address(folder, store):
         f'[dashboard]\nread_only = ["bob"]\n[dashboard.passwords]\nada = "{hashed(SECRET)}"\nbob = "{hashed(SECRET)}"\n'
     )
     with command(folder, "--port", "8970", "--address", "0.0.0.0") as process:
-        said = []
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+", " ".join(said))):
+        output = []
+        while not (found := re.search(r"http://127\.0\.0\.1:\d+", " ".join(output))):
             line = process.stdout.readline()
-            assert line, "".join(said)
-            said.append(line)
-        assert "plain HTTP" in "".join(said)
+            assert line, "".join(output)
+            output.append(line)
+        assert "plain HTTP" in "".join(output)
         yield found[0]
 
 
@@ -96,18 +96,18 @@ def page(browser):
 
 
 def keep(page, name):
-    """A picture to look at, where $PRODUCER_CORE_PICTURES names a folder."""
+    """Save a screenshot if $PRODUCER_CORE_PICTURES names a folder."""
     if folder := os.environ.get("PRODUCER_CORE_PICTURES"):
         page.screenshot(path=f"{folder}/{name}.png")
 
 
-def sign_in(page, name="ada", word=SECRET):
+def sign_in(page, name="ada", secret=SECRET):
     page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(word)
+    page.get_by_label("Password").fill(secret)
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_without_a_session_nothing_is_served(address):
+def test_without_a_session_no_file_is_served(address):
     for path in ("/static/index.html", "/app/static/plotly.min.js", "/_stcore/host-config"):
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(address + path, timeout=10)
@@ -115,10 +115,10 @@ def test_without_a_session_nothing_is_served(address):
         refused.value.close()
 
 
-def test_a_deep_link_survives_the_sign_in_and_a_reload_asks_nobody_again(page, address):
+def test_a_deep_link_survives_the_sign_in_and_a_reload(page, address):
     page.goto(f"{address}/alerts?show=Rules")
     keep(page, "sign-in")
-    sign_in(page, word="wrong horse battery")
+    sign_in(page, secret="wrong horse battery")
     page.get_by_text("The name or the password is wrong.").wait_for()
     sign_in(page)
 
@@ -128,30 +128,30 @@ def test_a_deep_link_survives_the_sign_in_and_a_reload_asks_nobody_again(page, a
     page.get_by_text("dead_letters_growing").first.wait_for()
 
 
-def test_an_act_carries_the_name_that_signed_in_and_signing_out_ends_every_tab(page, address, store):
+def test_an_action_is_audited_by_name_and_sign_out_ends_every_tab(page, address, store):
     page.goto(f"{address}/alerts")
     sign_in(page)
     page.get_by_role("button", name="Acknowledge").click()
-    page.get_by_text("ada looks after it").wait_for()
+    page.get_by_text("Acknowledged by ada").wait_for()
     assert [(row["who"], row["action"]) for row in store.rows("audit_latest")] == [("ada", "acknowledge")]
 
     other = page.context.new_page()
     other.goto(f"{address}/alerts")
-    other.get_by_text("ada looks after it").wait_for()
+    other.get_by_text("Acknowledged by ada").wait_for()
     page.get_by_role("button", name="ada").click()
     keep(page, "signed-in")
     page.get_by_role("button", name="Sign out").click()
 
     page.get_by_text("You are signed out").wait_for()
     keep(page, "signed-out")
-    other.get_by_text("You are signed out").wait_for()  # within ten seconds by itself
+    other.get_by_text("You are signed out").wait_for()  # the tab checks its session every ten seconds
     page.get_by_role("link", name="Sign in again").click()
     sign_in(page)
-    page.get_by_text("ada looks after it").wait_for()
+    page.get_by_text("Acknowledged by ada").wait_for()
     assert page.url.startswith(f"{address}/alerts")
 
 
-def test_who_may_only_look_sees_buttons_that_cannot_be_pressed(page, address):
+def test_read_only_users_see_disabled_buttons(page, address):
     page.goto(f"{address}/alerts")
     sign_in(page, "bob")
 
@@ -159,10 +159,10 @@ def test_who_may_only_look_sees_buttons_that_cannot_be_pressed(page, address):
     button.wait_for()
     assert button.is_disabled()
     page.get_by_role("button", name="bob").click()
-    page.get_by_text("bob may look, not act").wait_for()
+    page.get_by_text("bob has read-only access").wait_for()
 
 
-def test_the_server_judges_alerts_while_nobody_looks_and_gives_the_lease_back_at_its_end(folder, tmp_path):
+def test_the_server_evaluates_alerts_without_a_browser_and_releases_its_lease(folder, tmp_path):
     path = tmp_path / "store.duckdb"
     Store.open(path).close()
     store = Store.open(path)
@@ -174,17 +174,17 @@ def test_the_server_judges_alerts_while_nobody_looks_and_gives_the_lease_back_at
     store.close()
 
 
-def test_addresses_that_a_browser_claims_to_have_get_it_no_more_guesses(address):
-    """X-Forwarded-For counts only from a proxy that --proxy names. The last test: its address has to wait afterwards."""
-    said = []
+def test_forged_client_addresses_do_not_allow_more_attempts(address):
+    """X-Forwarded-For counts only from proxies named with --proxy. The test runs last, because it delays its address."""
+    statuses = []
     for number in range(6):
         headers = {"origin": address, "x-forwarded-for": f"10.9.8.{number}"}
         form = urllib.parse.urlencode(
-            {"name": f"nobody-{number}", "password": "wrong horse battery"}
+            {"name": f"unknown-{number}", "password": "wrong horse battery"}
         ).encode()
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(urllib.request.Request(f"{address}/sign-in", form, headers), timeout=30)
-        said.append(refused.value.code)
+        statuses.append(refused.value.code)
         refused.value.close()
 
-    assert said[:3] == [401, 401, 401] and 429 in said[3:]
+    assert statuses[:3] == [401, 401, 401] and 429 in statuses[3:]

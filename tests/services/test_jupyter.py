@@ -321,7 +321,7 @@ def test_the_widget_needs_nothing_but_comm_messages(kernel, chromium, tmp_path):
         front.run("monitor.close()")
         front.until(lambda: comm in front.closed)
         assert page.evaluate("timers.size") == 0 and "Kernel disconnected" in age.inner_text()
-    assert front.elsewhere == []
+    assert front.external_requests == []
 
 
 def test_an_interrupted_cell_names_the_row_to_resume_from(kernel):

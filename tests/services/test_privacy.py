@@ -214,12 +214,12 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
 
     for number in range(6):
         script = (
-            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import opened\nfrom producer_core.dashboard.views import dead_letter\n"
+            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import open_store\nfrom producer_core.dashboard.views import dead_letter\n"
             f"dead_letter.show(Path({str(store.path)!r}), {dead_letter(number).message_id!r})\n"
         )
         inside = AppTest.from_string(script, default_timeout=60).run()
         assert not inside.exception
-        assert "Inside the dead letter" in drawn(inside) and leaked(drawn(inside)) == []
+        assert "Dead letter details" in drawn(inside) and leaked(drawn(inside)) == []
 
 
 def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, monkeypatch):

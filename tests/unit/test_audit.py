@@ -84,7 +84,7 @@ def fired(store):
 
 
 def looks_only(store):
-    """Who is signed in may look, not act."""
+    """Simulate a user with read-only access."""
 
 
 def quiet(store):
@@ -139,12 +139,12 @@ SHELL = {
 PAGE = {
     "replay": ("replay", None, lambda store, _: actions.start_replay(store, ANY)),
     "replay with nobody there": ("replay", silent, lambda store, _: actions.start_replay(store, ANY)),
-    "look ahead": ("replay", None, lambda store, _: actions.look_ahead(store, ANY)),
-    "go": ("replay_go", lambda store: operation(store, state="ready"), actions.go_replay),
-    "refused go": ("replay_go", operation, actions.go_replay),
+    "look ahead": ("replay", None, lambda store, _: actions.plan_replay(store, ANY)),
+    "go": ("replay_go", lambda store: operation(store, state="ready"), actions.confirm_replay),
+    "refused go": ("replay_go", operation, actions.confirm_replay),
     "pause": ("replay_pause", operation, actions.pause_replay),
     "resume": ("replay_resume", lambda store: operation(store, state="paused"), actions.resume_replay),
-    "quarantined too": ("replay", lambda store: operation(store, state="ready"), lambda store, one: actions.with_quarantined(store, one, True)),
+    "quarantined too": ("replay", lambda store: operation(store, state="ready"), lambda store, one: actions.include_quarantined(store, one, True)),
     "cancel": ("replay_cancel", operation, actions.cancel_replay),
     "clear": ("archive", None, lambda store, _: actions.clear(store, ANY)),
     "undo": ("restore", lambda store: DeadLetters(store).archive(ANY, **WHO).moment, lambda store, at: actions.undo_clear(store, (ANY, at))),
@@ -152,10 +152,10 @@ PAGE = {
     "acknowledge": ("acknowledge", fired, actions.acknowledge),
     "silence": ("silence", None, lambda store, _: alerts.silence(store, "connection_lost", "p-1", 60.0, "known")),
     "unsilence": ("unsilence", quiet, lambda store, _: alerts.unsilence(store, "connection_lost", "p-1")),
-    "test of a route": ("test_route", None, lambda store, _: alerts.try_route(store, "pager")),
+    "test of a route": ("test_route", None, lambda store, _: alerts.send_test(store, "pager")),
     "reveal": ("reveal", None, lambda store, _: exports.reveal(store, dead_letter(1).message_id)),
     "refused silence": ("silence", looks_only, lambda store, _: alerts.silence(store, "connection_lost", "p-1", 60.0, "known")),
-    "refused test of a route": ("test_route", looks_only, lambda store, _: alerts.try_route(store, "pager")),
+    "refused test of a route": ("test_route", looks_only, lambda store, _: alerts.send_test(store, "pager")),
 }  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def test_an_act_in_the_shell_is_in_the_audit_once(store, action, before, act):
 @pytest.mark.parametrize(("action", "before", "act"), _cases(PAGE))
 def test_an_act_on_the_page_is_in_the_audit_once(store, action, before, act, monkeypatch):
     if before is looks_only:
-        monkeypatch.setattr(access, "may_act", lambda: (False, "You may look, not act."))
+        monkeypatch.setattr(access, "may_act", lambda: (False, "You have read-only access."))
     given = before(store) if before else None
     known = len(rows(store, action=action))
 
@@ -229,8 +229,8 @@ def test_every_act_of_the_dashboard_is_known_here():
     acts = set(re.findall(r"^def ([a-z]\w+)\([^)]*\) -> Done:", source, re.M)) - {"attempt"}
 
     assert acts <= {
-        "start_replay", "look_ahead", "go_replay", "pause_replay", "resume_replay", "cancel_replay",
-        "with_quarantined", "clear", "undo_clear", "restore", "acknowledge", "silence", "unsilence", "try_route",
+        "start_replay", "plan_replay", "confirm_replay", "pause_replay", "resume_replay", "cancel_replay",
+        "include_quarantined", "clear", "undo_clear", "restore", "acknowledge", "silence", "unsilence", "send_test",
         "reveal",
     }  # fmt: skip
 

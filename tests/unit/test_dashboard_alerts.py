@@ -1,4 +1,4 @@
-"""The alerts page: its words, what it reads, what one can do there, and the server's watch over the store."""
+"""Test the alerts page: its texts, its data and its actions, and the server's alert worker."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.sessions import LoginSessions
 from producer_core.dashboard.html import text_of
 from producer_core.dashboard.queries import View
-from producer_core.dashboard.queries import alerts as of
+from producer_core.dashboard.queries import alerts as alert_queries
 from producer_core.dashboard.server import alert_worker
 from producer_core.dashboard.views import alert_cards, common
-from producer_core.dashboard.wording import alerts as said
+from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.store import Store
 from tests.support import eventually
 from tests.unit.alerting import receiver, write
@@ -30,7 +30,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **bold** [x](javascript:alert(1))"
 
 
 @pytest.fixture(autouse=True)
-def _own_surroundings(tmp_path, monkeypatch):
+def _isolated_environment(tmp_path, monkeypatch):
     monkeypatch.setattr(access, "_guards", [access.AccessGuard()])
     monkeypatch.delenv("PRODUCER_CORE_ALERTS", raising=False)
     monkeypatch.delenv("PRODUCER_CORE_ALERT_WEBHOOK", raising=False)
@@ -53,14 +53,14 @@ def fire(store, *items):
 
 
 def page(store, **view):
-    return of.alerts(store, View("1 hour", **view), NOW)
+    return alert_queries.alerts(store, View("1 hour", **view), NOW)
 
 
-# words
+# texts
 
 
-def sentence(*firing, pending=0, elsewhere=0, judged=True):
-    return said.alerts_sentence(firing, pending, elsewhere, judged, 34)
+def sentence(*firing, pending=0, elsewhere=0, evaluated=True):
+    return alert_wording.alerts_sentence(firing, pending, elsewhere, evaluated, 34)
 
 
 def changed(item, **changes):
@@ -97,11 +97,11 @@ def changed(item, **changes):
         ),
     ],
 )
-def test_how_things_stand_in_a_sentence(firing, more, tone, text):
+def test_the_summary_sentence_covers_each_situation(firing, more, tone, text):
     assert sentence(*firing, **more) == (tone, text)
 
 
-def test_an_alert_whose_condition_is_over_says_so_and_not_what_to_do():
+def test_an_alert_whose_condition_is_over_omits_its_advice():
     found = {
         "severity": "critical",
         "started_at": NOW - 300,
@@ -117,44 +117,44 @@ def test_an_alert_whose_condition_is_over_says_so_and_not_what_to_do():
     )
 
 
-def test_without_a_judge_that_comes_first():
-    tone, text = sentence(judged=False)
+def test_a_missing_evaluator_is_reported_first():
+    tone, text = sentence(evaluated=False)
 
     assert tone == "bad" and text.startswith("Alert evaluation is not running; data may be stale.")
 
 
-def test_what_has_to_happen_next_is_said():
+def test_the_next_state_change_is_described():
     rule = RULES["slow_delivery"]
     pending = changed(burning(), state="pending", since=NOW - 60)
 
-    assert said.next_transition(pending, rule, NOW) == "Fires in 4 min if the condition persists."
-    assert said.next_transition(changed(pending, state="firing"), rule, NOW) == (
+    assert alert_wording.next_transition(pending, rule, NOW) == "Fires in 4 min if the condition persists."
+    assert alert_wording.next_transition(changed(pending, state="firing"), rule, NOW) == (
         "Condition cleared; resolves in 9 min."
     )
-    assert said.next_transition(
+    assert alert_wording.next_transition(
         alert("acknowledged_lost", "t", NOW, text="x"), RULES["acknowledged_lost"], NOW
     ) == ("Fires until acknowledged.")
 
 
-def test_a_route_says_since_when_nobody_is_told_and_why():
-    assert said.route_state(True, "3 min ago", 2, 0, "HTTP 500") == (
+def test_a_failing_route_shows_its_duration_and_error():
+    assert alert_wording.route_state(True, "3 min ago", 2, 0, "HTTP 500") == (
         "bad", "Delivery began failing 3 min ago: HTTP 500. 2 notifications queued.",
     )  # fmt: skip
-    assert said.route_state(True, "", 0, 0, "")[0] == "good"
-    assert said.route_state(False, "", 0, 0, "")[0] == "quiet"
+    assert alert_wording.route_state(True, "", 0, 0, "")[0] == "good"
+    assert alert_wording.route_state(False, "", 0, 0, "")[0] == "quiet"
 
 
-# what it reads
+# data
 
 
-def test_an_empty_store_shows_every_rule_and_that_nobody_is_told(store):
+def test_an_empty_store_shows_every_rule_and_no_routes(store):
     found = page(store)
 
     assert (found.firing, found.pending, found.ended, found.routes, found.evaluator) == ((), (), (), (), None)
     assert {one.name for one in found.rules} == set(RULES)
 
 
-def test_what_needs_somebody_comes_first(store):
+def test_unacknowledged_alerts_come_first(store):
     fire(store, alert("dedup_degraded", "p-1", NOW - 10, reason="x"), lost(), burning(), lost(subject="p-2"))
     log = AlertLog(store, clock=lambda: NOW)
     log.acknowledge(lost().alert_id, who="ada", origin="cli")
@@ -168,7 +168,7 @@ def test_what_needs_somebody_comes_first(store):
     assert page(store).silence_of(burning()).who == "ada"
 
 
-def test_the_topic_that_is_chosen_narrows_the_alerts_and_says_what_fires_elsewhere(store):
+def test_the_topic_filter_narrows_the_alerts_and_counts_the_others(store):
     fire(store, burning(), burning(subject="payments/3"), burning(subject="payments2"), lost())
 
     found = page(store, topic="payments")
@@ -177,17 +177,17 @@ def test_the_topic_that_is_chosen_narrows_the_alerts_and_says_what_fires_elsewhe
     assert found.elsewhere == 2
 
 
-def test_the_history_is_that_of_the_time_range(store):
+def test_the_history_covers_the_time_range(store):
     old, new = lost(NOW - 50_000), lost(NOW - 900)
     for item, ended in ((old, NOW - 40_000), (new, NOW - 60)):
         fire(store, item)
         AlertLog(store).record([AlertChange("resolved", resolved(item, ended))])
 
     assert [item.alert_id for item in page(store).ended] == [new.alert_id]
-    assert of.alerts(store, View("24 hours"), NOW).ended_total == 2
+    assert alert_queries.alerts(store, View("24 hours"), NOW).ended_total == 2
 
 
-def test_a_rule_says_how_often_it_fired_and_what_keeps_it_quiet(store):
+def test_a_rule_shows_its_episodes_and_its_silence(store):
     fire(store, burning())
     AlertLog(store, clock=lambda: NOW).silence(
         "error_budget_fast", until=NOW + 60, who="ada", why="upgrade", origin="cli"
@@ -204,7 +204,7 @@ def test_a_rule_says_how_often_it_fired_and_what_keeps_it_quiet(store):
     assert not first.reported and next(one for one in page(store).rules if one.name == "fenced").reported
 
 
-def test_mistakes_in_the_file_are_lines_and_the_built_in_rules_hold(store):
+def test_mistakes_in_the_rules_file_are_listed_and_the_built_in_rules_apply(store):
     file = store.path.with_name("alerts.toml")
     file.write_text('[rules.slow_delivery]\nabove = "soon"\n[rules.mine]\nkind = "threshhold"\n')
 
@@ -216,15 +216,15 @@ def test_mistakes_in_the_file_are_lines_and_the_built_in_rules_hold(store):
     assert {one.name for one in found.rules} == set(RULES)
 
 
-def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(store, monkeypatch):
+def test_a_failing_route_shows_its_undelivered_alerts_but_not_its_address(store, monkeypatch):
     with receiver() as hook:
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
         hook.status = 500
         fire(store, burning())
-        _judged(store)
+        _queue_notifications(store)
         from producer_core.alerts.routes import routes_of
 
-        (route,) = routes_of(of.rule_set_of(store))
+        (route,) = routes_of(alert_queries.rule_set_of(store))
         RouteSender(store, route, owner="me").run_once()
         found = page(store)
 
@@ -242,7 +242,7 @@ def test_a_route_is_shown_with_what_could_not_be_told_and_never_its_address(stor
     assert "s3cr3t" not in repr(found)
 
 
-def test_a_route_of_another_process_is_shown_and_cannot_be_tried_here(store):
+def test_a_route_of_another_process_is_shown_without_a_test(store):
     RouteSender(store, Callback("pager", print), owner="elsewhere").run_once()
 
     (shown,) = page(store).routes
@@ -250,80 +250,80 @@ def test_a_route_of_another_process_is_shown_and_cannot_be_tried_here(store):
     assert (shown.name, shown.kind, shown.here) == ("pager", "callback", False)
 
 
-def _judged(store):
-    """Decided that people are told."""
+def _queue_notifications(store):
+    """Mark the alerts for notification, as the evaluator does."""
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE alerts SET telling = 'begin'")
 
 
-def test_one_alert_names_its_topic_its_time_and_whom_it_was_told(store):
+def test_the_alert_details_name_topic_time_and_notifications(store):
     write(store, NOW - 200, topic="payments", good=1)
     alert_id = fire(store, burning())
-    _judged(store)
+    _queue_notifications(store)
     RouteSender(store, Callback("mine", lambda payload: None), owner="me", clock=lambda: NOW).run_once()
 
-    found = of.alert_detail(store, alert_id, NOW)
+    found = alert_queries.alert_detail(store, alert_id, NOW)
 
     assert (found.topic, found.until) == ("payments", NOW + 30)
     assert found.since == burning().started_at - 3600
     assert [(row["route"], row["status"], row["outcome"]) for row in found.notifications] == [
         ("mine", "firing", "told")
     ]
-    assert of.alert_detail(store, "nothing", NOW) is None
+    assert alert_queries.alert_detail(store, "nothing", NOW) is None
 
 
-def test_an_alert_of_a_producer_names_the_producer(store):
+def test_a_producer_alert_shows_the_producer_name(store):
     write(store, NOW - 5, good=1)
     alert_id = fire(store, lost())
 
     assert page(store).names == {"p-1": "shop (process 4711 on host-7)"}
 
-    assert of.alert_detail(store, alert_id, NOW).producer == "p-1"
+    assert alert_queries.alert_detail(store, alert_id, NOW).producer == "p-1"
 
 
-# what one can do
+# actions
 
 
 def audited(store):
     return [(row["action"], row["outcome"]) for row in store.rows("audit_latest")]
 
 
-def test_silencing_and_ending_it_are_acts_with_a_name(store):
+def test_a_silence_and_its_end_are_audited(store):
     done = actions_alerts.silence(store, "error_budget_fast", "payments", 3600, " upgrade ")
-    assert done.ok and "quiet for payments" in done.text
-    (quiet,) = AlertLog(store).silences()
-    assert (quiet.subject, quiet.why, quiet.who) == ("payments", "upgrade", access.user())
+    assert done.ok and "silenced for payments" in done.text
+    (silence,) = AlertLog(store).silences()
+    assert (silence.subject, silence.why, silence.who) == ("payments", "upgrade", access.user())
 
     assert actions_alerts.unsilence(store, "error_budget_fast", "payments").ok
     assert not actions_alerts.unsilence(store, "error_budget_fast", "payments").ok
     assert [action for action, _ in audited(store)] == ["unsilence", "unsilence", "silence"]
 
 
-def test_who_may_only_look_silences_nothing_and_tests_nothing(store):
-    access.keep(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))
+def test_read_only_users_cannot_silence_or_test(store):
+    access.set_guard(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))
 
     assert not actions_alerts.silence(store, "error_budget_fast", "", 60, "").ok
-    assert not actions_alerts.try_route(store, "webhook").ok
+    assert not actions_alerts.send_test(store, "webhook").ok
     assert AlertLog(store).silences() == []
     assert all(outcome.startswith("Refused") for _, outcome in audited(store))
 
 
-def test_a_test_alert_goes_out_beside_the_page_and_its_answer_is_kept(store, monkeypatch):
+def test_a_test_alert_is_sent_in_the_background_and_its_result_is_kept(store, monkeypatch):
     with receiver() as hook:
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
         hook.hanging = True
-        assert actions_alerts.try_route(store, "webhook").ok  # returns while the receiver still hangs
+        assert actions_alerts.send_test(store, "webhook").ok  # returns although the receiver does not respond
         assert actions_alerts.route_tests().result(store, "webhook") == (True, None)
-        assert not actions_alerts.try_route(store, "webhook").ok
+        assert not actions_alerts.send_test(store, "webhook").ok
         hook.hang.set()
         _, first = eventually(
             lambda: (found := actions_alerts.route_tests().result(store, "webhook"))[1] and found
         )
-        assert not first.ok and first.text.startswith("NOT taken")
+        assert not first.ok and first.text.startswith("NOT accepted")
 
         hook.hanging = False
-        actions_alerts.try_route(store, "webhook")
-        eventually(lambda: (tried := actions_alerts.route_tests().result(store, "webhook")[1]) and tried.ok)
+        actions_alerts.send_test(store, "webhook")
+        eventually(lambda: (last := actions_alerts.route_tests().result(store, "webhook")[1]) and last.ok)
     assert hook.received == [
         ("TestAlert", "producer_core", "firing"),
         ("TestAlert", "producer_core", "resolved"),
@@ -331,10 +331,10 @@ def test_a_test_alert_goes_out_beside_the_page_and_its_answer_is_kept(store, mon
     assert audited(store)[0] == ("test_route", "sent a test")
 
 
-# the page itself
+# the page
 
 
-def shown_page(path):
+def draw_page(path):
     from pathlib import Path
 
     from producer_core.dashboard.views import alerts
@@ -345,7 +345,7 @@ def shown_page(path):
 def run(path, **query):
     from streamlit.testing.v1 import AppTest
 
-    app = AppTest.from_function(shown_page, args=(str(path),), default_timeout=60)
+    app = AppTest.from_function(draw_page, args=(str(path),), default_timeout=60)
     for name, value in query.items():
         app.query_params[name] = value
     app.run()
@@ -354,22 +354,22 @@ def run(path, **query):
 
 
 def texts(app):
-    """Everything of the page that is not a widget, as one text."""
+    """Return all texts of the page except widgets, as one string."""
     html = " ".join(item.proto.body for item in app.get("html"))
     parts = [str(item.proto) for item in app.get("bidi_component")]
     return " ".join([html, *parts, *(item.value for item in app.text)])
 
 
-def test_the_page_shows_what_fires_and_what_to_do(store):
+def test_the_page_shows_firing_alerts_with_their_advice(store):
     fire(store, lost(time.time() - 60))
 
-    said_ = texts(run(store.path))
+    text = texts(run(store.path))
 
-    assert "No connection to the brokers: refused" in said_
-    assert "Check the address, the network" in said_
+    assert "No connection to the brokers: refused" in text
+    assert "Check the address, the network" in text
 
 
-def test_a_click_acknowledges_and_the_page_says_so(store):
+def test_a_click_acknowledges_the_alert_and_the_page_shows_it(store):
     item = lost(time.time() - 60)
     fire(store, item)
     app = run(store.path)
@@ -378,11 +378,11 @@ def test_a_click_acknowledges_and_the_page_says_so(store):
 
     assert not app.exception
     assert AlertLog(store).list(state="firing")[0].acknowledged_by == access.user()
-    assert "looks after it" in texts(app)
+    assert f"Acknowledged by {access.user()}" in texts(app)
     assert f"ack-{item.alert_id}" not in [button.key for button in app.button]
 
 
-def test_what_was_done_is_said_where_it_was_done_and_does_not_follow_to_other_tabs(store):
+def test_the_result_of_an_action_appears_in_its_section_only(store):
     item = lost(time.time() - 60)
     fire(store, item)
     app = run(store.path)
@@ -395,7 +395,7 @@ def test_what_was_done_is_said_where_it_was_done_and_does_not_follow_to_other_ta
     assert "Acknowledged." not in texts(app)
 
 
-def test_an_alert_that_was_acknowledged_a_second_ago_is_not_acknowledged_for_22_minutes():
+def test_the_firing_time_is_not_the_time_since_the_acknowledgement():
     item = changed(lost(NOW - 22 * 60), acknowledged_by="ada", acknowledged_at=NOW - 1)
 
     drawn = text_of(alert_cards.card(item, RULES["connection_lost"], None, NOW, {}))
@@ -404,7 +404,7 @@ def test_an_alert_that_was_acknowledged_a_second_ago_is_not_acknowledged_for_22_
     assert "acknowledged for" not in drawn
 
 
-def test_an_address_changes_nothing(store):
+def test_opening_an_address_never_changes_an_alert(store):
     item = lost(time.time() - 60)
     fire(store, item)
 
@@ -414,26 +414,26 @@ def test_an_address_changes_nothing(store):
     assert AlertLog(store).silences() == [] and audited(store) == []
 
 
-def test_one_alert_is_silenced_from_its_own_page_and_loud_again(store):
+def test_an_alert_is_silenced_and_unsilenced_on_its_own_page(store):
     item = lost(time.time() - 60)
     fire(store, item)
     app = run(store.path, alert=item.alert_id)
-    app.button(key=f"quiet-{item.alert_id}").click().run()
+    app.button(key=f"silence-{item.alert_id}").click().run()
     app.selectbox(key=f"length-of-{item.alert_id}").select("4 hours")
     app.text_input(key=f"why-of-{item.alert_id}").input("broker upgrade")
     next(button for button in app.button if button.label == "Silence").click().run()
 
-    (quiet,) = AlertLog(store).silences()
-    assert (quiet.rule, quiet.subject, quiet.why) == ("connection_lost", "p-1", "broker upgrade")
-    assert 3.9 * 3600 < quiet.until - time.time() < 4 * 3600
+    (silence,) = AlertLog(store).silences()
+    assert (silence.rule, silence.subject, silence.why) == ("connection_lost", "p-1", "broker upgrade")
+    assert 3.9 * 3600 < silence.until - time.time() < 4 * 3600
     assert "broker upgrade" in texts(app)
 
-    app.button(key=f"loud-{item.alert_id}").click().run()
+    app.button(key=f"unsilence-{item.alert_id}").click().run()
     assert AlertLog(store).silences() == []
 
 
-def test_an_alert_that_is_gone_is_a_sentence(store):
-    assert "There is no alert of this id here" in texts(run(store.path, alert="0123456789ab"))
+def test_an_unknown_alert_shows_a_message(store):
+    assert "This store has no alert with this id" in texts(run(store.path, alert="0123456789ab"))
 
 
 @pytest.mark.parametrize("section", ["Now", "History", "Rules", "Notifications", "Silences"])
@@ -444,23 +444,23 @@ def test_every_section_has_its_address(store, section):
 
     expected = {
         "Now": "No connection to the brokers",
-        "History": "No alert was resolved in the last 15 min.", "Rules": "The built-in rules hold",
-        "Notifications": "Nobody is told of alerts: there is no route", "Silences": "Nothing is silenced",
+        "History": "No alert was resolved in the last 15 min.", "Rules": "The built-in rules apply",
+        "Notifications": "No notifications are sent because no route is configured", "Silences": "No silences.",
     }  # fmt: skip
     assert expected[section] in texts(app)
 
 
-def test_for_who_may_only_look_the_buttons_say_why_they_cannot_be_pressed(store):
+def test_disabled_buttons_tell_read_only_users_the_reason(store):
     item = lost(time.time() - 60)
     fire(store, item)
-    access.keep(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))
+    access.set_guard(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))
 
     button = run(store.path).button(key=f"ack-{item.alert_id}")
 
-    assert button.disabled and "may look, not act" in button.help
+    assert button.disabled and "read-only access" in button.help
 
 
-def test_nothing_of_an_alert_or_a_silence_is_markup(store):
+def test_texts_of_alerts_and_silences_are_escaped(store):
     item = alert("connection_lost", HOSTILE, time.time() - 60, reason=HOSTILE)
     fire(store, item)
     AlertLog(store).silence(
@@ -473,73 +473,74 @@ def test_nothing_of_an_alert_or_a_silence_is_markup(store):
         assert not [item for item in app.markdown if "bold" in item.value]
 
 
-# the watch of the server
+# the alert worker
 
 
 @pytest.fixture
-def watched():
+def worker():
     yield alert_worker
-    alert_worker.stop()
+    alert_worker.stop_all()
 
 
 def threads():
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("alerts")]
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith(("alerts", "dashboard-alerts"))]
 
 
-def test_the_server_judges_once_for_all_sessions_and_stops_cleanly(store, watched):
+def test_the_server_evaluates_alerts_once_for_all_sessions_and_stops_cleanly(store, worker):
     before = sorted(threads())
     for _ in range(5):
-        watched.watch(store.path)
-    judge = eventually(lambda: page(store).evaluator)
+        worker.start(store.path)
+    evaluator = eventually(lambda: page(store).evaluator)
 
-    assert judge.here
-    assert threads().count("alerts-of-the-dashboard") == 1 and threads().count("alerts") <= 1 + before.count(
-        "alerts"
-    )
-    watched.stop()
+    assert evaluator.here
+    assert threads().count("dashboard-alerts") == 1
+    assert threads().count("alerts") <= 1 + before.count("alerts")
+    worker.stop_all()
     assert sorted(threads()) == before
     assert store.rows("lease_holder", name="alerts") == []
 
 
-def test_a_store_that_comes_later_is_watched_then(tmp_path, watched, monkeypatch):
-    monkeypatch.setattr(alert_worker, "_LOOK_EVERY", 0.05)
+def test_the_worker_waits_for_a_store_that_does_not_exist_yet(tmp_path, worker, monkeypatch):
+    monkeypatch.setattr(alert_worker, "_RETRY_EVERY", 0.05)
     path = tmp_path / "later.duckdb"
-    watched.watch(path)
+    worker.start(path)
     assert not path.exists()
 
     store = Store.open(path)
     eventually(lambda: page(store).evaluator)
-    watched.stop()
+    worker.stop_all()
     store.close()
 
 
-def test_a_silence_of_the_whole_rule_says_so():
+def test_a_silence_of_a_whole_rule_is_described_as_such():
     assert (
-        said.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW)) == "high_latency, all subjects"
+        alert_wording.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW))
+        == "high_latency, all subjects"
     )
 
 
-def test_follow_is_what_producers_use(store):
-    """A page over what producers tell: the same alert twice is one."""
+def test_the_same_alert_of_two_producers_appears_once(store):
+    """The store merges alerts with the same rule and subject."""
     AlertLog(store).record(follow({}, [lost()], NOW), told_by="p-1")
     AlertLog(store).record(follow({}, [lost()], NOW), told_by="p-2")
 
     assert len(page(store).firing) == 1
 
 
-def test_the_replays_since_an_alert_are_those_of_its_topic(store):
+def test_the_replays_after_an_alert_cover_its_topic(store):
     from producer_core import replay
     from producer_core.dlq import DeadLetterFilter
 
     for topic in ("payments", "orders", None):
         replay.plan(store, DeadLetterFilter(topic=topic), who="ada", origin="cli", can_run=True)
 
-    found = of.replays_since(store, "payments", time.time() - 60)
+    found = alert_queries.replays_since(store, "payments", time.time() - 60)
 
-    assert len(found) == 2 and of.replays_since(store, "payments", time.time() + 60) == ()
+    assert len(found) == 2 and alert_queries.replays_since(store, "payments", time.time() + 60) == ()
 
 
-def test_what_every_producer_of_a_store_says_is_one_alert_on_the_pages(store):
+def test_an_alert_about_the_store_appears_once_for_all_producers(store):
     log = AlertLog(store, clock=lambda: NOW)
     for producer, at in (("p-1", NOW - 90), ("p-2", NOW - 60)):
         found = alert("high_dlq_size", producer, at, value=500, threshold=100)
@@ -556,7 +557,7 @@ def test_what_every_producer_of_a_store_says_is_one_alert_on_the_pages(store):
     ]
 
 
-def test_a_moment_in_an_alert_stands_in_the_viewers_zone_beside_utc():
+def test_times_in_alert_texts_are_shown_in_local_time_and_utc():
     text = "shop has given no sign of life since 2026-11-21 15:15:57 UTC and was not closed"
     at = 1_795_274_157.0
     assert wording.local(text, "Asia/Kolkata", at + 60) == (
@@ -572,7 +573,7 @@ def test_a_moment_in_an_alert_stands_in_the_viewers_zone_beside_utc():
     )
 
 
-def test_the_cards_show_the_moment_in_the_viewers_zone(monkeypatch):
+def test_the_cards_show_times_in_local_time(monkeypatch):
     monkeypatch.setattr(common, "zone", lambda: "Asia/Kolkata")
     gone = alert("producer_gone", "p", NOW, seen="2026-11-21 15:15:57", client="shop", pending=3)
     drawn = text_of(alert_cards.card(gone, RULES["producer_gone"], None, NOW, {}))

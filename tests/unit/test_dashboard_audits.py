@@ -1,4 +1,4 @@
-"""Jobs and audits on the fleet page: queries on a real store, texts, and the page of one audit."""
+"""Test jobs and audits on the fleet page: queries on a real store, texts, and the page of one audit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.auditing import WHOLE, audited, job, job_ended
 from tests.unit.dashboard_pages import HOSTILE, dead_letter, links, opened, producer, rows_of, text_of
 
 AUDITS = "The last audit of each topic, faults first"
-JOBS = "Jobs of the pipeline, dead ones first"
+JOBS = "Pipeline jobs, dead ones first"
 LOST = [("lost", f"m-{n}", n % 2, 10 * n, f"acknowledged at partition {n % 2}, offset {10 * n}") for n in range(3)]  # fmt: skip
 
 
@@ -310,12 +310,12 @@ def test_the_audit_page_shows_findings_positions_and_parameters(path, store, now
     page = opened("fleet", path, monkeypatch, audit="a-1")
     assert not page.exception
     assert [row[0] for row in rows_of(page, "Findings: Lost")] == ["m-0", "m-2", "m-1"]
-    assert [row[:2] for row in rows_of(page, "What was found, by kind")] == [
+    assert [row[:2] for row in rows_of(page, "Result by kind of finding")] == [
         ["Lost", "3"],
         ["Duplicated", "1"],
         ["Out of order", "none"],
     ]
-    assert rows_of(page, "What was read, by partition")[0] == [
+    assert rows_of(page, "Offsets read, by partition")[0] == [
         "Partition 0",
         "0",
         "400",

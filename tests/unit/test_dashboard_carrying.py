@@ -1,4 +1,4 @@
-"""The dashboard's own hands: client settings in a file let its server carry out what is planned on its pages."""
+"""Test the replay worker: with a file of client settings the dashboard's server runs replays itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = DeadLetterFilter()
 
 @pytest.fixture
 def named(tmp_path, monkeypatch):
-    """A file of client settings, and the variable that names it."""
+    """Return a function that writes a settings file and sets the variable to its path."""
 
     def write(text):
         file = tmp_path / "client.properties"
@@ -32,17 +32,17 @@ def named(tmp_path, monkeypatch):
     return write
 
 
-def test_without_the_variable_nobody_is_made(tmp_path, monkeypatch):
+def test_without_the_variable_no_worker_starts(tmp_path, monkeypatch):
     monkeypatch.delenv(replay_worker.VARIABLE, raising=False)
 
-    replay_worker.carry(tmp_path / "store.duckdb")
+    replay_worker.start(tmp_path / "store.duckdb")
 
     assert replay_worker.worker_settings() is None
-    assert replay_worker.carries(tmp_path / "store.duckdb") is None
+    assert replay_worker.worker_of(tmp_path / "store.duckdb") is None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("acks=all", "names no brokers"),
         ("bootstrap.servers=b:9092\nlinger.mss=5", "linger.mss"),
@@ -50,16 +50,16 @@ def test_without_the_variable_nobody_is_made(tmp_path, monkeypatch):
         ('{"bootstrap.servers": ', "not JSON"),
     ],
 )
-def test_a_wrong_file_is_said_when_the_server_starts(named, text, said):
+def test_an_invalid_settings_file_stops_the_server_start(named, text, message):
     named(text)
 
-    with pytest.raises(ConfigError, match=said) as caught:
-        process.parts("producer_core.dashboard.app")
+    with pytest.raises(ConfigError, match=message) as caught:
+        process.app_options("producer_core.dashboard.app")
 
     assert replay_worker.VARIABLE in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_said(named):
+def test_a_missing_settings_file_raises_a_config_error(named):
     named("bootstrap.servers=b:9092").unlink()
 
     with pytest.raises(ConfigError, match=replay_worker.VARIABLE):
@@ -77,29 +77,29 @@ def test_the_settings_may_be_properties_or_json(named):
     assert replay_worker.worker_settings().servers == "b3:9092"
 
 
-def test_a_replay_planned_on_a_page_is_carried_out_with_no_producer_alive(tmp_path, named):
+def test_the_worker_runs_a_replay_without_a_live_producer(tmp_path, named):
     path = tmp_path / "store.duckdb"
     store = Store.open(path)
     with embedded.start(brokers=1, topics={"orders": 2}) as broker:
         buried(store, 3, cluster_id="", accepted_at=time.time() - 60)
         named(f"bootstrap.servers={broker.bootstrap_servers}")
         assert not actions.start_replay(store, ALL).ok
-        replay_worker.carry(path)
+        replay_worker.start(path)
         try:
             eventually(lambda: replay.runners(store, time.time()), timeout=30)
             done = actions.start_replay(store, ALL)
             assert done.ok, done.text
             eventually(lambda: replay.get(store, done.operation_id).ended, timeout=30)
         finally:
-            replay_worker.stop()
+            replay_worker.stop_all()
 
     assert replay.get(store, done.operation_id).acknowledged == 3
     assert DeadLetters(store).count(ALL) == 0
-    assert replay_worker.carries(path) is None
-    assert replay.runners(store, time.time()) == [], "it said goodbye"
+    assert replay_worker.worker_of(path) is None
+    assert replay.runners(store, time.time()) == [], "the worker unregisters when it stops"
 
 
-def test_it_is_no_producer_that_could_hide_that_one_died(tmp_path):
+def test_the_worker_is_not_listed_as_a_producer(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     now = time.time()
     alive(store, now)

@@ -1,4 +1,4 @@
-"""The dashboard's command: the addresses that it listens on, the proxies that it trusts, and the path of its pages."""
+"""Test the dashboard command: its addresses, its trusted proxies and its base path."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def environment(*proxies):
     return dict(part.split("=", 1) for part in command[1:3])
 
 
-def counts_as(peer, forwarded, *proxies):
-    """The address that a request counts for, as Uvicorn reads the environment that the command gives it."""
+def client_address(peer, forwarded, *proxies):
+    """Return the client address that Uvicorn determines with the environment of the command."""
     found = []
 
     async def app(scope, receive, send):
@@ -34,7 +34,7 @@ def counts_as(peer, forwarded, *proxies):
 
 
 @pytest.mark.parametrize(
-    ("peer", "proxies", "counted"),
+    ("peer", "proxies", "expected"),
     [
         ("127.0.0.1", ["127.0.0.1"], "10.0.0.9"),
         ("::ffff:127.0.0.1", ["127.0.0.1"], "10.0.0.9"),
@@ -45,17 +45,17 @@ def counts_as(peer, forwarded, *proxies):
         ("127.0.0.1", [], "127.0.0.1"),
     ],
 )
-def test_a_forwarded_address_counts_only_from_a_proxy_that_is_named(peer, proxies, counted):
-    assert counts_as(peer, "1.2.3.4, 10.0.0.9", *proxies) == counted
+def test_a_forwarded_address_is_trusted_only_from_a_named_proxy(peer, proxies, expected):
+    assert client_address(peer, "1.2.3.4, 10.0.0.9", *proxies) == expected
 
 
-def test_a_variable_of_the_environment_makes_no_client_a_proxy(monkeypatch):
+def test_an_environment_variable_cannot_add_trusted_proxies(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
 
-    assert counts_as("10.0.0.9", "1.2.3.4") == "10.0.0.9"
+    assert client_address("10.0.0.9", "1.2.3.4") == "10.0.0.9"
 
 
-def test_a_port_is_found_on_every_address_of_both_versions():
+def test_a_free_port_is_found_for_ipv4_and_ipv6():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -68,28 +68,30 @@ def test_a_port_is_found_on_every_address_of_both_versions():
 
 @pytest.fixture
 def started(monkeypatch, tmp_path):
-    """Run the command up to the moment at which it would start the server: its result, and the place."""
-    places = []
-    monkeypatch.setattr("producer_core.cli.dashboard._serve", lambda _, __, place: places.append(place))
+    """Run the command until it would start the server, and return its result and the listener."""
+    listeners = []
+    monkeypatch.setattr(
+        "producer_core.cli.dashboard._serve", lambda _, __, listener: listeners.append(listener)
+    )
     monkeypatch.setattr("producer_core.cli.dashboard.find_spec", lambda _: True)
 
-    def start(*options, admitted=None):
-        monkeypatch.setattr(access_rules, "read", lambda: admitted or AccessRules(passwords={"ada": ""}))
-        ended = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb"), *options])
-        return ended, places[-1] if places else None
+    def start(*options, rules=None):
+        monkeypatch.setattr(access_rules, "read", lambda: rules or AccessRules(passwords={"ada": ""}))
+        result = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb"), *options])
+        return result, listeners[-1] if listeners else None
 
     return start
 
 
-@pytest.mark.parametrize("everybody", ["0.0.0.0/0", "::/0"])
-def test_a_proxy_is_not_the_whole_network(started, everybody):
-    ended, place = started("--proxy", everybody)
+@pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0"])
+def test_a_proxy_range_of_the_whole_network_is_rejected(started, network):
+    result, listener = started("--proxy", network)
 
-    assert ended.exit_code == 2 and place is None
-    assert "contains every client" in ended.stderr
+    assert result.exit_code == 2 and listener is None
+    assert "contains every client" in result.stderr
 
 
-def test_without_its_proxy_the_command_says_that_one_browser_makes_others_wait(started):
+def test_the_command_warns_if_a_host_is_given_without_its_proxy(started):
     assert "--proxy with its address" in started("--host", "dash.example")[0].stderr
     assert "--proxy" in started("--address", "0.0.0.0")[0].stderr
     assert started("--host", "dash.example", "--proxy", "127.0.0.1")[0].stderr == ""
@@ -99,26 +101,26 @@ def test_without_its_proxy_the_command_says_that_one_browser_makes_others_wait(s
     ("given", "path"),
     [("/kafka", "/kafka"), ("kafka/", "/kafka"), ("/a/b-1.2_~", "/a/b-1.2_~"), ("/", ""), ("", "")],
 )
-def test_a_base_path_is_written_with_or_without_its_slashes(started, given, path):
+def test_a_base_path_is_accepted_with_or_without_slashes(started, given, path):
     assert started("--base-path", given)[1].base == path
 
 
 @pytest.mark.parametrize(
     "given", ["/a b", "/../x", "a//b", "/a?b", "//evil.example/..", "/é", "/a%20b", "a\n"]
 )
-def test_a_base_path_that_proxies_read_differently_is_refused(started, given):
-    ended, place = started("--base-path", given)
+def test_an_ambiguous_base_path_is_rejected(started, given):
+    result, listener = started("--base-path", given)
 
-    assert ended.exit_code == 2 and place is None
+    assert result.exit_code == 2 and listener is None
 
 
-def test_the_server_gets_the_base_path():
+def test_the_base_path_is_passed_to_the_server():
     assert "--server.baseUrlPath=kafka" in server_command.command("store.duckdb", 8123, base="/kafka")
     assert not any("baseUrlPath" in part for part in server_command.command("store.duckdb", 8123))
 
 
 @pytest.mark.parametrize(
-    ("back", "options", "said"),
+    ("redirect_path", "options", "message"),
     [
         ("/kafka/oauth2callback", ["--base-path", "/kafka"], ""),
         ("/oauth2callback", [], ""),
@@ -126,19 +128,19 @@ def test_the_server_gets_the_base_path():
         ("/oauth2callback", ["--base-path", "/kafka"], "Give --base-path /,"),
     ],
 )
-def test_the_command_says_when_a_provider_would_lead_to_another_path(started, back, options, said):
-    admitted = AccessRules(oidc=True, comes_back_to=f"https://dash.example{back}")
-    ended, place = started("--host", "dash.example", *options, admitted=admitted)
+def test_the_command_rejects_a_redirect_uri_with_another_path(started, redirect_path, options, message):
+    rules = AccessRules(oidc=True, redirect_uri=f"https://dash.example{redirect_path}")
+    result, listener = started("--host", "dash.example", *options, rules=rules)
 
-    assert said in ended.stderr
-    assert (place is None) == bool(said)
+    assert message in result.stderr
+    assert (listener is None) == bool(message)
 
 
-def test_an_address_of_another_machine_is_refused_in_a_sentence(monkeypatch, tmp_path):
+def test_an_address_of_another_machine_is_rejected_with_a_message(monkeypatch, tmp_path):
     monkeypatch.setattr(access_rules, "read", lambda: AccessRules(passwords={"ada": ""}))
     options = ["--store", str(tmp_path / "s.duckdb"), "--address", "192.0.2.1"]
 
-    ended = CliRunner().invoke(main, ["dashboard", *options])
+    result = CliRunner().invoke(main, ["dashboard", *options])
 
-    assert ended.exit_code == 2
-    assert "cannot listen on 192.0.2.1" in ended.stderr
+    assert result.exit_code == 2
+    assert "cannot listen on 192.0.2.1" in result.stderr

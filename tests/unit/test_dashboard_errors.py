@@ -1,4 +1,4 @@
-"""The errors page: queries on a real store, texts, charts, and the page in each state."""
+"""Test the errors page: its queries on a real store, its texts, its charts, and the page in each state."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_the_page_names_new_codes(path, store, monkeypatch):
     fill(store)
     page = opened("errors", path, monkeypatch, range="5 min")
     assert "New: MSG_SIZE_TOO_LARGE." in text_of(page)
-    codes = rows_of(page, "Error codes, the deadliest first")
+    codes = rows_of(page, "Error codes, most dead letters first")
     assert [row[0].split()[:2] for row in codes][1] == ["MSG_SIZE_TOO_LARGE", "new"]
     assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 unchanged"
 
@@ -275,7 +275,7 @@ def test_the_address_opens_one_group(path, store, monkeypatch):
     page = opened("errors", path, monkeypatch, range="5 min", group=POLICY)
     assert not page.exception
     text = text_of(page)
-    assert "2 deaths, unchanged" in text and "4 dead" in text
+    assert "2 dead letters, unchanged" in text and "4 dead" in text
     assert f"dead-letters?group={POLICY}" in links(page)
 
 
@@ -305,7 +305,7 @@ def test_an_unreadable_store_shows_an_error_and_the_page_stays_up(path, store, m
     def locked(*_):
         raise StoreLocked("Another process holds it.")
 
-    monkeypatch.setattr(view, "reading", locked)
+    monkeypatch.setattr(view, "read_errors", locked)
     page = opened("errors", path, monkeypatch)
     assert not page.exception
     assert "Another process holds it." in text_of(page)

@@ -1,4 +1,4 @@
-"""The fleet page: queries on a real store, texts, charts, and the page in each state."""
+"""Test the fleet page: its queries on a real store, its texts, its charts, and the page in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front of the dashboard: pages say where their server is and what they need next; their files come packed."""
+"""Test the page middleware: the server address and the preload hints in pages, and compressed static files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SCRIPT = (
 
 @pytest.fixture
 def files(tmp_path):
-    """Streamlit's folder in small: what the page names, a part that imports another file, and one that nobody needs."""
-    made = {
+    """Create a small copy of Streamlit's folder: files of the page, a module with an import, and an unused module."""
+    contents = {
         "index.html": PAGE.decode(),
         "static/js/index.a1.js": "index",
         "static/css/index.b2.css": "css",
@@ -33,21 +33,21 @@ def files(tmp_path):
         "static/js/Video.e5.js": "video",
         f"own/{PLOTLY_JS}": "plotly",
     }
-    for name, text in made.items():
+    for name, text in contents.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return StaticFiles(tmp_path, tmp_path / "own")
 
 
-def answered(
+def response(
     files, *, path="/alerts", kind=b"text/html; charset=utf-8", accept=b"text/html,*/*", status=200, body=PAGE,
-    extra=(), query=b"", **front,
+    extra=(), query=b"", **options,
 ):  # fmt: skip
-    """What a browser gets, and what the app was asked, if it was."""
-    asked, sent = [], []
+    """Return the headers and the body of the response, and the headers of the request that reached the app, if any."""
+    requests, sent = [], []
 
     async def app(scope, receive, send):
-        asked.append(scope)
+        requests.append(scope)
         headers = [
             (b"content-type", kind),
             (b"content-length", str(len(body)).encode()),
@@ -65,35 +65,35 @@ def answered(
         "type": "http", "method": "GET", "path": path, "query_string": query,
         "headers": [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"x")],
     }  # fmt: skip
-    asyncio.run(PageMiddleware(app, files=files, **front)(scope, None, send))
+    asyncio.run(PageMiddleware(app, files=files, **options)(scope, None, send))
     return (
         dict(sent[0]["headers"]),
         b"".join(one.get("body", b"") for one in sent[1:]),
-        dict(asked[0]["headers"]) if asked else None,
+        dict(requests[0]["headers"]) if requests else None,
     )
 
 
-def test_a_page_says_where_its_server_is(files):
-    headers, body, asked = answered(files)
+def test_a_page_contains_the_server_address(files):
+    headers, body, request = response(files)
     assert SCRIPT in body
     assert headers[b"content-length"] == str(len(body)).encode()
-    assert b"etag" not in headers and b"accept-encoding" not in asked and b"if-none-match" not in asked
+    assert b"etag" not in headers and b"accept-encoding" not in request and b"if-none-match" not in request
 
 
-def test_where_streamlit_has_to_know_a_person_first_it_connects_only_then(files):
-    assert b"HOST_CONFIG" not in answered(files, at_once=False)[1]
+def test_without_early_connection_the_page_requests_its_configuration_first(files):
+    assert b"HOST_CONFIG" not in response(files, connect_early=False)[1]
 
 
-def test_a_page_names_what_it_needs_next_and_nothing_twice(files):
-    _, body, _ = answered(files)
+def test_a_page_preloads_each_file_once(files):
+    _, body, _ = response(files)
     assert body.count(b"index.a1.js") == 1
     assert body.count(b'<link rel="modulepreload" crossorigin href="./static/js/') == 2
     assert b"Html.c3.js" in body and b"purify.d4.js" in body and b"Video" not in body
 
 
 @pytest.mark.parametrize(("path", "there"), [("/", True), ("/below/latency", True), ("/below/alerts", False)])
-def test_only_a_page_with_a_chart_loads_plotly_at_once(files, path, there):
-    _, body, _ = answered(files, path=path, base="below")
+def test_only_chart_pages_load_plotly_in_the_head(files, path, there):
+    _, body, _ = response(files, path=path, base="below")
     assert (f'<script defer src="./app/static/{PLOTLY_JS}"'.encode() in body) is there
 
 
@@ -108,15 +108,15 @@ def test_only_a_page_with_a_chart_loads_plotly_at_once(files, path, there):
     ],
     ids=[
         "no page",
-        "nobody asks for a page",
+        "no page requested",
         "not found",
-        "packed already",
-        "a file that no page begins with",
+        "already compressed",
+        "a file that is not preloaded",
     ],
 )
-def test_nothing_else_is_changed(files, other):
-    files.pack()
-    headers, body, _ = answered(files, **other)
+def test_other_responses_are_unchanged(files, other):
+    files.compress()
+    headers, body, _ = response(files, **other)
     assert body == PAGE
     assert headers[b"etag"] == b"x"
 
@@ -130,15 +130,15 @@ def test_nothing_else_is_changed(files, other):
         (f"/below/app/static/{PLOTLY_JS}", b"plotly"),
     ],
 )
-def test_a_file_that_pages_begin_with_comes_packed_and_may_be_kept(files, path, text):
+def test_preloaded_files_are_sent_compressed_and_immutable(files, path, text):
     assert (
-        answered(files, path=path, base="/below")[2] is not None
-    )  # nothing is packed yet: Streamlit sends it
+        response(files, path=path, base="/below")[2] is not None
+    )  # not compressed yet, so Streamlit sends it
 
-    files.pack()
+    files.compress()
 
-    headers, body, asked = answered(files, path=path, base="/below")
-    assert asked is None and gzip.decompress(body) == text
+    headers, body, request = response(files, path=path, base="/below")
+    assert request is None and gzip.decompress(body) == text
     assert headers[b"content-encoding"] == b"gzip" and b"immutable" in headers[b"cache-control"]
 
 
@@ -150,6 +150,6 @@ def test_a_file_that_pages_begin_with_comes_packed_and_may_be_kept(files, path, 
         ("/shop/overview", "/shop", b"./?range=1+hour"),
     ],
 )
-def test_the_overview_opens_by_its_name_like_every_other_page(files, path, base, location):
-    headers, body, asked = answered(files, path=path, base=base, query=b"range=1+hour")
-    assert (headers[b"location"], body, asked) == (location, b"", None)
+def test_the_overview_address_redirects_to_the_root(files, path, base, location):
+    headers, body, request = response(files, path=path, base=base, query=b"range=1+hour")
+    assert (headers[b"location"], body, request) == (location, b"", None)

@@ -1,4 +1,4 @@
-"""The latency page: queries on a real store, charts, and the page in each state."""
+"""Test the latency page: its queries on a real store, its charts, and the page in each state."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_a_topic_in_the_address_filters_the_page(path, store, monkeypatch):
     fill(store)
     page = opened(path, monkeypatch, topic="orders", range="5 min")
     assert not page.exception
-    assert "is of all topics together" in text_of(page)
+    assert "cover all topics" in text_of(page)
 
 
 def test_names_are_never_markup(path, store, monkeypatch):

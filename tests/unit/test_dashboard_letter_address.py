@@ -1,4 +1,4 @@
-"""The address of the dead letters page while the browser and the server disagree about it for a moment."""
+"""Test the address of the dead letters page while the browser and the server have different addresses."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def path(tmp_path):
 def three_dead_letters(path, monkeypatch):
     monkeypatch.setattr(
         connection_pool, "READ_LIMIT", 600.0
-    )  # a loaded machine must not decide what the page shows
-    reads.again()
-    dead_letter_reads.again()
+    )  # a slow machine must not change what the page shows
+    reads.clear()
+    dead_letter_reads.clear()
     DeadLetters(Store.open(path)).add(
         [
             dead_letter(1, failed_at=NOW, value=b"needle"),
@@ -40,7 +40,7 @@ def page(path, monkeypatch):
 
 
 def search(page, text):
-    page.text_input(key="letters_body").set_value(text).run()
+    page.text_input(key="dead_letters_body").set_value(text).run()
 
 
 def browser_at(page, **address):
@@ -57,11 +57,11 @@ def clear_button(page):
     return found[0]
 
 
-def waiting(path):
+def pending(path):
     return DeadLetters(Store.open(path)).count(DeadLetterFilter())
 
 
-def test_a_refresh_that_left_the_browser_before_the_search_reached_it_does_not_undo_the_search(page):
+def test_a_late_refresh_does_not_undo_a_search(page):
     search(page, "needle")
     assert clear_button(page).label == "Clear 1"
 
@@ -69,67 +69,72 @@ def test_a_refresh_that_left_the_browser_before_the_search_reached_it_does_not_u
     page.run()
 
     assert not page.exception
-    assert page.text_input(key="letters_body").value == "needle"
+    assert page.text_input(key="dead_letters_body").value == "needle"
     assert clear_button(page).label == "Clear 1"
     assert page.query_params["body"] in ("needle", ["needle"])
 
 
-def test_a_second_filter_that_left_the_browser_before_the_first_reached_it_keeps_both(page):
-    page.selectbox(key="letters_topic").set_value("payments").run()
+def test_two_quick_filter_changes_are_both_kept(page):
+    page.selectbox(key="dead_letters_topic").set_value("payments").run()
 
     browser_at(page)
-    page.selectbox(key="letters_code").set_value("POLICY_VIOLATION").run()
+    page.selectbox(key="dead_letters_code").set_value("POLICY_VIOLATION").run()
 
-    assert (page.selectbox(key="letters_topic").value, page.selectbox(key="letters_code").value) == (
+    assert (
+        page.selectbox(key="dead_letters_topic").value,
+        page.selectbox(key="dead_letters_code").value,
+    ) == (
         "payments",
         "POLICY_VIOLATION",
     )
 
 
-def test_the_back_button_leaves_a_search(page, monkeypatch):
+def test_the_back_button_undoes_a_search(page, monkeypatch):
     search(page, "needle")
 
     browser_at(page)
-    monkeypatch.setattr("producer_core.dashboard.views.dead_letter_url._went_back", lambda: True)
+    monkeypatch.setattr("producer_core.dashboard.views.dead_letter_url._is_history_navigation", lambda: True)
     page.run()
-    monkeypatch.setattr("producer_core.dashboard.views.dead_letter_url._went_back", lambda: False)
+    monkeypatch.setattr("producer_core.dashboard.views.dead_letter_url._is_history_navigation", lambda: False)
     page.run()
 
-    assert not page.text_input(key="letters_body").value
+    assert not page.text_input(key="dead_letters_body").value
     assert clear_button(page).label == "Clear 3"
 
 
-def test_a_click_is_refused_when_the_address_says_another_filter_than_the_one_that_was_drawn(page, path):
+def test_a_click_is_refused_if_the_address_requests_another_filter(page, path):
     assert clear_button(page).label == "Clear 3"
 
     browser_at(page, body="needle")
     clear_button(page).click().run()
 
-    assert waiting(path) == 3
+    assert pending(path) == 3
     assert "No action taken" in text_of(page)
-    assert clear_button(page).label == "Clear 1", "the page shows what the address says, and can act on it"
+    assert clear_button(page).label == "Clear 1", (
+        "the page shows the filter of the address and accepts the next action"
+    )
 
 
-def test_a_click_on_a_button_of_the_filter_before_acts_on_nothing(page, path):
+def test_a_click_on_a_button_of_the_previous_filter_does_nothing(page, path):
     before = clear_button(page)
     search(page, "needle")
 
     before.click().run()
 
-    assert waiting(path) == 3
+    assert pending(path) == 3
 
 
-def test_a_click_under_an_open_letter_acts_although_the_address_changed_with_it(page, path):
+def test_opening_a_dead_letter_does_not_refuse_the_next_click(page, path):
     search(page, "needle")
 
     browser_at(page, body="needle", dead_letter="m-payments-POLICY_VIOLATION-1")
     clear_button(page).click().run()
 
-    assert waiting(path) == 2
+    assert pending(path) == 2
 
 
-def test_two_filters_are_the_same_whatever_page_or_letter_is_open():
-    asked = DeadLetterQuery(DeadLetterFilter(topic="a"), dead_letter="m")
-    assert asked.filter == DeadLetterQuery(DeadLetterFilter(topic="a")).filter
-    assert asked.filter != DeadLetterQuery(DeadLetterFilter(topic="b")).filter
-    assert asked.filter != DeadLetterQuery(DeadLetterFilter(topic="a"), "1 hour").filter
+def test_the_filter_ignores_the_list_page_and_the_open_dead_letter():
+    query = DeadLetterQuery(DeadLetterFilter(topic="a"), dead_letter="m")
+    assert query.filter == DeadLetterQuery(DeadLetterFilter(topic="a")).filter
+    assert query.filter != DeadLetterQuery(DeadLetterFilter(topic="b")).filter
+    assert query.filter != DeadLetterQuery(DeadLetterFilter(topic="a"), "1 hour").filter

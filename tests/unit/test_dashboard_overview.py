@@ -1,4 +1,4 @@
-"""The overview: its queries, texts and page, and the header of all pages."""
+"""Test the overview: its queries, texts and page, and the header of all pages."""
 
 from __future__ import annotations
 
@@ -543,7 +543,9 @@ def test_a_topic_is_healthy_again_once_its_dead_letters_are_replayed(store):
     assert wording.headline(page.situation).tone == "good"
     assert "all 3 replayed since" in wording.headline(page.situation).text
     assert "replayed since" in text_of(tiles._topic(page.topics[0], page.situation))
-    assert "waits for a broker" in text_of(tiles._topic(page.topics[0], replace(page.situation, connected=0)))
+    assert "no broker connection" in text_of(
+        tiles._topic(page.topics[0], replace(page.situation, connected=0))
+    )
 
 
 def test_a_topic_whose_latest_messages_failed_is_still_failing(store):
@@ -742,7 +744,7 @@ def test_a_link_keeps_the_current_view(current_view):
     )
     assert header.link("alerts", alert="x", topic=None, range=None) == "alerts?alert=x"
     assert header.link("errors", since=5.5, until=65) == "errors?topic=payments&since=5&until=65"
-    assert header.link(header.FIRST, topic="orders") == "./?topic=orders&range=1+hour"
+    assert header.link(header.FIRST_PAGE, topic="orders") == "./?topic=orders&range=1+hour"
 
 
 def test_a_link_keeps_a_custom_range(current_view):
@@ -751,12 +753,13 @@ def test_a_link_keeps_a_custom_range(current_view):
     assert header.link("errors", range="5 min") == "errors?range=5+min"
     current_view(queries.View())
     assert header.link("errors") == "errors"
-    assert header.link(header.FIRST) == "./"
+    assert header.link(header.FIRST_PAGE) == "./"
 
 
 def test_names_are_escaped_in_links():
     assert (
-        common.anchor("<b>&", 'errors?x="') == '<a class="pc-link" href="errors?x=&quot;">&lt;b&gt;&amp;</a>'
+        common.link_element("<b>&", 'errors?x="')
+        == '<a class="pc-link" href="errors?x=&quot;">&lt;b&gt;&amp;</a>'
     )
 
 
@@ -905,12 +908,12 @@ def test_a_paused_page_never_calls_its_data_live(path, store, monkeypatch, drawn
     """Once the page showed "Paused" and "data is live" with a green dot."""
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
-    assert 'class="pc-stays">Data is live' in html_of(page)
+    assert 'class="pc-data-age">Data is live' in html_of(page)
 
     page.toggle(key="live").set_value(False).run()
 
     assert "data is live" not in f"{html_of(page)} {drawn['headline']}".lower()
-    assert 'class="pc-stays pc-old">Paused' in html_of(page)
+    assert 'class="pc-data-age pc-old">Paused' in html_of(page)
 
 
 def html_of(page):

@@ -1,4 +1,4 @@
-"""The dashboard's data, figures and acts on a real store, and the page in each of its states."""
+"""Test the dashboard's data, figures and actions on a real store, and its pages in different states."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counts(at, topic, *, acknowledged=0, dead=0):
 
 @pytest.fixture(autouse=True)
 def now():
-    """When this test began: the page compares with the real clock, and other tests may have taken minutes."""
+    """Set NOW to the start of the test, because the page uses the real clock."""
     global NOW
     NOW = float(int(time.time()))
 
@@ -63,7 +63,7 @@ def dead_letter(number, **changes):
 
 
 def fill(store, **producer):
-    """A minute of orders that work and payments of which some fail; slow ones among many quick."""
+    """Write one minute of successful orders and failing payments, with a few slow messages."""
     rows, slow, quick = [], bucket_of(0.5), bucket_of(0.005)
     for at in range(int(NOW) - 60, int(NOW)):
         rows += [counts(at, "orders", acknowledged=99), counts(at, "payments", dead=1)]
@@ -81,7 +81,7 @@ def fill(store, **producer):
 # data
 
 
-def test_the_overview_counts_what_the_store_says(store):
+def test_the_overview_shows_the_totals_of_the_store(store):
     fill(store)
     page = queries.overview(store, "15 min", NOW)
     assert page.error_rate == pytest.approx(0.01)
@@ -89,39 +89,39 @@ def test_the_overview_counts_what_the_store_says(store):
     assert (page.pending, page.waiting, page.seen_at) == (3, 1, NOW)
 
 
-def test_percentiles_come_from_merged_histograms_and_not_from_averages(store):
+def test_percentiles_come_from_merged_histograms(store):
     fill(store)
     p50, p95, p99 = queries.overview(store, "5 min", NOW).latency
     assert p50 == pytest.approx(0.005, rel=2 * RELATIVE_ERROR)
     assert p95 == p99 == pytest.approx(0.5, rel=2 * RELATIVE_ERROR)
 
 
-def test_the_sentence_blames_the_topic_whose_messages_died_not_the_one_that_was_retried(store):
+def test_the_headline_names_the_topic_with_dead_letters_not_the_one_with_retries(store):
     fill(store)
     DeadLetters(store).add([dead_letter(number, failed_at=NOW - 5) for number in range(60)])
     tone, text = wording.sentence(queries.overview(store, "15 min", NOW).situation)
     assert tone == "bad"
     assert text.startswith(
-        "Failing now. 60 of 6,000 messages failed in the last 15 min, all on payments: a policy"
+        "Failing now. 60 of 6,000 messages failed in the last 15 min, all on payments: a broker policy forbids the request."
     )
 
 
 @pytest.mark.parametrize("window", queries.RANGES)
-def test_every_range_has_a_chart_of_a_hundred_or_so_windows(store, window):
+def test_every_range_has_about_a_hundred_chart_points(store, window):
     fill(store)
     page = queries.overview(store, window, NOW)
     assert queries.RANGES[window] / page.step <= queries.POINTS
     assert charts.throughput(page).data[0].name == "orders"
 
 
-def test_an_act_is_about_the_letters_chosen_else_about_all_that_match(store):
+def test_an_action_applies_to_the_selection_or_to_all_matches(store):
     DeadLetters(store).add(
         [dead_letter(1), dead_letter(2, verdict="possibly_persisted"), dead_letter(3, topic="orders")]
     )
     where = DeadLetterFilter(topic="payments")
-    all_of_them = queries.scope(store, actions.selected(where, ()))
+    every = queries.scope(store, actions.selected(where, ()))
     one = queries.scope(store, actions.selected(where, ("m-1",)))
-    assert (all_of_them.count, all_of_them.safe) == (2, False)
+    assert (every.count, every.safe) == (2, False)
     assert (one.count, one.safe) == (1, True)
     assert queries.choices(store, "dead") == (("orders", "payments"), ("POLICY_VIOLATION",))
 
@@ -129,7 +129,7 @@ def test_an_act_is_about_the_letters_chosen_else_about_all_that_match(store):
 # figures
 
 
-def test_a_figure_without_data_says_so_in_a_sentence(store):
+def test_an_empty_figure_shows_a_message(store):
     page = queries.overview(store, "5 min", NOW)
     for figure in (charts.error_rate(page), charts.throughput(page), charts.latency(page)):
         assert not figure.data
@@ -137,7 +137,7 @@ def test_a_figure_without_data_says_so_in_a_sentence(store):
     assert charts.waiting({}, "No dead letters wait.").layout.annotations[0].text == "No dead letters wait."
 
 
-def test_where_nothing_was_written_there_is_a_gap_and_not_a_zero(store):
+def test_missing_data_is_a_gap_instead_of_a_zero(store):
     fill(store)
     drawn = charts.throughput(queries.overview(store, "5 min", NOW)).data[0]
     assert drawn.y[0] is None
@@ -145,14 +145,14 @@ def test_where_nothing_was_written_there_is_a_gap_and_not_a_zero(store):
     assert drawn.connectgaps is False
 
 
-def test_a_topic_that_settled_nothing_has_no_error_rate(store):
+def test_a_topic_without_settled_messages_has_no_error_rate(store):
     store.append(Batch("p", 0, (counts(NOW - 10, "idle"), counts(NOW - 10, "busy", acknowledged=1, dead=1))))
     lines = {line.name: line for line in charts.error_rate(queries.overview(store, "5 min", NOW)).data}
     assert set(lines["idle"].y) == {None}
     assert set(lines["busy"].y) == {None, 50.0}
 
 
-def test_a_chart_of_many_topics_keeps_the_most_telling_lines_and_adds_up_the_rest(store):
+def test_a_chart_of_many_topics_sums_the_smaller_ones(store):
     rows = [counts(NOW - 10, f"quiet-{n}", acknowledged=1) for n in range(12)]
     store.append(Batch("p", 0, (*rows, counts(NOW - 10, "zebra", acknowledged=80, dead=20))))
     page = queries.overview(store, "5 min", NOW)
@@ -164,13 +164,13 @@ def test_a_chart_of_many_topics_keeps_the_most_telling_lines_and_adds_up_the_res
     assert failing["zebra"].line.color == lines["zebra"].line.color
 
 
-def test_bars_of_many_topics_end_with_the_sum_of_the_rest():
+def test_bars_of_many_topics_include_the_sum_of_the_rest():
     bars = charts.waiting({f"t{n}": 10 - n for n in range(9)}, "none")
     assert list(bars.layout.yaxis.ticktext) == ["5 others", "t3", "t2", "t1", "t0"]
     assert sum(bars.data[0].x) == sum(range(2, 11))
 
 
-def test_long_names_leave_room_for_the_bars_and_stay_apart():
+def test_long_names_are_shortened_and_stay_distinct():
     names = {f"{'a' * 120}{n}{'b' * 120}": n for n in (1, 2)}
     bars = charts.waiting(names, "none")
     assert [len(text) for text in bars.layout.yaxis.ticktext] == [26, 26]
@@ -179,17 +179,17 @@ def test_long_names_leave_room_for_the_bars_and_stay_apart():
     assert bars.layout.margin.l < 210
 
 
-def test_the_latency_axis_spans_whole_powers_of_ten_and_says_its_units(store):
+def test_the_latency_axis_spans_powers_of_ten_with_units(store):
     fill(store)
     axis = charts.latency(queries.overview(store, "5 min", NOW)).layout.yaxis
     assert tuple(axis.range) == (0, 3)
     assert dict(zip(axis.tickvals, axis.ticktext, strict=True))[1000.0] == "1 s"
 
 
-# acts
+# actions
 
 
-def test_clear_archives_and_undo_brings_back_exactly_those(store):
+def test_clear_archives_and_undo_restores_the_same_dead_letters(store):
     dead_letters = DeadLetters(store)
     dead_letters.add([dead_letter(1), dead_letter(2), dead_letter(3)])
     first = actions.clear(store, DeadLetterFilter(ids=("m-1",)))
@@ -200,7 +200,7 @@ def test_clear_archives_and_undo_brings_back_exactly_those(store):
     assert dead_letters.count(DeadLetterFilter()) == 2
 
 
-def test_a_replay_that_nobody_can_run_is_refused_in_a_sentence(store):
+def test_a_replay_without_a_runner_is_refused_with_a_message(store):
     DeadLetters(store).add([dead_letter(1)])
     done = actions.start_replay(store, DeadLetterFilter())
     assert not done.ok
@@ -210,7 +210,7 @@ def test_a_replay_that_nobody_can_run_is_refused_in_a_sentence(store):
 # the server's command
 
 
-def test_the_server_listens_on_this_machine_only_and_reports_nothing(path):
+def test_the_server_listens_on_loopback_and_sends_no_usage_statistics(path):
     command = server_command.command(path, 8123)
     assert "--server.address=127.0.0.1" in command
     assert "--browser.gatherUsageStats=false" in command
@@ -221,7 +221,7 @@ def test_the_server_listens_on_this_machine_only_and_reports_nothing(path):
 
 
 def opened(path, monkeypatch, view=None):
-    """The app as it opens; or one of its pages alone, which AppTest cannot go to when it is a function."""
+    """Open the app, or only the page of `view`: AppTest cannot switch to a page that is a function."""
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(path)])
@@ -234,7 +234,7 @@ def text_of(page):
     return " ".join(element.body for element in page.get("html"))
 
 
-def test_a_store_in_use_shows_its_letters_and_says_that_it_is_live(path, store, monkeypatch):
+def test_a_live_store_shows_its_dead_letters(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5)])
     page = opened(path, monkeypatch)
@@ -246,24 +246,22 @@ def test_a_store_in_use_shows_its_letters_and_says_that_it_is_live(path, store, 
     assert not page.button(key="replay").disabled
 
 
-def test_without_a_producer_replay_says_why_it_cannot(path, store, monkeypatch):
+def test_without_a_producer_replay_is_disabled_with_a_reason(path, store, monkeypatch):
     fill(store, seen_at=NOW - 100)
     DeadLetters(store).add([dead_letter(1)])
     page = opened(path, monkeypatch, "dead_letters")
     assert page.button(key="replay").disabled
-    assert "Nobody can replay these now." in text_of(page)
+    assert "These dead letters cannot be replayed now." in text_of(page)
 
 
-def test_a_missing_store_is_waited_for(path, monkeypatch):
+def test_the_page_waits_for_a_missing_store(path, monkeypatch):
     page = opened(path, monkeypatch)
     assert not page.exception
     assert f"There is no store at {path} yet" in text_of(page)
     assert not path.exists()
 
 
-def test_a_store_of_a_newer_version_and_a_damaged_one_are_said_in_a_sentence(
-    path, store, tmp_path, monkeypatch
-):
+def test_a_newer_or_damaged_store_shows_a_message(path, store, tmp_path, monkeypatch):
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE schema_migrations SET version = 999 WHERE version = 1")
     newer = opened(path, monkeypatch)
@@ -276,7 +274,7 @@ def test_a_store_of_a_newer_version_and_a_damaged_one_are_said_in_a_sentence(
     assert "damaged" in text_of(page)
 
 
-def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(store):
+def test_an_action_excludes_dead_letters_that_arrived_after_it_was_offered(store):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     page = queries.dead_letters(store, DeadLetterFilter())
     DeadLetters(store).add([dead_letter(3)])
@@ -286,32 +284,34 @@ def test_an_act_means_the_letters_that_were_on_the_page_when_it_was_offered(stor
     assert DeadLetters(store).count(DeadLetterFilter()) == 1
 
 
-def test_the_question_before_a_replay_keeps_its_number_while_more_letters_die(path, store, monkeypatch):
+def test_a_planned_replay_keeps_its_size_while_dead_letters_arrive(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([dead_letter(1, verdict="possibly_persisted")])
     page = opened(path, monkeypatch, "dead_letters")
     page.button(key="replay").click().run()
-    assert page.button(key="replay_sure").label == "Replay 1 now"
+    assert page.button(key="replay_confirm").label == "Replay 1 now"
     DeadLetters(store).add([dead_letter(2)])
-    (asked,) = queries.operations(store)
-    looked = '{"topics": [], "at": 0}'
-    store.execute("replay_checked", operation=asked.operation_id, checked=looked, now=time.time(), message="")
-    reads.again()
+    (operation,) = queries.operations(store)
+    checked = '{"topics": [], "at": 0}'
+    store.execute(
+        "replay_checked", operation=operation.operation_id, checked=checked, now=time.time(), message=""
+    )
+    reads.clear()
     page.run()
     assert page.button(key="replay").label == "Replay 2 …"
-    assert page.button(key="replay_sure").label == "Replay 1 now"
-    page.button(key="replay_sure").click().run()
+    assert page.button(key="replay_confirm").label == "Replay 1 now"
+    page.button(key="replay_confirm").click().run()
     assert [operation.total for operation in queries.operations(store)] == [1]
 
 
-def test_the_choices_stay_in_their_order_while_letters_arrive(store):
+def test_the_filter_options_keep_their_order_while_dead_letters_arrive(store):
     DeadLetters(store).add([dead_letter(1), dead_letter(2), dead_letter(3, topic="late")])
     before = queries.choices(store, "dead")
     DeadLetters(store).add([dead_letter(number, topic="late") for number in range(10, 15)])
     assert queries.choices(store, "dead") == before == (("late", "payments"), ("POLICY_VIOLATION",))
 
 
-def test_the_alert_of_many_dead_letters_says_the_number_that_the_page_shows(store):
+def test_the_dead_letter_alert_shows_the_current_number(store):
     raised = alert("high_dlq_size", "p", NOW, value=101, threshold=100)
     AlertLog(store).record([AlertChange("fired", raised)])
     DeadLetters(store).add([dead_letter(number) for number in range(120)])

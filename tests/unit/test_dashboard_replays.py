@@ -1,4 +1,4 @@
-"""The replays page: what it says of each, what can be done there, and its words."""
+"""Test the replays page: its data, its actions and its texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from producer_core import replay
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.views import reads
-from producer_core.dashboard.wording import replays as told
+from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
 from producer_core.replay.claims import ReplayClaims
@@ -18,7 +18,8 @@ from producer_core.replay.outcome import FailedReplay, RecordOutcome
 from producer_core.replay.preflight import NEWER_KEY
 from producer_core.store import Store
 from tests.unit.dashboard_pages import links, text_of
-from tests.unit.replaying import alive, buried, dead_letter, looked
+from tests.unit.replaying import alive, buried, dead_letter
+from tests.unit.replaying import looked as preflight_done
 
 ALL = DeadLetterFilter()
 HOSTILE = "<script>alert(1)</script> **bold**"
@@ -38,8 +39,8 @@ def store(path):
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered():
-    reads.again()
+def no_cached_reads():
+    reads.clear()
 
 
 def opened(path, **query):
@@ -52,18 +53,18 @@ def opened(path, **query):
     return found.run()
 
 
-def begun(store, **choices):
-    """A replay of all, in the hands of a runner."""
+def started(store, **choices):
+    """Start a replay of all dead letters, and let a runner take it."""
     done = actions.start_replay(store, ALL, **{"who": "ann", **choices})
-    looked(store, done.operation_id)
+    preflight_done(store, done.operation_id)
     claims = ReplayClaims(store, done.operation_id, "p-1/abc", lease=15.0, clock=time.time)
     assert claims.take()
     return done.operation_id, claims
 
 
 def ended(store, *, failed=(), doubtful=()):
-    """A replay that a runner has carried out."""
-    one, claims = begun(store)
+    """Return the id of a replay that a runner has finished."""
+    one, claims = started(store)
     claimed = claims.turn([], want=100, busy=False).dead_letters
     outcomes = []
     for place, dead in enumerate(claimed):
@@ -89,24 +90,24 @@ def operation(**changes):
     return replace(known, **changes)
 
 
-def standing(one, now=NOW, hands=1):
-    return told.replay_status(one, owner="shop on host", runners=hands, now=now)
+def standing(one, now=NOW, runners=1):
+    return replay_wording.replay_status(one, owner="shop on host", runners=runners, now=now)
 
 
 # the page
 
 
-def test_an_empty_store_says_how_a_replay_is_begun(path, store):
+def test_an_empty_store_explains_how_to_start_a_replay(path, store):
     page = opened(path)
 
     assert not page.exception
-    assert "No replay yet." in text_of(page)
+    assert "No replays yet." in text_of(page)
     assert 'href="dead-letters"' in text_of(page)
 
 
-def test_a_replay_under_way_is_shown_with_who_what_and_how_far(path, store):
+def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
     buried(store, 3)
-    one, claims = begun(store)
+    one, claims = started(store)
     claims.turn([], want=1, busy=False)
 
     page = opened(path)
@@ -114,12 +115,12 @@ def test_a_replay_under_way_is_shown_with_who_what_and_how_far(path, store):
     assert not page.exception
     text = text_of(page)
     assert "1 replay in progress, 3 records left." in text
-    assert "3 records: all dead letters" in text and "Asked for by ann (dashboard)" in text
+    assert "3 records: all dead letters" in text and "Requested by ann (dashboard)" in text
     assert "Running on client on host, process 1." in text
     assert f"operation={one}" in text
 
 
-def test_an_ended_one_is_listed_with_its_outcome_and_leads_back_to_its_letters(path, store):
+def test_an_ended_replay_shows_its_outcome_and_links_to_its_dead_letters(path, store):
     ids = buried(store, 4)
     one = ended(store, failed=(1,), doubtful=(2,))
 
@@ -138,17 +139,17 @@ def test_an_ended_one_is_listed_with_its_outcome_and_leads_back_to_its_letters(p
     assert "requested" in text and "ended" in text
 
 
-def test_a_replay_that_the_store_does_not_have_is_said(path, store):
+def test_an_unknown_replay_shows_a_message(path, store):
     page = opened(path, operation="nothing")
 
     assert not page.exception
-    assert "There is no replay nothing in this store" in text_of(page)
+    assert "This store has no replay nothing." in text_of(page)
 
 
-def test_it_is_paused_resumed_at_another_rate_and_cancelled_on_the_page(path, store):
+def test_a_replay_is_paused_resumed_at_another_rate_and_cancelled(path, store):
     buried(store, 3)
     one = actions.start_replay(store, ALL).operation_id
-    looked(store, one)
+    preflight_done(store, one)
     page = opened(path, operation=one)
     page.button(key=f"pause_{one}").click().run()
     assert replay.get(store, one).state == "paused"
@@ -166,10 +167,10 @@ def test_it_is_paused_resumed_at_another_rate_and_cancelled_on_the_page(path, st
     ]  # fmt: skip
 
 
-def test_an_act_that_comes_too_late_says_why(path, store):
+def test_an_outdated_action_shows_why_it_failed(path, store):
     buried(store, 3)
     one = actions.start_replay(store, ALL).operation_id
-    looked(store, one)
+    preflight_done(store, one)
     page = opened(path, operation=one)
     replay.pause(store, one, who="bea", origin="cli")
 
@@ -179,24 +180,24 @@ def test_an_act_that_comes_too_late_says_why(path, store):
     assert f"The replay {one} is paused, so this cannot be done" in text_of(page)
 
 
-def test_a_question_that_was_left_open_is_answered_on_the_page(path, store):
+def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):
     buried(store, 2, verdict="possibly_persisted")
-    one = actions.look_ahead(store, ALL).operation_id
+    one = actions.plan_replay(store, ALL).operation_id
     store.execute(
         "replay_checked", operation=one, checked='{"topics": [], "at": 0}', now=time.time(), message=""
     )
 
     listed = text_of(opened(path))
     assert "1 replay awaiting decision." in listed
-    assert "See what it would do, and decide" in listed
+    assert "Review and decide" in listed
     page = opened(path, operation=one)
-    page.button(key="replay_sure").click().run()
+    page.button(key="replay_confirm").click().run()
 
     assert not page.exception
     assert replay.get(store, one).state == "planned"
 
 
-def test_with_nobody_alive_the_page_shows_the_command_that_carries_it_out(path, store):
+def test_without_a_runner_the_page_shows_the_replay_command(path, store):
     buried(store, 2)
     one = actions.start_replay(store, ALL).operation_id
     with store.borrow(write=True) as connection:
@@ -208,7 +209,7 @@ def test_with_nobody_alive_the_page_shows_the_command_that_carries_it_out(path, 
     assert page.code[0].value == f"producer-core dlq replay --store={path} --bootstrap-servers HOST:PORT"
 
 
-def test_nothing_of_a_selection_a_person_or_an_outcome_is_drawn_as_markup(path, store):
+def test_texts_of_selections_users_and_outcomes_are_escaped(path, store):
     DeadLetters(store).add([dead_letter(1, topic=HOSTILE)])
     done = actions.start_replay(store, DeadLetterFilter(topic=HOSTILE, text="Broker"), who=HOSTILE)
     replay.cancel(store, done.operation_id, who=HOSTILE, origin="cli")
@@ -221,7 +222,7 @@ def test_nothing_of_a_selection_a_person_or_an_outcome_is_drawn_as_markup(path, 
 # data
 
 
-def test_a_page_of_replays_knows_when_there_are_more(store):
+def test_the_replay_list_reports_whether_there_are_more(store):
     for number in range(3):
         DeadLetters(store).add([dead_letter(number, topic=f"t{number}")])
         done = actions.start_replay(store, DeadLetterFilter(topic=f"t{number}"))
@@ -233,9 +234,9 @@ def test_a_page_of_replays_knows_when_there_are_more(store):
     assert not queries.replays(store, time.time(), limit=3).more
 
 
-def test_a_dead_runner_is_no_hand_and_another_one_is(store):
+def test_only_live_runners_are_counted(store):
     buried(store, 2)
-    one, _ = begun(store)
+    one, _ = started(store)
     later = time.time() + 30
     assert queries.one_replay(store, one, time.time()).runners == 1
     assert queries.one_replay(store, one, later).runners == 0
@@ -246,19 +247,19 @@ def test_a_dead_runner_is_no_hand_and_another_one_is(store):
 
 
 @pytest.mark.parametrize(("until", "later"), [(None, 2), (NOW + 100, 0)])
-def test_letters_that_died_after_a_persons_own_end_do_not_match_and_are_not_told(store, until, later):
-    """«2 more that match have died since»: they did not match, for the filter ended before."""
+def test_later_dead_letters_outside_a_fixed_range_are_not_counted(store, until, later):
+    """The page must not report that 2 more have died since, because they are outside the filter's range."""
     DeadLetters(store).add([dead_letter(number, failed_at=NOW + number) for number in range(3)])
     page = queries.dead_letters(store, DeadLetterFilter(until=until))
-    done = actions.look_ahead(store, page.seen)
+    done = actions.plan_replay(store, page.seen)
     DeadLetters(store).add([dead_letter(number, failed_at=NOW + 200 + number) for number in (3, 4)])
 
     assert queries.one_replay(store, done.operation_id, time.time()).later == later
 
 
-def test_the_pace_is_what_was_settled_lately(store):
+def test_the_pace_covers_recently_settled_records(store):
     buried(store, 4)
-    one, claims = begun(store)
+    one, claims = started(store)
     claimed = claims.turn([], want=4, busy=False).dead_letters
     claims.turn([RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
 
@@ -266,11 +267,11 @@ def test_the_pace_is_what_was_settled_lately(store):
     assert queries.one_replay(store, one, time.time() + 60).pace is None
 
 
-# words
+# texts
 
 
 @pytest.mark.parametrize(
-    ("changes", "hands", "tone", "text"),
+    ("changes", "runners", "tone", "text"),
     [
         ({}, 1, "good", "Running on shop on host."),
         ({"state": "planned", "owner": None}, 1, "quiet", "Queued: a running producer picks it up"),
@@ -287,61 +288,64 @@ def test_the_pace_is_what_was_settled_lately(store):
         ({"state": "stopped", "message": "Stopped itself"}, 0, "bad", "Stopped itself."),
     ],
 )  # fmt: skip
-def test_each_state_has_its_sentence(changes, hands, tone, text):
-    found = standing(operation(**changes), hands=hands)
+def test_each_replay_state_has_its_sentence(changes, runners, tone, text):
+    found = standing(operation(**changes), runners=runners)
 
     assert found[0] == tone
     assert text in found[1]
 
 
-def test_a_replay_behind_another_one_waits_its_turn_and_says_for_what(store):
+def test_a_queued_replay_names_the_replay_ahead_of_it(store):
     buried(store, 3)
-    begun(store)
+    started(store)
     DeadLetters(store).add([dead_letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
     assert queries.one_replay(store, second, time.time()).blocked_by is None, (
-        "looking ahead waits for no replay"
+        "the preflight does not wait for replays"
     )
-    looked(store, second, topic="late")
+    preflight_done(store, second, topic="late")
 
     seen = queries.one_replay(store, second, time.time())
 
     assert seen.blocked_by is not None
-    assert told.replay_status(seen.operation, owner="", runners=1, now=time.time(), blocked_by=seen.blocked_by) == (
+    assert replay_wording.replay_status(seen.operation, owner="", runners=1, now=time.time(), blocked_by=seen.blocked_by) == (
         "quiet", "Queued behind a replay started by ann, 3 records left.",
     )  # fmt: skip
     alive(store, time.time() + 60, producer_id="p-2")
     assert queries.one_replay(store, second, time.time()).blocked_by is None
 
 
-def test_progress_says_how_quick_and_how_long():
+def test_progress_shows_rate_and_remaining_time():
     one = operation(acknowledged=15, landed=3, failed_again=2)
 
     assert (
-        told.progress(one, 8.0) == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 already on the topic"
+        replay_wording.progress(one, 8.0)
+        == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 already on the topic"
     )
-    assert told.progress(one, None).startswith("20 of 100; ")
+    assert replay_wording.progress(one, None).startswith("20 of 100; ")
 
 
-def test_the_canary_is_spoken_of_only_while_it_goes_and_something_follows():
-    assert told.canary(operation(acknowledged=3)) == (
+def test_the_canary_is_mentioned_only_while_it_runs():
+    assert replay_wording.canary(operation(acknowledged=3)) == (
         "Canary: the first 10 are sent alone; the rest follows once they are acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
-        assert told.canary(operation(**done)) == ""
+        assert replay_wording.canary(operation(**done)) == ""
 
 
-def test_a_selection_is_said_in_words_and_masked():
+def test_a_selection_is_described_and_masked():
     where = DeadLetterFilter(topic="payments", code="POLICY_VIOLATION", text="ann@example.com", until=5.0)
 
-    assert told.selection(where).startswith("topic payments, error POLICY_VIOLATION, error text contains “")
-    assert "ann@example.com" not in told.selection(where)
-    assert told.selection(DeadLetterFilter(ids=("a", "b"))) == "2 records selected by id"
-    assert told.selection(ALL) == "all dead letters"
+    assert replay_wording.selection(where).startswith(
+        "topic payments, error POLICY_VIOLATION, error text contains “"
+    )
+    assert "ann@example.com" not in replay_wording.selection(where)
+    assert replay_wording.selection(DeadLetterFilter(ids=("a", "b"))) == "2 records selected by id"
+    assert replay_wording.selection(ALL) == "all dead letters"
 
 
 @pytest.mark.parametrize(
-    ("action", "outcome", "said"),
+    ("action", "outcome", "expected"),
     [
         ("replay", "planned as 0123456789ab", ("requested", "", "0123456789ab")),
         ("replay_pause", "paused (0123456789ab)", ("paused", "", "0123456789ab")),
@@ -350,8 +354,8 @@ def test_a_selection_is_said_in_words_and_masked():
         ("replay", "Nothing to replay", ("requested", "Nothing to replay", "")),
     ],
 )
-def test_a_row_of_the_audit_is_said_in_words(action, outcome, said):
-    assert tuple(told.audit_entry(action, outcome)) == said
+def test_an_audit_row_is_described_in_words(action, outcome, expected):
+    assert tuple(replay_wording.audit_entry(action, outcome)) == expected
 
 
 @pytest.mark.parametrize(
@@ -365,22 +369,22 @@ def test_a_row_of_the_audit_is_said_in_words(action, outcome, said):
         (7200, "2 h"),
     ],
 )
-def test_a_length_of_time_is_said_in_units_that_fit(seconds, text):
-    assert told.duration(seconds) == text
+def test_durations_use_suitable_units(seconds, text):
+    assert replay_wording.duration(seconds) == text
 
 
-def test_the_sentence_on_top_counts_what_is_under_way():
+def test_the_summary_counts_running_replays():
     running, ready, paused = operation(), operation(state="ready"), operation(state="paused")
 
-    assert told.replays_summary([]) == ("quiet", "No replays in progress.")
-    assert told.replays_summary([running]) == ("good", "1 replay in progress, 80 records left.")
-    assert told.replays_summary([ready])[1] == "1 replay awaiting decision."
-    assert told.replays_summary([running, running, ready, paused])[1] == (
+    assert replay_wording.replays_summary([]) == ("quiet", "No replays in progress.")
+    assert replay_wording.replays_summary([running]) == ("good", "1 replay in progress, 80 records left.")
+    assert replay_wording.replays_summary([ready])[1] == "1 replay awaiting decision."
+    assert replay_wording.replays_summary([running, running, ready, paused])[1] == (
         "2 replays in progress, 160 records left; 1 awaiting decision; 1 paused."
     )
 
 
-def test_it_says_how_it_is_delivered_and_why_as_the_dry_run_does(path, store):
+def test_the_page_shows_the_delivery_guarantee_with_its_reason(path, store):
     buried(store, 2, cluster_id="embedded-1")
     one = replay.plan(
         store, ALL, who="ann", origin="test", can_run="embedded-1", check_first=True
@@ -388,13 +392,13 @@ def test_it_says_how_it_is_delivered_and_why_as_the_dry_run_does(path, store):
     because = "at least once, because the embedded broker has no fencing and no read_committed"
 
     assert f"Sent {because}" in text_of(opened(path, operation=one))
-    facts = dict(told.facts(replay.get(store, one)))
+    facts = dict(replay_wording.facts(replay.get(store, one)))
     assert facts["Delivery"] == because.capitalize()
 
 
-def test_what_a_replay_left_out_is_told_without_words_of_the_shell(store):
+def test_skipped_records_are_explained_without_command_line_options(store):
     buried(store, 3)
-    one, claims = begun(store)
+    one, claims = started(store)
     ids = [row["message_id"] for row in store.rows("operation_records", operation=one)]
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operation_records SET flag = 'newer_key' WHERE message_id = ?", [ids[0]])
@@ -404,18 +408,18 @@ def test_what_a_replay_left_out_is_told_without_words_of_the_shell(store):
         [RecordOutcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False
     ).over
 
-    said = told.outcome(replay.get(store, one))[1]
-    assert "its key has a newer record on the topic" in said
-    assert "--" not in said
+    text = replay_wording.outcome(replay.get(store, one))[1]
+    assert "its key has a newer record on the topic" in text
+    assert "--" not in text
 
 
-def test_what_was_looked_ahead_and_left_took_no_time():
-    assert told.took(operation(state="cancelled", started_at=None, finished_at=NOW + 3600)) == ""
+def test_a_discarded_dry_run_has_no_duration():
+    assert replay_wording.took(operation(state="cancelled", started_at=None, finished_at=NOW + 3600)) == ""
 
 
-def test_who_carries_out_replays_is_said_in_the_settings():
-    assert "set PRODUCER_CORE_CONFIG to" in told.runner_setup("PRODUCER_CORE_CONFIG")
-    assert "Run by this server with shop.properties (b:9092)" in told.runner_setup(
+def test_the_settings_describe_the_replay_worker():
+    assert "set PRODUCER_CORE_CONFIG to" in replay_wording.runner_setup("PRODUCER_CORE_CONFIG")
+    assert "Run by this server with shop.properties (b:9092)" in replay_wording.runner_setup(
         "V", "shop.properties", "b:9092"
     )
-    assert told.runner_setup("V", "f", "b", "no such host").endswith("with f: no such host")
+    assert replay_wording.runner_setup("V", "f", "b", "no such host").endswith("with f: no such host")

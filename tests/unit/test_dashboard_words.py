@@ -1,4 +1,4 @@
-"""Texts and numbers of the dashboard."""
+"""Test the texts and numbers of the dashboard."""
 
 from __future__ import annotations
 

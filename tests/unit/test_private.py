@@ -53,7 +53,7 @@ def test_code_that_the_dashboard_executes_is_private(tmp_path, monkeypatch):
 
 def test_a_code_directory_with_open_permissions_is_made_private(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = tmp_path / "producer-core" / "dashboard-4"
+    folder = tmp_path / "producer-core" / "dashboard-5"
     folder.mkdir(parents=True)
 
     command.launch_folder()

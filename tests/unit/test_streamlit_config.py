@@ -1,4 +1,4 @@
-"""The project's Streamlit settings are those that the dashboard's command gives."""
+"""Test that the project's Streamlit config file matches the options of the dashboard command."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def flat(table, prefix=""):
             yield prefix + name, value
 
 
-def test_a_page_started_by_hand_has_the_settings_of_the_command():
+def test_the_config_file_matches_the_options_of_the_command():
     found = dict(flat(tomllib.loads(CONFIG.read_text())))
 
     assert found.pop("theme.chartCategoricalColors") == list(COLOURS)
     assert found.pop("server.allowedHosts") == [HOST, "localhost"]
     assert found.pop("server.address") == HOST
-    said = {
+    options = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
     }
-    assert said == dict(OPTIONS)
+    assert options == dict(OPTIONS)

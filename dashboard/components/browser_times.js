@@ -1,6 +1,4 @@
-"""Times as the browser writes them: in its own zone, with UTC beside; JavaScript that our lists begin with."""
-
-JS = """
+// Formats times in the browser's zone and in UTC. It is prepended to the scripts of the lists.
 const two = number => String(number).padStart(2, '0')
 const local = at => {
   const d = new Date(at * 1000), now = new Date()
@@ -8,4 +6,3 @@ const local = at => {
   return d.toDateString() === now.toDateString() ? time : `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${time}`
 }
 const utc = at => new Date(at * 1000).toISOString().slice(0, 19).replace('T', ' ') + ' UTC'
-"""
