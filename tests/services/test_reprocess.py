@@ -253,7 +253,8 @@ def test_the_command_shows_a_dry_run_first_and_reports_a_mistyped_topic(kafka, s
     assert replay.list_operations(store) == []
     assert mistyped.exit_code == 0
     assert (
-        f"no dead letter is of 'ordrs'. There are dead letters of {topic} (6), gone (3)." in mistyped.stdout
+        f"topic 'ordrs' has no dead letters. Topics with dead letters: {topic} (6), gone (3)."
+        in mistyped.stdout
     )
 
 

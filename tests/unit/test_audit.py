@@ -317,15 +317,17 @@ def test_the_audit_is_asked_by_who_action_and_time(old_acts, asked, found):
 def test_the_audit_is_a_table_for_people_and_masks_what_it_quotes(old_acts):
     said = run(old_acts, "audit").output
 
-    assert {"when", "who", "from", "what", "which", "count", "outcome"} <= {*said.splitlines()[0].split()}
+    assert {"time", "operator", "origin", "action", "selection", "count", "outcome"} <= {
+        *said.splitlines()[0].split()
+    }
     assert "bob@shop" in said and f"cli on {socket.gethostname()}" in said
     assert "hunter2" not in said and "ann.lee" not in said
-    assert run(old_acts, "audit", "--who", "nobody").output == "No recorded act matches.\n"
+    assert run(old_acts, "audit", "--who", "nobody").output == "No recorded action matches.\n"
 
 
 def test_an_action_that_is_not_there_and_a_range_that_is_empty_by_itself_are_said(old_acts):
     unknown = run(old_acts, "audit", "--action", "archve")
     reversed_range = run(old_acts, "audit", "--since", "1h", "--until", "2h")
 
-    assert unknown.output == "No act 'archve' is recorded here. There are: archive, restore.\n"
+    assert unknown.output == "No action 'archve' is recorded. Recorded actions: archive, restore.\n"
     assert (reversed_range.exit_code, "--since must be before --until" in reversed_range.output) == (2, True)

@@ -126,7 +126,7 @@ def test_an_unknown_message_is_said(path):
     result = run(path, "dlq", "show", "nobody-1")
 
     assert result.exit_code == 2
-    assert "no dead letter nobody-1" in result.stderr
+    assert "Dead letter nobody-1 does not exist" in result.stderr
 
 
 def test_groups_as_json_count_what_a_cause_did(path):
@@ -271,7 +271,7 @@ def test_a_snapshot_is_a_store(path, tmp_path):
 def test_a_snapshot_into_a_folder_that_is_not_there_is_refused_and_makes_none(path, tmp_path):
     refused = run(path, "store", "snapshot", tmp_path / "nope" / "copy.duckdb")
 
-    assert (refused.exit_code, "There is no folder" in refused.stderr) == (2, True), refused.output
+    assert (refused.exit_code, "does not exist" in refused.stderr) == (2, True), refused.output
     assert not (tmp_path / "nope").exists()
 
 

@@ -99,7 +99,8 @@ def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more)
 
     assert result.exit_code == 0
     assert (
-        "no dead letter is of 'ordrs'. There are dead letters of orders (4), payments (1)." in result.output
+        "topic 'ordrs' has no dead letters. Topics with dead letters: orders (4), payments (1)."
+        in result.output
     )
 
 
@@ -107,12 +108,15 @@ def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_p
     DeadLetters(store).add([dead_letter(20 + n, topic=f"topic-{n}") for n in range(6)])
     result = run(store, "dlq", "replay", "--code", "UNKNOWN", "--yes")
 
-    assert (result.exit_code, result.stdout.startswith("Nothing to replay: the selection matches none.")) == (
+    assert (
+        result.exit_code,
+        result.stdout.startswith("Nothing to replay: the selection matches no dead letter"),
+    ) == (
         0,
         True,
     )
     assert (
-        "There are dead letters of orders (4), payments (1), topic-0 (1), topic-1 (1), topic-2 (1) and 3 more topics."
+        "Topics with dead letters: orders (4), payments (1), topic-0 (1), topic-1 (1), topic-2 (1) and 3 more topics."
         in result.stdout
     )
 

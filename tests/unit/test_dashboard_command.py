@@ -124,8 +124,8 @@ def test_the_base_path_is_passed_to_the_server():
     [
         ("/kafka/oauth2callback", ["--base-path", "/kafka"], ""),
         ("/oauth2callback", [], ""),
-        ("/kafka/oauth2callback", [], "Give --base-path /kafka"),
-        ("/oauth2callback", ["--base-path", "/kafka"], "Give --base-path /,"),
+        ("/kafka/oauth2callback", [], "Use --base-path /kafka"),
+        ("/oauth2callback", ["--base-path", "/kafka"], "Use --base-path /,"),
     ],
 )
 def test_the_command_rejects_a_redirect_uri_with_another_path(started, redirect_path, options, message):

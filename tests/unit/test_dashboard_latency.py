@@ -251,7 +251,7 @@ def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
     text = text_of(opened(path, monkeypatch, range="5 min"))
     assert "Earlier: No broker could be reached." in text
-    assert "no connection to any broker, so nothing was sent. It ended " in text
+    assert "no connection to any broker, so nothing was sent. Ended " in text
     assert (
         f"from {wording.stamp(start, None, time.time()).text} to {wording.stamp(start + 10, None, time.time()).text} UTC, for 10 s."
         in text

@@ -281,7 +281,7 @@ def test_the_shell_turns_pages_by_what_the_page_before_says(dead_letters, shell)
     second = json.loads(shell("list", "--limit", "5", "--after", first["next"], "--json").stdout)
     assert [row["message_id"] for row in second["records"]] == ["m-1", "m-0"]
     assert (first["total"], second["next"]) == (7, None)
-    assert f"--after {first['next']} goes on." in shell("list", "--limit", "5").stdout
+    assert f"Next page: --after {first['next']}" in shell("list", "--limit", "5").stdout
 
 
 def test_the_shell_says_how_far_it_looked_into_bodies(dead_letters, shell):
@@ -292,7 +292,7 @@ def test_the_shell_says_how_far_it_looked_into_bodies(dead_letters, shell):
     assert found["search"]["complete"]
     archived = shell("archive", "--body", "needle", "--yes")
     assert "Archived 1" in archived.stdout
-    assert "Looked into the bodies of 2 dead letters." in archived.stderr
+    assert "Searched the bodies of 2 dead letters." in archived.stderr
 
 
 def test_the_shell_draws_the_trend_of_a_group(dead_letters, shell):

@@ -294,7 +294,9 @@ def test_messages_for_partitions_that_a_recreated_topic_lacks_go_to_existing_one
     log = Log()
     log.partitions = 6
     with make_sender(log, shards=2) as sender:
-        monkeypatch.setattr(sender.transport._partitioner, "_ask", lambda topic, timeout: log.partitions)
+        monkeypatch.setattr(
+            sender.transport._partitioner, "_query_count", lambda topic, timeout: log.partitions
+        )
         sender.send(range(60))
         sender.wait(60)
         assert len(log.records) == 6

@@ -157,7 +157,7 @@ def test_a_compressed_file_is_unpacked_on_disk_and_its_damage_is_reported(tmp_pa
     path.write_bytes(packed)
     assert len(read(path)) == 2000
     path.write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(InputError, match="the packing is damaged"):
+    with pytest.raises(InputError, match="the archive is damaged"):
         read(path)
 
 

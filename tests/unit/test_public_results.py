@@ -170,8 +170,8 @@ def test_python_rejects_the_store_settings_that_the_command_rejects(tmp_path, ch
 @pytest.mark.parametrize(
     ("code", "exit_code", "expected"),
     [
-        ("99999999999999999999", 2, "Unknown error code"),
-        ("9" * 5000, 2, "Unknown error code"),
+        ("99999999999999999999", 2, "There is no error code"),
+        ("9" * 5000, 2, "There is no error code"),
         ("UnknownProducerException", 0, "UNKNOWN_PRODUCER_ID"),
         ("ValueError", 0, "ConfigError or InvalidMessage"),
         ("QueueFull", 0, "No room for the message"),

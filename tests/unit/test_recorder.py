@@ -37,7 +37,7 @@ class FakeStore:
         self.writes += 1
         return len(batches)
 
-    def looked_at(self):
+    def recently_read(self):
         return self.is_read
 
     def add(self, dead_letters):

@@ -32,7 +32,7 @@ class Broker:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(clients, "_AGAIN", 0.0)
+    monkeypatch.setattr(clients, "_RETRY_PAUSE_S", 0.0)
 
 
 def test_a_query_is_repeated_while_a_new_topic_has_no_leader():
@@ -42,7 +42,7 @@ def test_a_query_is_repeated_while_a_new_topic_has_no_leader():
 
 
 def test_a_persistent_transient_error_is_raised_at_the_time_limit(monkeypatch):
-    monkeypatch.setattr(clients, "_ANSWER", 0.0)
+    monkeypatch.setattr(clients, "_RETRY_LIMIT_S", 0.0)
     with pytest.raises(BrokerUnreachable, match="offsets are not available: Broker: Not leader"):
         recover_position._spans(Broker(10**9), "orders")
 

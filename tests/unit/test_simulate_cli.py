@@ -168,7 +168,7 @@ def test_a_dry_run_needs_no_broker(small):
     )
 
     assert result.exit_code == 0
-    assert "nothing sent" in result.stdout and '"transaction_id"' in result.stdout
+    assert "nothing is sent" in result.stdout and '"transaction_id"' in result.stdout
 
 
 def test_history_is_sent(broker, tmp_path):

@@ -154,7 +154,7 @@ def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, 
     page = opened("dead_letters", store.path, monkeypatch, letter="m-1", state="any")
 
     shown = text_of(page)
-    assert "What is wrong" in shown and "<b>malformed</b>" in shown
+    assert "Input error" in shown and "<b>malformed</b>" in shown
     assert "broker's words" not in shown and "accepted" not in shown
 
 
