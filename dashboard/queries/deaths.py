@@ -15,7 +15,7 @@ _MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class DeadLetterCounts:
+class FailureCounts:
     """Counts failed messages.
 
     `rows` counts dead letters by topic, error code and group, largest first. `without_dead_letters` counts by topic the
@@ -69,11 +69,11 @@ class DeadLetterCounts:
         return sum(row[name] for row in self.rows)
 
 
-def dead_letter_counts(store: Store, view: View, since: int, until: int | None) -> DeadLetterCounts:
+def failure_counts(store: Store, view: View, since: int, until: int | None) -> FailureCounts:
     """Count failures by their dead letters, because statistics arrive later and carry the second of their writing."""
     span = {"since": since, "until": until, **view.where}
     without_dead_letters = _added(store.rows("deaths_without_letters", **span), "topic")
-    return DeadLetterCounts(store.rows("deaths", limit=_MAX_ROWS, **span), without_dead_letters)
+    return FailureCounts(store.rows("deaths", limit=_MAX_ROWS, **span), without_dead_letters)
 
 
 def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:

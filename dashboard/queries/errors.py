@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producer_core.dashboard.queries.deaths import DeadLetterCounts, dead_letter_counts, retry_success
+from producer_core.dashboard.queries.deaths import FailureCounts, failure_counts, retry_success
 from producer_core.dashboard.queries.error_groups import GroupLine, groups_of
 from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -155,8 +155,8 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         series = store.rows("errors_series", bucket=step, **inside)
         moments = store.rows("troubles_series", bucket=step, **inside)
         known = {row["code"] for row in store.rows("codes_known_before", since=since, topic=view.topic)}
-        failed = dead_letter_counts(store, view, since, until)
-        failed_before = dead_letter_counts(store, view, before, since)
+        failed = failure_counts(store, view, since, until)
+        failed_before = failure_counts(store, view, before, since)
         dead_letters = _CodeCounts(failed.by("code"), failed_before.by("code"), _waiting(store, view))
         groups = groups_of(store, view, since, until, before) if dead_letters.inside else ()
         seen_at = store.rows("data_age")[0]["seen_at"]
@@ -258,9 +258,7 @@ def _kinds(codes: Sequence[CodeLine]) -> Iterable[KindLine]:
     return sorted(lines, key=lambda line: (-line.dead, -line.attempts, line.kind))
 
 
-def _topics(
-    rows: Rows, failures: Rows, failed: DeadLetterCounts, before: DeadLetterCounts
-) -> Iterable[TopicLine]:
+def _topics(rows: Rows, failures: Rows, failed: FailureCounts, before: FailureCounts) -> Iterable[TopicLine]:
     """Return the topics by failed messages, which are counted as in the codes and groups."""
     now, earlier = dict[str, MessageOutcome](), dict[str, MessageOutcome]()
     for row in rows:

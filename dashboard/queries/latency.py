@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from producer_core.dashboard.queries.deaths import DeadLetterCounts, dead_letter_counts
+from producer_core.dashboard.queries.deaths import FailureCounts, failure_counts
 from producer_core.dashboard.queries.view import View
 from producer_core.diagnostics.causes import BrokerNumbers, CauseFinding, CauseInputs, mean, merged, over_time
 from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
@@ -112,7 +112,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
         samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view.producer)
         cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
-        failed = dead_letter_counts(store, view, since, until)
+        failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
     slices = _slices(step, at, failed, *series)
     findings = over_time(
@@ -267,7 +267,7 @@ _BROKER = tuple(field.name for field in fields(BrokerNumbers))
 def _slices(
     step: int,
     now: float,
-    failed: DeadLetterCounts,
+    failed: FailureCounts,
     messages: Rows,
     clients: Rows,
     brokers: Rows,

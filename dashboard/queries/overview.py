@@ -11,9 +11,9 @@ from producer_core.alerts import rule_set_of
 from producer_core.alerts.rules import RULES
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.deaths import (
-    DeadLetterCounts,
-    dead_letter_counts,
+    FailureCounts,
     delivered_since,
+    failure_counts,
     retry_success,
 )
 from producer_core.dashboard.queries.firing import firing
@@ -147,7 +147,7 @@ def earlier(store: Store, view: View, now: float) -> WindowTotals:
     since, until = view.before(now)
     with store.borrow(limit=_LIMIT):
         failed, histogram = (
-            dead_letter_counts(store, view, since, until),
+            failure_counts(store, view, since, until),
             _histogram(store, view, since, until),
         )
         known = _sums(store, view, since, until, None, histogram, failed)
@@ -173,7 +173,7 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         histograms = store.rows("latency_histograms", bucket_seconds=view.step, **span)
-        failed = dead_letter_counts(store, view, since, until)
+        failed = failure_counts(store, view, since, until)
         sums = _sums(
             store,
             view,
@@ -261,7 +261,7 @@ def _sums(
     until: int | None,
     throughput: float | None,
     histogram: Mapping[int, int],
-    failed: DeadLetterCounts,
+    failed: FailureCounts,
 ) -> WindowTotals:
     totals = store.rows("totals", since=since, until=until, **view.where)[0]
     clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from producer_core.dashboard.queries.cause import Cause
-from producer_core.dashboard.queries.deaths import DeadLetterCounts
+from producer_core.dashboard.queries.deaths import FailureCounts
 from producer_core.dashboard.queries.topics import TopicRow
 from producer_core.dashboard.queries.view import View
 
@@ -95,7 +95,7 @@ def memory(rows: Rows, now: float) -> tuple[int, int | None]:
 def situation(
     view: View,
     acknowledged: int,
-    failed: DeadLetterCounts,
+    failed: FailureCounts,
     still: bool,
     topics: Sequence[TopicRow],
     causes: Sequence[Cause],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from producer_core.dashboard.queries.cause import Cause
-from producer_core.dashboard.queries.deaths import DeadLetterCounts
+from producer_core.dashboard.queries.deaths import FailureCounts
 from producer_core.dashboard.queries.view import View
 from producer_core.metrics.histogram import quantiles
 from producer_core.replay.active_cause import is_over
@@ -75,7 +75,7 @@ def topic_rows(
     buckets: Sequence[Mapping[str, Any]],
     causes: Sequence[Cause],
     waiting: Mapping[str, int],
-    failed: DeadLetterCounts,
+    failed: FailureCounts,
     lately: Mapping[str, tuple[int, int]],
     since_then: Mapping[str, int],
     pace: Mapping[str, float],
