@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,8 +19,7 @@ _GROUPS = (
 
 def folder() -> Path:
     """Return $XDG_CACHE_HOME/producer-core/kafka-4.3.1, by default under ~/.cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "producer-core" / f"kafka-{VERSION}"
+    return maven.cache_folder() / f"kafka-{VERSION}"
 
 
 def fetch(progress: Callable[[str], None] = lambda text: None) -> Path:

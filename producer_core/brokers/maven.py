@@ -20,6 +20,11 @@ _MANIFEST = "jars.txt"
 """Names the jars of a folder, so that a folder from which a cache cleaner removed a file is resolved again."""
 
 
+def cache_folder() -> Path:
+    """Return $XDG_CACHE_HOME/producer-core, by default under ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "producer-core"
+
+
 def is_complete(target: Path) -> bool:
     """Return whether the folder holds every jar that was resolved into it."""
     manifest = target / _MANIFEST
@@ -82,7 +87,7 @@ def _resolve(
 
 
 def _repositories() -> dict[str, str] | None:
-    """Return the mirror that DEFAULT_ARTIFACT_REPOSITORY names (Spark's variable); None stands for Maven Central."""
+    """Return the mirror that DEFAULT_ARTIFACT_REPOSITORY names (Spark's variable); None selects Maven Central."""
     mirror = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
     return {"mirror": mirror.rstrip("/")} if mirror else None
 

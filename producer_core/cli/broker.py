@@ -157,14 +157,8 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
       producer-core broker grant app2 send orders payments
     """
     from producer_core.brokers import secure as access
-    from producer_core.kafka.acls import required_permissions
 
-    _change(
-        access.grant,
-        user,
-        required_permissions(feature, topics, transactional_id=transactional_id),
-        "may now",
-    )
+    _change(access.grant, user, feature, topics, transactional_id, "may now")
 
 
 @broker.command(short_help="Revoke the permissions of a feature.")
@@ -172,14 +166,8 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
 def revoke(user: str, feature: Feature, topics: tuple[str, ...], transactional_id: str | None) -> None:
     """Revoke from USER the permissions that "broker grant" granted."""
     from producer_core.brokers import secure as access
-    from producer_core.kafka.acls import required_permissions
 
-    _change(
-        access.revoke,
-        user,
-        required_permissions(feature, topics, transactional_id=transactional_id),
-        "may no longer",
-    )
+    _change(access.revoke, user, feature, topics, transactional_id, "may no longer")
 
 
 @broker.command(short_help="Stop the brokers.")
@@ -208,11 +196,15 @@ def fetch() -> None:
 def _change(
     change: Callable[[str, str, Sequence[Permission]], None],
     user: str,
-    permissions: Sequence[Permission],
+    feature: Feature,
+    topics: Sequence[str],
+    transactional_id: str | None,
     verb: str,
 ) -> None:
     from producer_core.brokers import detached
+    from producer_core.kafka.acls import required_permissions
 
+    permissions = required_permissions(feature, topics, transactional_id=transactional_id)
     state = detached.status()
     _security(state).password_file(user)  # raises for an unknown user
     assert state is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,8 +44,7 @@ def folder() -> Path:
     """Return the folder of the connector's jars and Spark's log: one per PySpark version, in the user's cache."""
     import pyspark
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    found = cache / "producer-core" / f"spark-{pyspark.__version__}"
+    found = maven.cache_folder() / f"spark-{pyspark.__version__}"
     private_files.own_folder(found)
     return found
 

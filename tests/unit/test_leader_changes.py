@@ -139,15 +139,20 @@ def test_a_partition_without_a_leader_is_checked_once_it_has_one(rig):
     assert not is_idle(rig)
 
 
+def repeat_check(rig, times):
+    """Advance the clock until the check of the partition has run this many times."""
+    for attempt in range(1, times + 1):
+        rig.advance(61)
+        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
+        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
+
+
 def test_a_check_that_fails_during_an_outage_is_retried_without_a_notice(rig):
     rig.acknowledge(9)
     set_leader(rig, 1, 0)
     rig.broker.views[0] = BrokerView(problem="OFFSET_NOT_AVAILABLE")
     set_leader(rig, 2, 1)
-    for attempt in range(1, 12):
-        rig.advance(61)
-        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
-        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
+    repeat_check(rig, times=11)
     assert rig.notices == []
     rig.broker.truncated_at, rig.broker.end = 5, 40
     rig.broker.views.clear()
@@ -161,10 +166,7 @@ def test_a_second_change_ends_the_wait_after_failed_checks(rig):
     set_leader(rig, 1, 0)
     rig.broker.views[0] = BrokerView(problem="no leader")
     set_leader(rig, 2, 1)
-    for attempt in range(1, 8):
-        rig.advance(61)
-        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
-        eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
+    repeat_check(rig, times=7)
     rig.broker.views.clear()
     rig.broker.truncated_at, rig.broker.end = 5, 40
     set_leader(rig, 3, 2)
