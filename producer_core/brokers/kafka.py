@@ -195,7 +195,7 @@ class KafkaCluster:
         return process is not None and process.alive
 
     def stop(self) -> None:
-        """Stop the brokers, those with a folder of yours cleanly. A second call does nothing."""
+        """Stop the brokers, those with a given folder cleanly. A second call does nothing."""
         with self._lock:
             processes, self._processes = list(self._processes.values()), {}
             if not self._temporary:
