@@ -310,9 +310,8 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
         return [("queue.buffering.max.kbytes", max(1, _as_int(name, value) // 1024))]
     if name in ("bootstrap_servers", "bootstrap.servers", "metadata.broker.list"):
         return [("bootstrap.servers", addresses(value))]
-    dotted = (
-        name if knows_property(name) else name.replace("_", ".")
-    )  # librdkafka spells log_level with an underscore
+    # librdkafka spells log_level with an underscore
+    dotted = name if knows_property(name) else name.replace("_", ".")
     target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
     if not name.endswith("_cb") and not knows_property(target):
         raise ConfigError(f"Unknown setting {name!r}.", fix=_ALTERNATIVES.get(name) or _nearest(name))

@@ -38,9 +38,8 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
         self._store = store
         self._actions = WidgetActions(store)
         self._static_at = 0.0
-        self._lock = (
-            threading.Lock()
-        )  # JupyterLab delivers messages on a thread beside the one that runs cells
+        # JupyterLab delivers messages on a thread beside the one that runs cells
+        self._lock = threading.Lock()
         self._first = widget_state.moment(store, window)
         super().__init__(first=self._first.as_json())
         self.uid = str(self.model_id)[:8]

@@ -43,9 +43,8 @@ class StaticFiles:
     def __init__(self, streamlit: Path, own: Path) -> None:
         self._streamlit = streamlit
         self._own = own
-        self._compressed: dict[
-            str, CompressedFile
-        ] = {}  # written by the warm-up thread, read by the server's
+        # written by the warm-up thread, read by the server's
+        self._compressed: dict[str, CompressedFile] = {}
         in_page = _IN_PAGE.findall(self._index())
         self._modules = tuple(self._modules_of(_ELEMENTS, in_page))
         self._more_modules = {

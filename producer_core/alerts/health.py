@@ -171,9 +171,8 @@ class HealthMonitor:
         """Evaluate one sample, and call the callbacks of alerts that begin or end."""
         before = self.health_history[-1] if self.health_history else None
         if (reason := self._unreachable()) is not None:
-            before = {
-                "producer_connected": False
-            }  # the connection is known to be lost, so one sample suffices
+            # the connection is known to be lost, so one sample suffices
+            before = {"producer_connected": False}
         self.health_history.append(sample)
         previous = self._firing
         self._firing = {item["type"]: item for item in evaluate(sample, self.thresholds, before=before)}

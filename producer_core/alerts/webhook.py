@@ -60,9 +60,8 @@ class Webhook:
         timer.start()
         try:
             connection.connect()
-            sockets.append(
-                connection.sock
-            )  # the connection drops it after a response with "Connection: close"
+            # the connection drops it after a response with "Connection: close"
+            sockets.append(connection.sock)
             if expired.is_set():  # a host with many addresses that do not respond
                 raise TimeoutError
             connection.request(

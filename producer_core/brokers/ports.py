@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from producer_core.errors import BrokerError
 
-_RANGE = range(
-    20000, 32000
-)  # Linux gives clients 32768 and up, which could take the port of a stopped broker
+# Linux gives clients 32768 and up, which could take the port of a stopped broker
+_RANGE = range(20000, 32000)
 
 
 def free_ports(count: int, *, wanted: Sequence[int] = ()) -> list[int]:

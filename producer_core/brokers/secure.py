@@ -42,9 +42,8 @@ HOST = "localhost"
 USERS: Mapping[str, str] = {"admin": "PLAIN", "app": "PLAIN", "app2": "SCRAM-SHA-256"}
 """The users, with the SASL mechanism of each."""
 
-_EVERYTHING = tuple(
-    Permission(resource, "*", "ALL") for resource in ("topic", "group", "transactional_id")
-)  # not on the cluster: `app` is not an administrator
+# not on the cluster: `app` is not an administrator
+_EVERYTHING = tuple(Permission(resource, "*", "ALL") for resource in ("topic", "group", "transactional_id"))
 _KAFKA = "org.apache.kafka.common.security"
 _REQUEST = 30.0
 

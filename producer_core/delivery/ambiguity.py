@@ -114,9 +114,8 @@ class AmbiguityResolver:
         if message_id in newer.unknown:
             absent = False
             if _search_again(request, result, newer):
-                self._prober.request(
-                    request, after=_SEARCH_INTERVAL
-                )  # the message stays pending, also while closing
+                # the message stays pending, also while closing
+                self._prober.request(request, after=_SEARCH_INTERVAL)
                 return None
             if newer.compacted or result.outcome == "not_found":
                 return self._hold_back(request, _UNKNOWN_NEWER_RECORD.format(newer.reason))

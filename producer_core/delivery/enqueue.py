@@ -202,9 +202,8 @@ class MessageEnqueuer:
                 except ProducerError as error:
                     results.append(error)
         except BaseException:
-            self._duplicates.release_all(
-                deliveries[len(results) + 1 :]
-            )  # accept() released the interrupted one's
+            # accept() released the interrupted one's
+            self._duplicates.release_all(deliveries[len(results) + 1 :])
             raise
         return results
 

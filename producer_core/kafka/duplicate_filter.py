@@ -153,9 +153,8 @@ class Seen:
         self, scope: _Scope, memory: _PartitionMemory, id_bytes: bytes, position: _Position, reread: bool
     ) -> bool:
         earlier = memory.window.get(id_bytes)
-        if (
-            earlier is not None
-        ):  # read again at its own offset, or at one where it may have been the first copy
+        # read again at its own offset, or at one where it may have been the first copy
+        if earlier is not None:
             return position[1] >= 0 and (earlier == position or (reread and not _is_later(position, earlier)))
         session, number = memory.sessions.get(id_bytes[:16]), int.from_bytes(id_bytes[16:])
         if session is not None and session.low <= number <= session.high:

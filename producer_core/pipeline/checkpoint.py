@@ -33,9 +33,8 @@ def check_files(folder: Path) -> None:
         raise _damaged(folder, metadata, "names no query")
     for log in ("offsets", "commits", "sources/0"):
         for entry in _newest(spark / log):
-            text = entry.read_bytes().removeprefix(
-                b"\0"
-            )  # Spark writes a zero byte before those of sources, for Spark 2.1
+            # Spark writes a zero byte before those of sources, for Spark 2.1
+            text = entry.read_bytes().removeprefix(b"\0")
             version, *rest = text.splitlines() or [b""]
             if not version.startswith(b"v"):
                 raise _damaged(folder, entry, "is cut off" if not version else "is not Spark's")

@@ -162,9 +162,8 @@ def _structs(rows: Sequence[Any], kind: type[Any]) -> pa.StructArray:
     if not {list}.issuperset(map(type, rows)):
         raise TypeError("a row is not a list")
     columns_of_kind = _COLUMNS[kind]
-    columns: Any = (
-        zip(*rows, strict=True) if rows else ((),) * len(columns_of_kind)
-    )  # raises ValueError for rows of unequal length
+    # raises ValueError for rows of unequal length
+    columns: Any = zip(*rows, strict=True) if rows else ((),) * len(columns_of_kind)
     arrays = [make(column) for make, column in zip(columns_of_kind, columns, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=list(_struct(kind)))
 

@@ -181,9 +181,8 @@ def _given(connection: duckdb.DuckDBPyConnection, **tables: Any) -> Iterator[Non
         yield
     finally:
         for name in tables:
-            with suppress(
-                duckdb.Error
-            ):  # a failed transaction refuses this too, which would hide its own error
+            # a failed transaction refuses this too, which would hide its own error
+            with suppress(duckdb.Error):
                 connection.unregister(name)
 
 

@@ -169,9 +169,8 @@ def _settings(
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executorEnv.PYTHONPATH": str(
-                Path(producer_core.__file__).parents[1]
-            ),  # the same code as the driver's
+            # the same code as the driver's
+            "spark.executorEnv.PYTHONPATH": str(Path(producer_core.__file__).parents[1]),
         }
     if master.startswith("local-cluster"):  # each of its workers is a separate JVM
         settings |= {"spark.executor.memory": f"{_megabytes(master)}m", "spark.task.maxFailures": "4"}

@@ -52,9 +52,8 @@ class AlertReporter:
         for notice in (*self._bounds.look(store, now), *self._losses(recorder, now)):
             recorder.notice(notice)
             producer.alerts.notice(notice)
-        found = producer.alerts.firing(
-            producer.identity, now, closed=closed
-        )  # a loss alert outlasts its producer
+        # a loss alert outlasts its producer
+        found = producer.alerts.firing(producer.identity, now, closed=closed)
         if not closed:
             found = self._found(producer, now) + found
         if self._watcher is not None:

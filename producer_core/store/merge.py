@@ -56,9 +56,8 @@ def insert(
     if not rows:
         return
     lists = [list(column) for column in zip(*rows, strict=True)]
-    constant = [
-        column.count(column[0]) == len(rows) for column in lists
-    ]  # usually the producer's id: one value is enough
+    # usually the producer's id: one value is enough
+    constant = [column.count(column[0]) == len(rows) for column in lists]
     if all(constant):
         constant[0] = len(rows) == 1
     values = ", ".join("?" if same else "unnest(?)" for same in constant)

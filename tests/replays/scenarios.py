@@ -162,9 +162,8 @@ def clicked(stage):
     stage.give_up()
     stage.replay("live")
     stage.click()
-    for moment in (50, stage.dead_letters // 2)[
-        : 2 if stage.long else 1
-    ]:  # a click knows no rate, so it is soon over
+    # a click knows no rate, so it is soon over
+    for moment in (50, stage.dead_letters // 2)[: 2 if stage.long else 1]:
         stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
         stage.kill()
         stage.replay("live")

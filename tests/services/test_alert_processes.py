@@ -81,9 +81,8 @@ def test_another_process_takes_over_from_a_killed_evaluator_and_no_alert_fires_t
     write(store, time.time() - 100)
     with watching(store, 2) as running:
         first = leader(store, running)
-        eventually(
-            lambda: recorded(store)
-        )  # a kill between the response and its record would repeat the notification with the same key
+        # a kill between the response and its record would repeat the notification with the same key
+        eventually(lambda: recorded(store))
         first.send_signal(signal.SIGKILL)
         first.wait(30)
         (other,) = [process for process in running if process is not first]

@@ -319,9 +319,8 @@ def test_a_message_that_waits_for_room_keeps_its_claim_and_its_order(tmp_path):
     producer.close()
 
 
-@pytest.mark.parametrize(
-    "together", [1, 500]
-)  # the first batch is read before the duplicates arrive, or with them
+# the first batch is read before the duplicates arrive, or with them
+@pytest.mark.parametrize("together", [1, 500])
 @pytest.mark.parametrize("room", [1, 100])
 def test_the_first_of_two_duplicates_in_the_journal_is_sent_after_its_claim_expired(
     tmp_path, monkeypatch, together, room
@@ -577,6 +576,5 @@ def test_each_accepted_message_of_a_killed_producer_is_acknowledged_or_in_its_jo
         settled = {one for one in accepted if journal.is_settled(int(one.rpartition("-")[2]))}
 
     assert accepted <= kept | settled
-    assert all(
-        int(one.rpartition("-")[2]) % 3 for one in settled
-    )  # every third message was held and never acknowledged
+    # every third message was held and never acknowledged
+    assert all(int(one.rpartition("-")[2]) % 3 for one in settled)

@@ -100,9 +100,8 @@ def test_a_second_process_with_the_same_id_takes_over_and_the_first_is_fenced(ka
             second.send(range(1000, 1100))
             second.wait(100)
             sent = 0
-            while (
-                "fenced" not in first.listener.kinds
-            ):  # each takes the id back when it has something to send
+            # each takes the id back when it has something to send
+            while "fenced" not in first.listener.kinds:
                 with contextlib.suppress(Fenced):
                     first.send([100 + sent])
                 second.send([1100 + sent])

@@ -230,9 +230,8 @@ def test_messages_accepted_while_the_client_fails_are_delivered(sending):
         done = len(sending.reports)
         eventually(lambda done=done: len(sending.reports) > done + 50, 60)  # the new client has sent messages
         sending.break_client()
-        eventually(
-            lambda breaks=breaks: sending.clients() > breaks, 30
-        )  # reported once until a message is acknowledged
+        # reported once until a message is acknowledged
+        eventually(lambda breaks=breaks: sending.clients() > breaks, 30)
     stop.set()
     thread.join(60)
     sending.settled()

@@ -333,9 +333,8 @@ def test_an_interrupted_cell_names_the_row_to_resume_from(kernel):
     manager.interrupt_kernel()
     error = eventually(lambda: next(iter(errors(client)), None), timeout=30)
     assert error["ename"] == "FrameInterrupted" and re.search(r"start=\d+", error["evalue"])
-    eventually(
-        lambda: client.get_shell_msg(timeout=20)["msg_type"] == "execute_reply"
-    )  # the kernel aborts queued requests until then
+    # the kernel aborts queued requests until then
+    eventually(lambda: client.get_shell_msg(timeout=20)["msg_type"] == "execute_reply")
     assert "alive" in output_of(
         client, "producer.send_message('orders', {'n': -1}); producer.flush(); print('alive')"
     )

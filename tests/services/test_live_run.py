@@ -204,9 +204,8 @@ def test_ctrl_c_during_the_start_ends_it(start, port, after):
 def _handles_sigint(process):
     with open(f"/proc/{process.pid}/status") as file:
         caught = next(line for line in file if line.startswith("SigCgt"))
-    return int(caught.split()[1], 16) & (
-        1 << (signal.SIGTERM - 1)
-    )  # Python itself handles SIGINT from its start
+    # Python itself handles SIGINT from its start
+    return int(caught.split()[1], 16) & (1 << (signal.SIGTERM - 1))
 
 
 def test_a_killed_run_leaves_no_dashboard_and_a_readable_store(start, port):

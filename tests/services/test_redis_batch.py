@@ -155,9 +155,8 @@ def test_a_claim_is_taken_over_from_a_later_duplicate_that_was_not_sent(client):
         assert dedup.claim(digest, "orders", later) is Claim.NEW
 
         assert dedup.take_over(digest, "orders", first, lambda holder: holder != later) is False
-        assert (
-            dedup.take_over(digest, "orders", other, lambda holder: True) is False
-        )  # this message is the later one
+        # this message is the later one
+        assert dedup.take_over(digest, "orders", other, lambda holder: True) is False
         assert dedup.take_over(digest, "orders", first, lambda holder: holder == later) is True
         assert dedup.claim(digest, "orders", first) is Claim.NEW
         eventually(lambda: not dedup._outbox.waiting)

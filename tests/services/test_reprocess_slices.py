@@ -96,9 +96,8 @@ def test_the_slices_of_a_task_share_their_part_of_the_batchs_rate(stage, monkeyp
     )
     stage.progress = stage.seal(FIRST + 1, slices=(0, 1, 2))
     task = replace(stage.task(rate=400.0), dead_letters=4 * COUNT)
-    dead_letters = [
-        one._replace(key=b"k%d" % number) for number, one in enumerate(stage.dead_letters)
-    ]  # no slice is empty
+    # no slice is empty
+    dead_letters = [one._replace(key=b"k%d" % number) for number, one in enumerate(stage.dead_letters)]
     batches = reprocess_batches.slice_table(dead_letters, Slicing(3, "key")).to_batches()
 
     rows = [row for batch in slice_task.send(task, batches) for row in batch.to_pylist()]

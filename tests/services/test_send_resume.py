@@ -159,9 +159,8 @@ def test_at_least_once_reports_an_upper_bound_of_the_duplicates(kafka, topic, fi
     counts = collections.Counter(row for _, row in rows(kafka, topic))
     assert hits
     assert set(counts) == set(range(ROWS))
-    assert (
-        sum(counts.values()) - ROWS <= summary["possible_duplicates"] <= 3 * hits * ROWS
-    )  # each run saves its reach ahead of its rows
+    # each run saves its reach ahead of its rows
+    assert sum(counts.values()) - ROWS <= summary["possible_duplicates"] <= 3 * hits * ROWS
 
 
 def test_a_lost_state_file_is_recovered_from_the_topic(kafka, topic, short, state):

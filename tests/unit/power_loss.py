@@ -121,9 +121,8 @@ class Disk:
                 yield self._state(chosen[: len(pending)], chosen[len(pending) :], changed)
             return
         for _ in range(count):
-            written_share = rng.choice(
-                (0, 0.1, 0.5, 0.9, 1)
-            )  # the share of unsynced changes that are durable
+            # the share of unsynced changes that are durable
+            written_share = rng.choice((0, 0.1, 0.5, 0.9, 1))
             names = [rng.random() < written_share for _ in pending]
             content = [_choose(choice, written_share, rng) for choice in choices]
             yield self._state(names, content, changed)

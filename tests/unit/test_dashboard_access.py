@@ -223,9 +223,8 @@ def test_the_settings_in_the_readme_are_valid(tmp_path):
     by_password, by_oidc = (tomllib.loads(block) for block in blocks)
     assert password.is_hash(by_password["dashboard"]["passwords"]["ada"])
     assert settings(tmp_path, blocks[0]).needs_sign_in
-    with pytest.raises(
-        ConfigError, match="openssl rand -hex 32"
-    ):  # the placeholder in the README is not accepted
+    # the placeholder in the README is not accepted
+    with pytest.raises(ConfigError, match="openssl rand -hex 32"):
         settings(tmp_path, blocks[1])
     valid = blocks[1].replace(by_oidc["auth"]["cookie_secret"], "k" * 64)
     assert not settings(tmp_path, valid).can_view("stranger@elsewhere.example")

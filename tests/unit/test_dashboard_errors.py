@@ -99,9 +99,8 @@ def test_retry_success_covers_retried_messages_and_agrees_on_both_pages(store):
 
 def test_every_table_counts_the_same_failures_while_statistics_are_late(store):
     fill(store)
-    store.append(
-        Batch("p", 1, (counts(NOW - 1, "payments", dead=9),))
-    )  # the statistics count more at the end of the range
+    # the statistics count more at the end of the range
+    store.append(Batch("p", 1, (counts(NOW - 1, "payments", dead=9),)))
     page = errors(store, VIEW, NOW)
     assert page.whole.dead == page.topics[0].now.dead == 3
     assert sum(line.dead for line in page.codes) == sum(line.group.count for line in page.groups) == 3

@@ -131,9 +131,8 @@ def test_other_responses_are_unchanged(files, other):
     ],
 )
 def test_preloaded_files_are_sent_compressed_and_immutable(files, path, text):
-    assert (
-        response(files, path=path, base="/below")[2] is not None
-    )  # not compressed yet, so Streamlit sends it
+    # not compressed yet, so Streamlit sends it
+    assert response(files, path=path, base="/below")[2] is not None
 
     files.compress()
 

@@ -20,9 +20,8 @@ def path(tmp_path):
 
 @pytest.fixture(autouse=True)
 def three_dead_letters(path, monkeypatch):
-    monkeypatch.setattr(
-        connection_pool, "READ_LIMIT", 600.0
-    )  # a slow machine must not change what the page shows
+    # a slow machine must not change what the page shows
+    monkeypatch.setattr(connection_pool, "READ_LIMIT", 600.0)
     reads.clear()
     dead_letter_reads.clear()
     DeadLetters(Store.open(path)).add(

@@ -30,9 +30,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 @cache
 def run(block):
-    return subprocess.run(
-        [sys.executable, "-c", block], capture_output=True, text=True, timeout=600
-    )  # a bound for one that hangs
+    # a bound for one that hangs
+    return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number in range(1, len(BLOCKS) + 1)])
@@ -43,9 +42,8 @@ def test_python_in_the_readme_runs_as_it_stands(block):
 
 def test_the_first_lines_of_the_readme_show_a_dead_letter_and_its_replay():
     patient = BLOCKS[0].replace("servers)", 'servers, {"retry_backoff_ms": 20_000})')
-    assert (
-        patient != BLOCKS[0]
-    )  # on a busy machine too, the refusal proves that nothing was sent a second time
+    # on a busy machine too, the refusal proves that nothing was sent a second time
+    assert patient != BLOCKS[0]
     shown = run(patient).stdout.splitlines()
     assert shown == ["refunds {'order': 1} Broker: Policy violation", "1 replayed"]
     assert len([line for line in BLOCKS[0].splitlines() if line and "import" not in line]) <= 10

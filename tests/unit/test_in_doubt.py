@@ -170,9 +170,8 @@ def test_two_callbacks_that_flush_do_not_wait_for_each_other(monkeypatch):
         ended.append(report.error is None)
 
     producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
-    producer.send_message(
-        "orders", b"1", "a", on_delivery=flush_in_callback
-    )  # reported on the prober's thread
+    # reported on the prober's thread
+    producer.send_message("orders", b"1", "a", on_delivery=flush_in_callback)
     producer.send_message("orders", b"2", "b", on_delivery=flush_in_callback)  # reported on the poll thread
 
     eventually(lambda: sorted(ended) == [False, True])

@@ -138,9 +138,8 @@ def test_only_the_transport_and_the_telemetry_publisher_produce():
         and node.module == "confluent_kafka"
         and any(alias.name == "Producer" for alias in node.names)
     }
-    producing -= {
-        "producer_core.kafka.cluster"
-    }  # begins a transaction to check the permission; sends nothing
+    # begins a transaction to check the permission; sends nothing
+    producing -= {"producer_core.kafka.cluster"}
     assert producing <= {
         "producer_core.delivery.transport",
         "producer_core.metrics.telemetry.publisher",
@@ -158,12 +157,10 @@ def test_admin_and_consumer_clients_are_created_in_one_module():
         and isinstance(node.func, ast.Name)
         and node.func.id in ("AdminClient", "Consumer")
     }
-    creating = {
-        module for module in creating if not module.startswith("producer_core.brokers.")
-    }  # test brokers
-    without_address = {
-        "producer_core._internal.librdkafka"
-    }  # has no address: librdkafka validates settings with it
+    # test brokers
+    creating = {module for module in creating if not module.startswith("producer_core.brokers.")}
+    # has no address: librdkafka validates settings with it
+    without_address = {"producer_core._internal.librdkafka"}
     assert creating - {"producer_core.simulate.target_cluster"} - without_address == {
         "producer_core.kafka.clients"
     }

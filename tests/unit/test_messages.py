@@ -304,9 +304,8 @@ def test_two_processes_agree_on_the_checksum_of_a_set():
 
 @pytest.mark.parametrize("value", [{"raw": b"x"}, {"x": float("nan")}, {"x": decimal.Decimal("Infinity")}])
 def test_a_value_that_cannot_be_compared_raises_an_error_with_a_fix(value):
-    with pytest.raises(
-        InvalidMessage, match="dedup_key"
-    ):  # formerly a TypeError of orjson, or NaN compared equal to null
+    # formerly a TypeError of orjson, or NaN compared equal to null
+    with pytest.raises(InvalidMessage, match="dedup_key"):
         checksum("t", None, value)
 
 

@@ -124,9 +124,8 @@ def test_a_send_that_reschedules_itself_stops_at_max_retries():
 
     def send(item):
         attempts.append(item)
-        if not manager.schedule_retry(
-            message, "REQUEST_TIMED_OUT"
-        ):  # the message it started with, not the one passed to it
+        # the message it started with, not the one passed to it
+        if not manager.schedule_retry(message, "REQUEST_TIMED_OUT"):
             given_up.set()
 
     manager = RetryManager(RetryConfig(max_retries=3, initial_delay_ms=1, jitter=False), send=send)

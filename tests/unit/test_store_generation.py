@@ -39,9 +39,8 @@ def test_dead_letters_of_a_restored_store_are_probed_and_none_is_written_twice(p
         (tmp_path / "copy.duckdb").replace(path)
 
         with ReliableKafkaProducer(broker.bootstrap_servers, store=path) as producer:
-            assert (
-                producer.replay_dlq_messages("refunds", inconclusive="send") == 20
-            )  # all were found on the topic
+            # all were found on the topic
+            assert producer.replay_dlq_messages("refunds", inconclusive="send") == 20
             assert producer.get_dlq_messages() == []
 
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader"})

@@ -18,9 +18,8 @@ def key_of(row: InputRow, name: str) -> str | int | None:
     if name not in row.fields:
         raise InvalidMessage(f"The row has no field {name!r} for the key.")
     value = row.fields[name]
-    if isinstance(value, float) and isinstance(
-        row.value, bytes
-    ):  # a large integer was parsed as a float; parse it as text
+    # a large integer was parsed as a float; parse it as text
+    if isinstance(value, float) and isinstance(row.value, bytes):
         value = json.loads(row.value, parse_float=str)[name]
     return _key(value, name)
 

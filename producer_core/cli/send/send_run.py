@@ -314,9 +314,8 @@ class SendRun:
 
     def _unchanged(self, content: Fingerprint) -> Iterator[tuple[InputRow | MalformedRow, int]]:
         """Return the rows while the file matches its fingerprint. Raise a read error after the rows before it."""
-        file = os.dup(
-            self._input.source.raw.fileno()
-        )  # the reader closes its own descriptor after the last row
+        # the reader closes its own descriptor after the last row
+        file = os.dup(self._input.source.raw.fileno())
         rows = self._read_rows()
         problem: ProducerError | None = None
         more = True

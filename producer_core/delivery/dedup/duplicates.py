@@ -61,9 +61,8 @@ class DuplicateGuard:
         claims = self._claims(with_checksum, counted=False)
         pending = [one for one, claim in zip(with_checksum, claims, strict=True) if claim is Claim.PENDING]
         if [one for one in pending if self.take_over(one, waits)]:
-            claims = self._claims(
-                with_checksum, counted=False
-            )  # a message that lost its claim may be in this batch
+            # a message that lost its claim may be in this batch
+            claims = self._claims(with_checksum, counted=False)
         for delivery, claim in zip(with_checksum, claims, strict=True):
             delivery.state = QUEUED if claim is Claim.NEW else AWAITING_DUPLICATE
 

@@ -234,9 +234,8 @@ def _epochs(now: CauseInputs) -> Iterator[CauseFinding]:
 
 
 def failing(now: CauseInputs) -> Iterator[CauseFinding]:
-    dead = max(
-        now.dead, sum(count for _, _, count in now.causes)
-    )  # dead letters are stored before statistics
+    # dead letters are stored before statistics
+    dead = max(now.dead, sum(count for _, _, count in now.causes))
     if not dead:
         return
     settled = now.acknowledged + dead

@@ -91,9 +91,8 @@ def read_ledgers(
 
 def _check_not_data_topics(raw: DataFrame, sources: Sequence[LedgerSource]) -> None:
     """Raise ConfigError when a topic holds records but no batch of telemetry: such an audit would prove nothing."""
-    known = (
-        raw.where("v is not null").select("source").distinct()
-    )  # including newer schemas, which are counted
+    # including newer schemas, which are counted
+    known = raw.where("v is not null").select("source").distinct()
     others = {
         row["source"] for row in raw.select("source").distinct().join(known, "source", "left_anti").collect()
     }
