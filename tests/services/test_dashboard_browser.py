@@ -31,7 +31,7 @@ def test_the_command_uses_the_next_free_port_and_stops_on_interrupt(address, loa
     taken = re.search(r":(\d+)/", address)[1]
     process = started(load.store, "--port", taken)
     try:
-        assert process.stdout.readline().startswith(f"Port {taken} is taken; using ")
+        assert process.stdout.readline().startswith(f"Port {taken} is in use; using ")
         url = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
         assert is_healthy(url[1])
         process.send_signal(signal.SIGINT)

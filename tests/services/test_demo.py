@@ -43,7 +43,7 @@ def test_the_same_purchase_five_times_is_sent_once():
     result = demo("--demo", "deduplication", "--redis-url", "redis://:secret@localhost:1/0")
 
     assert result.returncode == 0
-    assert "Redis: nobody answers at localhost:1; memory de-duplicates" in result.stdout
+    assert "Redis: no answer at localhost:1; de-duplicating in memory" in result.stdout
     assert "secret" not in result.stdout + result.stderr
     assert result.stdout.count("duplicate, not sent") == 4
     found = numbers(result.stdout)
@@ -124,5 +124,5 @@ def test_every_part_on_a_real_kafka(kafka):
 def test_de_duplication_with_redis(redis_server):
     result = demo("--demo", "deduplication", "--redis-url", f"redis://127.0.0.1:{redis_server}/0")
 
-    assert "nobody answers" not in result.stdout
+    assert "no answer at" not in result.stdout
     assert result.stdout.count("duplicate, not sent") == 4

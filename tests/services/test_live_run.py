@@ -167,7 +167,7 @@ def test_two_concurrent_runs_share_the_store_and_the_second_prints_its_port(star
     first = start("--port", port).wait_until_up()
     second = start("--port", first.port).wait_until_up()
 
-    assert f"Port {first.port} is taken; using {second.port}." in second.text
+    assert f"Port {first.port} is in use; using {second.port}." in second.text
     eventually(lambda: first.healthy() and second.healthy())
     eventually(
         lambda: len({row.cluster_id for row in DeadLetters(first.store).find(DeadLetterFilter())}) == 2

@@ -237,7 +237,7 @@ def test_what_is_read_is_bounded_and_said(kafka, topic):
     assert 100 <= said.looked_at < 3_000
     assert "records written since" in said.text
     assert "of about 3,000" in said.text
-    assert "no more than 100 are read" in said.text
+    assert "the limit of 100 records was reached" in said.text
 
 
 def test_topics_that_are_not_compacted_are_left_out_when_only_those_are_asked_for(kafka, topic, compacted):

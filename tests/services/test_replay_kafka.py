@@ -191,9 +191,9 @@ def test_the_time_index_saves_reading_what_is_older(kafka, topic, monkeypatch):
     produce(kafka, topic, [dead_letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
     produce(kafka, topic, [dead_letter(500)], timestamp_ms=now)
 
-    assert probe(kafka, topic, 500, since_ms=now).looked_at == 1
+    assert probe(kafka, topic, 500, since_ms=now).records_read == 1
     assert probe(kafka, topic, 501, since_ms=now).outcome == "not_found"
-    assert probe(kafka, topic, 501, since_ms=now).looked_at == 1
+    assert probe(kafka, topic, 501, since_ms=now).records_read == 1
     # Nothing is as young as this: only the end is read.
     assert probe(kafka, topic, 501, since_ms=now + 3_600_000).outcome == "not_found"
 

@@ -86,7 +86,7 @@ def test_a_second_attempt_finds_all_records_of_the_first(stage):
     first, second = stage.send(), stage.send()
 
     assert (first, second) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 def test_the_slices_of_a_task_share_their_part_of_the_batchs_rate(stage, monkeypatch):
@@ -104,7 +104,7 @@ def test_the_slices_of_a_task_share_their_part_of_the_batchs_rate(stage, monkeyp
 
     assert paces == [100.0]
     assert {row["slice"] for row in rows} == {0, 1, 2}
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 class Killed(Exception):
@@ -117,9 +117,9 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_sends_the_
 ):
     def die(self, batch):
         if len(sent) * 10 == committed:
-            self._live._live.begin_transaction()
+            self._live._producer.begin_transaction()
             self._live._produce([sending_delivery(one) for one in batch], time.monotonic() + 10)
-            self._live._live.flush(10)
+            self._live._producer.flush(10)
             raise Killed
         sent.append(batch)
         return transact(self, batch)
@@ -131,10 +131,10 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_sends_the_
         patched.setattr(TransactionalReplay, "_transact", die)
         with pytest.raises(Killed):
             stage.send()
-    assert stage.there().total() == committed
+    assert stage.counts().total() == committed
 
     assert stage.send() == {"acknowledged": COUNT}
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 def test_an_attempt_that_fences_a_concurrent_one_after_a_lost_connection_sends_nothing_twice(
@@ -145,7 +145,7 @@ def test_an_attempt_that_fences_a_concurrent_one_after_a_lost_connection_sends_n
     transact = TransactionalReplay._transact
 
     def cut_off(self, batch):
-        if other or stage.there().total() < 20:
+        if other or stage.counts().total() < 20:
             return transact(self, batch)
         other.append(None)
         other.append(stage.send())
@@ -157,7 +157,7 @@ def test_an_attempt_that_fences_a_concurrent_one_after_a_lost_connection_sends_n
     outcomes = stage.send()
 
     assert (outcomes, other[1]) == ({"acknowledged": COUNT}, {"acknowledged": COUNT})
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 def test_a_topic_created_during_the_replay_is_read_from_its_first_record(stage):
@@ -165,7 +165,7 @@ def test_a_topic_created_during_the_replay_is_read_from_its_first_record(stage):
     task = stage.task(floors={"another": {}})
 
     assert stage.send(task) == stage.send(task) == {"acknowledged": COUNT}
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 def test_without_a_seal_of_this_driver_nothing_is_sent(stage):
@@ -173,7 +173,7 @@ def test_without_a_seal_of_this_driver_nothing_is_sent(stage):
     task = stage.task(number=(7 << 32) + 1)
 
     assert stage.send(task) == {}
-    assert stage.there() == {}
+    assert stage.counts() == {}
 
 
 def test_of_two_concurrent_attempts_the_fenced_one_stops_and_each_record_is_sent_once(stage, monkeypatch):
@@ -181,7 +181,7 @@ def test_of_two_concurrent_attempts_the_fenced_one_stops_and_each_record_is_sent
     transact = TransactionalReplay._transact
 
     def overtaken(self, batch):
-        if not other and sum(stage.there().values()) >= 20:
+        if not other and sum(stage.counts().values()) >= 20:
             other.append(None)
             other.append(stage.send())
         return transact(self, batch)
@@ -191,7 +191,7 @@ def test_of_two_concurrent_attempts_the_fenced_one_stops_and_each_record_is_sent
 
     assert other[1] == {"acknowledged": COUNT}
     assert outcomes == {"acknowledged": 20}
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 def test_after_a_seal_an_attempt_of_an_earlier_driver_sends_nothing(stage):
@@ -199,28 +199,28 @@ def test_after_a_seal_an_attempt_of_an_earlier_driver_sends_nothing(stage):
     stage.seal(FIRST + (1 << 32))
 
     assert stage.send(late) == {}
-    assert stage.there() == {}
+    assert stage.counts() == {}
 
 
 def test_a_seal_stops_a_running_attempt(stage, monkeypatch):
     transact = TransactionalReplay._transact
 
     def sealed(self, batch):
-        if sum(stage.there().values()) == 30:
+        if sum(stage.counts().values()) == 30:
             stage.seal(FIRST + 5)
         return transact(self, batch)
 
     monkeypatch.setattr(TransactionalReplay, "_transact", sealed)
 
     assert stage.send() == {"acknowledged": 30}
-    assert stage.there() == Counter(range(30))
+    assert stage.counts() == Counter(range(30))
 
 
 def test_an_attempt_keeps_its_rate(stage):
     began = time.monotonic()
     assert stage.send(stage.task(rate=40.0)) == {"acknowledged": COUNT}
     assert time.monotonic() - began >= (COUNT - 10) / 40 - 0.1  # the first transaction does not wait
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
 
 
 # clients that the driver keeps
@@ -248,7 +248,7 @@ def test_with_the_client_of_its_seal_a_driver_sends_without_fence_and_read_back(
         assert outcomes == {"acknowledged": 20}
 
     assert len(fences) == 1
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
     clients.close()
 
 
@@ -263,7 +263,7 @@ def test_an_attempt_whose_client_was_fenced_starts_again_and_finds_the_sent_reco
 
     assert (half, outcomes) == ({"acknowledged": 30}, {"acknowledged": COUNT})
     assert len(fences) == 1
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
     clients.close()
 
 
@@ -273,7 +273,7 @@ def test_a_kept_client_sends_nothing_after_the_next_drivers_seal(stage):
     stage.seal(FIRST + (1 << 32))
 
     assert stage.send(clients=clients) == {}
-    assert stage.there() == {}
+    assert stage.counts() == {}
     assert clients.take(0, 1 << 40) is None
 
 
@@ -282,9 +282,9 @@ def test_an_abandoned_attempt_sends_nothing_and_takes_no_client(stage):
     stage.progress = stage.seal(FIRST, clients)
 
     assert stage.send(clients=clients, abandoned=lambda: True) == {}
-    assert stage.there() == {}
+    assert stage.counts() == {}
     assert stage.send(clients=clients) == {"acknowledged": COUNT}  # the client is still in the pool
-    assert stage.there() == ONCE
+    assert stage.counts() == ONCE
     clients.close()
 
 
@@ -293,7 +293,7 @@ def test_a_slice_with_too_many_failures_gives_the_rest_back(stage):
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
     dead_letters = [one._replace(key=None, topic=compacted) for one in stage.dead_letters]
-    task = replace(stage.task(most=1), rule=CanaryRule(last=5))
+    task = replace(stage.task(transaction_size=1), rule=CanaryRule(last=5))
 
     assert stage.send(task, dead_letters) == {"failed": 5, "pending": COUNT - 5}
 

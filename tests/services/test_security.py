@@ -446,5 +446,5 @@ def test_only_the_owner_can_read_keys_and_passwords(secured):
 
 
 def test_an_unknown_user_is_named(secured):
-    with pytest.raises(ConfigError, match="There is no user 'nobody'"):
+    with pytest.raises(ConfigError, match="Unknown user 'nobody'"):
         secured.security.settings("nobody")

@@ -135,7 +135,7 @@ def sentence(operation: Operation) -> str:
     if operation.state == "paused":
         return (
             f"Replay {operation.operation_id} is paused with {operation.left:,} of {operation.total:,} left. "
-            "Go on with the same command."
+            "Resume with the same command."
         )
     return f"{operation.message or 'No answer yet'}."
 
