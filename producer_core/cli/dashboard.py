@@ -249,7 +249,7 @@ def _serve(store_path: Path | None, wanted: int, listener: _Listener) -> None:
         ) from None
     stop = StopSignal()  # not earlier: nothing after this point is refused
     if port.number != wanted:
-        output.say(f"Port {wanted} is taken; using {port.number}.", err=True)
+        output.say(f"Port {wanted} is in use; using {port.number}.", err=True)
     command: Callable[[int], Sequence[str]] = lambda number: serve.command(  # noqa: E731
         store, number, listener.address,
         hosts=listener.hosts, proxies=listener.proxies, base=listener.base, tls=listener.tls,
