@@ -135,7 +135,7 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
 def least(*, count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "least.duckdb")) as store:
         store.execute("SET threads = 1")
-        store.execute("CREATE TABLE dead letters (number BIGINT, state UTINYINT, value BLOB)")
+        store.execute("CREATE TABLE letters (number BIGINT, state UTINYINT, value BLOB)")
         numbers = range(count)
         store.register("rows", pa.table({"number": numbers, "value": list(map(_value, numbers))}))
         store.execute("INSERT INTO letters SELECT number, 0, value FROM rows")

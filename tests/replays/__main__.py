@@ -34,7 +34,7 @@ def _run(options):
     with Media() as media:
         for seed in range(options.seed, options.seed + options.repeats):
             for name in options.scenario or list(SCENARIOS):
-                dead_letters = min(options.dead_letters, SCENARIOS[name].dead_letters or options.dead_letters)
+                dead_letters = min(options.letters, SCENARIOS[name].dead_letters or options.letters)
                 if f"{name}-{dead_letters}-{seed}.json" not in saved:
                     bad += not _one(media, name, seed, dead_letters, options.out)
     print()
