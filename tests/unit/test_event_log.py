@@ -84,8 +84,9 @@ def test_a_cause_is_counted_once_per_minute(lines):
     log.died(dead(1))
     log.died(dead(2))
     eventually(lambda: len(lines.lines) == 1)
-    now[0] = 61.0
-    log.connection_failed("wakes the thread")
+    with log._changed:  # the thread must not see the new time before the line
+        now[0] = 61.0
+        log.connection_failed("wakes the thread")
     eventually(lambda: len(lines.lines) == 3)
     log.stop(60)
 
