@@ -52,7 +52,7 @@ faults-long: .venv/.dev services
 	@$(BIN)/python -m tests.scenarios.faults run --long --resume --out artifacts/faults-long
 
 replays-long: .venv/.dev services
-	@$(BIN)/python -m tests.scenarios.replays run --letters 200000 --resume --out artifacts/replays-long
+	@$(BIN)/python -m tests.scenarios.replays run --dead-letters 200000 --resume --out artifacts/replays-long
 
 bench: .venv/.dev services
 	@$(BIN)/python -m benchmarks --write

@@ -1,37 +1,17 @@
-"""The result of one run, saved as JSON, and the table of many results."""
+"""The result of a run under faults, and the table of many results."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from tests.scenarios.faults.invariants import check
 from tests.scenarios.faults.ledger import SAFE
-
-
-class Saved:
-    """Base of results, with a verdict and a file. A subclass defines `shows`: whether an expected violation occurred."""
-
-    @property
-    def verdict(self):
-        if self.expected == "violation":
-            return "shows it" if self.shows else "SHOWED NOTHING"
-        return "holds" if not self.violations else "VIOLATED"
-
-    @property
-    def good(self):
-        return self.verdict in ("holds", "shows it")
-
-    def save(self, folder):
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / self.file).write_text(json.dumps(asdict(self), indent=1))
+from tests.scenarios.result import SavedResult, markdown_table
 
 
 @dataclass
-class Result(Saved):
+class Result(SavedResult):
     scenario: str
     medium: str
     guarantee: str
@@ -55,7 +35,7 @@ class Result(Saved):
     expected: str = "none"
 
     @property
-    def shows(self):
+    def shows_violation(self):
         return self.missing or self.duplicates
 
     @property
@@ -109,13 +89,6 @@ def is_reported_loss(stage, violation):
     return False
 
 
-def load(folder):
-    found = []
-    for file in sorted(Path(folder).glob("*.json")):
-        found.append(Result(**json.loads(file.read_text())))
-    return found
-
-
 _COLUMNS = ("scenario", "medium", "guarantee", "runs", "messages", "kills", "faults", "missing", "duplicates",
             "order breaks", "falsely safe", "verdict")  # fmt: skip
 
@@ -151,7 +124,7 @@ def table(results):
                 verdict,
             )
         )
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+    return markdown_table(rows)
 
 
 def _order(key):

@@ -1,64 +1,54 @@
-"""`python -m tests.scenarios.pipelines run …` and `python -m tests.scenarios.pipelines report`, which writes README.md beside this file."""
+"""Run the Spark jobs at full size: `python -m tests.scenarios.pipelines run --help`. `report` writes README.md here."""
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import tempfile
 import time
 import traceback
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from tests.scenarios.pipelines.result import Result, load, save, table
+from tests.scenarios import runner
+from tests.scenarios.pipelines.result import Result, table
 from tests.scenarios.pipelines.scenario import Stage
 from tests.scenarios.pipelines.scenario import load as scenarios
 from tests.scenarios.pipelines.services import Services
 
 README = Path(__file__).with_name("README.md")
-OUT = Path("artifacts/pipelines")
 
 _HEAD = """\
-# The pipeline's jobs at full size, and what the last run found
+# The pipeline's jobs at full size: results of the last run
 
-`make pipeline-test` plays every scenario against a real Kafka and a real Spark, and goes on where it stopped;
-`python -m tests.scenarios.pipelines run --scenario T1 --seed 1 [--short]` plays one again, `report` writes this page. A scenario with
-the master `standalone` runs on a Spark master with two workers, each a process of its own.
+`make pipeline-test` runs every scenario against a real Kafka and a real Spark, and resumes after an interruption.
+`python -m tests.scenarios.pipelines run --scenario T1 --seed 1 [--short]` repeats one, and `report` writes this page.
+A scenario with the master `standalone` runs on a Spark master with two workers, each in a process of its own.
 
 """
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m tests.scenarios.pipelines", description=__doc__)
-    acts = parser.add_subparsers(dest="act", required=True)
-    running = acts.add_parser("run", help="play scenarios, and append a result for each")
-    running.add_argument("--scenario", action="append", choices=sorted(scenarios()), metavar="T1")
-    running.add_argument("--seed", type=int, default=1)
-    running.add_argument("--short", action="store_true", help="in a small size, for a look")
-    running.add_argument("--resume", action="store_true", help="skip what held before")
-    running.add_argument("--out", type=Path, default=OUT)
-    reporting = acts.add_parser("report", help="write README.md from the results")
-    reporting.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args(arguments)
-    return report(options.out) if options.act == "report" else run(options)
+def add_options(parser):
+    parser.add_argument("--short", action="store_true", help="run the small size")
 
 
-def run(options):
+def plan(options):
     size = "short" if options.short else "full"
-    held = {result.key for result in load(options.out) if result.good} if options.resume else set()
-    bad = 0
-    with Services() as services:
-        for name in options.scenario or sorted(scenarios()):
-            if (name, size, options.seed) not in held:
-                bad += not one(services, name, size, options.seed, options.out)
-    print(table(load(options.out)))
-    return 1 if bad else 0
+    return [planned(name, size, options.seed) for name in options.scenario or sorted(scenarios())]
 
 
-def one(services, name, size, seed, out):
+def planned(name, size, seed):
+    return runner.Run(
+        file=f"{name}-{size}-{seed}.json",
+        label=f"{name} {size} seed {seed}: {scenarios()[name].title}\n    ",
+        play=partial(play, name=name, size=size, seed=seed),
+    )
+
+
+def play(services, name, size, seed):
+    """Run a scenario and return its Result. The files of a run that does not hold are kept."""
     scenario = scenarios()[name]
-    print(f"{name} {size} seed {seed}: {scenario.title} …", flush=True)
     folder = Path(tempfile.mkdtemp(prefix=f"pipelines-{name}-"))
     stage = Stage(scenario, services, seed, scenario.sizes[size], folder)
     began = time.monotonic()
@@ -71,27 +61,37 @@ def one(services, name, size, seed, out):
         name, scenario.title, size, seed, scenario.master, round(time.monotonic() - began, 1),
         datetime.now(UTC).date().isoformat(), stage.numbers, stage.problems,
     )  # fmt: skip
-    save(result, out)
     if result.good:
         shutil.rmtree(folder, ignore_errors=True)
     else:
-        print(
-            f"     {folder} is kept\n     again: python -m tests.scenarios.pipelines run --scenario {name} --seed {seed}"
-        )
-    print(f"     {result.seconds:,.0f} s  {result.numbers}  {result.violations or 'holds'}", flush=True)
-    return result.good
+        result.notes["folder"] = str(folder)
+    return result
 
 
-def report(out):
-    results = load(out)
+def command(result):
+    short = " --short" if result.size == "short" else ""
+    return f"{HARNESS.program} run --scenario {result.scenario} --seed {result.seed}{short}"
+
+
+def write_report(results):
     titles = "".join(f"- **{name}** {scenario.title}\n" for name, scenario in sorted(scenarios().items()))
-    days = sorted({result.day for result in results})
-    when = (
-        f"\nRun on {', '.join(days)}, on two cores shared with the brokers and Spark:\n\n" if results else ""
-    )
-    README.write_text(f"{_HEAD}{titles}{when}{table(results) if results else ''}\n")
-    return 0 if all(result.good for result in results) else 1
+    days = ", ".join(sorted({result.day for result in results}))
+    heading = f"\nRun on {days}, on two cores shared with the brokers and Spark:\n\n" if results else ""
+    README.write_text(f"{_HEAD}{titles}{heading}{table(results) if results else ''}\n")
 
+
+HARNESS = runner.Harness(
+    name="pipelines",
+    scenarios=scenarios(),
+    result=Result,
+    add_options=add_options,
+    plan=plan,
+    services=Services,
+    summary=lambda result: str(result.numbers),
+    command=command,
+    table=table,
+    write_report=write_report,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(runner.main(HARNESS))

@@ -1,17 +1,16 @@
-"""The results of runs, one JSON object a line, and the table over them."""
+"""The result of a run of a pipeline job, and the table of many results."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
-FILE = "results.jsonl"
+from tests.scenarios.result import SavedResult, markdown_table
+
 _LONGEST = 100
 
 
 @dataclass
-class Result:
+class Result(SavedResult):
     scenario: str
     title: str
     size: str
@@ -20,34 +19,16 @@ class Result:
     seconds: float
     day: str
     numbers: dict = field(default_factory=dict)
-    violations: list = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    notes: dict = field(default_factory=dict)
 
     @property
-    def good(self):
-        return not self.violations
-
-    @property
-    def key(self):
-        return self.scenario, self.size, self.seed
-
-
-def save(result, folder):
-    """Appended at once, so that a run which is killed goes on behind it with --resume."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / FILE).open("a") as lines:
-        lines.write(json.dumps(asdict(result)) + "\n")
-
-
-def load(folder):
-    """The last result of each scenario, size and seed."""
-    file = Path(folder) / FILE
-    lines = file.read_text().splitlines() if file.exists() else []
-    found = [Result(**json.loads(line)) for line in lines if line.strip()]
-    return sorted({result.key: result for result in found}.values(), key=lambda result: result.key)
+    def file(self):
+        return f"{self.scenario}-{self.size}-{self.seed}.json"
 
 
 def table(results):
-    rows = [("scenario", "size", "master", "seed", "seconds", "what was counted", "verdict"), ("---",) * 7]
+    rows = [("scenario", "size", "master", "seed", "seconds", "counted", "verdict"), ("---",) * 7]
     for result in results:
         counted = ", ".join(
             f"{name.replace('_', ' ')} {_number(value)}" for name, value in result.numbers.items()
@@ -65,7 +46,7 @@ def table(results):
                 verdict,
             )
         )
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+    return markdown_table(rows)
 
 
 def _line(text):

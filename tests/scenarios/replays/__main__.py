@@ -1,74 +1,56 @@
-"""`python -m tests.scenarios.replays run …` and `python -m tests.scenarios.replays report`."""
+"""Run the replay scenarios: `python -m tests.scenarios.replays run --help`."""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
+from functools import partial
 
+from tests.scenarios import runner
 from tests.scenarios.faults.run import Media
-from tests.scenarios.replays.result import load, table
+from tests.scenarios.replays.result import Result, table
 from tests.scenarios.replays.run import command, run
 from tests.scenarios.replays.scenarios import SCENARIOS, SHORT
 
 
-def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m tests.scenarios.replays", description=__doc__)
-    acts = parser.add_subparsers(dest="act", required=True)
-    running = acts.add_parser("run", help="run scenarios, and save a result for each run")
-    running.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), metavar="R1")
-    running.add_argument("--seed", type=int, default=1)
-    running.add_argument("--repeats", type=int, default=1, help="so many seeds, from this one on")
-    running.add_argument("--letters", type=int, default=SHORT)
-    running.add_argument("--resume", action="store_true", help="skip the runs whose results are saved")
-    running.add_argument("--out", type=Path, default=Path("artifacts/replays"))
-    reporting = acts.add_parser("report", help="merge the saved results into one table")
-    reporting.add_argument("--out", type=Path, default=Path("artifacts/replays"))
-    options = parser.parse_args(arguments)
-    return _report(options.out) if options.act == "report" else _run(options)
+def add_options(parser):
+    parser.add_argument("--repeats", type=int, default=1, help="number of seeds, counted from --seed")
+    parser.add_argument("--dead-letters", type=int, default=SHORT, help="dead letters a scenario")
 
 
-def _run(options):
-    saved = {result.file for result in load(options.out)} if options.resume else set()
-    bad = 0
-    with Media() as media:
-        for seed in range(options.seed, options.seed + options.repeats):
-            for name in options.scenario or list(SCENARIOS):
-                dead_letters = min(options.letters, SCENARIOS[name].dead_letters or options.letters)
-                if f"{name}-{dead_letters}-{seed}.json" not in saved:
-                    bad += not _one(media, name, seed, dead_letters, options.out)
-    print()
-    print(table(load(options.out)))
-    return 1 if bad else 0
+def plan(options):
+    seeds = range(options.seed, options.seed + options.repeats)
+    chosen = options.scenario or list(SCENARIOS)
+    return [planned(name, seed, options.dead_letters) for seed in seeds for name in chosen]
 
 
-def _one(media, name, seed, dead_letters, out):
-    print(f"{name} seed {seed:<3} {dead_letters:7,} dead letters ", end="", flush=True)
-    result = run(media, name, seed=seed, dead_letters=dead_letters)
-    result.save(out)
-    print(
+def planned(name, seed, dead_letters):
+    dead_letters = min(dead_letters, SCENARIOS[name].dead_letters or dead_letters)
+    return runner.Run(
+        file=f"{name}-{dead_letters}-{seed}.json",
+        label=f"{name:3} seed {seed:<3} {dead_letters:7,} dead letters",
+        play=partial(run, name=name, seed=seed, dead_letters=dead_letters),
+    )
+
+
+def summary(result):
+    return (
         f"{result.kills:3} kills {result.stops:2} stops {result.faults + result.broker_faults:4} faults"
         f" {result.acknowledged:7,} sent {result.landed:6,} landed {result.dead:5,} dead {result.missing:4} missing"
-        f" {result.duplicates:4} twice {result.seconds:7.1f} s  {result.verdict}",
-        flush=True,
+        f" {result.duplicates:4} duplicates"
     )
-    if not result.good:
-        for violation in result.violations:
-            print(f"     {violation}")
-        print(f"     again: {command(result)}   {result.notes.get('folder', '')}", flush=True)
-    return result.good
 
 
-def _report(folder):
-    results = load(folder)
-    print(table(results))
-    for result in results:
-        if not result.good:
-            print(
-                f"\n{result.scenario} seed {result.seed}: {'; '.join(result.violations)}\n  again: {command(result)}"
-            )
-    return 0 if all(result.good for result in results) else 1
-
+HARNESS = runner.Harness(
+    name="replays",
+    scenarios=SCENARIOS,
+    result=Result,
+    add_options=add_options,
+    plan=plan,
+    services=Media,
+    summary=summary,
+    command=command,
+    table=table,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(runner.main(HARNESS))

@@ -1,18 +1,16 @@
-"""The result of one run, saved as JSON, and the table over many of them."""
+"""The result of a replay under faults, and the table of many results."""
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tests.scenarios.faults.result import Saved
 from tests.scenarios.replays.invariants import check, overtakers
+from tests.scenarios.result import SavedResult, markdown_table
 
 
 @dataclass
-class Result(Saved):
+class Result(SavedResult):
     scenario: str
     delivery: str
     seed: int
@@ -35,7 +33,7 @@ class Result(Saved):
     expected: str = "none"
 
     @property
-    def shows(self):
+    def shows_violation(self):
         return self.duplicates
 
     @property
@@ -44,7 +42,7 @@ class Result(Saved):
 
 
 def judge(stage, seconds):
-    """What the store and the log say, in numbers and sentences."""
+    """Return the result of a run: the state of the store and of the log, in numbers and sentences."""
     evidence = stage.evidence()
     violations = [f"{one.invariant}: {one.text}" for one in check(evidence)] + stage.problems
     operation = evidence.operation
@@ -60,7 +58,7 @@ def judge(stage, seconds):
 
 
 def compared(stage, seconds):
-    """What is said of the others: their duplicates."""
+    """Return the result of a peer, which is only its number of duplicates."""
     return Result(
         stage.name, stage.delivery, stage.seed, stage.dead_letters, len(stage.buried.there), stage.kills,
         duplicates=stage.duplicates(), seconds=round(seconds, 1), expected="violation",
@@ -68,7 +66,7 @@ def compared(stage, seconds):
 
 
 def broken(stage, error, seconds):
-    """A scenario that could not be played to its end."""
+    """Return the result of a scenario that ended with an error."""
     text = f"broke down: {type(error).__name__}: {error} {stage.errors()}"
     return Result(
         stage.name, stage.delivery, stage.seed, stage.dead_letters, kills=stage.kills, stops=stage.stops,
@@ -76,16 +74,12 @@ def broken(stage, error, seconds):
     )  # fmt: skip
 
 
-def load(folder):
-    return [Result(**json.loads(file.read_text())) for file in sorted(Path(folder).glob("*.json"))]
-
-
 _SUMS = ("kills", "stops", "faults", "broker_faults", "acknowledged", "landed", "dead", "doubtful", "missing", "duplicates",
          "order_breaks")  # fmt: skip
 _COLUMNS = (
     "scenario",
     "delivery",
-    "letters",
+    "dead letters",
     "seeds",
     *(name.replace("_", " ") for name in _SUMS),
     "verdict",
@@ -93,7 +87,7 @@ _COLUMNS = (
 
 
 def table(results):
-    """Results of one scenario and size in one row."""
+    """Return a table with one row per scenario and size."""
     groups = defaultdict(list)
     for result in results:
         groups[result.scenario, result.delivery, result.dead_letters].append(result)
@@ -106,7 +100,7 @@ def table(results):
             runs[0].verdict if not bad else f"{bad[0].verdict} ({', '.join(str(run.seed) for run in bad)})"
         )
         rows.append((name, delivery, f"{dead_letters:,}", seeds, *sums, verdict))
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+    return markdown_table(rows)
 
 
 def _order(item):

@@ -1,4 +1,4 @@
-"""Running scenarios: the brokers are started once, each run is judged and saved."""
+"""Run one replay scenario and check its result."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.scenarios.replays.scenarios import SCENARIOS
 from tests.scenarios.replays.stage import Stage
 
 LONG = 20_000
-"""From so many dead letters on, a scenario does all its harm."""
+"""The number of dead letters from which a scenario injects all of its faults."""
 
 
 def command(result):
-    """What runs it again."""
-    return f"python -m tests.scenarios.replays run --scenario {result.scenario} --seed {result.seed} --letters {result.dead_letters}"
+    """Return the command that repeats a run."""
+    return f"python -m tests.scenarios.replays run --scenario {result.scenario} --seed {result.seed} --dead-letters {result.dead_letters}"
 
 
 def run(media, name, *, seed, dead_letters, folder=None):
-    """One run of one scenario: its Result. `folder` keeps what the run wrote."""
+    """Run a scenario and return its Result. `folder` keeps the files of the run."""
     scenario = SCENARIOS[name]
     dead_letters = min(dead_letters, scenario.dead_letters or dead_letters)
     place = Path(folder or tempfile.mkdtemp(prefix=f"replays-{name}-"))
@@ -33,15 +33,15 @@ def run(media, name, *, seed, dead_letters, folder=None):
     sound = False
     try:
         scenario.play(stage)
-        say = compared if scenario.expected == "violation" else judge
-        result = say(stage, time.monotonic() - began)
+        check = compared if scenario.expected == "violation" else judge
+        result = check(stage, time.monotonic() - began)
         sound = True
     except Exception as error:
         result = broken(stage, error, time.monotonic() - began)
     finally:
         stage.end()
         if not sound:
-            media.discard()  # whatever it left behind is not the next one's
+            media.discard()  # the next scenario starts with new brokers
     if folder is None and result.good:
         shutil.rmtree(place, ignore_errors=True)
     elif folder is None:
