@@ -11,12 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import lock_file
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import StoreFull, StoreUnavailable
 from producer_core.events import DeadLetter
-
-if sys.platform != "win32":
-    import fcntl
 
 logger = logging.getLogger(__name__)
 
@@ -76,22 +74,15 @@ class Spill:
                 "The spill file needs file locks that Windows does not have.", fix="Use WSL."
             )
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
-        while True:
-            try:
-                file = os.open(self.path, flags, 0o600)
-            except FileNotFoundError:
-                if create:
-                    raise
-                yield None
-                return
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if not _is_at(file, self.path):
-                    continue  # taken while we waited: what we would write there nobody would read
-                yield file
-                return
-            finally:
-                os.close(file)
+        try:
+            lock = lock_file(self.path, flags=flags)
+        except FileNotFoundError:
+            if create:
+                raise
+            yield None
+            return
+        with lock:
+            yield lock.descriptor
 
     def _set_aside(self, lines: Sequence[bytes]) -> None:
         aside = self.path.with_name(self.path.name + ".damaged")
@@ -131,13 +122,6 @@ def _read(file: int) -> tuple[list[DeadLetter], list[bytes]]:
             except ValueError:
                 damaged.append(line)
     return dead_letters, damaged
-
-
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _refused(path: Path, error: OSError) -> StoreUnavailable:

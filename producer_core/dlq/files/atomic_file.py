@@ -6,15 +6,12 @@ import contextlib
 import errno
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from producer_core._internal.file_lock import try_lock
 from producer_core.errors import TransferError
-
-if sys.platform != "win32":
-    import fcntl
 
 _ENDING = ".part"
 
@@ -128,13 +125,9 @@ def _refused(target: Path, error: OSError) -> TransferError:
 
 
 def _lock(file: int) -> bool:
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError):  # not every file system has locks
+        return try_lock(file)
+    return False
 
 
 def _remove_if_left(path: Path) -> None:
