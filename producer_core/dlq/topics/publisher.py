@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError
 
-from producer_core.alerts.lease import LEASE, Lease
+from producer_core._internal.lease_watch import LEASE
 from producer_core.config import ClientConfig, client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import OLDEST_FIRST
@@ -24,6 +24,7 @@ from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayEr
 from producer_core.events import DeadLetter
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.topic_config import TopicConfigQuery
+from producer_core.store.lease import Lease
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
