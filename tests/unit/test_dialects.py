@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.topics import DeadLetterRecord, RecordPlace, dead_letter_of, derived_id, read, write
+from producer_core.dlq.topics import DeadLetterRecord, SourceTopic, dead_letter_of, derived_id, read, write
 from producer_core.events import Attempt
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
 from tests.unit.replaying import dead_letter
 
-PLACE = RecordPlace("cluster-1", "orders-dlt", "topic-id")
+PLACE = SourceTopic("cluster-1", "orders-dlt", "topic-id")
 
 SPRING = (
     ("kafka_dlt-original-topic", b"orders"),
@@ -192,7 +192,7 @@ def test_connect_names_its_connector_and_what_it_did():
         "jdbc-sink",
         "org.apache.kafka.connect.errors.DataException",
     )
-    assert ("__connect.errors.stage", "VALUE_CONVERTER") in origin.also
+    assert ("__connect.errors.stage", "VALUE_CONVERTER") in origin.other_headers
 
 
 def test_ours_is_read():
