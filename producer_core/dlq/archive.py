@@ -70,7 +70,7 @@ class ArchiveResult:
 
 @dataclass(frozen=True)
 class Archive:
-    """Changes one operator's dead letters in a store, with audit."""
+    """Applies one operator's changes to the dead letters of a store and audits them."""
 
     store: Store
     clock: Callable[[], float]

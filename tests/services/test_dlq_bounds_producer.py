@@ -35,7 +35,7 @@ def test_with_a_store_the_bound_is_an_alert_and_no_letter_is_dropped(tmp_path):
         eventually(lambda: told("firing"), timeout=120)
         (fired,) = told("firing")
         assert fired.subject == "number of dead letters"
-        assert "5 dead letters wait; the bound (dlq_max_size) is 2." in fired.text
+        assert "5 dead letters pending; the limit (dlq_max_size) is 2." in fired.text
 
         DeadLetters(Store.open(path)).archive(DeadLetterFilter(), who="ann", origin="python")
         eventually(lambda: told("resolved"), timeout=120)

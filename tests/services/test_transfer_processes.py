@@ -84,7 +84,7 @@ def test_an_export_over_an_older_file_that_is_killed_leaves_one_that_is_whole_or
     assert run("export", store, target, "500").returncode == KILLED
     assert import_(there, target, **ME).new == 1200
     assert run("export", store, target, "manifest").returncode == KILLED
-    with pytest.raises(TransferError, match="not the file that was exported"):
+    with pytest.raises(TransferError, match="does not match its manifest"):
         import_(there, target, **ME)
 
 

@@ -86,10 +86,7 @@ def test_an_undo_leaves_what_somebody_changed_since_and_says_so(dead_letters, cl
     undone = dead_letters.restore(ANY, moment=act.moment, **ANN)
 
     assert (undone.count, undone.left) == (3, {"changed": 1})
-    assert (
-        undone.text
-        == "Restored 3 dead letters. 1 is not archived by that act any more: somebody was there meanwhile."
-    )
+    assert undone.text == "Restored 3 dead letters. 1 has changed since it was archived and was not restored."
     assert dead_letters.get(message_id(0)).state == "archived"
 
 
@@ -108,14 +105,8 @@ def test_what_is_being_replayed_cannot_be_archived_and_who_tries_is_told(store, 
     purged = dead_letters.archive(DeadLetterFilter(ids=(message_id(0),)), **BOB)
 
     assert (result.count, result.left) == (1, {"replaying": 2})
-    assert (
-        result.text
-        == "Archived 1 dead letter. 2 are being replayed by ann now, so nothing was done about them."
-    )
-    assert (
-        purged.text
-        == "Archived 0 dead letters. 1 is being replayed by ann now, so nothing was done about it."
-    )
+    assert result.text == "Archived 1 dead letter. 2 are being replayed by ann and were not changed."
+    assert purged.text == "Archived 0 dead letters. 1 is being replayed by ann and was not changed."
     sender.release()
     eventually(lambda: dead_letters.count(DeadLetterFilter(state="replayed")) == 2, timeout=60)
     running.stop()
@@ -129,8 +120,7 @@ def test_what_was_archived_first_is_left_out_by_the_replay_and_both_are_told(sto
     done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
     assert result.text == (
-        f"Archived 2 dead letters. The replay {operation.operation_id} of ann meant to send 2 of them, "
-        "and leaves them out now."
+        f"Archived 2 dead letters. Replay {operation.operation_id} by ann skips 2 of them."
     )
     assert (done.acknowledged, done.skipped) == (3, 2)
     assert "archived" in done.message
@@ -146,9 +136,9 @@ def test_who_comes_second_to_the_same_letters_is_told(dead_letters):
     third = dead_letters.restore(dataclasses.replace(chosen, state="archived"), **ANN)
     fourth = dead_letters.restore(dataclasses.replace(chosen, state="archived"), **BOB)
 
-    assert second.text == "Archived 1 dead letter. 2 are archived already."
+    assert second.text == "Archived 1 dead letter. 2 are already archived."
     assert third.text == "Restored 3 dead letters."
-    assert fourth.text == "Restored 0 dead letters. 3 are waiting already."
+    assert fourth.text == "Restored 0 dead letters. 3 are already pending."
 
 
 def test_all_that_matches_says_nothing_of_what_was_settled_long_ago(dead_letters):
@@ -214,7 +204,7 @@ def test_a_purge_leaves_what_was_archived_too_lately(dead_letters, clock, age):
     with pytest.raises(ConfigError, match="Type exactly: purge 0"):
         dead_letters.purge(ANY, confirmation="purge 1", **ANN)
     assert dead_letters.purge(ANY, confirmation="purge 0", **ANN).text == (
-        "Nothing was purged: no archived dead letter that matches is older than 24 h."
+        "Nothing was purged: no matching dead letter was archived more than 24 h ago."
     )
     assert dead_letters.get(message_id(1)).value == b"v1"
 

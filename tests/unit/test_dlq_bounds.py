@@ -13,7 +13,7 @@ from producer_core.dlq.limits import (
     DeadLetterLimits,
     DeadLetterLoad,
     LimitWatch,
-    judge,
+    exceeded_limits,
     measure,
 )
 from producer_core.store import Store
@@ -41,14 +41,14 @@ def store(tmp_path):
     ],
 )
 def test_a_bound_is_passed_above_it_and_not_at_it(load, passed):
-    found = judge(load, DeadLetterLimits(10, 100, 60.0), NOW)
+    found = exceeded_limits(load, DeadLetterLimits(10, 100, 60.0), NOW)
 
     assert tuple(excess.what for excess in found) == passed
     assert all(excess.advice and "dlq_max_" in excess.text for excess in found)
 
 
 def test_a_bound_that_was_taken_away_is_never_passed():
-    assert judge(DeadLetterLoad(10**9, 10**15, 0.0), DeadLetterLimits(None, None, None), NOW) == ()
+    assert exceeded_limits(DeadLetterLoad(10**9, 10**15, 0.0), DeadLetterLimits(None, None, None), NOW) == ()
 
 
 def test_what_waits_is_measured_and_what_was_archived_is_not(store):
@@ -75,15 +75,15 @@ def test_a_passed_bound_is_said_once_and_its_end_once(store):
 
     said = []
     for _ in range(3):
-        said += watch.look(store, NOW)
+        said += watch.check(store, NOW)
         timer.now += 10
     dead_letters.archive(DeadLetterFilter(), who="ann", origin="python")
     for _ in range(3):
-        said += watch.look(store, NOW)
+        said += watch.check(store, NOW)
         timer.now += 10
 
     assert [(notice.kind, notice.severity) for notice in said] == [(OVER, "warning"), (WITHIN, "info")]
-    assert "2 dead letters wait; the bound (dlq_max_size) is 1. Look at the groups" in said[0].text
+    assert "2 dead letters pending; the limit (dlq_max_size) is 1. List the groups" in said[0].text
     assert said[0].details["subject"] == said[1].details["subject"] == "number of dead letters"
     assert dead_letters.count(DeadLetterFilter(state=None)) == 2
 
@@ -97,7 +97,7 @@ def test_the_watch_looks_every_five_seconds_at_most(store, monkeypatch):
     watch = LimitWatch(DeadLetterLimits(), timer=timer)
 
     for _ in range(20):
-        watch.look(store, NOW)
+        watch.check(store, NOW)
         timer.now += 1
 
     assert looked == [100.0, 105.0, 110.0, 115.0]
@@ -114,7 +114,7 @@ def test_a_look_that_takes_long_is_made_seldom(store, monkeypatch):
     monkeypatch.setattr("producer_core.dlq.limits.measure", slow)
     watch = LimitWatch(DeadLetterLimits(), timer=timer)
     for _ in range(1200):
-        watch.look(store, NOW)
+        watch.check(store, NOW)
         timer.now += 1
 
     assert looked[:3] == [100.0, 150.5, 201.0]
@@ -129,11 +129,11 @@ def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
         .exit_code
         == 0
     )
-    assert given.set_by(store.settings()) == DeadLetterLimits(7, 2048, None)
+    assert given.overridden_by(store.settings()) == DeadLetterLimits(7, 2048, None)
     CliRunner().invoke(
         main, ["store", "set", "dlq_max_size=20", "dlq_max_bytes=default", "--store", str(store.path)]
     )
-    assert given.set_by(store.settings()) == DeadLetterLimits(20, 256 << 20, None)
+    assert given.overridden_by(store.settings()) == DeadLetterLimits(20, 256 << 20, None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.unit.replaying import dead_letter
 @pytest.mark.parametrize("rows_an_id", [0, 10**9], ids=["by the index", "by a read of the whole column"])
 @pytest.mark.parametrize("count", [1, 150, 2500])
 def test_exactly_the_wanted_letters_are_found(store, monkeypatch, rows_an_id, count):
-    monkeypatch.setattr(lookup, "_ROWS_AN_ID", rows_an_id)
+    monkeypatch.setattr(lookup, "_ROWS_PER_ID", rows_an_id)
     dead_letters = [dead_letter(number) for number in range(3000)]
     DeadLetters(store).add(dead_letters)
     wanted = dead_letters[100 : 100 + count]
@@ -27,8 +27,8 @@ def test_few_ids_are_found_by_the_index_and_many_of_a_small_table_by_reading_it(
     DeadLetters(store).add([dead_letter(number) for number in range(1000)])
 
     with store.borrow() as connection:
-        assert not lookup.reads_whole(connection, "dead_letters", 1)
-        assert lookup.reads_whole(connection, "dead_letters", 200)
+        assert not lookup.prefers_full_scan(connection, "dead_letters", 1)
+        assert lookup.prefers_full_scan(connection, "dead_letters", 200)
 
 
 def test_rows_of_the_same_transaction_are_found(store):

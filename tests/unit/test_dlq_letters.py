@@ -108,7 +108,7 @@ def test_what_a_batch_accepted_in_one_instant_keeps_its_order_wherever_it_goes(t
     store = Store.open(tmp_path / "store.duckdb")
     dead_letters = DeadLetters(store, clock=lambda: NOW + 100)
     dead_letters.add([dead_letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
-    monkeypatch.setattr(publisher, "_LISTED", 3)
+    monkeypatch.setattr(publisher, "_LISTING_ROWS", 3)
     in_order = ["m-8", "m-9", "m-10", "m-11"]
 
     assert dead_letters.ids(EVERYTHING) == in_order
@@ -236,7 +236,7 @@ def test_counts_by_a_column(dead_letters):
         "not_sent": 1,
         "rejected": 1,
     }
-    with pytest.raises(ConfigError, match="not counted by 'key'"):
+    with pytest.raises(ConfigError, match="cannot be counted by 'key'"):
         dead_letters.count_by(DeadLetterFilter(), "key")
 
 
@@ -307,7 +307,7 @@ def test_purging_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
 
     result = purge(dead_letters, "purge 2")
 
-    assert result.text.startswith("Purged 2 dead letters for good.")
+    assert result.text.startswith("Purged 2 dead letters permanently.")
     assert dead_letters.count_by(EVERYTHING, "state") == {"dead": 2, "purged": 2}
     gone = dead_letters.get("m-1")
     assert (gone.key, gone.value, gone.error_text, gone.attempts) == (None, None, "", ())

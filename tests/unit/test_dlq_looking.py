@@ -197,13 +197,13 @@ def test_a_search_says_how_far_it_looked_and_goes_on_there(dead_letters):
 
     assert (ids(first.dead_letters), first.looked_at, first.of, first.complete) == (["m-17"], 10, 20, False)
     assert first.text == (
-        "Looked at 10 of 20, the latest first, back to 2027-01-15 08:00:10 UTC: 1 found so far."
+        "Searched 10 of 20, the latest first, back to 2027-01-15 08:00:10 UTC: 1 found so far."
     )
     assert (ids(second.dead_letters), second.looked_at) == (["m-2"], 10)
 
 
 def test_a_search_ends_when_its_time_is_over_or_enough_is_found(dead_letters, monkeypatch):
-    monkeypatch.setattr(search, "_AT_ONCE", 4)
+    monkeypatch.setattr(search, "_SLICE_ROWS", 4)
     dead_letters.add([dead_letter(number) for number in range(20)])
 
     hurried = dead_letters.search(DeadLetterFilter(body="nowhere"), seconds=-1)
@@ -248,14 +248,14 @@ def test_a_body_that_nothing_has_selects_nothing_and_not_everything(dead_letters
 
 def test_an_act_on_a_body_is_refused_when_the_search_did_not_see_everything(dead_letters, monkeypatch):
     dead_letters.add([dead_letter(number) for number in range(20)])
-    monkeypatch.setattr(search, "MOST_IDS", 3)
-    with pytest.raises(ConfigError, match=r"Nothing was changed.*Looked at 3 of 20.*Narrow the selection"):
+    monkeypatch.setattr(search, "MAX_IDS", 3)
+    with pytest.raises(ConfigError, match=r"Nothing was changed.*Searched 3 of 20.*Narrow the selection"):
         dead_letters.archive(DeadLetterFilter(body="key"), **PEOPLE)
     assert dead_letters.count(DeadLetterFilter()) == 20
 
 
 def test_a_filter_with_a_body_is_no_condition_that_somebody_could_forget():
-    with pytest.raises(ConfigError, match="looked for first"):
+    with pytest.raises(ConfigError, match="not an SQL condition"):
         DeadLetterFilter(body="x").where()
     with pytest.raises(ConfigError):
         DeadLetterFilter(body="")
@@ -286,7 +286,7 @@ def test_the_shell_turns_pages_by_what_the_page_before_says(dead_letters, shell)
 
 def test_the_shell_says_how_far_it_looked_into_bodies(dead_letters, shell):
     dead_letters.add([dead_letter(1, value=b"needle"), dead_letter(2)])
-    assert "Looked at all 2: 1 found." in shell("list", "--body", "needle").stdout
+    assert "Searched all 2: 1 found." in shell("list", "--body", "needle").stdout
     found = json.loads(shell("list", "--body", "needle", "--json").stdout)
     assert [row["message_id"] for row in found["records"]] == ["m-1"]
     assert found["search"]["complete"]

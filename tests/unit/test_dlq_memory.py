@@ -94,7 +94,7 @@ def test_dropping_begins_with_a_warning(caplog):
     for number in range(3):
         queue.add(dead_letter(number))
 
-    assert caplog.messages.count("dead letter queue full, the oldest are dropped") == 1
+    assert caplog.messages.count("dead letter queue full, dropping the oldest") == 1
 
 
 def test_a_message_that_dies_again_is_held_once_with_all_its_attempts():

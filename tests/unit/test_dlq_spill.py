@@ -43,7 +43,7 @@ def test_a_torn_last_line_is_said_and_kept_aside(spill, caplog):
     spill.append([dead_letter(3)])
 
     assert [one.message_id for one in spill.take()] == ["m-1", "m-3"]
-    assert "damaged lines in the spill were set aside" in caplog.messages
+    assert "damaged lines moved out of the spill file" in caplog.messages
     aside = spill.path.with_name("spill.jsonl.damaged")
     assert aside.read_bytes() == b'{"message_id": "m-2", "topi\n'
     assert stat.S_IMODE(aside.stat().st_mode) == 0o600
@@ -122,5 +122,5 @@ def test_letters_written_while_others_take_are_not_lost(spill):
 def test_a_spill_that_cannot_be_written_is_a_typed_error(tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreUnavailable, match=r"cannot be written.*wait in memory"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be written.*dead letters are in memory"):
         Spill(tmp_path / "file" / "spill.jsonl").append([dead_letter(1)])
