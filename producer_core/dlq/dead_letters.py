@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class DeadLetters:
-    """The dead letters of a store. Each change is one transaction and leaves dead letters changed by others unchanged."""
+    """The dead letters of a store. Each change is one transaction; dead letters that others changed first stay unchanged."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store

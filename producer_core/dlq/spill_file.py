@@ -104,9 +104,8 @@ class Spill:
 
 
 def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(
-        OSError
-    ):  # some file systems do not support it, and some folders are not readable
+    # Some file systems do not support it, and some folders are not readable.
+    with contextlib.suppress(OSError):
         private_files.sync_folder(folder)
 
 

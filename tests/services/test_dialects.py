@@ -21,7 +21,7 @@ from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.support import eventually
 from tests.unit.replaying import dead_letter
-from tests.unit.test_dialects import CONNECT, OURS, SHARE_GROUP, SPRING
+from tests.unit.test_dialects import CONNECT, PRODUCER_CORE, SHARE_GROUP, SPRING
 
 pytestmark = pytest.mark.kafka
 
@@ -329,7 +329,7 @@ def test_the_commands_publish_and_fetch(kafka, topic, store, elsewhere):
     assert fetched.returncode == 0, fetched.stderr
     assert "5 new, 0 known" in fetched.stdout
     assert missing.returncode == 2
-    assert {name for name, _ in OURS} <= names_on(kafka, f"{topic}-dlt") | {
+    assert {name for name, _ in PRODUCER_CORE} <= names_on(kafka, f"{topic}-dlt") | {
         "dlq.original.partition",
         "dlq.original.timestamp_ms",
     }

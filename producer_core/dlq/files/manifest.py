@@ -74,7 +74,7 @@ class Manifest:
             )
         if self.missing:
             sentences.append(
-                f"{self.missing:,} are missing, because they were deleted or changed state during the export."
+                f"{self.missing:,} not in the file: deleted, or changed in state, during the export."
             )
         return " ".join(sentences)
 
