@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from producer_core._internal.actor import current_actor
 from producer_core.dlq import archive as dlq_archive
 from producer_core.dlq import codec, insert, states
-from producer_core.dlq import dataframe as framing
-from producer_core.dlq import groups as grouping
-from producer_core.dlq import search as searching
+from producer_core.dlq import dataframe as dlq_dataframe
+from producer_core.dlq import groups as dlq_groups
+from producer_core.dlq import search as dlq_search
 from producer_core.dlq.archive import MIN_AGE, Archive, ArchiveResult
 from producer_core.dlq.bulk_update import claim_by_id
 from producer_core.dlq.count import COLUMNS, Column, count_query
@@ -76,7 +76,7 @@ class DeadLetters:
         where: DeadLetterFilter | None = None,
         *,
         kind: Kind | None = None,
-        limit: int = framing.LIMIT,
+        limit: int = dlq_dataframe.LIMIT,
         bodies: bool = False,
         masked: bool = True,
     ) -> Any:
@@ -99,7 +99,7 @@ class DeadLetters:
             selection = (where or DeadLetterFilter()).to_query()
             self.reveal(ids, who=current_actor(), origin="python", selection=selection)
         sizes = [row["value_size"] for row in rows]
-        return framing.frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
+        return dlq_dataframe.frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
     def search(
         self,
@@ -107,15 +107,15 @@ class DeadLetters:
         *,
         limit: int = 100,
         after: PageCursor | None = None,
-        seconds: float = searching.SECONDS,
-        dead_letters: int = searching.MAX_SEARCHED,
+        seconds: float = dlq_search.SECONDS,
+        dead_letters: int = dlq_search.MAX_SEARCHED,
     ) -> SearchResult:
         """Return a listing that also searches keys, values and headers for `body`, within limits of time and number.
 
         The result says how many dead letters were searched.
         """
         total = self.count(replace(where, body=None))
-        return searching.search(
+        return dlq_search.search(
             self._store,
             where,
             total=total,
@@ -132,7 +132,7 @@ class DeadLetters:
         """
         if where.body is None:
             return where
-        return searching.frozen(where, self.search(where, limit=searching.MAX_IDS))
+        return dlq_search.frozen(where, self.search(where, limit=dlq_search.MAX_IDS))
 
     def ids(self, where: DeadLetterFilter, *, limit: int | None = None) -> list[str]:
         """Return the ids that the filter matches now, the oldest message first."""
@@ -173,7 +173,7 @@ class DeadLetters:
         """Return the dead letters grouped by cause, the largest group first, each with a trend over the time range."""
         selection = self.frozen(where)
         with self._store.borrow() as connection:
-            return Groups(grouping.find(connection, selection, limit=limit))
+            return Groups(dlq_groups.find(connection, selection, limit=limit))
 
     # archiving: each change writes an audit row and an event for each dead letter
 

@@ -118,7 +118,7 @@ def _failure_events(dead_letter: DeadLetter, replays: Sequence[float]) -> Iterat
             dead_letter.failed_at,
             "quarantined",
             None,
-            f"it failed again in {dead_letter.replay_count} replays",
+            f"failed again in {dead_letter.replay_count} replays",
         )
 
 
@@ -137,10 +137,10 @@ def _replay_events(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[Time
 
 def _outcome(operation: str, replay: dict[str, Any], row: dict[str, Any]) -> str:
     if replay["state"] in ("acknowledged", "landed") and row["operation_id"] == operation:
+        if row["landed_offset"] is None:
+            return f"replay {operation}: on its topic, offset unknown"
         place = f"partition {row['landed_partition']}, offset {row['landed_offset']}"
-        known = row["landed_offset"] is not None
-        where = f" at {place}" if known else ""
-        return f"replay {operation}: {'on its topic' if known else 'the broker has it'}{where}"
+        return f"replay {operation}: on its topic at {place}"
     return f"replay {operation}" + (f": {replay['text']}" if replay["text"] else "")
 
 
