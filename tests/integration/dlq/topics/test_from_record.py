@@ -286,9 +286,14 @@ def test_a_fetch_continues_after_a_failure_between_slices(kafka, topic, store, m
 
 def test_since_fetches_later_records_and_the_next_fetch_the_others(kafka, topic, store):
     producer = Producer(settings(kafka))
-    for number, event in enumerate((1_700_000_000_000, 1_700_000_100_000)):
+    for number, timestamp_ms in enumerate((1_700_000_000_000, 1_700_000_100_000)):
         producer.produce(
-            f"{topic}-dlt", b"%d" % number, b"k", headers=list(SHARE_GROUP), partition=0, timestamp=event
+            f"{topic}-dlt",
+            b"%d" % number,
+            b"k",
+            headers=list(SHARE_GROUP),
+            partition=0,
+            timestamp=timestamp_ms,
         )
     assert producer.flush(60) == 0
 
