@@ -17,12 +17,11 @@ from urllib.parse import parse_qs, quote, urlsplit
 from producer_core.dashboard.auth import known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
-from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions, network
+from producer_core.dashboard.auth.sessions import COOKIE, LoginAttempts, LoginSessions, network
 from producer_core.dashboard.theme import asset
 
 logger = logging.getLogger(__name__)
 
-COOKIE = "producer_core_session"
 SIGN_IN = "/sign-in"
 
 _PUBLIC_PATHS = ("/_stcore/health",)

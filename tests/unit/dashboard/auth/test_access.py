@@ -16,10 +16,10 @@ from producer_core.dashboard import actions
 from producer_core.dashboard.auth import access, access_rules, known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
-from producer_core.dashboard.auth.login import COOKIE, LoginMiddleware
+from producer_core.dashboard.auth.login import LoginMiddleware
 from producer_core.dashboard.auth.oidc_return import COOKIE as COOKIE_BACK
 from producer_core.dashboard.auth.oidc_return import OidcReturn
-from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
+from producer_core.dashboard.auth.sessions import COOKIE, LoginAttempts, LoginSessions
 from producer_core.errors import ConfigError
 from tests.support import ROOT
 
