@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 
 import pytest
+import uvicorn
 
 from producer_core.dashboard.auth.browser_policy import BrowserPolicy
+from tests.support import eventually
 
 HOST = "dash.example:8443"
 
@@ -89,6 +93,32 @@ def test_a_page_of_another_origin_is_rejected_before_streamlit_sees_it(origin):
 def test_a_websocket_with_two_origins_is_rejected():
     assert not reaches("websocket", origin=(f"https://{HOST}", f"https://{HOST}"))[0]
     assert not reaches("websocket", origin=(f"https://{HOST}", "https://evil.example"))[0]
+
+
+def test_the_server_finds_an_origin_in_capital_letters():
+    """The middleware compares names in lower case, as ASGI requires them; this is the server that Streamlit starts."""
+    config = uvicorn.Config(
+        BrowserPolicy(Streamlit(), hosts=["*"]),
+        port=0,
+        ws="websockets-sansio",
+        log_level="error",
+        lifespan="off",
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        eventually(lambda: server.started)
+        with socket.create_connection(server.servers[0].sockets[0].getsockname(), timeout=10) as client:
+            client.sendall(
+                b"GET / HTTP/1.1\r\nHOST: dash.example\r\nORIGIN: http://evil.example\r\nConnection: Upgrade\r\n"
+                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            assert client.recv(100).startswith(b"HTTP/1.1 403")
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def test_a_cross_origin_request_for_a_file_is_left_to_the_browser():
