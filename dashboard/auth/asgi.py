@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp as App
-from starlette.types import Message as Message
-from starlette.types import Receive as Receive
-from starlette.types import Scope as Scope
-from starlette.types import Send as Send
-
-__all__ = ["App", "Message", "Receive", "Scope", "Send", "header_value", "path_prefix"]
 
 
 def path_prefix(base: str) -> str:

@@ -683,6 +683,26 @@ def test_an_endless_form_is_read_up_to_its_limit_only(browser):
     assert sum(received) <= 5000
 
 
+def test_a_form_that_the_browser_did_not_finish_is_not_checked(browser, monkeypatch):
+    body = urlencode({"name": "ada", "password": SECRET}).encode()
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": body, "more_body": True}]
+    monkeypatch.setattr(password, "verify", lambda *_: pytest.fail("checked"))
+
+    async def receive():
+        return messages.pop()
+
+    refused = browser.request("/sign-in", method="POST", receive=receive, origin="http://dash.example")
+    assert refused.status == 400 and refused.cookies == []
+
+
+@pytest.mark.parametrize("other", ['theme={"dark":1}', "a=b c", "é=1", 'quoted="x', "a=b=c", "flag"])
+def test_a_malformed_cookie_of_another_application_does_not_hide_the_session(browser, other):
+    browser.sign_in()
+    browser.cookie = f"{other}; {browser.cookie}"
+
+    assert browser.page().status == 200
+
+
 def test_a_form_of_another_site_is_rejected_before_it_is_read(browser):
     async def receive():
         raise AssertionError("read")
