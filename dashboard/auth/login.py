@@ -83,7 +83,7 @@ class LoginMiddleware:
         return await self._rejection(Request(scope))(scope, receive, send)
 
     def _rejection(self, request: Request) -> Response:
-        """Return the response without a session: the way to the sign-in for a page, an error for everything else."""
+        """Return the response without a session: a redirect to the sign-in for a page, an error for all others."""
         if request.method == "GET" and "text/html" in header_value(request.headers, "accept"):
             return _redirect(self._sign_in_url(request.scope))
         return PlainTextResponse("Sign in first.", 401, _HEADERS)
@@ -207,7 +207,7 @@ def local_path(path: str, default: str) -> str:
 
 
 async def _read_form(request: Request) -> QueryParams:
-    """Return the fields of the form; none if it is too long, because `Request.form` would read all of it."""
+    """Return the fields of the form; none if it is too long. `Request.form` would read the whole body."""
     body = b""
     async for chunk in request.stream():
         body += chunk
