@@ -116,7 +116,7 @@ def test_a_notebook_loads_no_web_server():
     code = (
         "import sys\n"
         "for name in ('starlette', 'streamlit', 'uvicorn'):\n"
-        "    sys.modules[name] = None\n"  # an import of it fails
+        "    sys.modules[name] = None\n"  # makes the import fail
         "from producer_core.dashboard import actions, notebook\n"
         "from producer_core.dashboard.notebook import magics, static_export, widget\n"
         "print(notebook.MonitorWidget.__name__, actions.may_act())\n"
