@@ -43,6 +43,7 @@ HEAVY = [
     "pandas",
     "plotly",
     "streamlit",
+    "starlette",
     "pyspark",
     "duckdb",
     "pyarrow",
