@@ -1,6 +1,7 @@
 # make run    a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
 # make test   everything, on real services; installs what is missing
 # make check  the quick loop: format, lint, types, unit tests
+# make docs         the documentation site, built with --strict into site/
 # make advisories   known security advisories of every pinned package and jar; says so when the database is out of reach
 # make faults       every scenario of tests/faults against real and embedded brokers, 45 minutes at most
 # make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
@@ -19,7 +20,7 @@ MINUTES ?= 30
 AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check lint units advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
+.PHONY: help run test check lint units docs advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -66,6 +67,10 @@ soak: .venv/.dev services
 pipeline-test: .venv/.dev services
 	@$(BIN)/python -m tests.pipelines run --resume --out artifacts/pipelines
 
+docs: .venv-docs/.done
+	@.venv-docs/bin/python -m mkdocs build --strict --quiet
+	@echo "The documentation is in site/. Open site/index.html."
+
 advisories:
 	@$(PYTHON) scripts/advisories.py
 
@@ -91,11 +96,19 @@ services: .venv/.dev
 	@$(PIP) --no-deps -e .
 	@touch $@ .venv/.run
 
+# A virtual environment of its own, so that .venv keeps the packages of the tests only.
+.venv-docs/.done: .venv/.uv requirements-docs.lock
+	@test -e .venv-docs/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python .venv-docs
+	@VIRTUAL_ENV=.venv-docs $(BIN)/uv pip install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
 lock: .venv/.uv
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra run pyproject.toml -o requirements.lock
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra all --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--group docs -c requirements-dev.lock pyproject.toml -o requirements-docs.lock
 
 clean:
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-docs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
