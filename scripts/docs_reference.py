@@ -36,9 +36,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def settings() -> str:
     """Return the client defaults and the accepted names as tables."""
-    defaults = _table(("setting", "default"), ((f"`{name}`", f"`{value}`") for name, value in DEFAULTS.items()))
+    defaults = _table(
+        ("setting", "default"), ((f"`{name}`", f"`{value}`") for name, value in DEFAULTS.items())
+    )
     names = _table(
-        ("accepted name", "librdkafka's name"), ((f"`{name}`", f"`{to}`") for name, to in sorted(NAMES.items()))
+        ("accepted name", "librdkafka's name"),
+        ((f"`{name}`", f"`{to}`") for name, to in sorted(NAMES.items())),
     )
     retry = _table(
         ("field", "default"),
@@ -113,7 +116,9 @@ def _commands(command: click.Command, context: click.Context, level: int) -> Ite
 
 def _table(head: tuple[str, ...], rows: Any) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in lines)
+    return "\n".join(
+        f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in lines
+    )
 
 
 SECTIONS: dict[str, Callable[[], str]] = {

@@ -1,4 +1,4 @@
-"""Run Debian's nginx as a TLS-terminating reverse proxy on loopback, configured as docs/behind-a-proxy.md describes."""
+"""Run Debian's nginx as a TLS-terminating reverse proxy on loopback, configured as docs/how-to/behind-a-proxy.md describes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import answers, needs
 from tests.support import eventually
 
 NAME = "dash.example"
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "behind-a-proxy.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "how-to" / "behind-a-proxy.md").read_text()
 (SITE,) = re.findall(r"```nginx\n(.*?)```", DOCUMENT, re.DOTALL)
 _LOCATION = re.compile(r"^    location / \{.*?^    \}\n", re.DOTALL | re.MULTILINE)
 
@@ -91,7 +91,7 @@ def nginx(folder, site, *, port, dashboard):
 
 
 def replaced(text, old, new):
-    assert old in text, f"docs/behind-a-proxy.md no longer has {old!r}"
+    assert old in text, f"docs/how-to/behind-a-proxy.md no longer has {old!r}"
     return text.replace(old, new)
 
 

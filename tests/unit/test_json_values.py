@@ -1,4 +1,4 @@
-"""Every row of the tables in docs/values.md holds, and an error names the place inside the value."""
+"""Every row of the tables in docs/reference/values.md holds, and an error names the place inside the value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 from producer_core.errors import InvalidMessage
 from producer_core.messages import checksum, encode_value
 
-PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "values.md").read_text()
+PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "reference" / "values.md").read_text()
 NAMES = {
     module.__name__: module
     for module in (
