@@ -26,7 +26,7 @@ from producer_core.kafka.error_codes import TABLE  # noqa: E402
 from producer_core.store.migrate import migrations  # noqa: E402
 
 _MARKER = re.compile(r"<!-- reference: (\w+) -->")
-_COLUMN = re.compile(r"^    \"?(\w+)\"?\s+([A-Z]+(?:\[\])?)([^-]*?),?\s*(?:--\s*(.*))?$")
+_COLUMN = re.compile(r"^\s*\"?(\w+)\"?\s+([A-Z]+(?:\[\])?)([^-]*?),?\s*(?:--\s*(.*))?$")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -82,7 +82,7 @@ def store() -> str:
     """Return the tables of the store with their columns and the comments of the migrations."""
     tables: dict[str, list[tuple[str, str, str]]] = {}
     for migration in migrations():
-        for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\);", migration.sql, re.DOTALL):
+        for name, body in re.findall(r"CREATE TABLE (\w+) \(((?s:.*?)\n|.*)\);", migration.sql):
             tables[name] = [
                 (f"`{match[1]}`", match[2], match[4] or "")
                 for match in map(_COLUMN.match, body.splitlines())

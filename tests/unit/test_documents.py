@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -19,6 +19,8 @@ import yaml
 
 from producer_core.cli import main
 from producer_core.config import NAMES, client_config
+from producer_core.kafka.error_codes import TABLE
+from producer_core.store import Store
 from tests.unit import test_bad_input as bad
 
 ROOT = Path(__file__).parents[2]
@@ -196,6 +198,51 @@ def test_the_site_shows_every_page():
     assert sorted(f"docs/{page}" for page in shown) == sorted(
         name for name in PAGES if name.startswith("docs/")
     )
+
+
+# the generated reference
+
+
+@cache
+def reference():
+    path = ROOT / "scripts" / "docs_reference.py"
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("docs_reference", path))
+    module.__spec__.loader.exec_module(module)
+    return module
+
+
+def test_every_marker_of_a_page_has_its_section_and_the_other_way_round():
+    markers = [marker for text in PAGES.values() for marker in re.findall(r"<!-- reference: (\w+) -->", text)]
+    assert sorted(markers) == sorted(reference().SECTIONS)
+
+
+def test_the_command_line_reference_has_every_command_with_its_options():
+    text = reference().on_page_markdown("<!-- reference: cli -->")
+    for heading in (
+        "# producer-core send\n",
+        "# producer-core dlq replay\n",
+        "# producer-core pipeline integrity\n",
+    ):
+        assert heading in text
+    assert "--canary" in text
+
+
+def test_the_error_reference_has_every_code():
+    text = reference().error_codes()
+    assert all(f"| `{row[0]}` |" in text for row in TABLE)
+
+
+def test_the_store_reference_has_every_table_and_column(tmp_path):
+    text = reference().store()
+    with Store.open(tmp_path / "store.duckdb").borrow() as connection:
+        columns = connection.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND database_name = 'store'"
+            " AND table_name NOT IN ('message_statistics', 'schema_migrations')"
+        ).fetchall()
+    assert len(columns) > 100
+    for table, column in columns:
+        section = text.partition(f"### {table}\n")[2].partition("\n### ")[0]
+        assert f"| `{column}` |" in section, (table, column)
 
 
 # names in the code
