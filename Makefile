@@ -69,7 +69,7 @@ pipeline-test: .venv/.dev services
 
 docs: .venv-docs/.done
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
-	@echo "The documentation is in site/. Open site/index.html."
+	@echo "The documentation is in site/. To read and search it: python3 -m http.server -d site"
 
 advisories:
 	@$(PYTHON) scripts/advisories.py
