@@ -3,7 +3,7 @@
 # make check         the quick loop: format, lint, types, unit tests
 # make docs          the documentation site, built with --strict into site/
 # make advisories    known security advisories of every pinned package and jar; reports if the database is unreachable
-# make faults        every scenario of tests/faults against real and embedded brokers, 45 minutes at most
+# make faults        every scenario of tests/scenarios/faults against real and embedded brokers, 45 minutes at most
 # make faults-long   100,000 messages per scenario and a thousand kills; resumes after an interrupt
 # make bench         every benchmark that fits in an hour, into benchmarks/README.md; resumes after an interrupt
 # make bench-quick   the same at tiny counts, in two minutes, to verify that each still runs
@@ -33,8 +33,8 @@ run: .venv/.run
 test: export PRODUCER_CORE_REQUIRE_SERVICES := 1
 test: .venv/.dev services units
 	@bad=0; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser and not jupyter" tests/services || $(AGAIN) || bad=1; \
-	$(BIN)/python -m pytest -m "browser or jupyter" tests/services || $(AGAIN) || bad=1; exit $$bad
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser and not jupyter" tests/integration tests/acceptance tests/scenarios || $(AGAIN) || bad=1; \
+	$(BIN)/python -m pytest -m "browser or jupyter" tests/acceptance || $(AGAIN) || bad=1; exit $$bad
 
 check: lint units
 
@@ -47,13 +47,13 @@ units: .venv/.dev
 	@$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN)
 
 faults: .venv/.dev services
-	@$(BIN)/python -m tests.faults run --out artifacts/faults
+	@$(BIN)/python -m tests.scenarios.faults run --out artifacts/faults
 
 faults-long: .venv/.dev services
-	@$(BIN)/python -m tests.faults run --long --resume --out artifacts/faults-long
+	@$(BIN)/python -m tests.scenarios.faults run --long --resume --out artifacts/faults-long
 
 replays-long: .venv/.dev services
-	@$(BIN)/python -m tests.replays run --letters 200000 --resume --out artifacts/replays-long
+	@$(BIN)/python -m tests.scenarios.replays run --dead-letters 200000 --resume --out artifacts/replays-long
 
 bench: .venv/.dev services
 	@$(BIN)/python -m benchmarks --write
@@ -65,7 +65,7 @@ soak: .venv/.dev services
 	@$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 pipeline-test: .venv/.dev services
-	@$(BIN)/python -m tests.pipelines run --resume --out artifacts/pipelines
+	@$(BIN)/python -m tests.scenarios.pipelines run --resume --out artifacts/pipelines
 
 docs: .venv-docs/.done
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet

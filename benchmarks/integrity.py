@@ -28,7 +28,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.machine import hardware
-from tests import planting
+from tests.fixtures import planting
 
 ONE, TWO = "local[1,4]", "local[2,4]"
 SPARSE, DENSE = 10, 1_000

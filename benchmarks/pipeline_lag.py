@@ -52,7 +52,7 @@ class Watched:
 
 def send(servers: str, topic: str, producers: str, seconds: str) -> None:
     """One batch a producer and second, evenly spread; runs in a process of its own."""
-    from tests.pipelines.fleet import Fleet
+    from tests.scenarios.pipelines.fleet import Fleet
 
     count = int(producers)
     fleet = Fleet(producers=count, seconds=0, now=time.time(), seed=1, strange=0)
@@ -135,7 +135,7 @@ def live(
 
 
 def backlog(spark: Any, cluster: kafka.KafkaCluster, folder: Path, count: int) -> str:
-    from tests.pipelines.fleet import Fleet, publish
+    from tests.scenarios.pipelines.fleet import Fleet, publish
 
     topic = f"backlog-{int(time.time())}"
     cluster.create_topic(topic, partitions=_PARTITIONS)

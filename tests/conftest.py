@@ -28,6 +28,8 @@ settings.register_profile(
 settings.register_profile("explore", settings.get_profile("ours"), derandomize=False, max_examples=2000)
 settings.load_profile("ours")
 
+pytest_plugins = ["tests.fixtures.services"]
+
 SERVICES = ("kafka", "kafka3", "redis", "spark", "browser", "jupyter")
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
 ORDER = {
@@ -64,7 +66,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         service = service_of(item)
         item.user_properties.append(("service", service or "none"))
-        item.add_marker(pytest.mark.xdist_group(service or item.path.stem))
+        item.add_marker(pytest.mark.xdist_group(service or item.nodeid.partition("::")[0]))
         if item.get_closest_marker("spark"):  # py4j leaves its sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 

@@ -1,10 +1,13 @@
-"""Wait for a condition with a deadline."""
+"""The path of the checkout, and a wait for a condition with a deadline."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
+
+ROOT = Path(__file__).parents[1]
 
 T = TypeVar("T")
 

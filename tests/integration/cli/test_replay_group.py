@@ -1,0 +1,161 @@
+"""`dlq replay` on a real Apache Kafka as an operator uses it: looks first, is asked, and sees what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from tests.fixtures.replays import dead_letter
+from tests.integration.replay.test_runner import values_on
+from tests.support import eventually
+
+pytestmark = pytest.mark.kafka
+
+COMMAND = (sys.executable, "-m", "producer_core.cli")
+
+
+@pytest.fixture
+def state(kafka, store):
+    """A compacted topic on which two of five dead letters have a newer record of their key."""
+    topic = f"state-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=2, config={"cleanup.policy": "compact"})
+    bury(kafka, store, topic, range(5))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(2):
+        producer.produce(topic, b"newer-%d" % number, key=b"k%d" % number)
+    assert producer.flush(60) == 0
+    return topic
+
+
+def bury(kafka, store, topic, numbers, **changes):
+    now = time.time() - 600
+    DeadLetters(store).add(
+        [
+            dead_letter(
+                number, topic=topic, cluster_id=kafka.cluster_id, accepted_at=now, failed_at=now + 1,
+                **{"key": b"k%d" % number, **changes},
+            )
+            for number in numbers
+        ]
+    )  # fmt: skip
+
+
+def run(kafka, store, *arguments, answers=None):
+    """The command, with a person at the terminal who answers, or with nobody there; `kafka` None: it has no address."""
+    servers = [] if kafka is None else ["-b", kafka.bootstrap_servers]
+    command = [*COMMAND, "dlq", "replay", *servers, "--store", str(store.path), *arguments]
+    if answers is None:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, check=False
+        )
+    person, terminal = pty.openpty()
+    try:
+        os.write(person, "".join(f"{answer}\n" for answer in answers).encode())
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=240, stdin=terminal, check=False
+        )
+    finally:
+        os.close(person)
+        os.close(terminal)
+
+
+def test_a_dry_run_looks_at_the_topics_and_leaves_nothing_behind(kafka, store, state):
+    result = run(kafka, store, "--topic", state, "--dry-run")
+    found = json.loads(run(kafka, store, "--topic", state, "--dry-run", "--json").stdout)
+
+    assert result.returncode == 0, result.stderr
+    assert "2, compacted" in result.stdout
+    assert f"2 records of {state} will be skipped: a newer record of the same key is there" in result.stdout
+    assert (found["total"], found["newer_keys"], found["skipped_newer"], found["safe"]) == (5, 2, 2, False)
+    assert found["check"]["topics"][0]["looked_at"] == 2
+    assert set(values_on(kafka, state)) == {"newer-0", "newer-1"}
+    assert replay.list_operations(store) == []
+    assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
+
+
+def test_a_person_sees_the_dry_run_skips_the_newer_keys_and_says_go(kafka, store, state):
+    result = run(kafka, store, "--topic", state, "--reason", "INC-4711", answers=["y", "y"])
+
+    (operation,) = replay.list_operations(store)
+    assert result.returncode == 1, result.stderr  # two were skipped
+    assert "Skip the 2 records for whose key a newer one is there?" in result.stdout + result.stderr
+    assert "Replay 5 dead letters" in result.stdout + result.stderr
+    assert (operation.state, operation.acknowledged, operation.skipped) == ("done", 3, 2)
+    assert (operation.newer, operation.reason, operation.delivery) == ("skip", "INC-4711", "exactly_once")
+    assert values_on(kafka, state)["v0"] == 0
+    assert values_on(kafka, state)["v4"] == 1
+
+
+def test_a_person_may_send_old_values_over_newer_ones(kafka, store, state):
+    result = run(kafka, store, "--topic", state, answers=["n", "y"])
+
+    assert result.returncode == 0, result.stderr
+    assert values_on(kafka, state)["v0"] == 1
+
+
+def test_a_person_who_says_no_has_sent_nothing_and_holds_nothing(kafka, store, state):
+    result = run(kafka, store, "--topic", state, "--newer", "skip", answers=["n"])
+
+    (operation,) = replay.list_operations(store)
+    assert result.returncode == 2
+    assert (operation.state, operation.acknowledged) == ("cancelled", 0)
+    assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
+
+
+def test_a_live_producer_looks_ahead_and_sends_for_a_shell_without_an_address(kafka, store, state):
+    with ReliableKafkaProducer(kafka.bootstrap_servers, store=store.path, cluster_id=kafka.cluster_id):
+        eventually(lambda: replay.runners(store, time.time()))
+        result = run(None, store, "--topic", state, answers=["y", "y"])
+
+    (operation,) = replay.list_operations(store)
+    assert result.returncode == 1, result.stderr  # two were skipped
+    assert f"2 records of {state} will be skipped" in result.stdout
+    assert (operation.state, operation.acknowledged, operation.skipped) == ("done", 3, 2)
+
+
+def test_yes_asks_nobody_and_still_spares_the_newer_values(kafka, store, state):
+    result = run(kafka, store, "--topic", state, "--yes", "--json")
+
+    found = json.loads(result.stdout)
+    assert result.returncode == 1, result.stderr
+    assert (found["acknowledged"], found["skipped"]) == (3, 2)
+    assert "newer record" in found["reasons"][0]["text"]
+    assert found["check"]["topics"][0]["newer_keys"] == 2
+
+
+def test_the_canary_stops_it_and_the_rest_stays_dead(kafka, store):
+    topic = f"small-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "500"})
+    noise = os.urandom(1_000)  # no compression makes it small enough
+    bury(kafka, store, topic, range(30), value=noise)
+
+    result = run(kafka, store, "--topic", topic, "--yes", "--canary", "4", "--stop-percent", "20", "--json")
+
+    found = json.loads(result.stdout)
+    assert result.returncode == 1, result.stderr
+    assert (found["state"], found["acknowledged"]) == ("stopped", 0)
+    assert found["failed_again"] <= 4
+    assert "canary" in found["message"]
+    assert found["check"]["topics"][0]["too_large"] == 30
+    assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 30
+
+
+def test_a_topic_that_is_gone_is_said_before_anything_is_tried(kafka, store):
+    topic = f"gone-{uuid.uuid4().hex[:8]}"
+    bury(kafka, store, topic, range(3))
+
+    result = run(kafka, store, "--topic", topic, "--dry-run")
+
+    assert result.returncode == 0, result.stderr
+    assert f"3 records cannot be sent: there is no topic {topic}. They stay dead letters." in result.stdout
+    assert "no topic" in result.stdout

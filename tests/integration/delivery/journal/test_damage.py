@@ -1,0 +1,226 @@
+"""After a crash, a disk error or a manual change, the journal returns all intact records and reports the damage."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from producer_core.delivery.journal import Journal, JournalRecord
+from producer_core.delivery.journal.frame import JournalFrame, frame, frames
+from producer_core.errors import JournalDamaged, JournalFull
+from tests.fixtures.journal import a_record, crash, fill, kept, segment_of
+
+
+@pytest.fixture
+def no_sync(monkeypatch):
+    """Skip real syncs: the test opens hundreds of journals."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+def tiny_record(seq):
+    return JournalRecord(seq, "t", b"k", b"%d" % seq * (seq + 1))
+
+
+@pytest.fixture(scope="module")
+def small_journal(tmp_path_factory):
+    """Return the path of a journal with three records of different lengths, and the end of each record."""
+    path = tmp_path_factory.mktemp("small") / "journal"
+    ends = []
+    with Journal.open(path) as journal:
+        for seq in range(3):
+            journal.append(tiny_record(seq))
+            ends.append(journal.size())
+    return path, ends
+
+
+def test_a_journal_torn_at_any_byte_keeps_every_intact_record(small_journal, tmp_path, no_sync):
+    path, ends = small_journal
+    intact = segment_of(path).read_bytes()
+    copy = crash(path, tmp_path)
+    for length in range(len(intact)):
+        segment_of(copy).write_bytes(intact[:length])
+        notices = []
+        with Journal.open(copy, notice=lambda kind, *_: notices.append(kind)) as journal:
+            assert kept(journal) == [seq for seq, end in enumerate(ends) if end <= length]
+            assert journal.next_sequence >= 3
+            journal.append(tiny_record(3))
+            assert kept(journal)[-1] == 3
+        assert notices == ([] if length in (0, *ends) else ["journal_torn"])
+
+
+def test_a_changed_byte_loses_only_its_record_and_never_invents_one(small_journal, tmp_path, no_sync):
+    path, ends = small_journal
+    intact = segment_of(path).read_bytes()
+    copy = crash(path, tmp_path)
+    for offset in range(len(intact)):
+        damaged = bytearray(intact)
+        damaged[offset] ^= 0x41
+        segment_of(copy).write_bytes(damaged)
+        damaged_seq = next(seq for seq, end in enumerate(ends) if offset < end)
+        notices = []
+        with Journal.open(copy, notice=lambda kind, *_: notices.append(kind)) as journal:
+            assert list(journal.read()) == [tiny_record(seq) for seq in range(3) if seq != damaged_seq]
+        in_last_length = 4 <= offset - ends[-2] < 8  # such damage looks like an interrupted write
+        assert notices == ["journal_damaged"] or (in_last_length and notices == ["journal_torn"])
+        assert any(copy.glob("*.damaged"))
+
+
+def test_a_settle_log_torn_at_any_byte_keeps_only_complete_steps(tmp_path, no_sync):
+    path = tmp_path / "journal"
+    with Journal.open(path) as journal:
+        fill(journal, range(6))
+        for seq in range(0, 6, 2):
+            journal.settle((seq, seq + 1), {("orders", 0): seq})
+    intact = (path / "settled").read_bytes().rstrip(b"\0") + b"\0" * 9
+    for length in range(len(intact)):
+        (path / "settled").write_bytes(intact[:length])
+        with Journal.open(path) as journal:
+            left = kept(journal)
+            steps = (6 - len(left)) // 2
+            assert left == list(range(steps * 2, 6))
+            assert journal.offsets == ({("orders", 0): steps * 2 - 2} if steps else {})
+
+
+def test_records_of_another_journal_inside_a_message_are_not_recovered(tmp_path):
+    with Journal.open(tmp_path / "one") as journal:
+        fill(journal, range(3))
+    copied_bytes = segment_of(tmp_path / "one").read_bytes()
+    with Journal.open(tmp_path / "two") as journal:
+        journal.append(a_record(0, copied_bytes))
+    segment = segment_of(tmp_path / "two")
+    segment.write_bytes(segment.read_bytes()[:-1])
+
+    with Journal.open(tmp_path / "two") as journal:
+        assert kept(journal) == []
+
+
+def test_records_of_the_same_journal_inside_a_message_are_not_recovered(tmp_path):
+    with Journal.open(tmp_path / "journal") as journal:
+        fill(journal, range(3))
+        copied_bytes = segment_of(tmp_path / "journal").read_bytes()
+        journal.append(a_record(3, copied_bytes * 3))
+    segment = segment_of(tmp_path / "journal")
+    segment.write_bytes(segment.read_bytes()[:-1])
+
+    with Journal.open(tmp_path / "journal") as journal:
+        assert kept(journal) == [0, 1, 2]
+
+
+def test_damage_is_reported_once_and_later_starts_lose_nothing_more(small_journal, tmp_path):
+    path, ends = small_journal
+    copy = crash(path, tmp_path)
+    damaged = bytearray(segment_of(copy).read_bytes())
+    damaged[ends[0] + 20] ^= 1
+    segment_of(copy).write_bytes(damaged)
+
+    notices = []
+    for _ in range(3):
+        with Journal.open(copy, notice=lambda *notice: notices.append(notice)) as journal:
+            assert kept(journal) == [0, 2]
+    ((kind, severity, text),) = notices
+    assert (kind, severity) == ("journal_damaged", "critical")
+    assert f"{ends[1] - ends[0]} bytes of {segment_of(copy)} from byte {ends[0]}" in text
+
+
+def test_a_damaged_settle_step_discards_the_later_ones_and_resets_their_partitions_to_the_beginning(tmp_path):
+    """An offset is valid only with all settle steps before it. The affected messages are looked up, not skipped."""
+    path = tmp_path / "journal"
+    with Journal.open(path) as journal:
+        fill(journal, range(6))
+        journal.settle((0,), {("orders", 0): 10})
+        before = len((path / "settled").read_bytes().rstrip(b"\0"))
+        journal.settle((1,), {("orders", 1): 20})
+        journal.settle((2,), {("orders", 0): 30, ("orders", 1): 21})
+    data = bytearray((path / "settled").read_bytes())
+    data[before + 14] ^= 1
+    (path / "settled").write_bytes(data)
+
+    notices = []
+    with Journal.open(path, notice=lambda kind, *_: notices.append(kind)) as journal:
+        assert kept(journal) == [1, 2, 3, 4, 5]
+        assert journal.offsets == {("orders", 0): 10, ("orders", 1): -1}
+    assert notices == ["journal_damaged"]
+
+
+@pytest.mark.parametrize("name", ["session", "reserved"])
+def test_a_flipped_bit_in_the_small_files_loses_nothing(small_journal, tmp_path, name):
+    copy = crash(small_journal[0], tmp_path)
+    data = bytearray((copy / name).read_bytes())
+    data[20] ^= 1
+    (copy / name).write_bytes(data)
+
+    with Journal.open(small_journal[0]) as before, Journal.open(copy) as journal:
+        assert kept(journal) == [0, 1, 2]
+        assert (journal.lasting_id, journal.next_sequence) == (before.lasting_id, before.next_sequence)
+        assert [journal.ids.of(seq) for seq in range(3)] == [before.ids.of(seq) for seq in range(3)]
+
+
+def test_messages_without_their_session_file_are_kept_for_analysis(small_journal, tmp_path):
+    copy = crash(small_journal[0], tmp_path)
+    (copy / "session").unlink()
+    for _ in range(2):  # the first attempt released the lock
+        with pytest.raises(JournalDamaged, match="session"):
+            Journal.open(copy)
+
+
+@pytest.mark.parametrize("name", ["lock", "*.journal"])
+def test_a_journal_whose_files_were_deleted_accepts_no_message_and_still_returns_the_others(tmp_path, name):
+    now = [0.0]
+    journal = Journal.open(tmp_path / "journal", clock=lambda: now[0])
+    fill(journal, range(3))
+    for file in (tmp_path / "journal").glob(name):
+        file.unlink()
+
+    now[0] = 2.0
+    with pytest.raises(JournalDamaged, match="deleted"):
+        journal.append(a_record(3))
+    assert kept(journal) == [0, 1, 2]
+    journal.settle((0, 1))
+    assert kept(journal) == [2]
+    journal.close()
+
+
+def test_a_failed_sync_confirms_no_message_and_the_next_segment_works(tmp_path, monkeypatch):
+    """After a failed fsync the kernel drops the pages, so a later successful one proves nothing."""
+    journal = Journal.open(tmp_path / "journal", level="power")
+    fill(journal, [0])
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    with pytest.raises(JournalFull, match="cannot be written"):
+        journal.append(a_record(1))
+    monkeypatch.setattr(os, "fdatasync", sync)
+
+    fill(journal, [2])
+    assert kept(journal) == [0, 2]
+    assert len(list((tmp_path / "journal").glob("*.journal"))) == 2
+    journal.close()
+    with Journal.open(tmp_path / "journal") as again:
+        assert kept(again) == [0, 2]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_frames_around_any_damage_are_recovered(contents, rng):
+    data, starts = b"", []
+    for content in contents:
+        starts.append(len(data))
+        data += frame(content, 7, len(data))
+    damage_start = rng.randrange(len(data))
+    length = rng.randrange(1, 40)
+    damaged = (
+        data[:damage_start]
+        + bytes(byte ^ 0x55 for byte in data[damage_start : damage_start + length])
+        + data[damage_start + length :]
+    )
+
+    found_frames = [one for one in frames(damaged, 7) if isinstance(one, JournalFrame)]
+    ends = [*starts[1:], len(data)]
+    intact = [
+        (start, content)
+        for start, end, content in zip(starts, ends, contents, strict=True)
+        if end <= damage_start or start >= min(damage_start + length, len(data))
+    ]
+    assert [(one.start, one.content) for one in found_frames] == intact

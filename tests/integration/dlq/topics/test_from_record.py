@@ -1,0 +1,385 @@
+"""Dead letters on topics of a real Apache Kafka: published, read by kcat, fetched elsewhere, and replayed from there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections import Counter
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters, topics
+from producer_core.dlq.timeline import timeline
+from producer_core.dlq.topics import publisher
+from producer_core.errors import ConfigError, StoreError
+from producer_core.store import Store
+from tests.factories import replay_runner
+from tests.fixtures.replays import dead_letter
+from tests.support import eventually
+from tests.unit.dlq.topics.test_from_record import CONNECT, OURS, SHARE_GROUP, SPRING
+
+pytestmark = pytest.mark.kafka
+
+WHO = {"who": "ann", "origin": "python"}
+COMMAND = (sys.executable, "-m", "producer_core.cli")
+BODIES = ((b"k1", b"one"), (None, b"no key"), (b"\xff\x00", b"\xfe\x00\n"), (b"gone", None), (b"", b""))
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "here.duckdb")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    opened = Store.open(tmp_path / "there.duckdb")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def topic(kafka):
+    name = f"orders-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, partitions=3)
+    kafka.create_topic(f"{name}-dlt", partitions=2)
+    return name
+
+
+def settings(kafka):
+    return {"bootstrap.servers": kafka.bootstrap_servers}
+
+
+def bury(store, kafka, topic, **changes):
+    dead_letters = [
+        dead_letter(number, topic=topic, cluster_id=kafka.cluster_id, key=key, value=value, **changes)
+        for number, (key, value) in enumerate(BODIES)
+    ]
+    DeadLetters(store).add(dead_letters)
+    return dead_letters
+
+
+def everything(store, **where):
+    found = DeadLetters(store).find(DeadLetterFilter(state=None, **where), limit=10_000)
+    return {one.message_id: one for one in DeadLetters(store).bodies([one.message_id for one in found])}
+
+
+def publish(store, kafka, topic, name="{topic}-dlt", **choices):
+    return topics.publish(
+        store,
+        DeadLetterFilter(topic=topic),
+        name,
+        settings(kafka),
+        open_producer=lambda servers, settings: ReliableKafkaProducer(
+            servers, settings, store=None, run_replays=False
+        ),
+        **WHO,
+        **choices,
+    )
+
+
+def fetch(store, kafka, topic, **choices):
+    return topics.fetch(settings(kafka), topic, store, **WHO, **choices)
+
+
+def put(kafka, topic, records):
+    """Records as (key, value, headers), written by somebody else's client."""
+    producer = Producer(settings(kafka))
+    for key, value, headers in records:
+        producer.produce(topic, value, key, headers=list(headers), partition=0)
+    assert producer.flush(60) == 0
+
+
+def seen_by_kcat(kafka, topic):
+    read = subprocess.run(
+        ["kcat", "-C", "-q", "-e", "-J", "-b", kafka.bootstrap_servers, "-t", topic, "-o", "beginning"],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    return [json.loads(line.decode(errors="replace")) for line in read.stdout.splitlines()]
+
+
+def times(kafka, topic, value):
+    """How often a value is on a topic, for a read_committed reader that is not ours."""
+    read = subprocess.run(
+        ["kcat", "-C", "-q", "-e", "-b", kafka.bootstrap_servers, "-t", topic, "-f", "%s;", "-o", "beginning",
+         "-X", "isolation.level=read_committed"],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    return read.stdout.split(b";").count(value)
+
+
+# publishing
+
+
+@pytest.mark.usefixtures("kcat")
+def test_published_letters_are_on_the_topic_with_their_story_and_stay_dead_here(kafka, topic, store):
+    dead_letters = bury(store, kafka, topic)
+
+    done = publish(store, kafka, topic)
+
+    assert (done.published, done.failed, done.left) == (len(BODIES), 0, 0)
+    records = seen_by_kcat(kafka, f"{topic}-dlt")
+    assert len(records) == len(BODIES)
+    headers = [dict(zip(record["headers"][::2], record["headers"][1::2], strict=True)) for record in records]
+    assert {one["dlq.message.id"] for one in headers} == {one.message_id for one in dead_letters}
+    assert {one["dlq.original.topic"] for one in headers} == {topic}
+    assert {one["dlq.delivery.verdict"] for one in headers} == {"rejected"}
+    assert {one.state for one in everything(store).values()} == {"dead"}
+    said = [
+        moment.text for moment in timeline(store, dead_letters[0].message_id) if moment.what == "published"
+    ]
+    assert len(said) == 1
+    assert said[0].startswith(f"at {topic}-dlt[")
+    acts = [row["action"] for row in store.rows("audit_latest", limit=10)]
+    assert acts.count("publish") == 2, "that it began, and what came of it"
+
+
+def test_a_second_publish_says_so_and_leaves_them_out_unless_asked(kafka, topic, store):
+    bury(store, kafka, topic)
+    publish(store, kafka, topic)
+
+    second = publish(store, kafka, topic)
+    third = publish(store, kafka, topic, again=True)
+
+    assert (second.published, second.already) == (0, len(BODIES))
+    assert "published there before" in second.text
+    assert (third.published, third.already) == (len(BODIES), 0)
+    assert times(kafka, f"{topic}-dlt", b"one") == 2
+
+
+def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent_twice(
+    kafka, topic, store, monkeypatch
+):
+    """As after a kill between the acknowledgement and the line in the dead letter's life."""
+    bury(store, kafka, topic)
+    write = publisher._PublishJob._write
+
+    def dies(self, what, texts):
+        if what == "published" and texts:
+            raise StoreError("killed here")
+        write(self, what, texts)
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError):
+        patch.setattr(publisher._PublishJob, "_write", dies)
+        publish(store, kafka, topic)
+    second = publish(store, kafka, topic)
+
+    assert (second.published, second.found, second.failed) == (0, len(BODIES), 0)
+    assert times(kafka, f"{topic}-dlt", b"one") == 1
+    assert publish(store, kafka, topic).already == len(BODIES)
+
+
+def test_a_topic_that_is_missing_or_compacted_takes_no_dead_letters(kafka, topic, store):
+    bury(store, kafka, topic)
+    compacted = f"{topic}-compacted"
+    kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
+
+    with pytest.raises(ConfigError, match="compacted"):
+        publish(store, kafka, topic, compacted)
+    with pytest.raises(ConfigError, match="There is no topic"):
+        publish(store, kafka, topic, f"{topic}-nowhere")
+    assert seen_by_kcat(kafka, f"{topic}-dlt") == []
+
+
+# fetching
+
+
+def test_what_was_published_is_fetched_into_another_store_and_replayed_from_there(
+    kafka, topic, store, elsewhere
+):
+    dead_letters = {one.message_id: one for one in bury(store, kafka, topic)}
+    publish(store, kafka, topic)
+
+    done = fetch(elsewhere, kafka, f"{topic}-dlt")
+
+    assert (done.new, done.known, done.not_replayable, done.left) == (len(BODIES), 0, 0, 0)
+    there = everything(elsewhere)
+    assert there.keys() == dead_letters.keys()
+    for message_id, one in there.items():
+        before = dead_letters[message_id]
+        assert (one.key, one.value, one.topic) == (before.key, before.value, before.topic)
+        assert one.headers == (*before.headers, ("dlq.replay.generation", b"1"))
+        assert one.verdict == "possibly_persisted", "it may have been replayed from the first store since"
+        assert one.source.startswith(f"{topic}-dlt[")
+
+    replayed(kafka, elsewhere, topic)
+    assert times(kafka, topic, b"one") == 1
+    assert {one.state for one in everything(elsewhere).values()} == {"replayed"}
+
+
+def test_what_was_replayed_from_one_store_is_found_by_the_replay_from_the_other(
+    kafka, topic, store, elsewhere
+):
+    bury(store, kafka, topic)
+    publish(store, kafka, topic)
+    fetch(elsewhere, kafka, f"{topic}-dlt")
+
+    replayed(kafka, store, topic)
+    replayed(kafka, elsewhere, topic)
+
+    assert {one.state for one in everything(elsewhere).values()} == {"landed"}
+    assert times(kafka, topic, b"one") == 1
+
+
+def test_dead_letters_of_others_are_fetched_once_and_replayed(kafka, topic, store):
+    at = tuple(
+        (name, topic.encode() if name.endswith("topic") else raw) for name, raw in (*SPRING[:4], *SPRING[5:])
+    )
+    own = (("trace", b"\x00\xff"), ("trace", None), ("trace", b"\x00\xff"))
+    put(kafka, f"{topic}-dlt", [(key, value, (*own, *at)) for key, value in BODIES])
+
+    first = fetch(store, kafka, f"{topic}-dlt")
+    second = fetch(store, kafka, f"{topic}-dlt")
+    third = fetch(store, kafka, f"{topic}-dlt", again=True)
+
+    assert (first.new, first.by_dialect, first.by_verdict) == (5, {"spring": 5}, {"found": 5})
+    assert (second.looked_at, second.new) == (0, 0)
+    assert (third.looked_at, third.new, third.known) == (5, 0, 5)
+    dead_letters = everything(store).values()
+    assert Counter((one.key, one.value) for one in dead_letters) == Counter(BODIES)
+    said = {
+        moment.text
+        for one in dead_letters
+        for moment in timeline(store, one.message_id)
+        if moment.what == "fetched"
+    }
+    assert said == {f"from {topic}-dlt[0]@{number}" for number in range(5)}
+    assert {one.headers for one in dead_letters} == {(*own, ("dlq.replay.generation", b"1"))}
+    assert {(one.topic, one.partition) for one in dead_letters} == {(topic, 2)}
+    replayed(kafka, store, topic)
+    assert times(kafka, topic, b"one") == 1
+    assert fetch(store, kafka, f"{topic}-dlt", again=True).new == 0, "not even what was replayed since"
+
+
+def test_a_record_that_says_nothing_can_be_replayed_once_somebody_says_its_topic(kafka, topic, store):
+    put(kafka, f"{topic}-dlt", [(b"k", b"one", ())])
+
+    assert fetch(store, kafka, f"{topic}-dlt").not_replayable == 1
+    told = fetch(store, kafka, f"{topic}-dlt", again=True, original_topic=topic)
+
+    assert (told.new, told.not_replayable) == (1, 0)
+    (one,) = everything(store).values()
+    assert (one.topic, one.replayable, one.value) == (topic, True, b"one")
+
+
+def test_a_topic_made_anew_under_the_same_name_is_another(kafka, topic, store):
+    put(kafka, f"{topic}-dlt", [(b"k", b"old", CONNECT)])
+    fetch(store, kafka, f"{topic}-dlt")
+    made_anew(kafka, f"{topic}-dlt")
+    put(kafka, f"{topic}-dlt", [(b"k", b"new", CONNECT)])
+
+    assert fetch(store, kafka, f"{topic}-dlt").new == 1
+    assert {one.value for one in everything(store).values()} == {b"old", b"new"}
+
+
+def test_a_fetch_that_dies_between_slices_goes_on_where_it_was(kafka, topic, store, monkeypatch):
+    records = [(b"%d" % number, b"v%d" % number, CONNECT) for number in range(25)]
+    put(kafka, f"{topic}-dlt", records)
+    monkeypatch.setattr("producer_core.dlq.topics.fetcher.SLICE", 1)
+    calls = iter(range(100))
+
+    with pytest.raises(RuntimeError):
+        fetch(store, kafka, f"{topic}-dlt", progress=lambda done, of: next(calls) or boom())
+    again = fetch(store, kafka, f"{topic}-dlt")
+
+    assert again.left == 0
+    assert len(everything(store)) == 25
+
+
+def test_since_brings_only_what_is_younger_and_the_rest_comes_with_the_next(kafka, topic, store):
+    producer = Producer(settings(kafka))
+    for number, moment in enumerate((1_700_000_000_000, 1_700_000_100_000)):
+        producer.produce(
+            f"{topic}-dlt", b"%d" % number, b"k", headers=list(SHARE_GROUP), partition=0, timestamp=moment
+        )
+    assert producer.flush(60) == 0
+
+    young = fetch(store, kafka, f"{topic}-dlt", since=1_700_000_050.0)
+    rest = fetch(store, kafka, f"{topic}-dlt")
+
+    assert (young.new, rest.new, rest.known) == (1, 1, 1)
+
+
+# the command
+
+
+def test_the_commands_publish_and_fetch(kafka, topic, store, elsewhere):
+    bury(store, kafka, topic)
+    brokers = ("-b", kafka.bootstrap_servers)
+
+    refused = run("dlq", "publish", "--topic", topic, *brokers, "--store", str(store.path))
+    published = run("dlq", "publish", "--topic", topic, *brokers, "--yes", "--dialect", "spring", "--store", str(store.path))  # fmt: skip
+    again = run("dlq", "publish", "--topic", topic, *brokers, "--yes", "--json", "--store", str(store.path))
+    fetched = run("dlq", "fetch", f"{topic}-dlt", *brokers, "--store", str(elsewhere.path))
+    missing = run("dlq", "fetch", f"{topic}-nowhere", *brokers, "--store", str(elsewhere.path))
+
+    assert refused.returncode == 2, "nobody is there to ask"
+    assert published.returncode == 0, published.stderr
+    assert f"Published 5 dead letters to {topic}-dlt (5); they stay dead letters here." in published.stdout
+    assert json.loads(again.stdout)["already"] == 5
+    assert fetched.returncode == 0, fetched.stderr
+    assert "5 new, 0 known" in fetched.stdout
+    assert missing.returncode == 2
+    assert {name for name, _ in OURS} <= names_on(kafka, f"{topic}-dlt") | {
+        "dlq.original.partition",
+        "dlq.original.timestamp_ms",
+    }
+    assert "kafka_dlt-original-topic" in names_on(kafka, f"{topic}-dlt")
+
+
+# helpers
+
+
+def run(*words):
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL
+    )
+
+
+def names_on(kafka, topic):
+    return {name for record in seen_by_kcat(kafka, topic) for name in record["headers"][::2]}
+
+
+def boom():
+    raise RuntimeError("killed here")
+
+
+def replayed(kafka, store, topic):
+    """A replay of everything dead, by a producer of its own, to its end."""
+    operation = replay.plan(
+        store,
+        DeadLetterFilter(topic=topic),
+        who="ann",
+        origin="python",
+        can_run=kafka.cluster_id,
+        newer="send",
+        inconclusive="send",
+    )
+    with ReliableKafkaProducer(
+        kafka.bootstrap_servers, store=store, cluster_id=kafka.cluster_id, run_replays=False
+    ) as producer:
+        runner = replay_runner(store, producer, client=producer.config.settings)
+        runner.run_one(operation.operation_id, 120)
+        runner.stop()
+    assert replay.get(store, operation.operation_id).state == "done"
+
+
+def made_anew(kafka, topic):
+    admin = AdminClient(settings(kafka))
+    admin.delete_topics([topic])[topic].result(60)
+    eventually(lambda: topic not in admin.list_topics(timeout=20).topics)
+    eventually(lambda: created(kafka, topic))
+
+
+def created(kafka, topic):
+    try:
+        kafka.create_topic(topic, partitions=2)
+    except Exception:  # the old one is still being deleted
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""Replays by real processes that are killed, on librdkafka's mock brokers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from producer_core import replay
+from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter
+from producer_core.messages import id_text, record_id
+from producer_core.store import Store
+from tests.fixtures.replays import buried
+from tests.support import ROOT, eventually
+
+LEASE = 1.0
+
+
+@pytest.fixture
+def broker():
+    with embedded.start(brokers=1, topics={"orders": 2}) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def child(store: Store, broker: embedded.EmbeddedBroker, *, die_after: int = 0) -> Iterator[subprocess.Popen]:
+    """A runner in a process of its own; gone at the end, however."""
+    words = [str(store.path), broker.bootstrap_servers, broker.cluster_id, str(LEASE), str(die_after)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.processes.replay", *words], cwd=ROOT, stdin=subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        process.kill()
+        process.wait()
+
+
+def planned(store, broker):
+    """At least once: an operator chose to send what a dead owner may have sent and is not found."""
+    return replay.plan(
+        store, DeadLetterFilter(), who="ann", origin="python", can_run=broker.cluster_id, inconclusive="send"
+    )
+
+
+def on_topic(broker) -> Counter:
+    """How often each id is on the topic, as an ordinary consumer sees it."""
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "count",
+        "enable.partition.eof": True,
+    }
+    reader, seen, ends = Consumer(settings), Counter(), 0
+    reader.assign([TopicPartition("orders", number, 0) for number in range(2)])
+    while ends < 2:
+        message = reader.poll(60)
+        assert message is not None
+        if message.error() is not None:
+            ends += 1
+        else:
+            seen[id_text(record_id(message.headers()))] += 1
+    reader.close()
+    return seen
+
+
+def test_killed_between_acknowledgement_and_settle_it_is_found_and_not_sent_twice(store, broker):
+    ids = buried(store, 120, cluster_id=broker.cluster_id)
+    operation = planned(store, broker)
+
+    with child(store, broker, die_after=70) as first:
+        assert first.wait(60) == -signal.SIGKILL
+    left = replay.get(store, operation.operation_id)
+    assert not left.ended
+    with child(store, broker):
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=120)
+
+    done = replay.get(store, operation.operation_id)
+    assert on_topic(broker) == Counter(ids)
+    assert done.landed > 0
+    assert (done.acknowledged + done.landed, done.failed_again, done.skipped) == (120, 0, 0)
+
+
+def test_three_processes_at_once_and_two_killed_owners_send_each_record_once(store, broker):
+    ids = buried(store, 400, cluster_id=broker.cluster_id)
+    operation = planned(store, broker)
+
+    with child(store, broker), child(store, broker), child(store, broker):
+        for threshold in (50, 200):
+            eventually(lambda: settled(store, operation) > threshold, timeout=60)
+            kill_owner(store, operation)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=120)
+
+    assert on_topic(broker) == Counter(ids)
+    assert settled(store, operation) == 400
+
+
+def test_a_store_that_is_locked_past_the_lease_loses_and_doubles_nothing(store, broker):
+    ids = buried(store, 300, cluster_id=broker.cluster_id)
+    operation = planned(store, broker)
+
+    with child(store, broker):
+        eventually(lambda: settled(store, operation) > 50, timeout=60)
+        locked = Store.open(store.path)
+        with locked.borrow(write=True):
+            until = time.monotonic() + 2 * LEASE
+            eventually(lambda: time.monotonic() > until)
+        eventually(lambda: replay.get(store, operation.operation_id).ended, timeout=120)
+
+    assert on_topic(broker) == Counter(ids)
+    assert replay.get(store, operation.operation_id).acknowledged == 300
+
+
+def settled(store, operation):
+    now = replay.get(store, operation.operation_id)
+    return now.acknowledged + now.landed
+
+
+def kill_owner(store, operation):
+    """The owner's name is «test:<pid>/…»; the one who has it next is another process."""
+    owner = eventually(lambda: replay.get(store, operation.operation_id).owner)
+    os.kill(int(owner.partition(":")[2].partition("/")[0]), signal.SIGKILL)
+    eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=60)

@@ -1,0 +1,273 @@
+"""Bad days of a replay, each with real processes on three real brokers, counted by kcat."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections import Counter
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store
+from tests.conftest import needs
+from tests.scenarios.faults.run import Media
+from tests.scenarios.replays.dead_letters import message_id, number_of
+from tests.scenarios.replays.invariants import check
+from tests.scenarios.replays.stage import LEASE, Stage
+from tests.support import eventually
+
+pytestmark = pytest.mark.kafka3
+
+LETTERS = 600
+
+
+@pytest.fixture(scope="module")
+def media():
+    needs("kcat", "kcat")
+    needs("java", "openjdk-17-jre-headless")
+    with Media() as started:
+        yield started
+
+
+@pytest.fixture
+def stage(media, tmp_path):
+    """Letters, topics and a store; the replay goes slowly enough to be harmed in its middle."""
+    one = Stage(
+        media.get("kafka3"), name="day", delivery="exactly_once", seed=1, dead_letters=LETTERS, long=False,
+        folder=tmp_path,
+    )  # fmt: skip
+    one.give_up()
+    yield one
+    one.end()
+
+
+def judged(stage):
+    """What the store and the log say, when nothing of it is wrong."""
+    found = stage.evidence()
+    wrong = [f"{one.invariant}: {one.text}" for one in check(found)] + stage.problems
+    assert not wrong, (wrong, found.operation.message, stage.errors())
+    return found
+
+
+def begin(stage, processes=1, *, stop_percent=None, inconclusive="send", **settings):
+    stage.plan(rate=150, stop_percent=stop_percent, inconclusive=inconclusive)
+    for _ in range(processes):
+        stage.replay(**settings)
+    stage.until(lambda: stage.settled() > 100)
+    assert not stage.over()
+
+
+def text_of(stage, state):
+    """Why records of the operation are in this state: text to their number."""
+    sql = (
+        "SELECT text, count(*) AS n FROM operation_records WHERE operation_id = ? AND state = ? GROUP BY text"
+    )
+    return {row["text"]: row["n"] for row in stage.rows(sql, [stage.operation_id, state])}
+
+
+def delete_records(stage):
+    """Retention took everything that is there now."""
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    everything = [TopicPartition(one.name, n, -1) for one in stage.topics for n in range(one.partitions)]
+    for future in admin.delete_records(everything).values():
+        future.result(30)
+
+
+# the store
+
+
+def test_the_store_is_locked_past_the_lease(stage):
+    begin(stage, 2)
+
+    locked = Store.open(stage.store.path)
+    with locked.borrow(write=True, timeout=60):
+        threading.Event().wait(2 * LEASE)
+    locked.close()
+    stage.finish()
+
+    assert judged(stage).operation.left == 0
+
+
+def test_the_store_is_full_in_the_middle_and_has_room_again(stage):
+    begin(stage)
+    first = stage.children[0]
+    first.signal(signal.SIGUSR1)
+    before = eventually(lambda: stands_still(stage), 30, every=0)
+    first.signal(signal.SIGUSR2)
+    stage.until(lambda: stage.settled() > before)
+    stage.finish()
+
+    assert judged(stage).operation.left == 0
+
+
+def stands_still(stage):
+    """How many are settled, when it was no more for some seconds."""
+    before = stage.settled()
+    threading.Event().wait(3)
+    return before if stage.settled() == before else None
+
+
+# processes
+
+
+def test_killed_between_commit_and_settle_it_is_found_and_not_sent_twice(stage):
+    begin(stage)
+
+    stage.kill(("EndTxn", True))
+    stage.replay()
+    stage.finish()
+
+    judged(stage)
+    assert any("died before it could say so" in (text or "") for text in text_of(stage, "landed"))
+
+
+def test_the_clock_steps_back_an_hour_in_the_middle_and_the_owner_is_killed_after_it(stage, tmp_path):
+    clock = tmp_path / "clock"
+    begin(stage, 2, clock=str(clock))
+
+    clock.write_text("-3600")
+    stage.until(lambda: stage.settled() > 200)
+    stage.kill()
+    stage.finish()
+
+    assert judged(stage).operation.left == 0
+
+
+def test_the_clock_steps_forward_an_hour_and_nobody_loses_a_lease_that_he_renews(stage, tmp_path):
+    clock = tmp_path / "clock"
+    begin(stage, 2, clock=str(clock))
+    owner = stage.operation().owner
+
+    clock.write_text("3600")
+    stage.until(lambda: stage.settled() > 400)
+    assert stage.operation().owner in (owner, None)
+    stage.finish()
+
+    judged(stage)
+
+
+# the topics
+
+
+def test_a_topic_that_is_gone_before_the_replay_is_left_out_and_said(stage):
+    gone = stage.topics.pop()
+    stage.medium.cluster.delete_topic(gone.name)
+    stage.plan(rate=None)
+    stage.replay()
+    stage.finish()
+
+    found = stage.evidence()
+    ours = [n for n, row in found.states.items() if row["topic"] == gone.name]
+    assert found.operation.state == "done"
+    assert {found.state[n] for n in ours} == {"dead"}
+    assert Counter(n for n in found.counts.elements()) == Counter(set(found.states) - set(ours))
+    assert all("does not exist" in text for text in text_of(stage, "skipped"))
+
+
+def test_a_topic_that_goes_in_the_middle_is_left_out_and_the_others_arrive(stage):
+    gone = stage.topics.pop()
+    begin(stage, config={"transaction.timeout.ms": 12_000})
+    stage.medium.cluster.delete_topic(gone.name)
+    stage.finish(300)
+
+    found = stage.evidence()
+    others = {n for n, row in found.states.items() if row["topic"] != gone.name}
+    assert Counter(found.counts) == Counter(others)
+    assert {found.state[n] for n in others} == {"replayed", "landed"}
+    assert stage.operation().left == 0
+
+
+def test_records_larger_than_their_topic_now_allows_fail_and_all_others_arrive(stage):
+    admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
+    smaller = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
+    for topic in stage.topics:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[smaller])
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+    stage.plan(rate=None, stop_percent=100.0, canary=0)
+    stage.replay(config={"compression.type": "none"})
+    stage.finish(300)
+
+    found = judged(stage)
+    large = {n for n, one in enumerate(stage.buried.dead_letters) if len(one.value or b"") > 2000}
+    assert {n for n, state in found.state.items() if state == "dead"} == large - stage.buried.there
+    assert found.operation.failed_again == len(large - stage.buried.there) > 0
+
+
+def test_what_retention_took_between_commit_and_settle_is_not_sent_again(stage):
+    begin(stage, inconclusive=None)
+    stage.kill(("EndTxn", True))
+    claimed = {
+        row["message_id"]
+        for row in stage.rows("SELECT message_id FROM operation_records WHERE state = 'claimed'")
+    }
+    seen = stage.evidence_now()
+    delete_records(stage)
+    stage.replay()
+    stage.finish()
+
+    after = stage.evidence_now()
+    twice = [n for n in after.counts if seen.counts[n]]
+    assert not twice, "a reader has had these before"
+    listed = stage.listed()
+    assert {one for one in claimed if seen.counts[number_of(one)]} <= listed
+
+
+def test_what_may_have_landed_before_the_retention_is_not_sent_silently(stage):
+    delete_records(stage)
+    stage.plan(rate=None, inconclusive=None)
+    stage.replay()
+    stage.finish()
+
+    found = stage.evidence_now()
+    assert not [n for n in stage.buried.there if found.counts[n]], "a reader has had these before"
+    assert {message_id(n) for n in stage.buried.there} <= stage.listed()
+
+
+# people
+
+
+def test_two_operators_one_archives_what_the_other_replays_and_the_first_wins(stage):
+    begin(stage)
+
+    late = DeadLetterFilter(ids=tuple(message_id(n) for n in range(LETTERS - 100, LETTERS)))
+    early = DeadLetterFilter(ids=tuple(message_id(n) for n in range(20)))
+    dead = DeadLetters(stage.store)
+    assert dead.archive(late, who="bea", origin="python").count == 100
+    assert dead.archive(early, who="bea", origin="python").count == 0
+    stage.finish()
+
+    found = stage.evidence(5)
+    archived = set(range(LETTERS - 100, LETTERS))
+    assert {n for n, state in found.state.items() if state == "archived"} == archived
+    assert not [n for n in archived - stage.buried.there if found.counts[n]]
+    assert not found.twice()
+    assert text_of(stage, "skipped") == {"archived meanwhile": 100}
+
+
+def test_cancelled_in_the_middle_the_rest_stays_dead_and_nothing_is_half_sent(stage):
+    begin(stage, 2)
+    replay.cancel(stage.store, stage.operation_id, who="bea", origin="python")
+    stage.finish()
+
+    found = judged(stage)
+    assert found.operation.state == "cancelled"
+    assert found.operation.skipped > 0
+
+
+def test_paused_the_owner_killed_and_resumed_it_goes_on_where_it_was(stage):
+    begin(stage)
+    replay.pause(stage.store, stage.operation_id, who="bea", origin="python")
+    stage.kills += stage.children[0].kill()
+    stage.replay()
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: stage.operation().owner is None, 3 * LEASE)
+    replay.resume(stage.store, stage.operation_id, who="bea", origin="python")
+    stage.finish()
+
+    assert judged(stage).operation.left == 0

@@ -1,0 +1,197 @@
+"""A replay on a real broker: it looks ahead, waits for a person where it was asked to, and sends exactly once."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+
+import pytest
+from confluent_kafka import Producer
+
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.config import client_config
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.kafka.cluster import Cluster
+from producer_core.messages import ID_HEADER, parse_id
+from producer_core.replay.broker_check import BrokerCheck
+from producer_core.replay.dry_run import dry_run
+from producer_core.store import Store
+from tests.factories import replay_runner
+from tests.fixtures.replays import ScriptedSender, dead_letter, message_id
+
+pytestmark = pytest.mark.kafka
+
+ACT = {"who": "ada", "origin": "cli"}
+
+
+@pytest.fixture
+def place(kafka, tmp_path):
+    return Place(kafka, Store.open(tmp_path / "store.duckdb"))
+
+
+class Place:
+    def __init__(self, kafka, store):
+        self.kafka, self.store = kafka, store
+        self.config = client_config(kafka.bootstrap_servers, {})
+        self.cluster_id = Cluster(self.config).view().cluster_id
+        self.dead_letters = DeadLetters(store)
+        sender = ScriptedSender()  # a transaction does not need it
+        sender.cluster_id = self.cluster_id
+        self.runner = replay_runner(store, sender, client=self.config.settings, quiet=0.0)
+
+    def topic(self, **config):
+        name = f"ahead-{uuid.uuid4().hex[:8]}"
+        self.kafka.create_topic(name, 2, config)
+        return name
+
+    def give_up(self, topic, count, **changes):
+        now = time.time()
+        given = {"topic": topic, "cluster_id": self.cluster_id, "key": b"k", **changes}
+        self.dead_letters.add(
+            [
+                dead_letter(n, accepted_at=now - 60 + n / 1000, failed_at=now - 50 + n / 1000, **given)
+                for n in range(count)
+            ]
+        )
+
+    def plan(self, **choices):
+        return replay.plan(self.store, DeadLetterFilter(), can_run=self.cluster_id, **ACT, **choices)
+
+    def write(self, topic, value, key, headers=()):
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers})
+        producer.produce(topic, value, key, headers=list(headers))
+        assert producer.flush(30) == 0
+
+
+def test_a_replay_is_exactly_once_on_a_real_broker(place):
+    place.give_up(place.topic(), 300)
+
+    done = place.runner.run_one(place.plan().operation_id, 60)
+
+    assert (done.state, done.acknowledged, done.delivery) == ("done", 300, "exactly_once")
+    assert place.dead_letters.count(DeadLetterFilter(state="replayed")) == 300
+
+
+def test_what_is_there_already_has_landed(place):
+    topic = place.topic()
+    place.give_up(topic, 20, verdict="possibly_persisted")
+    there = message_id(7)
+    place.write(topic, b"v7", b"k", [(ID_HEADER, parse_id(there))])
+
+    done = place.runner.run_one(place.plan(inconclusive="send").operation_id, 60)
+
+    assert (done.acknowledged, done.landed) == (19, 1)
+    assert place.dead_letters.count(DeadLetterFilter(state="landed", message_id=there)) == 1
+
+
+def test_it_waits_for_a_person_who_asked_to_see_first(place):
+    topic = place.topic()
+    place.give_up(topic, 5)
+    planned = place.plan(check_first=True)
+
+    assert place.runner.look()
+    ready = replay.get(place.store, planned.operation_id)
+    assert (ready.state, ready.acknowledged, ready.owner) == ("ready", 0, None)
+    assert topic in ready.checked
+    assert not place.runner.look()
+    assert place.plan(check_first=True).operation_id == planned.operation_id
+
+    replay.go(place.store, planned.operation_id, **ACT)
+    assert place.runner.run_one(planned.operation_id, 60).acknowledged == 5
+
+
+def test_on_a_compacted_topic_an_old_value_does_not_overwrite_a_newer_one(place):
+    topic = place.topic(**{"cleanup.policy": "compact"})
+    place.give_up(topic, 1, key=b"old")
+    place.write(topic, b"newer", b"old")
+
+    done = place.runner.run_one(place.plan().operation_id, 60)
+    assert (done.acknowledged, done.skipped) == (0, 1)
+    assert "newer record" in done.message
+
+    done = place.runner.run_one(place.plan(newer="send").operation_id, 60)
+    assert done.acknowledged == 1
+
+
+def test_a_topic_that_is_gone_is_left_out_with_its_reason(place):
+    place.give_up(f"gone-{uuid.uuid4().hex[:8]}", 3)
+
+    done = place.runner.run_one(place.plan().operation_id, 60)
+
+    assert (done.acknowledged, done.skipped) == (0, 3)
+    assert "does not exist" in done.message
+    assert place.dead_letters.count(DeadLetterFilter()) == 3
+
+
+def test_a_record_that_the_topic_refuses_fails_alone(place):
+    topic = place.topic(**{"max.message.bytes": "2000"})
+    place.give_up(topic, 40)
+    place.dead_letters.add(
+        [
+            dead_letter(
+                99,
+                topic=topic,
+                cluster_id=place.cluster_id,
+                value=os.urandom(4000),  # does not compress
+                accepted_at=time.time() - 59.99,
+            )
+        ]
+    )
+
+    done = place.runner.run_one(place.plan().operation_id, 120)
+
+    assert (done.acknowledged, done.failed_again) == (40, 1)
+    again = place.dead_letters.get(message_id(99))
+    assert (again.code, again.verdict, again.replay_count) == ("MSG_SIZE_TOO_LARGE", "rejected", 1)
+
+
+def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
+    topic = place.topic()
+    place.give_up(topic, 5, key=b"mine")
+
+    done = place.runner.run_one(place.plan(check_first=True, go_by_itself=True).operation_id, 60)
+
+    assert (done.state, done.acknowledged, done.delivery) == ("done", 5, "exactly_once")
+    assert BrokerCheck.from_json(done.checked).delivery == "exactly_once"
+
+
+def test_one_click_stops_where_a_newer_record_is_on_an_ordinary_topic_too(place):
+    topic = place.topic()
+    place.give_up(topic, 3, key=b"old")
+    place.write(topic, b"newer", b"old")
+
+    planned = place.plan(check_first=True, go_by_itself=True)
+    waits = place.runner.run_one(planned.operation_id, 60)
+
+    assert (waits.state, waits.acknowledged) == ("ready", 0)
+    run = dry_run(place.store, DeadLetterFilter(), operation=waits)
+    assert run.newer_keys == 3
+    assert any(said.startswith("Sent exactly once: readers") for said in run.sentences)
+    replay.go(place.store, planned.operation_id, newer="skip", **ACT)
+    assert place.runner.run_one(planned.operation_id, 60).skipped == 3
+
+
+def test_python_asks_nobody_skips_old_values_on_compacted_topics_and_sends_them_on_others(place):
+    plain, compacted = place.topic(), place.topic(**{"cleanup.policy": "compact"})
+    for topic in (plain, compacted):
+        place.write(topic, b"newer", b"old")
+    now = time.time()
+    place.dead_letters.add(
+        [
+            dead_letter(
+                n,
+                topic=topic,
+                cluster_id=place.cluster_id,
+                key=b"old",
+                accepted_at=now - 60,
+                failed_at=now - 50,
+            )
+            for n, topic in enumerate((plain, compacted))
+        ]
+    )
+    with ReliableKafkaProducer(
+        place.kafka.bootstrap_servers, store=place.store, run_replays=False
+    ) as producer:
+        assert producer.replay_dlq_messages(plain) == 1
+        assert producer.replay_dlq_messages(compacted) == 0

@@ -1,0 +1,292 @@
+"""Secrets are planted wherever a message and its errors can hold them; none is shown to a person who did not ask."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import datetime
+
+import pytest
+from click.testing import CliRunner
+
+from producer_core import replay
+from producer_core.alerts import AlertChange, AlertLog, alert
+from producer_core.cli import main
+from producer_core.dashboard import wording
+from producer_core.dashboard.notebook import static_export, widget_state
+from producer_core.dashboard.wording.dead_letters import content
+from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters
+from producer_core.errors import InvalidMessage
+from producer_core.events import Attempt
+from producer_core.kafka.classify import fingerprint
+from producer_core.messages import Message
+from producer_core.producer.monitor import Monitor
+from producer_core.producer.send_batch import BatchSend
+from producer_core.store import Store
+from tests.factories import replay_runner
+from tests.fixtures.replays import CLUSTER, ScriptedSender, alive, answering, dead_letter
+
+PLANTED = {
+    "card": "4111111111111111",
+    "address": "ann.lee@shop.example",
+    "password": "hunter2secret",
+    "bearer": "abcDEF123456token",
+    "web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJl",
+    "service key": "AKIAIOSFODNN7EXAMPLE",
+    "url": "pa55w0rdInUrl",
+    "cookie": "sid0123456789",
+    "house": "CUST-987654",
+    "house name": "1970-01-31",
+}
+ERROR = (
+    "refused card 4111 1111 1111 1111 of ann.lee@shop.example, password=hunter2secret, Bearer abcDEF123456token, "
+    "redis://app:pa55w0rdInUrl@cache:6379, CUST-987654, birth_date=1970-01-31, AKIAIOSFODNN7EXAMPLE"
+)
+VALUE = {
+    "card": {"number": 4111111111111111, "cvv": 123},
+    "customer": {"email": "ann.lee@shop.example", "birthDate": "1970-01-31", "note": "CUST-987654 called"},
+    "ann.lee@shop.example": True,
+    "auth": {"password": "hunter2secret", "tokens": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJl"]},
+    "nested": '{"password": "hunter2secret", "url": "https://u:pa55w0rdInUrl@host/"}',
+}
+HEADERS = (
+    ("Authorization", b"Bearer abcDEF123456token"),
+    ("Cookie", b"sid0123456789"),
+    ("for ann.lee@shop.example", b"AKIAIOSFODNN7EXAMPLE"),
+    ("binary", b"\xff\x00 ann.lee@shop.example 4111111111111111"),
+    ("birth-date", b"1970-01-31"),
+)
+RULES = r"""
+names = ["birth_date"]
+patterns = ['\bCUST-\d{6}\b']
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rules(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rules") / "masking.toml"
+    path.write_text(RULES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRODUCER_CORE_MASKING", str(path))
+        yield
+
+
+def planted(number, **changes):
+    now = time.time()
+    return dead_letter(
+        number,
+        **{
+            "key": [b"ann.lee@shop.example", b'{"password": "hunter2secret"}', b"\xffann.lee@shop.example", b"CUST-987654"][number % 4],
+            "value": [json.dumps(VALUE).encode(), b"\x00\xff" + json.dumps(VALUE).encode(), ERROR.encode(), b'{"password": "hunter2secret'][number % 4],
+            "headers": HEADERS,
+            "error_text": ERROR,
+            "verdict_reason": f"The broker said: {ERROR}",
+            "attempts": (Attempt(now - 5, "POLICY_VIOLATION", ERROR),),
+            "code": "POLICY_VIOLATION" if number % 2 else "SOMETHING_NEW",
+            "fingerprint": fingerprint("POLICY_VIOLATION" if number % 2 else "SOMETHING_NEW", ERROR),
+            "source": "line 17 of ann.lee@shop.example.csv",
+            "accepted_at": now - 10,
+            "failed_at": now - 4 + number / 10,
+            **changes,
+        },
+    )  # fmt: skip
+
+
+class Refusing(ScriptedSender):
+    """The broker's words on a second death hold secrets as well."""
+
+    def outcome(self, one):
+        return replay.ReplayResult(
+            one.message_id,
+            "failed",
+            dead_letter=planted(0, message_id=one.message_id, failed_at=time.time()),
+            text=ERROR,
+        )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, rules):
+    """Letters with secrets in every part, a replay that failed with them, alerts and a producer that quote them."""
+    opened, now = Store.open(tmp_path_factory.mktemp("planted") / "store.duckdb"), time.time()
+    DeadLetters(opened).add([planted(number) for number in range(6)])
+    alive(opened, now)
+    operation = replay.plan(
+        opened, DeadLetterFilter(ids=(dead_letter(5).message_id,)), who="ann", origin="cli", can_run=CLUSTER
+    )
+    replay_runner(opened, Refusing(), probe=answering({})).run_one(operation.operation_id, 60)
+    DeadLetters(opened).archive(DeadLetterFilter(key="CUST-987654"), who="ann", origin="cli")
+    found = [alert("connection_lost", "p-1", now, reason=ERROR), alert("fatal_error", "p-1", now, text=ERROR)]
+    AlertLog(opened).record([AlertChange("fired", one) for one in found])
+    return opened
+
+
+def leaked(text):
+    """The planted secrets in it; written out as JSON they may be split by nothing."""
+    return [name for name, secret in PLANTED.items() if secret in text or secret in text.replace(" ", "")]
+
+
+ONE = dead_letter(1).message_id
+LOOKS = [
+    ("dlq", "list"),
+    ("dlq", "list", "--json", "--state", "any"),
+    *(
+        ("dlq", "show", dead_letter(number).message_id, *more)
+        for number in range(6)
+        for more in ((), ("--json",))
+    ),
+    ("dlq", "groups"),
+    ("dlq", "groups", "--json"),
+    ("dlq", "archive", "--topic", "none", "--yes"),
+    ("replay", "list"),
+    ("replay", "list", "--json"),
+    ("replay", "status"),
+    ("replay", "status", "--json"),
+    ("alerts", "list"),
+    ("alerts", "list", "--json"),
+    ("audit",),
+    ("audit", "--json"),
+    ("health",),
+    ("health", "--json"),
+    ("stats",),
+    ("stats", "--json"),
+    ("store", "info"),
+]
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_no_command_shows_a_planted_secret(store, words):
+    result = CliRunner().invoke(main, [*words, "--store", str(store.path)])
+
+    assert result.exit_code in (0, 1), result.output
+    assert leaked(result.output + result.stderr) == []
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_a_masked_export_holds_none(store, tmp_path, name):
+    arguments = [
+        "dlq",
+        "export",
+        str(tmp_path / name),
+        "--state",
+        "any",
+        "--masked",
+        "--store",
+        str(store.path),
+    ]
+
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    if name.endswith("parquet"):
+        from pyarrow.parquet import read_table
+
+        rows = read_table(tmp_path / name).to_pylist()
+        assert rows and leaked(repr(rows)) == []
+    else:
+        assert "a***@shop.example" in (tmp_path / name).read_text()
+    assert [leaked(path.read_bytes().decode(errors="replace")) for path in tmp_path.iterdir()] == [[], []]
+
+
+def test_what_is_revealed_is_all_there(store):
+    result = CliRunner().invoke(
+        main, ["dlq", "show", dead_letter(4).message_id, "--reveal", "--store", str(store.path)]
+    )
+
+    assert leaked(result.output) == list(PLANTED)
+
+
+def drawn(page):
+    """Everything that the page holds, texts of tables and code included."""
+    return json.dumps(
+        [str(element.proto) for element in page.main] + [str(block) for block in page._tree[0]], default=str
+    )
+
+
+def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
+    from streamlit.testing.v1 import AppTest
+
+    monkeypatch.setattr("sys.argv", ["app", str(store.path)])
+    page = AppTest.from_string(
+        "from producer_core.dashboard.app import main\n\nmain()\n", default_timeout=60
+    ).run()
+    assert not page.exception
+    assert "a***@shop.example" in drawn(page), "what is masked is on the page"
+    assert leaked(drawn(page)) == []
+
+    for number in range(6):
+        script = (
+            "from pathlib import Path\nfrom producer_core.dashboard.server.stores import open_store\nfrom producer_core.dashboard.views import dead_letter\n"
+            f"dead_letter.show(Path({str(store.path)!r}), {dead_letter(number).message_id!r})\n"
+        )
+        inside = AppTest.from_string(script, default_timeout=60).run()
+        assert not inside.exception
+        assert "Dead letter details" in drawn(inside) and leaked(drawn(inside)) == []
+
+
+def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, monkeypatch):
+    from streamlit.testing.v1 import AppTest
+
+    (tmp_path / "wrong.toml").write_text("patterns = ['(']")
+    monkeypatch.setenv("PRODUCER_CORE_MASKING", str(tmp_path / "wrong.toml"))
+    monkeypatch.setattr("sys.argv", ["app", str(store.path)])
+    page = AppTest.from_string(
+        "from producer_core.dashboard.app import main\n\nmain()\n", default_timeout=60
+    ).run()
+
+    assert not page.exception
+    assert "is not valid RE2" in drawn(page) and leaked(drawn(page)) == [] and "orders" not in drawn(page)
+
+
+def test_parts_of_the_page_show_none():
+    for one in map(planted, range(4)):
+        assert leaked(content(one.value).text + content(one.key, key=True).text) == []
+    assert (
+        leaked(
+            wording.alert(
+                {
+                    "rule": "fatal_error",
+                    "since": None,
+                    "severity": "critical",
+                    "started_at": 0.0,
+                    "advice": "",
+                    "text": alert("fatal_error", "p", 0.0, text=ERROR).text,
+                },
+                1.0,
+            )
+        )
+        == []
+    )
+
+
+def test_the_notebook_shows_none(store):
+    seen = widget_state.moment(store)
+
+    assert (
+        leaked(
+            widget_state.text(seen)
+            + static_export.page(seen, "x")
+            + json.dumps(seen.as_json())
+            + repr(Monitor(store))
+        )
+        == []
+    )
+
+
+def test_logs_hold_none(caplog):
+    with caplog.at_level(logging.DEBUG):
+        DeadLetterQueue().add_message(
+            Message("m-1", "t", "ann.lee@shop.example", VALUE, datetime.now()), ERROR
+        )
+
+        BatchSend().record_rejected(InvalidMessage(ERROR))
+
+    assert len(caplog.records) == 2 and leaked(repr([vars(record) for record in caplog.records])) == []
+
+
+def test_an_alert_is_masked_where_it_is_made(store):
+    assert leaked(repr(store.rows("alerts_firing", now=time.time()))) == []
+    assert "No connection to the brokers: refused card" in repr(AlertLog(store).list())
+
+
+def test_the_files_are_raw(store):
+    """Masking is for looking: a dead letter that is sent again must have its very bytes."""
+    assert DeadLetters(store).get(ONE).error_text == ERROR

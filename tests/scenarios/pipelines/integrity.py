@@ -1,0 +1,142 @@
+"""I1 to I3: audits of large topics with planted faults; every one is found by its id, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import duckdb
+from confluent_kafka.admin import AdminClient
+
+from tests.fixtures import planting
+from tests.scenarios.pipelines.scenario import scenario
+
+KINDS = ("lost", "duplicated", "reordered", "pending", "given_up_found", "unledgered")
+PATIENCE = 1_800
+ENDS_IN_THE_SECOND_PASS = """
+import os
+from producer_core.cli import main
+from producer_core.pipeline.integrity import compare
+compare._read_ranges = lambda *_: os.kill(os.getpid(), 9)
+main()
+"""
+
+
+@scenario(
+    "I1",
+    "integrity: loss, copies in the same and in another partition, order, aborted and open transactions, retention, a "
+    "session without a ledger and a hole in one, among 5 million records",
+    sizes={"full": {"count": 5_000_000, "faults": 50}, "short": {"count": 100_000, "faults": 10}},
+)
+def sparse(stage):
+    play(stage)
+
+
+@scenario(
+    "I2",
+    "the same with dense faults, on a standalone master with two workers",
+    master="standalone",
+    sizes={"full": {"count": 1_000_000, "faults": 1_000}, "short": {"count": 50_000, "faults": 200}},
+)
+def dense(stage):
+    play(stage)
+
+
+@scenario(
+    "I3",
+    "incremental audits of one topic: two killed with kill -9, one of them in the second pass, and run again; then what an "
+    "open transaction hid, then nothing",
+    sizes={"full": {"count": 1_000_000, "faults": 30}, "short": {"count": 60_000, "faults": 10}},
+)
+def nightly(stage):
+    plan, orders, telemetry, holding = prepared(stage)
+    driver = started(stage, orders, telemetry, "--incremental")
+    killed = after(driver, " records", 1.0)  # it says how many when it begins to read them
+    driver = started(stage, orders, telemetry, "--incremental", program=("-c", ENDS_IN_THE_SECOND_PASS))
+    driver.communicate(timeout=PATIENCE)
+    stage.equal("the end of the second driver", driver.returncode, -9)
+    report = audited(stage, orders, telemetry, "--incremental")
+    judge(stage, plan, report)
+    holding.abort_transaction(30)
+    behind = audited(stage, orders, telemetry, "--incremental")
+    for kind in ("lost", "duplicated", "reordered"):
+        stage.equal(f"{kind} in what the transaction hid", behind[kind], 0)
+    stage.equal("what the transaction hid", behind["acknowledged"], len(plan.planted["pending"]))
+    nothing = audited(stage, orders, telemetry, "--incremental")
+    stage.equal("records of the third run", nothing["records"], 0)
+    stage.tell(records=report["records"], killed=killed, behind=behind["records"])
+
+
+def play(stage):
+    plan, orders, telemetry, holding = prepared(stage)
+    began = time.monotonic()
+    report = audited(stage, orders, telemetry)
+    seconds = time.monotonic() - began
+    judge(stage, plan, report)
+    stage.tell(
+        records=report["records"], acknowledged=report["acknowledged"], read_again=report["read_again"],
+        faults=sum(report[kind] for kind in KINDS[:4]), seconds=round(seconds, 1),
+    )  # fmt: skip
+    holding.abort_transaction(30)
+
+
+def prepared(stage):
+    size, cluster = stage.size, stage.kafka(1)
+    plan = planting.plant(size["count"], seed=stage.seed, partitions=6, sessions=8, faults=size["faults"])
+    name = f"{stage.scenario.name.lower()}-{stage.seed}-{int(time.time())}"
+    orders, telemetry = f"orders-{name}", f"telemetry-{name}"
+    cluster.create_topic(orders, partitions=6)
+    cluster.create_topic(telemetry, partitions=3)
+    cluster_id = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics().cluster_id
+    holding = planting.write(plan, cluster.bootstrap_servers, orders, telemetry, cluster_id)
+    return plan, orders, telemetry, holding
+
+
+def started(stage, orders, telemetry, *more, program=("-m", "producer_core.cli")):
+    command = [sys.executable, *program, "pipeline", "integrity", "--topic", orders]
+    command += ["--ledger-topic", telemetry, "-b", stage.kafka(1).bootstrap_servers, "--json"]
+    command += [
+        "--store",
+        str(stage.folder / "store.duckdb"),
+        "--findings",
+        str(stage.folder / "findings"),
+        *more,
+    ]
+    command += ["--master", stage.master] if stage.master else []
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def audited(stage, orders, telemetry, *more):
+    driver = started(stage, orders, telemetry, *more)
+    told, trouble = driver.communicate(timeout=PATIENCE)
+    if driver.returncode:
+        raise RuntimeError(trouble[-2_000:])
+    return json.loads(told)
+
+
+def after(driver, said, seconds):
+    """Killed so long after it has said this; whether it was still at work."""
+    for line in driver.stderr:
+        if said in line:
+            break
+    try:
+        driver.wait(seconds)
+    except subprocess.TimeoutExpired:
+        driver.kill()
+        driver.wait()
+        return 1
+    return 0
+
+
+def judge(stage, plan, report):
+    wanted = planting.truth(plan)
+    kept = duckdb.sql(f"SELECT kind, message_id FROM '{report['findings_path']}/*.parquet'").fetchall()
+    for kind in KINDS:
+        found = plan.codes({message for each, message in kept if each == kind})
+        stage.equal(f"{kind}, by id", (len(found - wanted[kind]), len(wanted[kind] - found)), (0, 0))
+        stage.equal(kind, report[kind], len(wanted[kind]))
+    for name in ("expired", "acknowledged", "records", "foreign"):
+        stage.equal(name, report[name], wanted[name])
+    stage.equal("holes", len(report["gaps"]), 1)

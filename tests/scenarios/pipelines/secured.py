@@ -1,0 +1,92 @@
+"""The jobs on a cluster with TLS, passwords and access control: what librdkafka was told, in Java's names."""
+
+from __future__ import annotations
+
+import time
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import kafka, secure
+from producer_core.errors import BrokerError
+from producer_core.kafka.acls import Permission
+from producer_core.pipeline import audit, telemetry
+from producer_core.pipeline.session import open_session
+from producer_core.store import Store
+from tests.scenarios.pipelines.scenario import scenario
+
+TOPICS = ("orders", "telemetry")
+
+
+@scenario(
+    "T3", "telemetry and an audit of a cluster with TLS and passwords, as users that may only read",
+    sizes={"full": {"messages": 20_000}, "short": {"messages": 500}},
+)  # fmt: skip
+def signed_in(stage):
+    count = stage.size["messages"]
+    with kafka.start(secure=True, auto_create=False) as cluster:
+        for topic in TOPICS:
+            cluster.create_topic(topic, partitions=2)
+        send(cluster, stage.folder / "own.duckdb", count)
+        secure.grant(cluster.direct_servers, "app2", [Permission("topic", topic, "READ") for topic in TOPICS])
+        session = open_session(name="secured", driver_memory="1g")
+        try:
+            for user, mechanism in secure.USERS.items():
+                if user != "admin":
+                    look(stage, session, cluster, user, count)
+                    stage.tell(**{user: mechanism})
+            refused(stage, session, cluster)
+        finally:
+            session.stop()
+    stage.tell(messages=count)
+
+
+def send(cluster, store, count):
+    with ReliableKafkaProducer(
+        cluster.bootstrap_servers, cluster.security.settings("app"), store=store, telemetry_topic="telemetry"
+    ) as producer:
+        for number in range(count):
+            producer.send_message("orders", {"n": number})
+        producer.flush(60)
+
+
+def look(stage, session, cluster, user, count):
+    """The fleet's sums and the audit, by this user's password."""
+    settings, servers = cluster.security.settings(user), cluster.bootstrap_servers
+    store = Store.open(stage.folder / f"{user}.duckdb")
+    telemetry.run(session, store, servers=servers, topics=["telemetry"], once=True, settings=settings)
+    with store.borrow() as connection:
+        found = connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone()
+    stage.equal(f"acknowledged, merged by {user}", found, (count,))
+    report = audit(
+        session,
+        "orders",
+        bootstrap_servers=servers,
+        config=settings,
+        ledger_topics=["telemetry"],
+        store=store,
+    )
+    stage.equal(f"the audit by {user}", (report.clean, report.acknowledged), (True, count))
+    store.close()
+
+
+def refused(stage, session, cluster):
+    """A wrong password is a sentence, before Spark is asked, and nothing is written."""
+    store = Store.open(stage.folder / "refused.duckdb")
+    settings = {**cluster.security.settings("app"), "sasl.password": "geheim"}
+    began = time.monotonic()
+    try:
+        telemetry.run(
+            session,
+            store,
+            servers=cluster.bootstrap_servers,
+            topics=["telemetry"],
+            once=True,
+            settings=settings,
+        )
+        stage.problem("a wrong password was taken")
+    except BrokerError as error:
+        stage.tell(refused_in_seconds=round(time.monotonic() - began, 1))
+        if "geheim" in str(error):
+            stage.problem("the password is in the message")
+    if telemetry.default_checkpoint(store.path).exists():
+        stage.problem("a checkpoint was begun")
+    store.close()

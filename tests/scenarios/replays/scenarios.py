@@ -1,0 +1,255 @@
+"""The scenarios R1 to R10 of a replay exactly once, A1 to A3 at least once, and what we are compared with (C1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.proxy import BlackHole, Delay, Hold, Reset, Rule, Swallow
+from tests.scenarios.replays.stage import POINTS
+
+EO, ALO = "exactly_once", "at_least_once"
+SHORT = 3_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    title: str
+    play: Callable
+    delivery: str
+    expected: str = "none"
+    dead_letters: int | None = None
+    """More would show no more."""
+
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(name, title, delivery=EO, **options):
+    def keep(play):
+        SCENARIOS[name] = Scenario(name, title, play, delivery, **options)
+        return play
+
+    return keep
+
+
+def begin(stage, processes=1, **settings):
+    stage.give_up()
+    stage.plan()
+    for _ in range(processes):
+        stage.replay(**settings)
+
+
+def kills(stage, count, **settings):
+    """At random moments, at random points of the protocol; another process is started each time."""
+    for moment in stage.spread(count):
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.kill(stage.chance.choice(POINTS) if stage.delivery == EO else None)
+        stage.replay(**settings)
+
+
+def patience(stage):
+    return 120 + stage.dead_letters / 100
+
+
+@scenario("R1", "kill -9 at random points")
+def killed(stage):
+    begin(stage)
+    kills(stage, 20 if stage.long else 3)
+    stage.finish()
+
+
+@scenario("R2", "SIGSTOP past the lease; another process takes over, and the first one wakes")
+def stopped(stage):
+    begin(stage, 2)
+    for moment in stage.spread(10 if stage.long else 1):
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.stop(stage.chance.choice(POINTS))
+    stage.finish()
+
+
+@scenario("R3", "three processes at once, and their owner is killed")
+def several(stage):
+    begin(stage, 3)
+    kills(stage, 10 if stage.long else 2)
+    stage.finish()
+
+
+@scenario(
+    "R4", "answers, requests and connections are lost, a late EndTxn meets the next transaction; and kills"
+)
+def network(stage):
+    rare = 0.2 if stage.long else 1.0
+    rules = (
+        Rule(Hold(10.0, into_next=True), api="EndTxn", chance=0.15 * rare),
+        Rule(Swallow(0.3), api="EndTxn", chance=0.15 * rare),
+        Rule(Reset(), api="EndTxn", chance=0.1 * rare),
+        Rule(Swallow(0.3), api="Produce", chance=0.04 * rare),
+        Rule(Reset(), api="Produce", chance=0.02 * rare),
+        Rule(Hold(0.2, 3.0), api="Produce", chance=0.02 * rare),
+        Rule(BlackHole(1.0), api="AddPartitionsToTxn", chance=0.03 * rare),
+        Rule(Reset(), api="InitProducerId", chance=0.1),
+        Rule(Delay(0.0, 0.3), api=("EndTxn", "InitProducerId"), chance=0.2 * rare),
+    )
+    with stage.proxy.during(*rules):
+        begin(stage, 2)
+        kills(stage, 10 if stage.long else 2)
+        stage.finish()
+
+
+@scenario("R5", "brokers are killed in the middle, leaders and coordinators alike")
+def brokers(stage):
+    begin(stage, 2)
+    cluster = stage.medium.cluster
+    for moment in stage.spread(6 if stage.long else 1):
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        node = stage.chance.choice(cluster.nodes).number
+        cluster.kill(node)
+        stage.broker_faults += 1
+        if stage.chance.random() < 0.5:
+            stage.kill()
+            stage.replay()
+        stage.pause(stage.chance.uniform(1, 8))
+        cluster.start_node(node, wait=False)
+        stage.medium.restore()
+    stage.finish()
+
+
+@scenario(
+    "R6", "everything at once: kills, SIGSTOP past the lease, three processes, lost answers, a dead broker"
+)
+def everything(stage):
+    rare = 0.1 if stage.long else 0.5
+    rules = (
+        Rule(Hold(10.0, into_next=True), api="EndTxn", chance=0.1 * rare),
+        Rule(Swallow(0.3), api=("EndTxn", "Produce"), chance=0.1 * rare),
+        Rule(Reset(), api=("EndTxn", "Produce", "InitProducerId"), chance=0.1 * rare),
+    )
+    begin(stage, 3)
+    cluster = stage.medium.cluster
+    harms = [kill_one] * (20 if stage.long else 2) + [stop_one] * (6 if stage.long else 1)
+    moments = stage.spread(len(harms))
+    stage.chance.shuffle(harms)
+    dies = stage.chance.randrange(len(moments))
+    with stage.proxy.during(*rules):
+        for place, (moment, harm) in enumerate(zip(moments, harms, strict=True)):
+            stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+            if place == dies:
+                node = stage.chance.choice(cluster.nodes).number
+                cluster.kill(node)
+                stage.broker_faults += 1
+            harm(stage)
+            if place == dies:
+                cluster.start_node(node, wait=False)
+                stage.medium.restore()
+        stage.finish()
+
+
+def stop_one(stage):
+    stage.stop(stage.chance.choice(POINTS))
+
+
+def kill_one(stage):
+    stage.kill(stage.chance.choice(POINTS))
+    stage.replay()
+
+
+@scenario(
+    "R7", "a click without credentials: a live producer carries it out, is killed, and the next one goes on"
+)
+def clicked(stage):
+    stage.give_up()
+    stage.replay("live")
+    stage.click()
+    # a click knows no rate, so it is soon over
+    for moment in (50, stage.dead_letters // 2)[: 2 if stage.long else 1]:
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.kill()
+        stage.replay("live")
+    stage.finish()
+
+
+@scenario("R8", "from a shell: dlq replay --yes, killed, and asked again")
+def shell(stage):
+    stage.give_up()
+    words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes", "--inconclusive", "send"]
+    for moment in stage.spread(2):
+        child = stage.shell(*words)
+        stage.await_plan(child)
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.kills += child.kill()
+    stage.shell(*words)
+    stage.finish()
+
+
+@scenario("R9", "a replay that fails stops at its canary", dead_letters=SHORT)
+def canary(stage):
+    stage.bury_bad()
+    stage.plan()
+    stage.replay()
+    stage.finish()
+    found = stage.operation()
+    if found.state != "stopped" or found.failed_again > 10 or found.acknowledged:
+        stage.problems.append(f"the canary did not stop it: {found.state}, {found.message}")
+
+
+@scenario("R10", "the store is put back from a copy that was made before the replay", dead_letters=SHORT)
+def store_put_back(stage):
+    stage.give_up()
+    copy = stage.folder / "copy.duckdb"
+    stage.store.snapshot(copy)
+    for again in range(2):
+        if again:
+            stage.put_back(copy)
+        stage.plan()
+        stage.replay()
+        stage.finish()
+
+
+@scenario("A1", "at least once, looking on the topics first; kill -9", ALO)
+def looking(stage):
+    begin(stage, 2)
+    kills(stage, 20 if stage.long else 2)
+    stage.finish(600)
+
+
+@scenario("A2", "at least once where nobody may read: kill -9, the doubtful are listed by id", ALO)
+def blind(stage):
+    begin(stage, 2, look=False)
+    kills(stage, 20 if stage.long else 2, look=False)
+    stage.finish(600)
+    stage.notes["doubtful"] = len(stage.listed())
+    if not stage.notes["doubtful"]:
+        stage.problems.append("nothing was in doubt")
+
+
+@scenario(
+    "A3",
+    "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet: they may go twice",
+    ALO,
+)
+def stopped_at_least_once(stage):
+    begin(stage, 2)
+    for moment in stage.spread(2):
+        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # so that some requests have not left
+            stage.stop(seconds=8.0)
+    stage.finish(600)
+
+
+@scenario(
+    "C1",
+    "a loop that sends and then notes it: must show duplicates",
+    ALO,
+    expected="violation",
+    dead_letters=SHORT,
+)
+def naive(stage):
+    stage.give_up()
+    for moment in stage.spread(3):
+        child = stage.replay("naive")
+        stage.until_noted(moment)
+        stage.kills += child.kill()
+    stage.replay("naive")
+    stage.until_noted(stage.dead_letters)

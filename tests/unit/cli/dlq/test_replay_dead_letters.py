@@ -1,0 +1,235 @@
+"""What is asked and what holds where nobody is asked: dlq replay --yes, replay_dlq_messages, and the words around them."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from producer_core import ReliableKafkaProducer, replay
+from producer_core.brokers import embedded
+from producer_core.cli import main
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.replay.claims import ReplayClaims
+from tests.fixtures.replays import CLUSTER, alive, buried, dead_letter
+
+ALL = DeadLetterFilter()
+BY = {"who": "ann", "origin": "python"}
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start(brokers=1, topics={"orders": 1, "quiet": 1, "live": 1, "dead": 1}) as running:
+        producer = Producer({"bootstrap.servers": running.bootstrap_servers, "linger.ms": 1})
+        producer.produce("orders", b"newer", key=b"k")
+        for number in range(3):
+            producer.produce("live", b"order %d" % number, key=b"a")
+            producer.produce("dead", b"order %d" % number, headers=[("dlq.original.topic", b"orders")])
+        assert producer.flush(20) == 0
+        yield running
+
+
+@pytest.fixture
+def may_compact(monkeypatch):
+    """The cluster is not known to be an embedded broker, which keeps every record."""
+    monkeypatch.setattr("producer_core.replay.preflight.never_compacts", lambda cluster_id: False)
+
+
+def bury(store, topic, count=2):
+    now = time.time()
+    dead_letters = [
+        dead_letter(n, topic=topic, cluster_id="", accepted_at=now - 600 + n, failed_at=now - 500 + n)
+        for n in range(count)
+    ]
+    DeadLetters(store).add(dead_letters)
+
+
+def run(store, *words):
+    return CliRunner().invoke(main, [*map(str, words), "--store", str(store.path)])
+
+
+# nobody is asked
+
+
+def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker, may_compact):
+    bury(store, "orders")
+
+    done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
+
+    assert done.exit_code == 1, done.output  # the cluster does not tell whether the topic is compacted
+    assert "2 records of orders will be skipped: a newer record of the same key is there" in done.stderr
+    assert "nobody can tell whether the topic is compacted" in done.stderr
+    assert "Goes on, because --yes was given." in done.stderr
+    assert "Replayed 0 of 2; 2 skipped" in done.stdout
+
+
+def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store, broker, may_compact):
+    bury(store, "orders")
+
+    done = run(store, "dlq", "replay", "--yes", "--newer", "send", "-b", broker.bootstrap_servers)
+
+    assert done.exit_code == 0, done.output
+    assert "2 records of orders have a key for which a newer record was written since" in done.stderr
+    assert "Replayed 2 of 2." in done.stdout
+
+
+def test_with_yes_and_newer_skip_old_values_stay_dead_and_the_way_to_send_them_is_said(store, broker):
+    bury(store, "orders")
+
+    done = run(store, "dlq", "replay", "--yes", "--newer", "skip", "-b", broker.bootstrap_servers)
+
+    assert done.exit_code == 1
+    assert "2 skipped: its key has a newer record on the topic" in done.stdout
+    assert "--newer" not in replay.list_operations(store)[0].message
+    assert DeadLetters(store).count(ALL) == 2
+    assert "replay them again with --newer send" in run(store, "replay", "status").output
+
+
+def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
+    bury(store, "quiet")
+
+    done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
+
+    assert (done.exit_code, "Goes on" in done.stderr) == (0, False)
+    assert "Replayed 2 of 2." in done.stdout
+
+
+def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips_nothing(store, broker):
+    bury(store, "orders")
+    replay_them = ("dlq", "replay", "-b", broker.bootstrap_servers)
+
+    dry_run, done = run(store, *replay_them, "--dry-run"), run(store, *replay_them, "--yes")
+
+    assert (dry_run.exit_code, done.exit_code) == (0, 0), dry_run.output + done.output
+    assert "a newer record" not in dry_run.output + done.output
+    assert "Replayed 2 of 2." in done.stdout
+
+
+def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker, may_compact):
+    bury(store, "orders")
+    before = {"cluster_id": "", "accepted_at": time.time() - 60}
+    DeadLetters(store).add([dead_letter(8, topic="quiet", **before), dead_letter(9, topic="gone", **before)])
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=store, run_replays=False) as producer:
+        assert producer.replay_dlq_messages("quiet") == 1
+        assert producer.replay_dlq_messages("orders") == 0
+        assert producer.replay_dlq_messages("gone") == 0
+    assert DeadLetters(store).count_by(ALL, "topic") == {"gone": 1, "orders": 2}
+    assert "its topic does not exist" in replay.list_operations(store)[0].message
+
+
+def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_sends_nothing(
+    store, broker, may_compact
+):
+    bury(store, "orders")
+
+    refused = run(store, "dlq", "replay", "-b", broker.bootstrap_servers)
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "Dry run: 2 records" in refused.stderr
+    assert "2 records of orders will be skipped: a newer record of the same key is there" in refused.stderr
+    assert "Nobody is there to ask: give --yes to send them. Nothing was sent." in refused.stderr
+    assert replay.list_operations(store) == []
+
+
+# words
+
+
+def test_the_help_has_one_default_for_each_option():
+    text = " ".join(CliRunner().invoke(main, ["dlq", "replay", "--help"]).output.split())
+
+    assert "default localhost" not in text
+    assert "without it a live producer of the store sends" in text
+    assert "Unless given you are asked; with --yes it is auto." in text
+    assert "(auto, the default)" not in text
+
+
+def planned(store):
+    buried(store, 3)
+    return replay.plan(store, ALL, **BY, can_run=CLUSTER).operation_id
+
+
+def test_resume_says_that_it_waits_for_the_lease_of_who_has_it(store):
+    one = planned(store)
+    alive(store, time.time() + 60)
+    assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
+    run(store, "replay", "pause", one)
+
+    said = run(store, "replay", "resume", one).output
+
+    assert said.startswith("Waits for the process that has it, or for the end of its lease, within 1")
+    assert "Goes on" not in said
+
+
+def test_resume_says_who_goes_on_or_that_nobody_can(store):
+    one = planned(store)
+    run(store, "replay", "pause", one)
+    assert run(store, "replay", "resume", one).output.startswith("Waits for a runner: replay")
+    run(store, "replay", "pause", one)
+    alive(store, time.time() + 60)
+
+    assert (
+        "A live producer goes on with it within seconds: replay" in run(store, "replay", "resume", one).output
+    )
+
+
+def test_a_cancel_says_whether_it_has_ended(store):
+    one = planned(store)
+    assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
+
+    said = run(store, "replay", "cancel", one, "--yes").output
+
+    assert said.startswith("Is being cancelled, as soon as what is on its way is settled: replay")
+
+
+def test_who_looks_at_replays_finds_no_ghost_among_them(store):
+    one = planned(store)
+    long_ago = time.time() - 1000
+    assert ReplayClaims(store, one, "dead/1", lease=15.0, clock=lambda: long_ago).take()
+    replay.cancel(store, one, **BY, clock=lambda: long_ago)
+    assert not replay.get(store, one).ended
+
+    assert "Cancelled: replayed 0 of 3" in run(store, "replay", "status", one).output
+
+
+# what is no dead letter
+
+
+def test_an_ordinary_topic_is_not_taken_for_dead_letters_unless_somebody_says_so(store, broker):
+    refused = run(store, "dlq", "fetch", "live", "-b", broker.bootstrap_servers)
+
+    assert refused.exit_code == 2
+    assert (
+        "live does not look like a dead-letter topic: the 3 records looked at carry no headers"
+        in refused.stderr
+    )
+    assert DeadLetters(store).count(DeadLetterFilter(state=None)) == 0
+    (end, _) = store.rows("audit_latest", action="fetch")
+    assert "Stopped there: live does not look like" in end["outcome"]
+
+    taken = run(store, "dlq", "fetch", "live", "--yes", "-b", broker.bootstrap_servers)
+    assert (taken.exit_code, "3 new" in taken.output) == (0, True), taken.output
+    again = run(store, "dlq", "fetch", "live", "-b", broker.bootstrap_servers)
+    assert again.exit_code == 0, "what was let through once is let through again"
+
+
+def test_a_dead_letter_topic_is_fetched_without_a_question(store, broker):
+    taken = run(store, "dlq", "fetch", "dead", "-b", broker.bootstrap_servers)
+
+    assert (taken.exit_code, "3 new" in taken.output) == (0, True), taken.output
+
+
+def test_a_dry_run_of_an_import_needs_no_store_and_leaves_none(store, tmp_path):
+    bury(store, "orders")
+    assert run(store, "dlq", "export", tmp_path / "out.parquet").exit_code == 0
+    nowhere = tmp_path / "nothing" / "store.duckdb"
+    command = ["dlq", "import", str(tmp_path / "out.parquet"), "--dry-run", "--store", str(nowhere)]
+
+    done = CliRunner().invoke(main, command)
+
+    assert done.exit_code == 0, done.output
+    assert "Would import 2 dead letters" in done.output
+    assert not nowhere.parent.exists()
+    assert json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)["new"] == 2

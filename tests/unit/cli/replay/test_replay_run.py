@@ -1,0 +1,325 @@
+"""The shell over replays: the dry run, the choices, and what each command shows and refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from contextlib import closing
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from producer_core import replay
+from producer_core.cli import main
+from producer_core.cli.dlq import replay_dead_letters
+from producer_core.cli.pipeline.reprocess import ReprocessRun
+from producer_core.cli.replay.replay_run import ReplayRun
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import PipelineError
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
+from producer_core.store import Store
+from tests.factories import replay_runner
+from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, buried, dead_letter, message_id
+
+BY = {"who": "ann", "origin": "python"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = Store.open(tmp_path / "store.duckdb")
+    buried(opened, 4)
+    DeadLetters(opened).add([dead_letter(9, topic="payments", verdict="possibly_persisted", partition=2)])
+    yield opened
+    opened.close()
+
+
+def run(store, *arguments, **options):
+    return CliRunner().invoke(main, [*map(str, arguments), "--store", str(store.path)], **options)
+
+
+def as_json(store, *arguments):
+    result = run(store, *arguments, "--json")
+    return json.loads(result.stdout), result
+
+
+def planned(store, **choices):
+    return replay.plan(store, DeadLetterFilter(), **BY, can_run=CLUSTER, **choices)
+
+
+def ready(store, *topics: TopicCheck, **choices):
+    operation = planned(store, check_first=True, **choices)
+    found = BrokerCheck(topics or (seen(),), 5000.0)
+    store.execute(
+        "replay_checked", operation=operation.operation_id, checked=found.to_json(), now=5000.0, message=None
+    )
+    return replay.get(store, operation.operation_id)
+
+
+def seen(**changes) -> TopicCheck:
+    known = {
+        "topic": "orders", "records": 4, "bytes": 12, "partitions": 3, "max_message_bytes": 1048588,
+        "cleanup_policy": "compact", "too_large": 0, "newer_keys": 2, "looked_at": 9, "complete": True,
+        "text": "2 of 4 have keys for which a newer record was written since.",
+    }  # fmt: skip
+    return TopicCheck(**{**known, **changes})
+
+
+def test_a_dry_run_is_printed_and_changes_nothing(store):
+    result = run(store, "dlq", "replay", "--dry-run", "--rate", "1")
+
+    assert result.exit_code == 0, result.output
+    assert "Dry run: 5 records" in result.stdout
+    assert "about 5 s at this rate. Nothing was sent." in result.stdout
+    assert "possibly_persisted        1  looked for on their topics first" in result.stdout
+    assert "1 record may be on its topic already" in result.stdout
+    assert "Nobody has looked at the topics yet" in result.stdout
+    assert replay.list_operations(store) == []
+
+
+def test_a_dry_run_as_json_is_for_programs(store):
+    found, result = as_json(store, "dlq", "replay", "--topic", "payments", "--dry-run")
+
+    assert (result.exit_code, found["total"], found["check"]) == (0, 1, None)
+    assert found["by_partition"] == [{"topic": "payments", "partition": 2, "records": 1}]
+    assert (found["doubtful"]["possibly_persisted"], found["safe"]) == (1, False)
+    assert found["sentences"]
+
+
+def test_a_dry_run_of_nothing_says_so(store):
+    result = run(store, "dlq", "replay", "--topic", "nothing", "--dry-run")
+
+    assert (result.exit_code, "Nothing to replay." in result.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
+def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more):
+    result = run(store, "dlq", "replay", "--topic", "ordrs", *more)
+
+    assert result.exit_code == 0
+    assert (
+        "topic 'ordrs' has no dead letters. Topics with dead letters: orders (4), payments (1)."
+        in result.output
+    )
+
+
+def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_path):
+    DeadLetters(store).add([dead_letter(20 + n, topic=f"topic-{n}") for n in range(6)])
+    result = run(store, "dlq", "replay", "--code", "UNKNOWN", "--yes")
+
+    assert (
+        result.exit_code,
+        result.stdout.startswith("Nothing to replay: the selection matches no dead letter"),
+    ) == (
+        0,
+        True,
+    )
+    assert (
+        "Topics with dead letters: orders (4), payments (1), topic-0 (1), topic-1 (1), topic-2 (1) and 3 more topics."
+        in result.stdout
+    )
+
+    with closing(Store.open(tmp_path / "empty.duckdb")) as empty:
+        assert "Nothing to replay: the store has no dead letters." in run(empty, "dlq", "replay").stdout
+
+
+def test_a_dry_run_of_a_replay_that_was_looked_ahead_shows_what_was_found(store):
+    ready(store)
+
+    result = run(store, "dlq", "replay", "--dry-run")
+
+    assert "2 records of orders will be skipped" in result.stdout
+    assert "3, compacted" in result.stdout
+    assert "1.0 MiB" in result.stdout
+
+
+def test_nobody_is_asked_where_nobody_is_and_nothing_is_planned(store):
+    result = run(store, "dlq", "replay")
+
+    assert result.exit_code == 2
+    assert "Replay 5 dead letters of orders, payments?" in result.stderr
+    assert "Dry run: 5 records" in result.stderr
+    assert "give --yes" in result.stderr
+    assert replay.list_operations(store) == []
+
+
+def test_a_rate_of_nothing_or_a_share_above_all_is_refused(store):
+    assert run(store, "dlq", "replay", "--rate", "0", "--yes").exit_code == 2
+    assert run(store, "dlq", "replay", "--stop-percent", "101", "--yes").exit_code == 2
+    assert run(store, "dlq", "replay", "--newer", "perhaps", "--yes").exit_code == 2
+
+
+def test_help_teaches_the_choices_and_the_exit_codes(store):
+    text = CliRunner().invoke(main, ["dlq", "replay", "--help"]).output
+
+    for word in (
+        "--dry-run",
+        "--canary",
+        "--stop-percent",
+        "--stop-last",
+        "--newer",
+        "--reason",
+        "Exit codes",
+    ):
+        assert word in text
+    assert "Exit codes" in CliRunner().invoke(main, ["replay", "status", "--help"]).output
+
+
+def test_status_shows_the_choices_the_look_ahead_and_what_to_do_next(store):
+    operation = ready(
+        store, canary=3, stop_percent=20.0, stop_last=40, newer="skip", reason="INC-4711", rate=2.0
+    )
+
+    result = run(store, "replay", "status", operation.operation_id)
+
+    assert result.exit_code == 0
+    assert "ready: it was looked ahead; start it with replay go" in result.output
+    assert "INC-4711" in result.output
+    assert "a canary of 3 first; stops when more than 20 % of the last 40 fail again" in result.output
+    assert "records whose key has a newer one are skipped" in result.output
+    assert "at most 2 a second" in result.output
+    assert "Looked ahead" in result.output
+    assert "2 records of orders will be skipped" in result.output
+
+
+def test_status_as_json_has_the_check_the_reasons_and_the_doubtful(store):
+    operation = ready(store)
+
+    found, _ = as_json(store, "replay", "status", operation.operation_id)
+
+    assert found["check"]["topics"][0]["newer_keys"] == 2
+    assert (found["reasons"], found["doubtful"], found["left"]) == ([], [], 5)
+
+
+def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
+    operation = planned(store)
+    sender = ScriptedSender(refuse=[message_id(1)])
+    clock = FakeClock(operation.created_at + 100)
+    replay_runner(
+        store, sender, clock=clock, monotonic=clock, interval=0.01, look_every=0.01, quiet=0.0
+    ).run_one(operation.operation_id, 30)
+
+    result = run(store, "replay", "status")
+
+    assert result.exit_code == 1
+    assert "Broker: Policy violation" in result.output
+    assert "Nobody can say whether these are on their topic" in result.output
+    assert message_id(9) in result.output
+
+
+def test_go_asks_with_what_was_found_and_starts_it(store):
+    operation = ready(store)
+
+    refused = run(store, "replay", "go", operation.operation_id)
+    begun = run(
+        store,
+        "replay",
+        "go",
+        operation.operation_id,
+        "--newer",
+        "send",
+        "--rate",
+        "7",
+        "--stop-percent",
+        "20",
+        "--yes",
+    )
+    now = replay.get(store, operation.operation_id)
+
+    assert refused.exit_code == 2
+    assert "2 records of orders will be skipped" in refused.stderr
+    assert "No live producer of this store runs replays: it waits for one" in begun.stderr
+    assert (begun.exit_code, now.state, now.newer, now.rate) == (0, "planned", "send", 7.0)
+    assert now.stop_percent == 20.0
+    assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2
+
+
+def test_acts_answer_programs_too(store):
+    operation = planned(store)
+
+    paused, _ = as_json(store, "replay", "pause", operation.operation_id)
+    resumed, _ = as_json(store, "replay", "resume", operation.operation_id)
+    cancelled, _ = as_json(store, "replay", "cancel", operation.operation_id, "--yes")
+
+    assert [one["state"] for one in (paused, resumed, cancelled)] == ["paused", "planned", "cancelled"]
+    assert run(store, "replay", "resume", operation.operation_id).exit_code == 2
+
+
+def test_a_paused_replay_takes_another_rate(store):
+    operation = planned(store)
+    run(store, "replay", "pause", operation.operation_id)
+
+    resumed, _ = as_json(store, "replay", "resume", operation.operation_id, "--rate", "7")
+
+    assert (resumed["state"], resumed["rate"]) == ("planned", 7.0)
+
+
+def test_the_list_says_how_each_stands_in_words(store):
+    ready(store)
+
+    assert "it was looked ahead" in run(store, "replay", "list").output
+    assert as_json(store, "replay", "list")[0][0]["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (ReplayRun, "What is on its way is waited for"),
+        (ReprocessRun, "The wave that Spark is sending gets 8 s"),
+    ],
+)
+def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monkeypatch, kind, words):
+    operation = planned(store)
+    job, before = kind(store, DeadLetterFilter(), None), []
+
+    def interrupted(*_):
+        yield operation
+        raise KeyboardInterrupt
+
+    def pause():
+        before.append(capsys.readouterr().err)
+        return replay.pause(store, operation.operation_id, **BY)
+
+    monkeypatch.setattr(job, "watch", interrupted)
+    monkeypatch.setattr(job, "pause", pause)
+    with click.Context(click.Command("replay")), pytest.raises(click.exceptions.Exit) as left:
+        replay_dead_letters.watched(job, operation)
+
+    assert (left.value.exit_code, words in before[0]) == (130, True)
+    assert "is paused with 5 of 5 left" in capsys.readouterr().err
+
+
+def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys, monkeypatch):
+    monkeypatch.setattr(replay_dead_letters, "_CHANGE_EVERY", 0.0)
+    operation = planned(store)
+    further = dataclasses.replace(operation, acknowledged=1)
+    job = ReplayRun(store, DeadLetterFilter(), None)
+    monkeypatch.setattr(job, "watch", lambda planned: iter((operation, operation, operation, further)))
+
+    replay_dead_letters.watched(job, operation)
+
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(store, monkeypatch):
+    monkeypatch.setattr("producer_core.cli.replay.replay_run._LOOK", 0.0)
+    operation, go, ran = planned(store), threading.Event(), []
+
+    class Runner:
+        def run_one(self, operation_id, _):
+            ran.append(operation_id)
+            go.wait(20)
+            raise PipelineError("Spark is gone.")
+
+    job = ReplayRun(store, DeadLetterFilter(), None)
+    job._runner = Runner()
+    looks = job.watch(operation)
+    next(looks)
+    next(looks)
+    go.set()
+    job._running.join(20)
+
+    with pytest.raises(PipelineError, match="Spark is gone"):
+        next(looks)
+    assert len(ran) == 1

@@ -1,0 +1,230 @@
+"""Two operators at one queue: whoever is first wins, the other is told; and an undo undoes exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import ConfigError
+from producer_core.store import Store
+from tests.factories import replay_runner
+from tests.fixtures.replays import (
+    CLUSTER,
+    FakeClock,
+    ScriptedSender,
+    answering,
+    buried,
+    dead_letter,
+    message_id,
+)
+from tests.support import eventually
+
+ALL, ANY = DeadLetterFilter(), DeadLetterFilter(state=None)
+ANN, BOB = {"who": "ann", "origin": "cli"}, {"who": "bob", "origin": "dashboard"}
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    return Store.open(tmp_path / "store.duckdb", clock=clock)
+
+
+@pytest.fixture
+def dead_letters(store, clock):
+    return DeadLetters(store, clock=clock)
+
+
+def plan(store, clock, where=ALL):
+    return replay.plan(store, where, who="ann", origin="cli", can_run=CLUSTER, clock=clock)
+
+
+def runner(store, sender, clock):
+    return replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+
+
+def everything(store):
+    """Every byte of every dead letter, but for when its state changed."""
+    with store.borrow() as connection:
+        rows = connection.execute(
+            "SELECT * EXCLUDE (state_at) FROM dead_letters ORDER BY message_id"
+        ).fetchall()
+        return rows, connection.execute("SELECT * FROM dead_letter_bodies ORDER BY message_id").fetchall()
+
+
+# an undo
+
+
+def test_restore_undoes_exactly(store, dead_letters):
+    dead_letters.add(
+        [dead_letter(number, quarantined=number % 2 == 0, replay_count=number) for number in range(20)]
+    )
+    dead_letters.archive(DeadLetterFilter(ids=(message_id(3),)), **ANN)
+    before = everything(store)
+
+    act = dead_letters.archive(ALL, **ANN)
+    undone = dead_letters.restore(ANY, moment=act.moment, **BOB)
+
+    assert (act.count, undone.count, undone.left) == (19, 19, {})
+    assert everything(store) == before
+    assert dead_letters.get(message_id(3)).state == "archived"
+
+
+def test_an_undo_leaves_what_somebody_changed_since_and_says_so(dead_letters, clock):
+    dead_letters.add([dead_letter(number) for number in range(4)])
+    act = dead_letters.archive(ALL, **ANN)
+    dead_letters.restore(DeadLetterFilter(ids=(message_id(0),)), **BOB)
+    clock.forward(1)
+    dead_letters.archive(ALL, **BOB)
+
+    undone = dead_letters.restore(ANY, moment=act.moment, **ANN)
+
+    assert (undone.count, undone.left) == (3, {"changed": 1})
+    assert (
+        undone.text
+        == "Restored 3 dead letters. 1 is not archived by that act any more: somebody was there meanwhile."
+    )
+    assert dead_letters.get(message_id(0)).state == "archived"
+
+
+# first wins
+
+
+def test_what_is_being_replayed_cannot_be_archived_and_who_tries_is_told(store, dead_letters, clock):
+    buried(store, 3)
+    sender = ScriptedSender(hold=True)
+    plan(store, clock, DeadLetterFilter(ids=(message_id(0), message_id(1))))
+    running = runner(store, sender, clock)
+    running.start()
+    eventually(lambda: len(sender.sent) == 2, timeout=60)
+
+    result = dead_letters.archive(ALL, **BOB)
+    purged = dead_letters.archive(DeadLetterFilter(ids=(message_id(0),)), **BOB)
+
+    assert (result.count, result.left) == (1, {"replaying": 2})
+    assert (
+        result.text
+        == "Archived 1 dead letter. 2 are being replayed by ann now, so nothing was done about them."
+    )
+    assert (
+        purged.text
+        == "Archived 0 dead letters. 1 is being replayed by ann now, so nothing was done about it."
+    )
+    sender.release()
+    eventually(lambda: dead_letters.count(DeadLetterFilter(state="replayed")) == 2, timeout=60)
+    running.stop()
+
+
+def test_what_was_archived_first_is_left_out_by_the_replay_and_both_are_told(store, dead_letters, clock):
+    buried(store, 5)
+    operation = plan(store, clock)
+
+    result = dead_letters.archive(DeadLetterFilter(ids=(message_id(1), message_id(2))), **BOB)
+    done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
+
+    assert result.text == (
+        f"Archived 2 dead letters. The replay {operation.operation_id} of ann meant to send 2 of them, "
+        "and leaves them out now."
+    )
+    assert (done.acknowledged, done.skipped) == (3, 2)
+    assert "archived" in done.message
+    assert dead_letters.count_by(ANY, "state") == {"replayed": 3, "archived": 2}
+
+
+def test_who_comes_second_to_the_same_letters_is_told(dead_letters):
+    dead_letters.add([dead_letter(number) for number in range(3)])
+    chosen = DeadLetterFilter(ids=tuple(map(message_id, range(3))))
+    dead_letters.archive(DeadLetterFilter(ids=(message_id(0), message_id(1))), **ANN)
+
+    second = dead_letters.archive(chosen, **BOB)
+    third = dead_letters.restore(dataclasses.replace(chosen, state="archived"), **ANN)
+    fourth = dead_letters.restore(dataclasses.replace(chosen, state="archived"), **BOB)
+
+    assert second.text == "Archived 1 dead letter. 2 are archived already."
+    assert third.text == "Restored 3 dead letters."
+    assert fourth.text == "Restored 0 dead letters. 3 are waiting already."
+
+
+def test_all_that_matches_says_nothing_of_what_was_settled_long_ago(dead_letters):
+    dead_letters.add([dead_letter(number) for number in range(3)])
+    dead_letters.archive(DeadLetterFilter(ids=(message_id(0),)), **ANN)
+
+    assert dead_letters.archive(ALL, **BOB).text == "Archived 2 dead letters."
+
+
+def test_a_new_death_of_an_archived_message_is_not_undone_by_its_archive(dead_letters, clock):
+    dead_letters.add([dead_letter(1)])
+    act = dead_letters.archive(ALL, **ANN)
+    clock.forward(10)
+    dead_letters.add([dead_letter(1, failed_at=9000.0)])
+
+    assert dead_letters.restore(ANY, moment=act.moment, **ANN).left == {"changed": 1}
+    assert dead_letters.get(message_id(1)).failed_at == 9000.0
+
+
+# for good
+
+
+def test_a_purge_takes_every_byte_out_of_reach(store, dead_letters, clock):
+    dead_letters.add(
+        [
+            dead_letter(
+                1,
+                key=b"SEKRET",
+                value=b"SEKRET",
+                headers=(("SEKRET", b"SEKRET"),),
+                error_text="SEKRET",
+                source="SEKRET",
+            )
+        ]
+    )
+    operation = plan(store, clock)
+    runner(store, ScriptedSender(refuse=[message_id(1)]), clock).run_one(operation.operation_id, 60)
+    dead_letters.archive(ALL, **ANN)
+    clock.forward(86401)
+
+    dead_letters.purge(ANY, confirmation="purge 1", **ANN)
+
+    with store.borrow() as connection:
+        tables = [
+            name
+            for (name,) in connection.execute(
+                "SELECT DISTINCT table_name FROM duckdb_tables() WHERE NOT internal"
+            ).fetchall()
+        ]
+        for table in {*tables} - {"operations", "audit"}:
+            rows = connection.execute(f'SELECT * FROM "{table}"').fetchall()
+            assert "SEKRET" not in repr(rows), table
+        assert connection.execute("SELECT text FROM operation_records").fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize("age", [0.0, 86399.0])
+def test_a_purge_leaves_what_was_archived_too_lately(dead_letters, clock, age):
+    dead_letters.add([dead_letter(1)])
+    dead_letters.archive(ALL, **ANN)
+    clock.forward(age)
+
+    assert dead_letters.purge_phrase(ANY) == "purge 0"
+    with pytest.raises(ConfigError, match="Type exactly: purge 0"):
+        dead_letters.purge(ANY, confirmation="purge 1", **ANN)
+    assert dead_letters.purge(ANY, confirmation="purge 0", **ANN).text == (
+        "Nothing was purged: no archived dead letter that matches is older than 24 h."
+    )
+    assert dead_letters.get(message_id(1)).value == b"v1"
+
+
+def test_a_purge_touches_only_its_own_letters(dead_letters, clock):
+    dead_letters.add([dead_letter(1, topic="a"), dead_letter(2, topic="b")])
+    dead_letters.archive(ALL, **ANN)
+    clock.forward(86401)
+
+    dead_letters.purge(DeadLetterFilter(topic="a", state="archived"), confirmation="purge 1", **ANN)
+
+    assert dead_letters.get(message_id(2)) == dead_letter(2, topic="b", state="archived")
+    assert dead_letters.restore(ANY, **ANN).count == 1

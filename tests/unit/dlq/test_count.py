@@ -1,0 +1,313 @@
+"""The counts by hour: whoever writes dead letters keeps them true, and what they answer is what the dead letters say."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.count import COLUMNS
+from producer_core.events import Attempt
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.outcome import RecordOutcome
+from producer_core.store import Store
+from tests.fixtures.replays import CLUSTER, buried
+from tests.unit.dlq.test_dead_letters import NOW, dead_letter
+
+HOUR = 3600
+TOPICS, CAUSES, CLUSTERS = ("orders", "refunds", "carts"), ("fa", "fb", "fc"), ("c", "d")
+VERDICTS = ("rejected", "possibly_persisted", "absent")
+ALL = DeadLetterFilter(state=None)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.open(tmp_path / "store.duckdb")
+
+
+@pytest.fixture
+def dead_letters(store):
+    return DeadLetters(store, clock=lambda: NOW + 100 * HOUR)
+
+
+def some(count, *, seed=7, hours=30):
+    chance = random.Random(seed)
+    for number in range(count):
+        cause, at = chance.choice(CAUSES), NOW + chance.uniform(0, hours * HOUR)
+        yield dead_letter(
+            number,
+            topic=chance.choice(TOPICS),
+            fingerprint=cause,
+            code=cause.upper(),
+            error_text=f"{cause} {number % 7}",
+            cluster_id=chance.choice(CLUSTERS),
+            producer_id=chance.choice(("p", "q")),
+            verdict=chance.choice(VERDICTS),
+            key=chance.choice((None, b"", b"k", b"\xff\x00", "schlüssel".encode())),
+            failed_at=at,
+            attempts=(Attempt(at, cause.upper(), cause),),
+        )
+
+
+def agreed(store):
+    """Whether the counts are those of the dead letters: (hour, cluster, topic, state, verdict, kind, code, fingerprint)."""
+    keys = "cluster_id, topic, state, verdict, kind, code, fingerprint"
+    with store.borrow() as connection:
+        dead_letters = connection.execute(
+            f"SELECT floor(failed_at / 3600)::BIGINT AS hour, {keys}, count(*) FROM dead_letters GROUP BY ALL"
+        ).fetchall()
+        counts = connection.execute(
+            f"SELECT hour, {keys}, sum(n)::BIGINT FROM dead_letter_counts GROUP BY ALL HAVING sum(n) <> 0"
+        ).fetchall()
+    assert Counter(dead_letters) == Counter(counts)
+
+
+def test_every_change_of_a_letter_is_in_the_counts(store, dead_letters):
+    people = {"who": "me", "origin": "python"}
+    dead_letters.add(list(some(60)))
+    agreed(store)
+    dead_letters.add([replace(one, failed_at=one.failed_at + HOUR, topic="new") for one in some(20)])
+    agreed(store)
+    dead_letters.archive(DeadLetterFilter(topic="orders"), **people)
+    agreed(store)
+    dead_letters.restore(DeadLetterFilter(group="fa"), **people)
+    agreed(store)
+    claimed = dead_letters.claim("op", [one.message_id for one in some(30)])
+    agreed(store)
+    for number, message_id in enumerate(claimed):
+        dead_letters.settle_replayed(message_id, 0, number) if number % 2 else dead_letters.settle_landed(
+            message_id, 0, 1
+        )
+    agreed(store)
+    dead_letters.archive(DeadLetterFilter(), **people)
+    where = DeadLetterFilter(state="archived")
+    dead_letters.purge(
+        where, **people, confirmation=dead_letters.purge_phrase(where, min_age=-60), min_age=-60
+    )
+    agreed(store)
+    store.prune(NOW + 10_000 * HOUR)
+    agreed(store)
+
+
+@pytest.mark.parametrize("few", [0, 100])
+def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monkeypatch, few):
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", few)
+    ids = buried(store, 30)
+    operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
+    assert claims.take()
+    before = places(store)
+
+    turn = claims.turn([], want=20, busy=False)
+    agreed(store)
+    outcomes = [RecordOutcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
+    doubt = RecordOutcome(ids[15], "skipped", "nobody knows", verdict="inconclusive")
+    claims.turn(
+        [*outcomes, doubt, *(RecordOutcome(one, "pending") for one in ids[16:20])], want=0, busy=False
+    )
+    agreed(store)
+
+    assert [one.message_id for one in turn.dead_letters] == ids[:20]
+    assert Counter(row["state"] for row in store.rows("replay_letter_states", ids=ids)) == {
+        "replayed": 15,
+        "dead": 15,
+    }
+    if not few:
+        assert places(store) == before
+    DeadLetters(store).archive(DeadLetterFilter(), who="me", origin="python")  # the trigger is back
+    agreed(store)
+
+
+def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, dead_letters, monkeypatch):
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", 0)
+    ids = buried(store, 10)
+    with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
+        dead_letters.claim("op", ids)
+        raise KeyboardInterrupt
+
+    agreed(store)
+    dead_letters.archive(ALL, who="me", origin="python")
+    agreed(store)
+
+
+KILLED = """
+import os, sys
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store, connection_pool, dead_letter_counts
+dead_letter_counts._TRIGGER_LIMIT = 0
+letters = DeadLetters(Store.open(sys.argv[1]))
+ids = letters.ids(DeadLetterFilter())
+connection_pool.ConnectionPool._detach = lambda *_: os._exit(9)
+letters.claim("op", ids)
+"""
+
+
+def test_who_is_killed_right_after_a_claim_of_many_leaves_counts_and_trigger(store, dead_letters):
+    ids = buried(store, 10)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
+
+    assert done.returncode == 9
+    agreed(store)  # from DuckDB's log, which nobody has read yet
+    assert dead_letters.unclaim("op") == ids
+    agreed(store)
+
+
+def places(store):
+    """The row ids of dead letters and records: DuckDB gives new ones to rows that it writes anew."""
+    with store.borrow() as connection:
+        return [
+            sorted(connection.execute(f"SELECT message_id, rowid FROM {table}").fetchall())
+            for table in ("dead_letters", "operation_records")
+        ]
+
+
+def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, dead_letters):
+    dead_letters.add(list(some(10)))
+    with pytest.raises(KeyboardInterrupt), store.borrow(write=True) as connection:
+        connection.execute("DELETE FROM dead_letters WHERE topic = 'orders'")
+        raise KeyboardInterrupt
+    agreed(store)
+
+
+def test_counts_that_were_added_up_say_the_same_in_fewer_rows(store, dead_letters, monkeypatch):
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._MIN_DIFFERENCES", 10)
+    for first in range(0, 60, 6):
+        dead_letters.add(list(some(60))[first : first + 6])
+    dead_letters.archive(DeadLetterFilter(topic="orders"), who="me", origin="python")
+    before = rows_of(store)
+
+    store.maintain(NOW)
+
+    assert rows_of(store) < before
+    agreed(store)
+    again = rows_of(store)
+    store.add_up()
+    assert rows_of(store) == again
+
+
+def rows_of(store):
+    with store.borrow() as connection:
+        return connection.execute("SELECT count(*) FROM dead_letter_counts").fetchone()[0]
+
+
+moments = st.none() | st.one_of(
+    st.floats(-2 * HOUR, 32 * HOUR).map(lambda at: NOW + at),
+    st.integers(-1, 31).map(lambda hour: (NOW // HOUR + hour) * HOUR),
+)
+selections = st.builds(
+    DeadLetterFilter,
+    topic=st.none() | st.sampled_from([*TOPICS, "nowhere", ""]),
+    group=st.none() | st.sampled_from(CAUSES),
+    code=st.none() | st.sampled_from(["FA", "FB"]),
+    verdict=st.none() | st.sampled_from(VERDICTS),
+    state=st.sampled_from(["dead", "archived", "replaying", None]),
+    since=moments,
+    until=moments,
+    key=st.none() | st.sampled_from(["k", "0xff00", "0x", "", "schlüssel", "none"]),
+    message_id=st.none() | st.sampled_from(["m-3", "m-400"]),
+    text=st.none() | st.sampled_from(["FA", "b 3", "%", "_", "$", "a 1"]),
+    cluster_id=st.none() | st.sampled_from(CLUSTERS),
+    producer_id=st.none() | st.sampled_from(["p", "z"]),
+    ids=st.sampled_from([(), ("m-1", "m-2", "m-3"), ("",)]),
+)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("full") / "store.duckdb"))
+    dead_letters.add(list(some(300)))
+    dead_letters.archive(DeadLetterFilter(code="FC"), who="me", origin="python")
+    dead_letters.claim("op", [f"m-{number}" for number in range(20)])
+    return dead_letters
+
+
+@given(selections, st.sampled_from(COLUMNS))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_listing_a_count_and_groups_mean_what_the_filter_means_in_memory(full, where, column):
+    twins = [one for one in full.bodies([f"m-{number}" for number in range(300)]) if where.matches(one)]
+
+    assert {one.message_id for one in full.find(where, limit=1000)} == {one.message_id for one in twins}
+    assert full.count(where) == len(twins)
+    assert full.count_by(where, column) == Counter(getattr(one, column) for one in twins)
+    groups = {group.fingerprint: group for group in full.groups(where)}
+    assert {mark: group.count for mark, group in groups.items()} == Counter(one.fingerprint for one in twins)
+    for mark, group in groups.items():
+        alike = [one for one in twins if one.fingerprint == mark]
+        latest = max(alike, key=lambda one: one.failed_at)
+        assert group.first_seen == min(one.failed_at for one in alike)
+        assert (group.last_seen, group.sample_text, group.code) == (
+            latest.failed_at, latest.error_text, latest.code
+        )  # fmt: skip
+        assert group.topics == tuple(sorted({one.topic for one in alike}))
+        assert group.verdicts == Counter(one.verdict for one in alike)
+        assert sum(group.trend.counts) == group.count
+
+
+def test_a_trend_has_the_same_bars_for_all_groups_over_the_time_of_the_filter(dead_letters):
+    dead_letters.add(list(some(200)))
+
+    groups = dead_letters.groups(DeadLetterFilter(since=NOW, until=NOW + 24 * HOUR))
+
+    assert len({(group.trend.start, group.trend.width, len(group.trend.counts)) for group in groups}) == 1
+    trend = groups[0].trend
+    assert trend.width == HOUR
+    assert trend.start <= NOW < trend.start + trend.width
+    assert trend.start + len(trend.counts) * trend.width >= NOW + 24 * HOUR
+    for number, count in enumerate(trend.counts):
+        begin = max(trend.start + number * HOUR, NOW)
+        end = min(trend.start + (number + 1) * HOUR, NOW + 24 * HOUR)
+        assert count == dead_letters.count(
+            DeadLetterFilter(group=groups[0].fingerprint, since=begin, until=end)
+        )
+
+
+def test_a_run_of_minutes_has_a_trend_with_a_shape(dead_letters):
+    dead_letters.add([dead_letter(number, failed_at=NOW + number) for number in range(90)])
+
+    (group,) = dead_letters.groups(DeadLetterFilter())
+
+    assert group.trend.width == 5
+    assert len(group.trend.counts) in (18, 19)
+    assert max(group.trend.counts) == 5
+
+
+def test_groups_of_years_have_a_trend_of_few_bars(dead_letters):
+    dead_letters.add([dead_letter(number, failed_at=NOW + number * 900 * HOUR) for number in range(20)])
+
+    (group,) = dead_letters.groups(DeadLetterFilter())
+
+    assert len(group.trend.counts) <= 49
+    assert sum(group.trend.counts) == 20
+
+
+def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(dead_letters):
+    edge = (NOW // HOUR + 1) * HOUR
+    dead_letters.add(
+        [
+            dead_letter(1, failed_at=math.nextafter(edge, 0)),
+            dead_letter(2, failed_at=float(edge), fingerprint="f2"),
+        ]
+    )
+    assert {group.fingerprint: group.last_seen for group in dead_letters.groups(DeadLetterFilter())} == {
+        "f1": math.nextafter(edge, 0),
+        "f2": edge,
+    }
+
+
+@pytest.mark.parametrize("since", [-1e15, 0.0])
+def test_a_range_from_before_anybody_was_born_has_a_trend_of_bounded_length(dead_letters, since):
+    dead_letters.add([dead_letter(1)])
+
+    (group,) = dead_letters.groups(DeadLetterFilter(since=since, until=1e15))
+
+    assert len(group.trend.counts) < 200
+    assert sum(group.trend.counts) == 1

@@ -1,0 +1,135 @@
+"""The dead letter queue in memory: the contract's face, bounded, and honest about what it holds."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pytest
+
+from producer_core.dlq import DeadLetterFilter, DeadLetterQueue
+from producer_core.errors import StoreFull
+from producer_core.events import Attempt
+from producer_core.messages import Message, MessageStatus
+from tests.unit.dlq.test_dead_letters import NOW, dead_letter
+
+
+def message(number=1, topic="q", **fields):
+    return Message(f"id-{number}", topic, "key", {"n": number}, datetime(2026, 1, 1, 0, 0, number), **fields)
+
+
+def test_a_queue_beyond_its_bound_counts_what_it_holds():
+    queue = DeadLetterQueue(max_size=2)
+    for number in range(4):
+        queue.add_message(message(number), "boom")
+
+    stats = queue.get_stats()
+
+    assert stats["total_messages"] == 2
+    assert stats["topic_breakdown"] == {"q": 2}  # it said 4
+    assert queue.topic_stats == {"q": 2}
+    assert stats["dropped_messages"] == 2
+
+
+def test_a_message_in_the_queue_is_dead_and_says_why():
+    queue = DeadLetterQueue()
+    queue.add_message(message(1), "broker gone")
+
+    (held,) = queue.messages
+    assert (held.id, held.status, held.last_error) == ("id-1", MessageStatus.DLQ, "broker gone")
+    assert queue.get_messages_by_topic("q") == [held]
+    assert queue.get_messages_by_topic("other") == []
+
+
+def test_the_statistics_name_the_oldest_and_the_newest():
+    queue = DeadLetterQueue()
+    assert queue.get_stats()["oldest_message"] is None
+
+    queue.add_message(message(1), "boom")
+    queue.add_message(message(2), "boom")
+
+    stats = queue.get_stats()
+    assert (stats["oldest_message"], stats["newest_message"]) == (
+        "2026-01-01T00:00:01",
+        "2026-01-01T00:00:02",
+    )
+    json.dumps(stats)
+
+
+def test_clearing_a_topic_leaves_the_others():
+    queue = DeadLetterQueue()
+    for number, topic in enumerate(["a", "b", "a"]):
+        queue.add_message(message(number, topic), "boom")
+
+    assert queue.clear_topic("a") == 2
+    assert queue.clear_topic("a") == 0
+    assert queue.get_stats()["topic_breakdown"] == {"b": 1}
+
+
+def test_beyond_the_bound_the_oldest_are_handed_on_not_dropped():
+    spilled = []
+    queue = DeadLetterQueue(2, overflow=spilled.extend)
+    for number in range(4):
+        queue.add(dead_letter(number))
+
+    assert [one.message_id for one in spilled] == ["m-0", "m-1"]
+    assert [one.message_id for one in queue.dead_letters()] == ["m-2", "m-3"]
+    assert (queue.spilled, queue.dropped) == (2, 0)
+
+
+def test_what_cannot_be_handed_on_stays_and_the_caller_hears_of_it():
+    def full(dead_letters):
+        raise StoreFull
+
+    queue = DeadLetterQueue(1, overflow=full)
+    queue.add(dead_letter(1))
+
+    with pytest.raises(StoreFull):
+        queue.add(dead_letter(2))
+    assert [one.message_id for one in queue.dead_letters()] == ["m-1", "m-2"]
+
+
+def test_dropping_begins_with_a_warning(caplog):
+    queue = DeadLetterQueue(1)
+    for number in range(3):
+        queue.add(dead_letter(number))
+
+    assert caplog.messages.count("dead letter queue full, the oldest are dropped") == 1
+
+
+def test_a_message_that_dies_again_is_held_once_with_all_its_attempts():
+    queue = DeadLetterQueue()
+    queue.add(dead_letter(1))
+    queue.add(dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),)))
+
+    (held,) = queue.dead_letters()
+    assert [attempt.code for attempt in held.attempts] == ["MSG_SIZE_TOO_LARGE", "Y"]
+    assert queue.get_stats()["total_messages"] == 1
+
+
+def test_letters_are_found_like_in_the_store():
+    queue = DeadLetterQueue()
+    for one in (dead_letter(1), dead_letter(2, topic="refunds"), dead_letter(3)):
+        queue.add(one)
+
+    assert [one.message_id for one in queue.find(DeadLetterFilter(topic="orders"))] == ["m-3", "m-1"]
+    assert [one.message_id for one in queue.find(DeadLetterFilter(), limit=1, offset=1)] == ["m-2"]
+    assert queue.count(DeadLetterFilter(topic="refunds")) == 1
+    assert queue.get("m-2").topic == "refunds"
+    assert queue.remove(["m-2", "nobody"]) == 1
+    assert len(queue) == 2
+
+
+def test_a_letter_reads_as_the_message_that_was_sent():
+    queue = DeadLetterQueue()
+    queue.add(dead_letter(1, value=b'{"n": 1}', key=b"k"))
+    queue.add(dead_letter(2, value=b"\xff"))
+
+    first, second = queue.messages
+    assert (first.key, first.value, first.status) == ("k", {"n": 1}, MessageStatus.DLQ)
+    assert second.value == b"\xff"
+
+
+def test_a_bound_below_one_is_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        DeadLetterQueue(0)

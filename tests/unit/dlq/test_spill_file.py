@@ -1,0 +1,126 @@
+"""The spill file: durable, private, tolerant of a torn end, taken once."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+import pytest
+
+from producer_core.dlq import DeadLetters, Spill
+from producer_core.errors import StoreUnavailable
+from producer_core.store import Store
+from tests.unit.dlq.test_dead_letters import WHOLE, dead_letter
+
+
+@pytest.fixture
+def spill(tmp_path):
+    return Spill(tmp_path / "state" / "spill.jsonl")
+
+
+def test_letters_come_back_byte_for_byte_and_once(spill):
+    spill.append([WHOLE, dead_letter(2, value=None)])
+    spill.append([dead_letter(3)])
+
+    assert spill.take() == [WHOLE, dead_letter(2, value=None), dead_letter(3)]
+    assert spill.take() == []
+    assert not spill.path.exists()
+
+
+def test_the_file_and_its_folder_are_for_their_owner_alone(spill):
+    spill.append([dead_letter(1)])
+
+    assert stat.S_IMODE(spill.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(spill.path.parent.stat().st_mode) == 0o700
+
+
+def test_a_torn_last_line_is_said_and_kept_aside(spill, caplog):
+    spill.append([dead_letter(1)])
+    with spill.path.open("ab") as file:
+        file.write(b'{"message_id": "m-2", "topi')
+
+    spill.append([dead_letter(3)])
+
+    assert [one.message_id for one in spill.take()] == ["m-1", "m-3"]
+    assert "damaged lines in the spill were set aside" in caplog.messages
+    aside = spill.path.with_name("spill.jsonl.damaged")
+    assert aside.read_bytes() == b'{"message_id": "m-2", "topi\n'
+    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("line", [b"null", b"[]", b"{}", b'{"key": 1}', b"\xff\xfe", b'{"message_id":"x"}'])
+def test_a_line_that_is_no_letter_does_not_stop_the_others(spill, line, caplog):
+    spill.append([dead_letter(1)])
+    with spill.path.open("ab") as file:
+        file.write(line + b"\n")
+    spill.append([dead_letter(2)])
+
+    assert len(spill.take()) == 2
+
+
+def test_what_cannot_be_stored_stays_in_the_file(spill):
+    spill.append([dead_letter(1)])
+
+    with pytest.raises(ZeroDivisionError):
+        with spill.taking() as dead_letters:
+            assert len(dead_letters) == 1
+            raise ZeroDivisionError
+
+    assert spill.take() == [dead_letter(1)]
+
+
+def test_a_process_killed_between_store_and_spill_doubles_nothing(spill, tmp_path):
+    dead_letters = DeadLetters(Store.open(tmp_path / "store.duckdb"))
+    spill.append([dead_letter(1), dead_letter(2)])
+    child = os.fork()
+    if child == 0:
+        with spill.taking() as waiting:
+            DeadLetters(Store.open(tmp_path / "store.duckdb")).add(waiting)
+            os._exit(9)
+    os.waitpid(child, 0)
+
+    with spill.taking() as waiting:
+        dead_letters.add(waiting)
+
+    assert dead_letters.bodies(["m-1", "m-2"]) == [dead_letter(1), dead_letter(2)]
+    assert not spill
+
+
+def test_two_processes_that_take_get_each_letter_once(spill):
+    spill.append([dead_letter(number) for number in range(20)])
+    taken, start = [], threading.Barrier(4)
+
+    def take():
+        start.wait()
+        taken.extend(Spill(spill.path).take())
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(taken) == 20
+
+
+def test_letters_written_while_others_take_are_not_lost(spill):
+    taken, done = [], threading.Event()
+
+    def take():
+        while not done.is_set():
+            taken.extend(Spill(spill.path).take())
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    for number in range(30):
+        spill.append([dead_letter(number)])
+    done.set()
+    thread.join()
+
+    taken.extend(spill.take())
+    assert sorted(one.message_id for one in taken) == sorted(f"m-{number}" for number in range(30))
+
+
+def test_a_spill_that_cannot_be_written_is_a_typed_error(tmp_path):
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(StoreUnavailable, match=r"cannot be written.*wait in memory"):
+        Spill(tmp_path / "file" / "spill.jsonl").append([dead_letter(1)])

@@ -1,0 +1,167 @@
+"""A producer handles only the dead letters of its own cluster in a store shared with producers of other clusters."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import OtherCluster
+from producer_core.messages import MessageStatus
+from producer_core.testing import InMemoryTransport
+from tests.fixtures.replays import dead_letter, message_id
+from tests.support import eventually
+
+HERE, ELSEWHERE, UNKNOWN = message_id(1), message_id(2), message_id(3)
+FREQUENT_CHECKS = {"health_check_interval": 0.1}
+
+
+def add_dead_letters(store, here="here"):
+    DeadLetters(store).add(
+        [
+            dead_letter(1, cluster_id=here),
+            dead_letter(2, cluster_id="elsewhere"),
+            dead_letter(3, cluster_id=""),
+        ]
+    )
+
+
+@pytest.fixture
+def dead_letters(store):
+    add_dead_letters(store)
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with embedded.start(topics={"orders": 1, "refunds": 1}) as started:
+        yield started
+
+
+def producer_of(store, *, cluster="here", found=None, **options):
+    class Transport(InMemoryTransport):
+        def cluster_id(self, topic, timeout):
+            return found
+
+    return ReliableKafkaProducer(
+        "memory:1",
+        store=store,
+        cluster_id=cluster,
+        transport=lambda *parts: Transport(*parts),
+        run_replays=False,
+        **options,
+    )
+
+
+def producer_at(broker, store):
+    return ReliableKafkaProducer(
+        broker.bootstrap_servers, store=store, cluster_id=broker.cluster_id, run_replays=False
+    )
+
+
+def listed(producer, topic=None):
+    return [message.id for message in producer.get_dlq_messages(topic)]
+
+
+def dead(store):
+    return {one.message_id for one in DeadLetters(store).find(DeadLetterFilter())}
+
+
+def test_a_producer_lists_and_counts_dead_letters_of_its_own_or_an_unknown_cluster(store, dead_letters):
+    with producer_of(store, **FREQUENT_CHECKS) as producer:
+        eventually(lambda: producer.get_health_status()["metrics"]["max_dlq_size"] == 2)
+        assert listed(producer) == listed(producer, "orders") == [HERE, UNKNOWN]
+        assert producer.get_stats()["dlq_stats"]["total_messages"] == 2
+        assert producer.dlq.topic_stats == {"orders": 2}
+        assert producer.dlq.to_frame(kind="arrow").num_rows == 2
+        assert sum(group.count for group in producer.dlq.groups()) == 2
+        assert producer.get_message_status(HERE) is MessageStatus.DLQ
+        assert producer.get_message_status(ELSEWHERE) is None
+
+
+def test_a_filter_with_a_cluster_id_finds_the_dead_letters_of_that_cluster(store, dead_letters):
+    with producer_of(store) as producer:
+        named = DeadLetterFilter(cluster_id="elsewhere")
+        assert producer.dlq.to_frame(named, kind="arrow").column("message_id").to_pylist() == [ELSEWHERE]
+
+
+def test_clearing_leaves_the_dead_letters_of_other_clusters(store, dead_letters):
+    with producer_of(store) as producer:
+        assert producer.clear_dlq() == 2
+    assert dead(store) == {ELSEWHERE}
+
+
+def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(store, broker, caplog):
+    add_dead_letters(store, broker.cluster_id)
+
+    with producer_at(broker, store) as producer:
+        assert producer.replay_dlq_messages("orders") == 2
+
+    assert dead(store) == {ELSEWHERE}
+    (said,) = [one for one in caplog.records if one.message == "dead letters of other clusters skipped"]
+    assert (said.count, said.clusters, said.own) == (1, ["elsewhere"], broker.cluster_id)
+
+
+def test_dead_letters_of_another_cluster_are_replayed_if_to_cluster_is_the_producers_own(store, broker):
+    add_dead_letters(store, broker.cluster_id)
+
+    with producer_at(broker, store) as producer:
+        with pytest.raises(OtherCluster, match=f"not to elsewhere.*to_cluster='{broker.cluster_id}'"):
+            producer.replay_dlq_messages("orders", to_cluster="elsewhere")
+        assert dead(store) == {HERE, ELSEWHERE, UNKNOWN}
+        assert producer.replay_dlq_messages("orders", to_cluster=broker.cluster_id) == 3
+    assert dead(store) == set()
+
+
+def test_another_cluster_is_refused_without_a_store_as_well():
+    with (
+        producer_of(None) as producer,
+        pytest.raises(OtherCluster, match="to_cluster='here'"),
+    ):
+        producer.replay_dlq_messages("orders", to_cluster="elsewhere")
+
+
+def test_a_new_producer_requests_its_cluster_id_before_it_lists_dead_letters(store, dead_letters):
+    with producer_of(store, cluster=None, found="here") as producer:
+        assert listed(producer) == [HERE, UNKNOWN]
+
+
+def test_without_a_cluster_id_only_dead_letters_of_an_unknown_cluster_are_used(store, dead_letters):
+    with producer_of(store, cluster=None) as producer:
+        assert listed(producer) == [UNKNOWN]
+        with pytest.raises(OtherCluster, match="does not know yet"):
+            producer.replay_dlq_messages("orders", to_cluster="here")
+        assert producer.clear_dlq() == 1
+    assert dead(store) == {HERE, ELSEWHERE}
+
+
+def test_the_readme_example_works_again_on_a_new_embedded_broker(store, broker):
+    DeadLetters(store).add([dead_letter(4, topic="refunds", cluster_id="mockClusterOfTheFirstRun")])
+
+    broker.reject("refunds", "POLICY_VIOLATION")
+    slow = {"retry_backoff_ms": 20_000}  # so that the rejection counts as quick on a busy machine too
+    with ReliableKafkaProducer(broker.bootstrap_servers, slow, store=store) as producer:
+        sent = producer.send_message("refunds", {"order": 1}, key="alice")
+        producer.flush()
+        assert listed(producer, "refunds") == [sent]
+        broker.accept("refunds")
+        assert producer.replay_dlq_messages("refunds") == 1
+
+    assert message_id(4) in dead(store)
+
+
+@pytest.mark.parametrize("cluster", ["here", "elsewhere", "nowhere", ""])
+def test_counts_lists_and_the_filter_in_memory_select_the_same_dead_letters(store, cluster):
+    add_dead_letters(store)
+    condition, all_dead_letters = DeadLetterFilter(cluster_or_unknown=cluster), DeadLetters(store)
+    clusters = {HERE: "here", ELSEWHERE: "elsewhere", UNKNOWN: ""}
+
+    expected = {one for one, its_cluster in clusters.items() if its_cluster in ("", cluster)}
+
+    assert {one.message_id for one in all_dead_letters.find(condition)} == expected
+    assert (
+        all_dead_letters.count(condition)
+        == all_dead_letters.count_by(condition, "topic")["orders"]
+        == len(expected)
+    )
+    assert {one for one in clusters if condition.matches(all_dead_letters.get(one))} == expected

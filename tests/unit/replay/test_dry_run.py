@@ -1,0 +1,237 @@
+"""The dry run: what a replay would do, counted and said before anything is sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from producer_core import replay
+from producer_core.dashboard.wording import dry_run as told
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.replay.broker_check import BrokerCheck, TopicCheck
+from producer_core.replay.dry_run import dry_run
+from tests.fixtures.replays import CLUSTER, buried, dead_letter
+
+ALL = DeadLetterFilter()
+BY = {"who": "ann", "origin": "python"}
+
+
+def seen(topic="orders", **changes) -> TopicCheck:
+    known = {
+        "topic": topic, "records": 3, "bytes": 9, "partitions": 4, "max_message_bytes": 1000, "cleanup_policy": "delete",
+        "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True, "text": f"{topic} takes them.",
+    }  # fmt: skip
+    return TopicCheck(**{**known, **changes})
+
+
+def checked(*topics: TopicCheck) -> BrokerCheck:
+    return BrokerCheck(topics, 5000.0)
+
+
+def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
+    buried(store, 4)
+    dead_letters = [
+        dead_letter(number, topic="payments", partition=2, verdict="not_sent") for number in range(10, 16)
+    ]
+    DeadLetters(store).add(dead_letters)
+
+    run = dry_run(store, ALL, rate=5.0)
+
+    assert (run.total, run.seconds) == (10, 2.0)
+    assert run.by_topic == {"payments": 6, "orders": 4}
+    assert run.by_verdict == {"not_sent": 6, "rejected": 4}
+    assert [tuple(one) for one in run.by_partition] == [("orders", None, 4), ("payments", 2, 6)]
+    assert run.bytes == 4 * len(b"kv1") + 6 * len(b"kv10")
+    assert "No broker has any of them: of the attempts so far nothing can arrive twice." in run.sentences
+
+
+def test_without_a_rate_nobody_knows_how_long_it_takes(store):
+    buried(store, 1)
+
+    assert dry_run(store, ALL).seconds is None
+
+
+def test_a_limit_counts_the_oldest_that_can_be_sent(store):
+    buried(store, 5, verdict="possibly_persisted")
+    DeadLetters(store).add(
+        [dead_letter(9, topic="payments", accepted_at=1.0), dead_letter(8, replayable=False, accepted_at=0.5)]
+    )
+
+    run = dry_run(store, ALL, limit=2)
+
+    assert run.by_topic == {"orders": 1, "payments": 1}
+    assert run.not_replayable == 1
+
+
+def test_what_is_doubtful_is_said_with_what_will_be_done(store):
+    buried(store, 3, verdict="possibly_persisted")
+    DeadLetters(store).add([dead_letter(7, verdict="inconclusive")])
+
+    doubtful = dry_run(store, ALL).doubtful
+
+    assert (doubtful.count, doubtful.possibly_persisted, doubtful.inconclusive) == (4, 3, 1)
+    assert "3 records may be on their topic already: the replay looks for them there first." in doubtful.text
+    assert "1 record was looked for before and not found" in doubtful.text
+
+
+def test_what_is_left_out_is_said_with_the_reason(store):
+    buried(store, 2)
+    DeadLetters(store).add(
+        [
+            dead_letter(5, replayable=False),
+            dead_letter(6, quarantined=True),
+            dead_letter(7, cluster_id="elsewhere"),
+        ]
+    )
+
+    run = dry_run(store, ALL)
+
+    assert (run.total, run.not_replayable, run.quarantined, run.other_cluster) == (2, 1, 1, 1)
+    assert "1 record is left out: quarantined, for they failed again and again." in run.sentences
+    assert dry_run(store, ALL, allow_quarantined=True, to_cluster="elsewhere").total == 4
+
+
+def test_the_worst_is_said_first(store):
+    buried(store, 3, verdict="possibly_persisted")
+    found = checked(
+        seen(too_large=1),
+        seen("gone", partitions=None, text="There is no topic gone."),
+        seen("state", cleanup_policy="compact", newer_keys=2),
+    )
+
+    said = dry_run(store, ALL, check=found, newer="send").sentences
+
+    assert "2 records of state will replace a newer record of the same key for good" in said[0]
+    assert said[1] == "3 records cannot be sent: there is no topic gone. They stay dead letters."
+    assert said[2].startswith(
+        "1 record of orders will probably fail again: larger than what it takes (1,000 bytes)"
+    )
+    assert "may be on their topic already" in said[3]
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (None, "Whether state is compacted is unknown"),
+        ("compact", "state is compacted: an old value sent now permanently replaces the newer one."),
+        ("delete", "state is not compacted, so no record is replaced."),
+    ],
+)
+def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, policy, why):
+    buried(store, 3)
+    run = dry_run(store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer="skip")
+    assert told.newer_reason(run).startswith(why)
+    assert "they stay dead letters and can be sent later" in told.newer_reason(run)
+    unknown = (
+        "nobody can tell whether the topic is compacted: if it is, the old value would replace it for good"
+    )
+    for newer in ("skip", "send"):
+        said = dry_run(
+            store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer=newer
+        ).sentences
+        assert (unknown in " ".join(said)) == (policy is None)
+
+
+def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_apart():
+    assert told.frozen(200, "22:31:05", 38).endswith("38 more have failed since and are not included.")
+    assert told.frozen(1, "22:31:05", 0) == "1 record selected at 22:31:05."
+    assert told.split(200, 29) == "171 of 200 will be sent; 29 stay dead letters."
+    assert told.split(200, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("newer", "policy", "skipped", "words"),
+    [
+        ("auto", "compact,delete", 2, "will be skipped"),
+        ("auto", None, 2, "nobody can tell whether the topic is compacted"),
+        ("auto", "delete", 0, "They can be skipped."),
+        ("skip", "delete", 2, "will be skipped"),
+        ("send", "compact", 0, "will replace a newer record of the same key for good"),
+    ],
+)
+def test_newer_keys_are_skipped_as_the_operator_chose(store, newer, policy, skipped, words):
+    buried(store, 3)
+
+    run = dry_run(store, ALL, check=checked(seen(cleanup_policy=policy, newer_keys=2)), newer=newer)
+
+    assert (run.skipped_newer, run.newer_keys) == (skipped, 2)
+    assert any(words in sentence for sentence in run.sentences)
+
+
+def test_an_incomplete_look_is_said_and_is_not_safe(store):
+    buried(store, 3)
+    text = (
+        "Only 7 of about 90 records written since noon were looked at for newer keys: the time for it was up."
+    )
+
+    run = dry_run(store, ALL, check=checked(seen(complete=False, text=text)))
+
+    assert f"orders: {text}" in run.sentences
+    assert not run.safe
+    assert dry_run(store, ALL, check=checked(seen())).safe
+
+
+def test_nobody_has_looked_is_said(store):
+    buried(store, 1)
+
+    run = dry_run(store, ALL)
+
+    assert run.check is None
+    assert not run.safe
+    assert any(sentence.startswith("Nobody has looked at the topics yet") for sentence in run.sentences)
+
+
+def test_nothing_to_replay_is_one_sentence(store):
+    assert dry_run(store, ALL).sentences == ("Nothing to replay.",)
+
+
+def test_of_an_operation_it_is_what_it_froze_and_what_a_runner_found(store):
+    buried(store, 3)
+    planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, newer="skip", rate=1.0)
+    found = checked(seen(newer_keys=1))
+    store.execute(
+        "replay_checked", operation=planned.operation_id, checked=found.to_json(), now=5000.0, message=None
+    )
+    DeadLetters(store).add([dead_letter(20)])
+
+    run = dry_run(store, ALL, operation=replay.get(store, planned.operation_id))
+
+    assert (run.total, run.seconds, run.check, run.skipped_newer) == (3, 3.0, found, 1)
+
+
+def test_readers_that_may_see_an_aborted_attempt_are_said(store):
+    buried(store, 1)
+
+    assert any("not read_committed may see copies" in sentence for sentence in dry_run(store, ALL).sentences)
+
+
+def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store):
+    ids = buried(store, 3)
+    planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True)
+    DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
+
+    run = dry_run(store, ALL, operation=planned)
+
+    assert (run.total, run.changed) == (2, 1)
+    assert "1 record is left out: somebody archived or replayed it since this was planned." in run.sentences
+
+
+def test_a_check_comes_back_from_its_json():
+    found = checked(seen(), seen("gone", partitions=None))
+
+    assert BrokerCheck.from_json(found.to_json()) == found
+    newer_version = json.loads(found.to_json())
+    newer_version["topics"][0]["unheard_of"] = 1
+    assert BrokerCheck.from_json(json.dumps(newer_version)) == found
+
+
+def test_programs_get_it_as_a_dict(store):
+    buried(store, 2)
+
+    found = dry_run(store, ALL, check=checked(seen(too_large=1))).to_dict()
+
+    assert json.loads(json.dumps(found))["by_partition"] == [
+        {"topic": "orders", "partition": None, "records": 2}
+    ]
+    assert (found["too_large"], found["safe"]) == (1, False)

@@ -1,0 +1,261 @@
+"""The guard: a canary first, then at most twice what succeeded, and a stop when too many fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import StoreLocked
+from producer_core.kafka.record_lookup import ProbeResult
+from producer_core.replay import execution
+from producer_core.replay.claims import ReplayClaims
+from producer_core.replay.doubtful_records import DoubtfulRecord
+from producer_core.replay.guard import CanaryRule, ReplayGuard
+from producer_core.replay.runner import SPREAD_GROWTH
+from producer_core.store import Store
+from tests.factories import replay_runner
+from tests.fixtures.replays import (
+    FakeClock,
+    ScriptedSender,
+    alive,
+    answering,
+    buried,
+    dead_letter,
+    in_hand,
+    message_id,
+)
+
+ACT = {"who": "ada", "origin": "cli"}
+
+
+def heard(guard, *, good=0, bad=0):
+    for _ in range(good):
+        guard.heard(failed=False)
+    for _ in range(bad):
+        guard.heard(failed=True)
+    return guard
+
+
+def test_nothing_goes_beside_the_canary_until_it_is_settled():
+    guard = ReplayGuard(CanaryRule(canary=10))
+
+    assert guard.room(0, 500) == 10
+    assert guard.room(10, 490) == 0
+    assert heard(guard, good=9).room(1, 499) == 0
+    assert heard(guard, good=1).room(0, 500) == 21
+
+
+def test_it_grows_with_what_succeeded_up_to_the_bound():
+    guard = heard(ReplayGuard(CanaryRule(canary=10)), good=10)
+
+    steps = []
+    while (room := guard.room(0, 500)) < 500:
+        steps.append(room)
+        heard(guard, good=room)
+
+    assert steps == [21, 63, 189]
+
+
+def test_with_spark_it_grows_tenfold():
+    guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPREAD_GROWTH), good=10)
+
+    assert guard.room(0, 10_000) == 101
+    assert heard(guard, good=101).room(0, 10_000) == 1_111
+
+
+@pytest.mark.parametrize(("bad", "stops"), [(5, False), (6, True), (10, True)])
+def test_a_canary_of_which_more_than_half_failed_stops_it(bad, stops):
+    guard = heard(ReplayGuard(CanaryRule(canary=10, percent=50)), good=10 - bad, bad=bad)
+
+    assert (guard.verdict() is not None) is stops
+
+
+def test_a_canary_that_cannot_succeed_any_more_stops_it_at_once():
+    assert "6 of its first 6" in heard(ReplayGuard(CanaryRule(canary=10, percent=50)), bad=6).verdict()
+
+
+def test_the_latest_outcomes_count_later_on():
+    guard = heard(ReplayGuard(CanaryRule(canary=10, percent=20, last=50)), good=1000)
+
+    assert heard(guard, bad=10).verdict() is None
+    assert heard(guard, bad=1).verdict() == "Too many fail again: 11 of the last 50 records"
+
+
+def test_a_hundred_percent_never_stops():
+    assert heard(ReplayGuard(CanaryRule(canary=0, percent=100, last=10)), bad=1000).verdict() is None
+
+
+def test_without_a_canary_everything_may_go():
+    assert ReplayGuard(CanaryRule(canary=0)).room(0, 500) == 500
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.open(tmp_path / "store.duckdb")
+
+
+def run(store, sender, probe=None, **choices):
+    clock = FakeClock()
+    alive(store, clock())
+    runner = replay_runner(store, sender, probe=probe, clock=clock, interval=0.01, monotonic=clock, quiet=0.0)
+    operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT, **choices)
+    return runner.run_one(operation.operation_id, 30)
+
+
+def test_a_bad_replay_ends_at_its_canary(store):
+    buried(store, 200)
+    sender = ScriptedSender(refuse=[message_id(number) for number in range(200)])
+
+    ended = run(store, sender, canary=5)
+
+    assert (ended.state, ended.failed_again, ended.skipped) == ("stopped", 5, 195)
+    assert len(sender.sent) == 5
+    assert ended.message.startswith("Stopped itself. The canary failed: 5 of its first 5")
+    assert DeadLetters(store).count(DeadLetterFilter()) == 200
+
+
+def test_a_replay_that_turns_bad_stops_soon(store):
+    buried(store, 400)
+    sender = ScriptedSender(refuse=[message_id(number) for number in range(100, 400)])
+
+    ended = run(store, sender, stop_last=20)
+
+    assert ended.state == "stopped"
+    assert ended.acknowledged == 100
+    assert len(sender.sent) < 400
+    assert ended.skipped == 400 - len(sender.sent)
+
+
+def test_after_a_stop_the_same_selection_is_planned_anew(store):
+    buried(store, 50)
+    stopped = run(store, ScriptedSender(refuse=[message_id(number) for number in range(50)]))
+
+    done = run(store, ScriptedSender())
+
+    assert done.operation_id != stopped.operation_id
+    assert (done.state, done.acknowledged) == ("done", 50)
+
+
+def test_a_record_that_failed_in_three_replays_is_left_out_of_the_next(store):
+    buried(store, 3)
+    poison = message_id(1)
+    for _ in range(3):
+        run(store, ScriptedSender(refuse=[poison]))
+
+    done = run(store, ScriptedSender())
+
+    assert (done.acknowledged, done.skipped) == (0, 1)
+    assert "quarantined: it failed again in 3 replays" in done.message
+    assert DeadLetters(store).get(poison).quarantined
+    assert run(store, ScriptedSender(), allow_quarantined=True).acknowledged == 1
+
+
+def claims_of(store):
+    clock = FakeClock()
+    alive(store, clock())
+    operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=15.0, clock=clock)
+    assert claims.take()
+    return claims
+
+
+def test_bodies_are_claimed_within_the_room_that_memory_has(store):
+    buried(store, 5, value=b"x" * 1000)
+    claims = claims_of(store)
+
+    assert len(claims.turn([], want=5, busy=False, room=2500).dead_letters) == 2
+    assert claims.turn([], want=5, busy=True, room=500).dead_letters == ()
+    assert len(claims.turn([], want=5, busy=False, room=500).dead_letters) == 1
+
+
+def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
+    buried(store, 3)
+    DeadLetters(store).add([dead_letter(3, verdict="possibly_persisted", failed_at=4990.0)])
+    claims = claims_of(store)
+
+    early = claims.turn([], want=10, busy=False, everything_may_go=False).dead_letters
+    assert [one.message_id for one in early] == [message_id(number) for number in range(3)]
+    assert len(claims.turn([], want=10, busy=True).dead_letters) == 1
+
+
+def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
+    buried(store, 5, verdict="possibly_persisted")
+    asked = iter([StoreLocked(), StoreLocked()])
+    look = DoubtfulRecord.look_first
+
+    def away_at_first(self, dead_letters):
+        if (error := next(asked, None)) is not None:
+            raise error
+        return look(self, dead_letters)
+
+    monkeypatch.setattr(DoubtfulRecord, "look_first", away_at_first)
+    assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
+
+
+def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
+    buried(store, 5)
+    failing = iter([True])
+    claim = ReplayClaims.turn
+
+    def breaks_after_the_commit(self, outcomes, **choices):
+        turn = claim(self, outcomes, **choices)
+        if turn.dead_letters and next(failing, False):
+            raise StoreLocked
+        return turn
+
+    monkeypatch.setattr(ReplayClaims, "turn", breaks_after_the_commit)
+    assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
+
+
+def test_a_runner_that_cannot_look_ahead_leaves_the_decision_to_a_person(store):
+    buried(store, 3)
+    ready = run(store, ScriptedSender(), check_first=True)
+
+    assert (ready.state, ready.owner) == ("ready", None)
+    assert "Nobody has looked ahead" in ready.message
+
+
+def away(times, asked):
+    """A probe whose brokers are away so many times, and that then finds nothing."""
+
+    def probe(topic, ids, since_ms):
+        asked.append(list(ids))
+        passing = len(asked) <= times
+        outcome = "inconclusive" if passing else "not_found"
+        return {one: ProbeResult(outcome, None, None, 0, "a broker is away", passing) for one in asked[-1]}
+
+    return probe
+
+
+def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(store, monkeypatch):
+    monkeypatch.setattr(execution, "REST", 0.01)
+    buried(store, 3, verdict="possibly_persisted")
+    asked = []
+
+    assert run(store, ScriptedSender(), probe=away(4, asked), inconclusive="send").acknowledged == 3
+    assert len(asked) == 5
+
+
+def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
+    monkeypatch.setattr(execution, "REST", 0.01)
+    buried(store, 3, verdict="possibly_persisted")
+
+    ended = run(store, ScriptedSender(), probe=away(1000, []))
+
+    assert (ended.acknowledged, ended.skipped) == (0, 3)
+    assert {one["verdict"] for one in replay.doubtful(store, ended.operation_id)} == {"inconclusive"}
+
+
+def test_looks_that_take_minutes_answer_for_every_topic():
+    now = [0.0]
+
+    def slow(topic, ids, since_ms):
+        now[0] += 50.0
+        return {one: ProbeResult("not_found", None, None, 0, "") for one in ids}
+
+    doubt = DoubtfulRecord(slow, monotonic=lambda: now[0])
+    dead_letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
+
+    sendable, outcomes = doubt.look_first(dead_letters)
+    assert (len(sendable), {one.verdict for one in outcomes}) == (0, {"inconclusive"})
