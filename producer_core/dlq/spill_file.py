@@ -125,8 +125,8 @@ def _read(file: int) -> tuple[list[DeadLetter], list[bytes]]:
     return dead_letters, damaged
 
 
-def _refused(path: Path, error: OSError) -> StoreUnavailable:
-    fix = "Free some space or repair the folder; until then dead letters wait in memory."
+def _write_error(path: Path, error: OSError) -> StoreUnavailable:
+    fix = "Free disk space or fix the folder; until then dead letters are in memory."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"The disk of the spill file {path} is full.", fix=fix)
     return StoreUnavailable(f"The spill file {path} cannot be written ({error.strerror or error}).", fix=fix)
