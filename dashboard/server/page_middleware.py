@@ -21,6 +21,8 @@ _HOST_CONFIG = b", HOST_CONFIG: { allowedOrigins: [location.origin], useExternal
 _HEAD, _HEAD_END = b"<head>", b"</head>"
 _FIRST_PAGE = "overview"
 """The page at the root address, which Streamlit does not serve under a name."""
+_SERVER_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
+"""The folders that Streamlit serves. A page has an address of one segment, and its files are relative to that."""
 _CONDITIONAL_HEADERS = ("accept-encoding", "if-none-match", "if-modified-since", "range")
 
 
@@ -54,6 +56,10 @@ class PageMiddleware:
             return await self._app(scope, receive, send)
         if path.rstrip("/") == _FIRST_PAGE:
             return await _redirect("../" if path.endswith("/") else "./", scope)(scope, receive, send)
+        page, *below = path.rstrip("/").split("/")
+        if below and page not in _SERVER_FOLDERS:
+            steps = len(below) - (not path.endswith("/"))
+            return await _redirect(f"{'../' * (steps + 1)}{page}", scope)(scope, receive, send)
         for name in _CONDITIONAL_HEADERS:
             del headers[name]
         extensions = {

@@ -60,7 +60,7 @@ def export(
 
 
 @dataclass
-class _Counts:
+class _ExportCounts:
     """The dead letters written to the file."""
 
     rows: int = 0
@@ -115,7 +115,7 @@ class _ExportJob:
             outcome=outcome,
         )
 
-    def _write(self, file: AtomicFile, selected: FrozenSelection, progress: Progress | None) -> _Counts:
+    def _write(self, file: AtomicFile, selected: FrozenSelection, progress: Progress | None) -> _ExportCounts:
         writer = WRITERS[self.format](file, masked=self.masked)
         try:
             counts = self._write_records(writer, selected, progress)
@@ -127,8 +127,8 @@ class _ExportJob:
 
     def _write_records(
         self, writer: RecordWriter, selected: FrozenSelection, progress: Progress | None
-    ) -> _Counts:
-        counts, done = _Counts(), 0
+    ) -> _ExportCounts:
+        counts, done = _ExportCounts(), 0
         for slice_ in selected.slices():
             records = []
             for known, rows in selection.read(self.store, slice_):
@@ -143,7 +143,7 @@ class _ExportJob:
         return counts
 
     def _manifest(
-        self, file: AtomicFile, selected: FrozenSelection, counts: _Counts, started: float
+        self, file: AtomicFile, selected: FrozenSelection, counts: _ExportCounts, started: float
     ) -> Manifest:
         return Manifest(
             file=self.target.name,

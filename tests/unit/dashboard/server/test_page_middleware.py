@@ -182,3 +182,20 @@ def test_a_request_for_a_part_of_a_file_is_left_to_streamlit(files):
 def test_the_overview_address_redirects_to_the_root(files, path, base, location):
     headers, body, request = response(files, path=path, base=base, query=b"range=1+hour")
     assert (headers[b"location"], body, request) == (location, b"", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/settings/x", b"../settings?topic=a"),
+        ("/settings/x/", b"../../settings?topic=a"),
+        ("/nope/x/y", b"../../nope?topic=a"),
+    ],
+)
+def test_an_address_below_a_page_opens_the_page(files, path, target):
+    headers, _, request = response(files, path=path, query=b"topic=a")
+    assert (headers[b"location"], request) == (target, None)
+
+
+def test_pages_of_components_are_served_where_they_are(files):
+    assert response(files, path="/component/producer_core.x/index.html")[2] is not None
