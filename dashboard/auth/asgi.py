@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import SplitResult, urlsplit
+
 from starlette.datastructures import Headers
 
 
@@ -17,3 +19,11 @@ def header_value(headers: Headers, name: str) -> str:
     `Headers.get` returns the first value only, so a check would not see that a second one contradicts it.
     """
     return ", ".join(headers.getlist(name))
+
+
+def split_url(url: str) -> SplitResult:
+    """Return the parts of a URL that a browser sent; empty parts if it is malformed."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

@@ -10,7 +10,7 @@ import html
 import logging
 import time
 from collections import Counter
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -20,7 +20,7 @@ from starlette.websockets import WebSocketClose
 
 from producer_core.dashboard.auth import known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.auth.asgi import header_value, path_prefix
+from producer_core.dashboard.auth.asgi import header_value, path_prefix, split_url
 from producer_core.dashboard.auth.sessions import COOKIE, LoginAttempts, LoginSessions, network
 from producer_core.dashboard.theme import asset
 
@@ -197,7 +197,7 @@ def _is_same_origin(request: Request) -> bool:
     if site := header_value(request.headers, "sec-fetch-site"):
         return site == "same-origin"
     origin = header_value(request.headers, "origin")
-    return bool(origin) and urlsplit(origin).netloc == header_value(request.headers, "host")
+    return bool(origin) and split_url(origin).netloc == header_value(request.headers, "host")
 
 
 def local_path(path: str, default: str) -> str:

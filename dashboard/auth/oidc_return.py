@@ -6,14 +6,14 @@ Streamlit itself always returns to the first page. During the sign-in a cookie o
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from producer_core.dashboard.auth.asgi import header_value, path_prefix
+from producer_core.dashboard.auth.asgi import header_value, path_prefix, split_url
 from producer_core.dashboard.auth.login import local_path
 
 COOKIE = "producer_core_back"
@@ -82,7 +82,7 @@ def _referring_page(request: HTTPConnection) -> str:
 
     The result is empty if the referring page is on another server or the browser sends no Referer.
     """
-    referer = urlsplit(header_value(request.headers, "referer"))
+    referer = split_url(header_value(request.headers, "referer"))
     if referer.netloc != header_value(request.headers, "host"):
         return ""
     return _valid_page(f"{referer.path}?{referer.query}" if referer.query else referer.path)
