@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from producer_core.alerts import AlertLog
-from producer_core.dashboard import actions
 from tests.fixtures.sign_in import audited, fire, run, signed_in
 
 
 def one_button():
     import streamlit as st
+
+    from producer_core.dashboard import actions
 
     for number in (1, 2):
         allowed, _ = actions.may_act()

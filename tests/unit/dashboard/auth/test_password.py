@@ -44,3 +44,21 @@ def test_the_password_command_rejects_a_short_password():
     result = CliRunner().invoke(main, ["dashboard", "password", "ada", "--stdin"], input="short\n")
 
     assert result.exit_code == 2 and "at least 12 characters" in result.stderr
+
+
+def test_a_password_beyond_the_length_limit_never_verifies(stored):
+    assert not password.verify("x" * 1_000_000, stored)
+
+
+@pytest.mark.parametrize("stored_text", ["", "hunter2", "scrypt$15$8$3$é$é"])
+def test_a_text_that_is_no_hash_verifies_no_password(stored_text):
+    assert not password.is_hash(stored_text)
+    assert not password.verify("", stored_text)
+
+
+@pytest.mark.parametrize("log_n", [0, 13, 19, 64])
+def test_a_hash_with_an_implausible_cost_is_rejected(stored, log_n):
+    name, _, *rest = stored.split("$")
+
+    assert password.is_hash(stored)
+    assert not password.is_hash("$".join((name, str(log_n), *rest)))

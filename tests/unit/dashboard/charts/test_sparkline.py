@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from producer_core.dashboard import charts as dashboard_charts
-from tests.fixtures import overview as overview_fixtures
-
-drawn = overview_fixtures.drawn
 
 
 def test_a_sparkline_has_gaps_for_missing_data_and_bars_for_failures():

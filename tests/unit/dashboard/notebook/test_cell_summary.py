@@ -10,7 +10,7 @@ from tests.fixtures import ipython_shell as ipython_shell_fixtures
 from tests.fixtures import notebook as notebook_fixtures
 
 ipython, shell = ipython_shell_fixtures.ipython, ipython_shell_fixtures.shell
-displayed, store = notebook_fixtures.displayed, notebook_fixtures.store
+displayed, now, store = notebook_fixtures.displayed, notebook_fixtures.now, notebook_fixtures.store
 
 
 def test_a_watched_cell_summarizes_its_messages(shell, tmp_path, displayed):

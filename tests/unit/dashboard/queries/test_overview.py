@@ -10,12 +10,8 @@ from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt
 from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, LatencyRow
-from tests.fixtures import overview as overview_fixtures
 from tests.fixtures.dead_letters import dead_letter as rejected
 from tests.fixtures.overview import counts, dead_letter, fill, producer, shop, write
-
-drawn = overview_fixtures.drawn
-
 
 NOW = 0.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.queries.situation import outage
+from producer_core.dashboard.queries.situation import memory, outage
 from producer_core.store import Batch, ClientRow
 from tests.fixtures.overview import counts, producer, shop, write
 
@@ -60,3 +60,34 @@ def test_separate_moments_without_a_broker_are_no_outage():
     assert outage(samples(0, 1, 300, 301), 400.0) is None
     found = outage(samples(0, 1, 300, 301, 302, 304, 305), 400.0)
     assert (found.seconds, found.until) == (5, 306)
+
+
+@pytest.mark.parametrize(("replayed", "archived", "left"), [(0, 0, 5), (3, 2, 0), (4, 0, 1), (9, 9, 0)])
+def test_the_failures_left_are_never_negative(replayed, archived, left):
+    found = queries.Situation(
+        acknowledged=0, dead=5, window="15 min", connected=0, producers=0, closed=0, silent_for=None,
+        connection_error=None, pending=0, replayed=replayed, archived=archived,
+    )  # fmt: skip
+    assert found.left == left
+
+
+def test_without_client_samples_there_is_no_outage():
+    assert outage([], 400.0) is None
+
+
+def test_an_outage_that_lasts_ends_now():
+    rows = [{"window_start": at, "seconds": 1, "cut_off": 1, "samples": 1} for at in range(10)]
+    assert outage(rows, 9.5) == (10, 9.5, 0)
+    assert outage([{**row, "samples": 2} for row in rows], 9.5) is None  # another producer is connected
+
+
+def test_memory_is_that_of_the_running_producer_closest_to_its_limit():
+    row = {"closed_at": None, "seen_at": 100.0, "memory_bytes": 50, "memory_limit": 100}
+    full = {**row, "memory_bytes": 9, "memory_limit": 10}
+    closed, lost = {**full, "closed_at": 90.0}, {**full, "seen_at": 0.0}
+    unlimited = {**row, "memory_bytes": 7_000, "memory_limit": None}
+
+    assert memory([], 100.0) == (0, None)
+    assert memory([row, full, unlimited], 100.0) == (9, 10)
+    assert memory([row, closed, lost], 100.0) == (50, 100)
+    assert memory([unlimited], 100.0) == (7_000, None)
