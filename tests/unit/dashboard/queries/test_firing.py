@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from producer_core.alerts import AlertChange, AlertLog, alert, rule_set_of
+import pytest
+
+from producer_core.alerts import RULES, AlertChange, AlertLog, alert, rule_set_of
 from producer_core.dashboard import queries, wording
+from producer_core.dashboard.queries.firing import firing
 from producer_core.dlq import DeadLetters
 from tests.fixtures.dead_letters import dead_letter as rejected
 from tests.fixtures.overview import counts, dead_letter, write
@@ -74,3 +77,33 @@ def test_the_dead_letter_alert_shows_the_current_number(store):
     page = queries.overview(store, "5 min", NOW)
     assert [found["text"] for found in page.alerts] == ["120 dead letters are pending; the limit is 100"]
     assert page.dead_total == 120
+
+
+ROW = {
+    "alert_id": "a-1", "rule": "dedup_degraded", "subject": "p-1", "severity": "warning", "text": "No Redis.",
+    "started_at": 50.0, "since": None, "acknowledged_by": None, "silenced": False, "muted_by": None, "value": 1.0,
+    "threshold": 0.0,
+}  # fmt: skip
+
+
+def test_a_store_without_alerts_has_none():
+    assert firing([], 0, (), queries.View(), RULES) == ()
+
+
+@pytest.mark.parametrize("suppressed", [{"silenced": True}, {"muted_by": "connection_lost fires"}])
+def test_a_suppressed_alert_is_not_shown(suppressed):
+    assert firing([{**ROW, **suppressed}], 0, (), queries.View(), RULES) == ()
+
+
+def test_an_acknowledged_alert_is_not_merged_with_an_open_one():
+    rows = [ROW, {**ROW, "alert_id": "a-2"}, {**ROW, "alert_id": "a-3", "acknowledged_by": "ada"}]
+
+    found = firing(rows, 0, (), queries.View(), RULES)
+
+    assert [one["alert_ids"] for one in found] == [("a-1", "a-2"), ("a-3",)]
+
+
+def test_an_alert_of_a_rule_that_was_removed_is_still_shown():
+    (found,) = firing([{**ROW, "rule": "removed"}], 0, (), queries.View(), RULES)
+
+    assert (found["rule"], found["keep_firing_for"], found["recovered"]) == ("removed", 0.0, False)

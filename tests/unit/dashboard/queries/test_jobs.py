@@ -30,3 +30,16 @@ def test_jobs_are_sorted_dead_first_then_latest(store, now):
     job(store, "dead", began=now - 9000, seen=now - 61)
     job(store, "runs", began=now - 500, seen=now)
     assert [found.name for found in jobs(store, now)] == ["dead", "runs", "new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "share"), [(None, 10, None), (3, None, None), (3, 0, None), (0, 10, 0.0), (30, 10, 1.0)]
+)
+def test_the_share_of_a_job_is_known_with_its_total_and_never_above_one(store, now, done, total, share):
+    job(store, began=now - 100, seen=now - 1, records_done=done, records_total=total)
+    (found,) = jobs(store, now)
+    assert found.share == share
+
+
+def test_a_store_without_jobs_has_none(store, now):
+    assert jobs(store, now) == ()

@@ -8,6 +8,7 @@ import pytest
 
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.html import text_of
+from producer_core.dashboard.queries.topics import TopicRow
 from producer_core.dashboard.views import tiles
 from producer_core.dlq import DeadLetters
 from tests.fixtures.overview import counts, dead_letter, shop, write
@@ -117,3 +118,24 @@ def test_a_sparkline_covers_the_whole_range(store, window):
     row = queries.overview(store, window, NOW).topics[0]
     assert len(row.rates) == len(row.failures) <= 51
     assert sum(count or 0 for count in row.failures) == 3
+
+
+TOPIC = TopicRow(
+    topic="orders", acknowledged=0, dead=0, throughput=0.0, failing=None, p99=None, waiting=0, rates=(), failures=(),
+    cause=None, causes=0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "dead", "rate"), [(0, 0, None), (3, 0, 0.0), (0, 2, 1.0), (3, 1, 0.25)]
+)
+def test_a_topic_without_settled_messages_has_no_error_rate(acknowledged, dead, rate):
+    assert replace(TOPIC, acknowledged=acknowledged, dead=dead).error_rate == rate
+
+
+@pytest.mark.parametrize(
+    ("failing", "waiting", "trouble"),
+    [(None, 0, 0), (0.0, 0, 0), (None, 1, 1), (0.0001, 0, 2), (0.05, 9, 2), (0.051, 0, 3), (1.0, 0, 3)],
+)
+def test_the_trouble_of_a_topic_follows_its_error_rate_and_pending_dead_letters(failing, waiting, trouble):
+    assert replace(TOPIC, failing=failing, waiting=waiting).trouble == trouble

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dashboard import queries, wording
+from producer_core.dashboard.queries.view import STEPS, step_of
 
 NOW = 0.0
 
@@ -44,3 +45,10 @@ def test_past_ranges_refresh_less_often():
     assert queries.refresh(queries.View("5 min"), NOW) == 1.0
     assert queries.refresh(queries.View("24 hours"), NOW) == 5.0
     assert queries.refresh(queries.View(wording.CUSTOM, start=0, end=60), NOW) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step"), [(0, 1), (150, 1), (151, 2), (300, 2), (86_400, 600), (10**12, STEPS[-1])]
+)
+def test_a_chart_has_the_smallest_windows_that_fit(seconds, step):
+    assert step_of(seconds) == step

@@ -41,3 +41,37 @@ def test_a_change_has_an_arrow_and_a_text_alternative_even_without_a_previous_va
 )
 def test_numbers_have_units_without_false_precision(formatted, expected):
     assert formatted == expected
+
+
+@pytest.mark.parametrize("format_", [wording.count, wording.compact, wording.percent, wording.milliseconds, wording.rate, wording.size])  # fmt: skip
+def test_an_unknown_number_is_a_dash(format_):
+    assert format_(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("formatted", "expected"),
+    [
+        (wording.compact(0), "0"),
+        (wording.compact(999_999), "999,999"),
+        (wording.compact(-2_500_000), "-2.5 M"),
+        (wording.compact(1.25e15), "1.25e+06 G"),
+        (wording.count(0), "0"),
+        (wording.plural(0, "message"), "0 messages"),
+        (wording.plural(1, "message"), "1 message"),
+        (wording.plural(1_000_000, "message"), "1,000,000 messages"),
+        (wording.size(0), "0 B"),
+        (wording.size(2**50), "1,048,576.0 GiB"),
+        (wording.of_limit(512, 1024), "512 B of 1.0 KiB"),
+        (wording.of_limit(512, None), "512 B"),
+        (wording.sentence_case(""), ""),
+        (wording.sentence_case("kafka UI"), "Kafka UI"),
+    ],
+)
+def test_zero_and_huge_numbers_have_the_same_form(formatted, expected):
+    assert formatted == expected
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end():
+    assert wording.short("") == ""
+    assert wording.short("x" * 26) == "x" * 26
+    assert wording.short(f"{'a' * 500}{'b' * 500}") == f"{'a' * 17}…{'b' * 8}"

@@ -60,3 +60,46 @@ def test_times_in_alert_texts_are_shown_in_local_time_and_utc():
     assert (
         wording.local("until 2026-99-99 15:15:57 UTC", "Asia/Kolkata", at) == "until 2026-99-99 15:15:57 UTC"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (89, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "2 h"), (129_600, "2 days"), (1e9, "11574 days")],
+)  # fmt: skip
+def test_an_age_is_in_its_largest_unit(seconds, text):
+    assert wording.age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seen_at", "live"), [(None, False), (95.0, False), (95.1, True), (100.0, True), (200.0, True)]
+)
+def test_data_is_live_for_five_seconds(seen_at, live):
+    assert wording.live(seen_at, 100.0) is live
+
+
+def test_a_relative_range_reads_as_a_phrase():
+    assert [wording.last(name) for name in ("5 min", "1 hour", "30 days")] == [
+        "the last 5 min", "the last hour", "the last 30 days",
+    ]  # fmt: skip
+
+
+def test_a_finding_has_its_beginning_its_end_and_its_length():
+    assert wording.when(0, 0, 900, lasted=0, ongoing=False) == ""
+    assert wording.when(600, 900, 900, lasted=300, ongoing=True) == "Ongoing since 00:10:00 UTC, 5 min ago."
+    assert wording.when(600, 900, 900, lasted=60, ongoing=True).endswith(
+        "ago, intermittently for 60 s in total."
+    )
+    assert (
+        wording.when(0, 60, 120, lasted=60, ongoing=False)
+        == "Ended 60 s ago: from 00:00:00 to 00:01:00 UTC, for 60 s."
+    )
+    assert wording.when(0, 60, 120, lasted=9, ongoing=False) == (
+        "Ended 60 s ago: intermittent from 00:00:00 to 00:01:00 UTC, 9 s in total."
+    )
+
+
+def test_evidence_of_a_part_of_the_range_says_so_if_it_has_numbers():
+    assert wording.evidence("It was up to 99% full", partly=True) == "During that time: it was up to 99% full"
+    assert wording.evidence("It was up to 99% full", partly=False) == "It was up to 99% full"
+    assert wording.evidence("No broker answers.", partly=True) == "No broker answers."
+    assert wording.evidence("", partly=True) == ""
