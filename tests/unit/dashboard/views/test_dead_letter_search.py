@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from producer_core.dlq import DeadLetters
-from tests.fixtures.dead_letters import dead_letter, html_of, page_of
+from tests.fixtures.dead_letters import dead_letter, page_of
+from tests.fixtures.pages import html_of
 
 
 def test_a_body_search_shows_its_progress(path, store, monkeypatch):

@@ -7,46 +7,31 @@ import time
 from producer_core.dashboard import wording
 from producer_core.store import Batch
 from tests.fixtures.latency import client, fill
-from tests.fixtures.pages import tiles_of
+from tests.fixtures.pages import html_of, opened, tiles_of
 
 NOW = 0.0
 
 
-def opened(path, monkeypatch, **address):
-    from streamlit.testing.v1 import AppTest
-
-    monkeypatch.setattr("sys.argv", ["app", str(path)])
-    page = f"from pathlib import Path\nfrom producer_core.dashboard.views import latency\n\nlatency.show(Path({str(path)!r}))\n"
-    app = AppTest.from_string(page, default_timeout=30)
-    for name, value in address.items():
-        app.query_params[name] = value
-    return app.run()
-
-
-def text_of(page):
-    return " ".join(element.body for element in page.get("html"))
-
-
 def test_the_page_of_an_empty_store_has_no_numbers(path, store, monkeypatch):
-    page = opened(path, monkeypatch)
+    page = opened("latency", path, monkeypatch)
     assert not page.exception
-    assert "no diagnosis is available" in text_of(page)
+    assert "no diagnosis is available" in html_of(page)
     assert [value for _, value in tiles_of(page)] == ["–"] * 8
 
 
 def test_the_page_of_an_older_producer_has_percentiles_but_no_diagnosis(path, store, monkeypatch):
     fill(store, client_rows=False)
-    page = opened(path, monkeypatch)
+    page = opened("latency", path, monkeypatch)
     assert not page.exception
-    assert "no diagnosis is available" in text_of(page)
+    assert "no diagnosis is available" in html_of(page)
     assert tiles_of(page)[0] == ("p50", "5.0 ms")
 
 
 def test_the_page_starts_with_the_diagnosis_its_evidence_and_setting(path, store, monkeypatch):
     fill(store, change={"fill_highest": 0.99})
-    page = opened(path, monkeypatch)
+    page = opened("latency", path, monkeypatch)
     assert not page.exception
-    text = text_of(page)
+    text = html_of(page)
     assert text.index("The producer&#x27;s queue is full.") < text.index("By broker")
     assert "It was up to 99% full" in text and "<code>buffer_memory" in text
     assert [label for label, _ in tiles_of(page)[:4]] == ["p50", "p95", "p99", "p99.9"]
@@ -58,7 +43,7 @@ def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     start = int(NOW) // 10 * 10 - 200
     ats = range(start, start + 10)
     store.append(Batch("q", 0, client_statistics=tuple(client(at, cut_off=1) for at in ats)))
-    text = text_of(opened(path, monkeypatch, range="5 min"))
+    text = html_of(opened("latency", path, monkeypatch, range="5 min"))
     assert "Earlier: No broker could be reached." in text
     assert "no connection to any broker, so nothing was sent. Ended " in text
     assert (
@@ -69,13 +54,13 @@ def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
 
 def test_a_topic_in_the_address_filters_the_page(path, store, monkeypatch):
     fill(store)
-    page = opened(path, monkeypatch, topic="orders", range="5 min")
+    page = opened("latency", path, monkeypatch, topic="orders", range="5 min")
     assert not page.exception
-    assert "cover all topics" in text_of(page)
+    assert "cover all topics" in html_of(page)
 
 
 def test_names_are_never_markup(path, store, monkeypatch):
     hostile = "<img src=x onerror=alert(1)>"
     fill(store, topic=hostile, rtt_sum=40.0, address=hostile)
-    text = text_of(opened(path, monkeypatch))
+    text = html_of(opened("latency", path, monkeypatch))
     assert "onerror" in text and hostile not in text

@@ -8,12 +8,9 @@ from producer_core.dashboard.views import overview
 from producer_core.errors import StoreLocked
 from tests.fixtures import overview as overview_fixtures
 from tests.fixtures.overview import opened, shop
+from tests.fixtures.pages import html_of
 
 drawn = overview_fixtures.drawn
-
-
-def html_of(page):
-    return " ".join(element.body for element in page.get("html"))
 
 
 def test_the_page_shows_the_failing_topic_and_every_section(path, store, monkeypatch, drawn):
