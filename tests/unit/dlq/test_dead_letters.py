@@ -1,4 +1,4 @@
-"""Dead letters over a real store: kept whole, found, and moved only along the allowed ways."""
+"""Dead letters in a store: unchanged content, filters, and only allowed state changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERYTHING = DeadLetterFilter(state=None)
 
 
 def dead_letter(number=1, **fields):
-    known = {
+    defaults = {
         "message_id": f"m-{number}",
         "cluster_id": "c",
         "producer_id": "p",
@@ -41,7 +41,7 @@ def dead_letter(number=1, **fields):
         "host": "h",
         "version": "0.1",
     }
-    return DeadLetter(**{**known, **fields})
+    return DeadLetter(**{**defaults, **fields})
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ WHOLE = dead_letter(
 
 
 @pytest.mark.parametrize(
-    "whole",
+    "added",
     [
         WHOLE,
         dead_letter(value=None),
@@ -85,13 +85,13 @@ WHOLE = dead_letter(
     ],
     ids=["everything", "tombstone", "empty value", "no key", "empty key", "no attempts"],
 )
-def test_a_letter_comes_back_byte_for_byte(dead_letters, whole):
-    dead_letters.add([whole])
+def test_a_stored_dead_letter_is_read_unchanged(dead_letters, added):
+    dead_letters.add([added])
 
-    assert dead_letters.get(whole.message_id) == whole
+    assert dead_letters.get(added.message_id) == added
 
 
-def test_a_listing_is_the_latest_death_first_and_without_bodies(dead_letters):
+def test_a_listing_has_the_latest_failure_first_and_no_bodies(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(3, headers=(("a", b"1"),)), dead_letter(2)])
 
     found = dead_letters.find(DeadLetterFilter())
@@ -103,31 +103,31 @@ def test_a_listing_is_the_latest_death_first_and_without_bodies(dead_letters):
     assert table["value_size"].to_pylist() == [7, 7] and table["attempts"].to_pylist() == [1, 1]
 
 
-def test_what_a_batch_accepted_in_one_instant_keeps_its_order_wherever_it_goes(tmp_path, monkeypatch):
-    """Ids end with a number: as text 10 comes before 9, and the last value of a key would be an old one."""
+def test_messages_accepted_at_the_same_time_keep_their_order(tmp_path, monkeypatch):
+    """Ids end with a number. In text order 10 precedes 9, so an old value of a key would be replayed last."""
     store = Store.open(tmp_path / "store.duckdb")
     dead_letters = DeadLetters(store, clock=lambda: NOW + 100)
     dead_letters.add([dead_letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
-    monkeypatch.setattr(publisher, "_LISTED", 3)
+    monkeypatch.setattr(publisher, "_LISTING_ROWS", 3)
     in_order = ["m-8", "m-9", "m-10", "m-11"]
 
     assert dead_letters.ids(EVERYTHING) == in_order
     assert [one.message_id for one in dead_letters.bodies(in_order[::-1])] == in_order
     with freeze(store, EVERYTHING, tmp_path) as exported:
-        assert [one.message_id for some in exported.slices() for one in some] == in_order
+        assert [one.message_id for slice_ in exported.slices() for one in slice_] == in_order
     published = publisher._slices(store, EVERYTHING, NOW)
-    assert [one.message_id for some in published for one in some] == in_order
+    assert [one.message_id for slice_ in published for one in slice_] == in_order
 
 
-def test_bodies_come_the_oldest_message_first(dead_letters):
+def test_bodies_are_returned_oldest_message_first(dead_letters):
     dead_letters.add([dead_letter(2), dead_letter(1), dead_letter(3)])
 
-    assert [one.message_id for one in dead_letters.bodies(["m-3", "m-1", "nobody"])] == ["m-1", "m-3"]
+    assert [one.message_id for one in dead_letters.bodies(["m-3", "m-1", "unknown"])] == ["m-1", "m-3"]
     assert dead_letters.ids(DeadLetterFilter()) == ["m-1", "m-2", "m-3"]
-    assert dead_letters.get("nobody") is None
+    assert dead_letters.get("unknown") is None
 
 
-def test_a_message_that_dies_again_stays_one_letter_with_all_its_attempts(dead_letters, now):
+def test_a_message_that_fails_again_stays_one_dead_letter_with_all_attempts(dead_letters, now):
     dead_letters.add([dead_letter(1, replay_count=2)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
 
@@ -143,7 +143,7 @@ def test_a_message_that_dies_again_stays_one_letter_with_all_its_attempts(dead_l
     assert dead_letters.count(EVERYTHING) == 1
 
 
-def test_the_same_death_told_twice_changes_nothing(dead_letters):
+def test_adding_the_same_dead_letter_twice_changes_nothing(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(1)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
 
@@ -153,20 +153,20 @@ def test_the_same_death_told_twice_changes_nothing(dead_letters):
     assert dead_letters.count(EVERYTHING) == 1
 
 
-def test_two_deaths_of_one_message_in_one_batch_are_joined(dead_letters):
+def test_two_failures_of_a_message_in_one_batch_are_merged(dead_letters):
     later = dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),))
     dead_letters.add([dead_letter(1), later])
 
     assert len(dead_letters.get("m-1").attempts) == 2
 
 
-def test_a_text_that_utf8_cannot_write_does_not_keep_a_message_from_being_kept(dead_letters):
+def test_a_text_that_is_invalid_in_utf8_does_not_prevent_storing(dead_letters):
     dead_letters.add([dead_letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
 
     assert dead_letters.get("m-1").error_text == "bad ?"
 
 
-def test_nothing_added_is_nothing_done(dead_letters):
+def test_adding_no_dead_letters_does_nothing(dead_letters):
     dead_letters.add([])
 
     assert dead_letters.count(EVERYTHING) == 0
@@ -193,7 +193,7 @@ SOME = [
 
 
 @pytest.fixture(scope="module")
-def some_letters(tmp_path_factory):
+def stored(tmp_path_factory):
     dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("some") / "store.duckdb"))
     dead_letters.add(SOME)
     return dead_letters
@@ -220,15 +220,15 @@ def some_letters(tmp_path_factory):
         (DeadLetterFilter(topic="'; DROP TABLE dead_letters; --"), ""),
     ],
 )
-def test_a_filter_means_the_same_in_the_store_and_in_memory(some_letters, where, expected):
-    found = "".join(sorted(one.message_id[-1] for one in some_letters.find(where)))
+def test_a_filter_selects_the_same_in_the_store_and_in_memory(stored, where, expected):
+    found = "".join(sorted(one.message_id[-1] for one in stored.find(where)))
 
     assert found == expected
     assert found == "".join(one.message_id[-1] for one in SOME if where.matches(one))
-    assert some_letters.count(where) == len(expected)
+    assert stored.count(where) == len(expected)
 
 
-def test_counts_by_a_column(dead_letters):
+def test_dead_letters_are_counted_by_a_column(dead_letters):
     dead_letters.add(SOME)
 
     assert dead_letters.count_by(DeadLetterFilter(), "topic") == {"orders": 2, "refunds": 2}
@@ -236,11 +236,11 @@ def test_counts_by_a_column(dead_letters):
         "not_sent": 1,
         "rejected": 1,
     }
-    with pytest.raises(ConfigError, match="not counted by 'key'"):
+    with pytest.raises(ConfigError, match="cannot be counted by 'key'"):
         dead_letters.count_by(DeadLetterFilter(), "key")
 
 
-def test_groups_are_the_largest_first_with_a_sample_and_advice(dead_letters):
+def test_groups_are_sorted_by_size_and_have_a_sample_and_advice(dead_letters):
     dead_letters.add([*SOME, dead_letter(5, fingerprint="fa", code="MSG_SIZE_TOO_LARGE", topic="orders")])
 
     first, second = dead_letters.groups(DeadLetterFilter())
@@ -254,7 +254,7 @@ def test_groups_are_the_largest_first_with_a_sample_and_advice(dead_letters):
     assert (second.fingerprint, second.advice) == ("fb", "")
 
 
-def test_clearing_archives_and_undo_brings_back_exactly_that(dead_letters):
+def test_undo_restores_exactly_the_dead_letters_of_one_archive_call(dead_letters):
     dead_letters.add(SOME)
     first = dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
     second = dead_letters.archive(DeadLetterFilter(), who="ada", origin="dashboard")
@@ -272,7 +272,7 @@ def test_clearing_archives_and_undo_brings_back_exactly_that(dead_letters):
 
 
 @pytest.mark.parametrize("state", ["archived", "replayed", "replaying", None])
-def test_archive_touches_only_what_is_dead(dead_letters, state):
+def test_archive_changes_only_dead_letters_in_the_state_dead(dead_letters, state):
     dead_letters.add(SOME)
     dead_letters.claim("op", ["m-1", "m-2"])
     dead_letters.settle_replayed("m-2", 0, 1)
@@ -282,7 +282,7 @@ def test_archive_touches_only_what_is_dead(dead_letters, state):
     assert (state_of(dead_letters, "m-1"), state_of(dead_letters, "m-2")) == ("replaying", "replayed")
 
 
-def test_a_letter_that_died_after_the_clear_is_not_cleared(dead_letters):
+def test_a_dead_letter_added_after_the_archive_call_is_not_archived(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
     dead_letters.add([dead_letter(2)])
@@ -294,7 +294,7 @@ def purge(dead_letters, phrase, where=EVERYTHING, **more):
     return dead_letters.purge(where, who="ada", origin="cli", confirmation=phrase, **more)
 
 
-def test_purging_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
+def test_a_purge_needs_the_count_typed_and_an_age_of_one_day(dead_letters, now):
     dead_letters.add(SOME)
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="cli")
 
@@ -307,14 +307,14 @@ def test_purging_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
 
     result = purge(dead_letters, "purge 2")
 
-    assert result.text.startswith("Purged 2 dead letters for good.")
+    assert result.text.startswith("Purged 2 dead letters permanently.")
     assert dead_letters.count_by(EVERYTHING, "state") == {"dead": 2, "purged": 2}
-    gone = dead_letters.get("m-1")
-    assert (gone.key, gone.value, gone.error_text, gone.attempts) == (None, None, "", ())
+    purged = dead_letters.get("m-1")
+    assert (purged.key, purged.value, purged.error_text, purged.attempts) == (None, None, "", ())
     assert dead_letters.get("m-3") == SOME[2]
 
 
-def test_what_waits_can_never_be_purged(dead_letters, now):
+def test_pending_dead_letters_are_never_purged(dead_letters, now):
     dead_letters.add(SOME)
     now[0] += 1e6
 
@@ -322,7 +322,7 @@ def test_what_waits_can_never_be_purged(dead_letters, now):
     assert dead_letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
 
 
-def test_every_act_is_in_the_audit_once(dead_letters, now):
+def test_each_change_is_audited_once(dead_letters, now):
     dead_letters.add(SOME)
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
     dead_letters.restore(DeadLetterFilter(topic="orders"), who="bob", origin="cli")
@@ -339,15 +339,15 @@ def test_every_act_is_in_the_audit_once(dead_letters, now):
     ]
 
 
-def test_a_claim_takes_only_what_is_still_dead_and_may_be_replayed(dead_letters):
+def test_a_claim_gets_only_dead_and_replayable_dead_letters(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(2), dead_letter(3, replayable=False)])
 
-    assert dead_letters.claim("op-1", ["m-2", "m-1", "m-3", "nobody"]) == ["m-2", "m-1"]
+    assert dead_letters.claim("op-1", ["m-2", "m-1", "m-3", "unknown"]) == ["m-2", "m-1"]
     assert dead_letters.claim("op-2", ["m-1", "m-2"]) == []
     assert dead_letters.claim("op-2", []) == []
 
 
-def test_two_runners_never_claim_one_letter(tmp_path):
+def test_concurrent_claims_never_get_the_same_dead_letter(tmp_path):
     path = tmp_path / "store.duckdb"
     ids = [f"m-{number}" for number in range(40)]
     DeadLetters(Store.open(path)).add([dead_letter(number) for number in range(40)])
@@ -365,7 +365,7 @@ def test_two_runners_never_claim_one_letter(tmp_path):
     assert sorted(claimed) == sorted(ids)
 
 
-def test_a_replay_settles_a_letter_once(dead_letters):
+def test_a_replay_settles_a_dead_letter_once(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(2)])
     dead_letters.claim("op", ["m-1", "m-2"])
 
@@ -376,7 +376,7 @@ def test_a_replay_settles_a_letter_once(dead_letters):
     assert (row["landed_partition"], row["landed_offset"], row["operation_id"]) == (2, 77, "op")
 
 
-def test_a_letter_that_failed_again_is_dead_with_one_replay_more(dead_letters):
+def test_a_failed_replay_returns_the_dead_letter_to_dead_and_counts_it(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.claim("op", ["m-1"])
     again = dead_letter(1, failed_at=NOW + 60, code="X", attempts=(Attempt(NOW + 60, "X", "again"),))
@@ -388,7 +388,7 @@ def test_a_letter_that_failed_again_is_dead_with_one_replay_more(dead_letters):
     assert not dead_letters.settle_failed(dead_letter(9))
 
 
-def test_a_replay_that_gives_up_leaves_its_letters_as_they_were(dead_letters):
+def test_unclaimed_dead_letters_are_unchanged(dead_letters):
     dead_letters.add(SOME)
     dead_letters.claim("op", ["m-1", "m-2"])
     dead_letters.claim("other", ["m-3"])
@@ -399,7 +399,7 @@ def test_a_replay_that_gives_up_leaves_its_letters_as_they_were(dead_letters):
     assert dead_letters.get("m-1") == SOME[0]
 
 
-def test_who_archives_what_another_replays_comes_second(dead_letters):
+def test_a_claimed_dead_letter_cannot_be_archived(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.claim("op", ["m-1"])
 
@@ -408,7 +408,7 @@ def test_who_archives_what_another_replays_comes_second(dead_letters):
     assert dead_letters.restore(EVERYTHING, who="ada", origin="cli").count == 0
 
 
-def test_only_the_drawn_ways_are_ways(dead_letters):
+def test_only_allowed_state_changes_are_possible(dead_letters):
     for before, after in itertools.product(
         ("dead", "replaying", "replayed", "landed", "archived", "purged"), repeat=2
     ):
@@ -417,7 +417,7 @@ def test_only_the_drawn_ways_are_ways(dead_letters):
                 states.move(None, ("true", []), before, after, now=0)
 
 
-def test_many_changes_can_be_one_transaction(dead_letters):
+def test_several_changes_can_be_one_transaction(dead_letters):
     dead_letters.add(SOME)
 
     with pytest.raises(ZeroDivisionError):
@@ -429,7 +429,7 @@ def test_many_changes_can_be_one_transaction(dead_letters):
     assert dead_letters.count(DeadLetterFilter()) == 4
 
 
-def test_groups_of_a_producer_leave_no_threads_that_a_fork_would_lose(dead_letters):
+def test_groups_reset_duckdb_to_one_thread(dead_letters):
     dead_letters.add([dead_letter(1)])
 
     assert dead_letters.groups(DeadLetterFilter(producer_id=dead_letter(1).producer_id))

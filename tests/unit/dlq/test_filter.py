@@ -1,4 +1,4 @@
-"""A filter is one value: to a URL, and back."""
+"""Convert filters to URL parameters and back."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ filters = st.builds(
 
 
 @given(filters)
-def test_a_filter_goes_to_a_url_and_back(where):
+def test_a_filter_survives_a_url(where):
     assert DeadLetterFilter.from_query(where.to_query()) == where
 
 
-def test_what_is_at_its_default_is_not_in_the_url():
+def test_defaults_are_not_in_the_url():
     assert DeadLetterFilter().to_query() == {}
     assert DeadLetterFilter(topic="orders", state=None).to_query() == {"topic": "orders", "state": "any"}
     assert DeadLetterFilter().where() == ("state = ?", ["dead"])
     assert DeadLetterFilter(state=None).where() == ("true", [])
 
 
-def test_what_else_is_in_a_url_is_left_alone():
+def test_other_url_parameters_are_ignored():
     assert DeadLetterFilter.from_query({"page": "3", "topic": ""}) == DeadLetterFilter()
 
 
 @pytest.mark.parametrize("query", [{"state": "zombie"}, {"since": "yesterday"}])
-def test_a_mistake_in_a_url_is_said(query):
+def test_an_invalid_url_parameter_is_an_error(query):
     with pytest.raises(ConfigError):
         DeadLetterFilter.from_query(query)

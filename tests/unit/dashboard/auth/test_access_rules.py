@@ -99,14 +99,14 @@ def test_the_rules_never_print_password_hashes(stored):
     assert stored not in repr(AccessRules(passwords={"ada": stored}))
 
 
-def test_the_settings_in_the_readme_are_valid(tmp_path):
-    section = (ROOT / "README.md").read_text().split("\n## Access\n")[1].split("\n## ")[0]
-    blocks = [part.split("```")[0] for part in section.split("```toml\n")[1:]]
+def test_the_settings_in_the_documentation_are_valid(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "sign-in.md").read_text()
+    blocks = [part.split("```")[0] for part in page.split("```toml\n")[1:]]
 
     by_password, by_oidc = (tomllib.loads(block) for block in blocks)
     assert password.is_hash(by_password["dashboard"]["passwords"]["ada"])
     assert settings(tmp_path, blocks[0]).needs_sign_in
-    # the placeholder in the README is not accepted
+    # the placeholder in the documentation is not accepted
     with pytest.raises(ConfigError, match="openssl rand -hex 32"):
         settings(tmp_path, blocks[1])
     valid = blocks[1].replace(by_oidc["auth"]["cookie_secret"], "k" * 64)

@@ -7,10 +7,11 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 
+from producer_core.dashboard.auth import password
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
-from producer_core.dashboard.auth.login import COOKIE, LoginMiddleware
-from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
+from producer_core.dashboard.auth.login import LoginMiddleware
+from producer_core.dashboard.auth.sessions import COOKIE, LoginAttempts, LoginSessions
 from tests.fixtures import sign_in as sign_in_fixtures
 from tests.fixtures.sign_in import SECRET, Clock, Response
 
@@ -49,13 +50,28 @@ class Browser:
         headers = {"host": "dash.example", **({"cookie": self.cookie} if self.cookie else {}), **headers}
         return {
             "type": kind, "path": path, "query_string": query.encode(), "client": ("10.0.0.9", 4711), "scheme": "http",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()], **more,
+            "headers": [
+                (name.encode(), one.encode())
+                for name, value in headers.items()
+                for one in ([value] if isinstance(value, str) else value)
+            ], **more,
         }  # fmt: skip
 
-    def request(self, path, *, method="GET", body=b"", client=("10.0.0.9", 4711), scheme="http", **headers):
+    def request(
+        self,
+        path,
+        *,
+        method="GET",
+        body=b"",
+        client=("10.0.0.9", 4711),
+        scheme="http",
+        receive=None,
+        **headers,
+    ):
+        """Send a request. A tuple as the value of a header sends the header once for each item."""
         messages = []
 
-        async def receive():
+        async def receive_body():
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message):
@@ -64,9 +80,13 @@ class Browser:
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         asyncio.run(
             self.middleware(
-                self.scope("http", path, headers, method=method, scheme=scheme, client=client), receive, send
+                self.scope("http", path, headers, method=method, scheme=scheme, client=client),
+                receive or receive_body,
+                send,
             )
         )
+        if not messages:
+            return None
         response = Response(messages)
         if cookie := response.headers.get("set-cookie"):
             self.cookie = cookie.partition(";")[0]
@@ -142,13 +162,14 @@ def test_an_invalid_session_cookie_grants_no_access(browser):
         assert browser.page().status == 303
 
 
-def test_the_session_cookie_has_restrictive_attributes(browser):
-    cookie = browser.sign_in().headers["set-cookie"]
+def test_both_cookies_of_a_sign_in_have_restrictive_attributes(browser):
+    common = {"httponly": "true", "samesite": "lax"}  # without Path and Domain
+    device = {"name": COOKIE_DEVICE, "max-age": str(180 * 86400), **common}
+    session = {"name": COOKIE, "max-age": "3600", **common}
 
-    assert cookie.startswith(f"{COOKIE}=")
-    assert "HttpOnly" in cookie and "SameSite=Lax" in cookie and "Max-Age=3600" in cookie
-    assert "Secure" not in cookie
-    assert "Secure" in browser.sign_in(scheme="https").headers["set-cookie"]
+    assert browser.sign_in().cookies == [device, session]
+    secure = {"secure": "true"}
+    assert browser.sign_in(scheme="https").cookies == [device | secure, session | secure]
 
 
 @pytest.mark.parametrize(("name", "secret"), [("ada", "wrong horse battery"), ("eve", SECRET), ("", "")])
@@ -175,6 +196,27 @@ def test_a_cross_site_form_is_rejected(browser):
 
 
 @pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": ("http://dash.example", "https://evil.example")},
+        {"origin": "http://dash.example", "host": ("dash.example", "evil.example")},
+        {"sec_fetch_site": ("same-origin", "cross-site")},
+        {"origin": "null"},
+        {"origin": "http://dash.example", "sec_fetch_site": "same-site"},
+    ],
+)
+def test_a_form_with_contradictory_headers_is_rejected(browser, headers):
+    assert browser.sign_in(**headers).status == 403
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS"])
+def test_the_sign_in_accepts_forms_by_post_only(browser, method):
+    body = urlencode({"name": "ada", "password": SECRET}).encode()
+
+    assert browser.request("/sign-in", method=method, body=body, origin="http://dash.example").status == 403
+
+
+@pytest.mark.parametrize(
     "destination",
     [
         "https://evil.example/",
@@ -183,6 +225,7 @@ def test_a_cross_site_form_is_rejected(browser):
         "",
         "javascript:alert(1)",
         "/a\r\nset-cookie: x=y",
+        "./a\r\nset-cookie: x=y",
     ],
 )
 def test_the_sign_in_never_redirects_to_another_server(browser, destination):
@@ -206,6 +249,19 @@ def test_after_three_failures_even_the_correct_password_waits(browser):
     assert "Wait" in browser.sign_in().text
     browser.clock.now += 1.0
     assert browser.sign_in().status == 303
+
+
+def test_a_client_cannot_choose_its_address_by_a_header(browser):
+    """Only the server knows the trusted proxies; the middleware takes the address that the server passes on."""
+    forged = {"origin": "http://dash.example"}
+    for number in range(3):
+        browser.sign_in(f"unknown-{number}", "x", x_forwarded_for=f"10.0.1.{number}", **forged)
+
+    assert (
+        browser.sign_in("unknown", "x", x_forwarded_for="10.0.1.9", forwarded="for=10.0.1.9", **forged).status
+        == 429
+    )
+    assert browser.sign_in("unknown", "x", client=("10.0.0.8", 4711)).status == 401
 
 
 def test_repeated_attempts_do_not_lock_out_another_address_or_a_known_device(browser):
@@ -264,6 +320,69 @@ def test_cookies_are_secure_behind_a_proxy_that_terminates_https(browser):
 
 def test_an_oversized_form_is_rejected(browser):
     assert browser.sign_in(secret="x" * 100_000).status == 401
+
+
+def test_an_endless_form_is_read_up_to_its_limit_only(browser):
+    received = []
+
+    async def receive():
+        received.append(1000)
+        assert len(received) < 100, "the form is read without a limit"
+        return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
+
+    refused = browser.request("/sign-in", method="POST", receive=receive, origin="http://dash.example")
+    assert refused.status == 401
+    assert sum(received) <= 5000
+
+
+def test_a_form_that_the_browser_did_not_finish_is_not_checked(browser, monkeypatch):
+    body = urlencode({"name": "ada", "password": SECRET}).encode()
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": body, "more_body": True}]
+    monkeypatch.setattr(password, "verify", lambda *_: pytest.fail("checked"))
+
+    async def receive():
+        return messages.pop()
+
+    refused = browser.request("/sign-in", method="POST", receive=receive, origin="http://dash.example")
+    assert refused.status == 400 and refused.cookies == []
+
+
+@pytest.mark.parametrize("other", ['theme={"dark":1}', "a=b c", "é=1", 'quoted="x', "a=b=c", "flag"])
+def test_a_malformed_cookie_of_another_application_does_not_hide_the_session(browser, other):
+    browser.sign_in()
+    browser.cookie = f"{other}; {browser.cookie}"
+
+    assert browser.page().status == 200
+
+
+def test_a_form_of_another_site_is_rejected_before_it_is_read(browser):
+    async def receive():
+        raise AssertionError("read")
+
+    assert (
+        browser.request("/sign-in", method="POST", receive=receive, origin="http://evil.example").status
+        == 403
+    )
+
+
+def test_the_sign_in_page_is_not_framed_cached_or_sniffed(browser):
+    for response in (browser.request("/sign-in"), browser.sign_in(secret="x"), browser.request("/x")):
+        headers = response.headers
+        policy = headers["content-security-policy"].split("; ")
+        assert {
+            "default-src 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+        } < set(policy)
+        assert headers["x-frame-options"] == "DENY" and headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+        assert headers["content-type"].endswith("; charset=utf-8")
+
+
+def test_no_redirect_is_cached(browser):
+    for response in (browser.page(), browser.sign_in(), browser.request("/sign-in")):
+        assert (response.status, response.headers["cache-control"]) == (303, "no-store")
 
 
 def test_an_open_connection_closes_after_the_session_ends(browser, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 from click.testing import CliRunner
 
@@ -23,6 +25,23 @@ def test_a_password_hash_is_salted_and_verifies_its_password(stored):
 def test_no_password_verifies_against_a_missing_hash():
     assert not password.verify(SECRET, None)
     assert not password.verify("", None)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_check_hashes_once_and_compares_in_constant_time_whether_or_not_the_name_exists(
+    stored, monkeypatch, known
+):
+    derived, compared = [], []
+    derive, compare = password._ScryptHash.derive, hmac.compare_digest
+    monkeypatch.setattr(
+        password._ScryptHash, "derive", lambda self, text: derived.append(text) or derive(self, text)
+    )
+    monkeypatch.setattr(
+        password.hmac, "compare_digest", lambda *both: compared.append(both) or compare(*both)
+    )
+
+    assert not password.verify("wrong horse battery", stored if known else None)
+    assert len(derived) == len(compared) == 1
 
 
 @pytest.mark.parametrize("short", ["", "eleven char", "x" * 2000])

@@ -122,3 +122,15 @@ def test_an_old_single_sample_does_not_start_an_outage(store):
         one for one in queries.latency(store, queries.View("15 min"), NOW).findings if one.key == "cut-off"
     ]
     assert found.ongoing and found.since >= start - 10
+
+
+@pytest.mark.parametrize("window", ["15 min", "24 hours", "7 days"])
+def test_failures_have_the_same_times_in_every_range(store, window):
+    fill(store)
+    died = [NOW - 500.0, NOW - 300.0]
+    DeadLetters(store).add([dead_letter(number, failed_at=at) for number, at in enumerate(died)])
+    store.append(Batch("q", 0, tuple(messages(at, "payments", dead=1) for at in died)))
+    (found,) = [
+        one for one in queries.latency(store, queries.View(window), NOW).findings if one.key == "failing"
+    ]
+    assert (round(found.since), round(found.until), found.ongoing) == (round(died[0]), round(died[1]), False)

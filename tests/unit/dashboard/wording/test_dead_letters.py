@@ -9,7 +9,7 @@ import pytest
 from producer_core.dashboard import wording
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter
-from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, judge
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, exceeded_limits
 from tests.fixtures.dead_letters import NOW
 
 
@@ -111,8 +111,8 @@ def test_the_totals_include_the_limits():
         "12,480 dead letters pending (limit 10,000); 3.0 MiB of 256.0 MiB, oldest 2 h of 7 days."
     )
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
-    text = dead_letter_wording.over(judge(load, DeadLetterLimits(), NOW))
-    assert "the bound (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
+    text = dead_letter_wording.over(exceeded_limits(load, DeadLetterLimits(), NOW))
+    assert "the limit (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
     assert text.count("Nothing is dropped") == 1
     assert dead_letter_wording.waiting(
         DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW

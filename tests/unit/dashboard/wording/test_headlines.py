@@ -193,3 +193,15 @@ def test_screen_readers_announce_only_changes_of_state():
     assert first.text != later.text
     assert wording.announcement(first) == wording.announcement(later)
     assert wording.announcement(wording.headline(HEALTHY)) != wording.announcement(first)
+
+
+def test_the_largest_group_is_most_only_above_half():
+    policy = queries.Cause("orders", "A broker policy forbids the request.", 3, "def")
+    text = headline_of(dead=9, causes=[TOO_LARGE, policy])[1]
+    assert "the largest group (3) on payments" in text and "most" not in text
+
+
+def test_the_announcement_of_several_causes_is_a_sentence():
+    policy = queries.Cause("payments", "A broker policy forbids the request.", 1, "def")
+    text = wording.announcement(wording.headline(replace(HEALTHY, dead=4, causes=[TOO_LARGE, policy])))
+    assert " ," not in text and not text.startswith(",")
