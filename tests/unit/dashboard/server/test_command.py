@@ -13,6 +13,7 @@ from producer_core.cli import main
 from producer_core.dashboard.auth import access_rules
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.server import command as server_command
+from tests.fixtures.sign_in import OIDC
 
 
 def environment(*proxies):
@@ -144,3 +145,35 @@ def test_an_address_of_another_machine_is_rejected_with_a_message(monkeypatch, t
 
     assert result.exit_code == 2
     assert "cannot listen on 192.0.2.1" in result.stderr
+
+
+@pytest.mark.parametrize("options", [["--address", "0.0.0.0"], ["--host", "dash.example"]])
+def test_the_command_refuses_a_public_address_without_a_sign_in(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(access_rules, "secrets_files", lambda: ())
+
+    result = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb"), *options])
+
+    assert result.exit_code == 2
+    assert f"does not listen for {options[1]}" in result.stderr
+    assert "producer-core dashboard password NAME" in result.stderr and "ssh -L" in result.stderr
+
+
+def test_the_command_rejects_a_redirect_uri_with_an_unknown_host_name(tmp_path, monkeypatch):
+    (tmp_path / "secrets.toml").write_text(OIDC)
+    monkeypatch.setattr(access_rules, "secrets_files", lambda: (tmp_path / "secrets.toml",))
+    monkeypatch.setattr("producer_core.cli.dashboard.find_spec", lambda _: True)
+
+    result = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb")])
+
+    assert result.exit_code == 2
+    assert (
+        "redirect_uri in secrets.toml has the host dash.example" in result.stderr
+        and "--host dash.example" in result.stderr
+    )
+
+
+def test_the_server_listens_on_loopback_and_sends_no_usage_statistics(path):
+    command = server_command.command(path, 8123)
+    assert "--server.address=127.0.0.1" in command
+    assert "--browser.gatherUsageStats=false" in command
+    assert command[-1] == str(path)

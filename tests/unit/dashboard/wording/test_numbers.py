@@ -1,10 +1,22 @@
-"""Test the texts and numbers of the dashboard."""
+"""Test the texts of numbers."""
 
 from __future__ import annotations
 
 import pytest
 
 from producer_core.dashboard import wording
+
+
+def test_a_change_has_an_arrow_and_a_text_alternative_even_without_a_previous_value():
+    better = wording.change(0.01, 0.02, wording.percent, good=-1)
+    assert better == ("↓ from 2.00 %", "down from 2.00 %", "better")
+    assert wording.change(0.02, 0.01, wording.percent, good=-1).tone == "worse"
+    assert wording.change(0.0201, 0.02, wording.percent, good=-1).tone == ""
+    assert wording.change(5.0, 9.0, wording.rate).tone == ""
+    assert wording.change(0.01, 0.01, wording.percent).text == "unchanged"
+    assert wording.change(0.01, None, wording.percent).text == "no previous value"
+    assert wording.change(None, None, wording.percent).text == ""
+    assert wording.change(None, 0.01, wording.percent).text == "before: 1.00 %"
 
 
 @pytest.mark.parametrize(
@@ -25,44 +37,41 @@ from producer_core.dashboard import wording
         (wording.compact(2_500_000), "2.5 M"),
         (wording.size(128.3 * 2**20), "128.3 MiB"),
         (wording.size(12), "12 B"),
-        (wording.age(40), "40 s"),
-        (wording.age(600), "10 min"),
-        (wording.age(86_400), "24 h"),
-        (wording.age(-3), "0 s"),
-        (wording.data_age(None, 100.0), "no data yet"),
-        (wording.data_age(99.0, 100.0), "data is live"),
-        (wording.data_age(40.0, 100.0), "data is 60 s old"),
-        (wording.button_label("Replay", 43), "Replay 43"),
-        (wording.button_label("Replay", 0), "Replay"),
-        (wording.moment(0.0), "1970-01-01 00:00:00"),
     ],
 )
 def test_numbers_have_units_without_false_precision(formatted, expected):
     assert formatted == expected
 
 
-def test_the_disabled_replay_button_has_a_reason():
-    assert wording.why_no_replay("dead", 3, 1) is None
-    assert "running producer" in wording.why_no_replay("dead", 3, 0)
-    assert wording.why_no_replay("dead", 0, 1) == "Nothing to replay."
-    assert "pending" in wording.why_no_replay("archived", 3, 1)
+@pytest.mark.parametrize("format_", [wording.count, wording.compact, wording.percent, wording.milliseconds, wording.rate, wording.size])  # fmt: skip
+def test_an_unknown_number_is_a_dash(format_):
+    assert format_(None) == "–"
 
 
-def test_binary_data_is_shown_in_hexadecimal_and_shortened():
-    assert wording.hex_dump(b"text") is None
-    assert wording.hex_dump(bytes([0, 255, 16])) == "00000000  00 ff 10"
-    assert wording.hex_dump(bytes([255]) * 5000).splitlines()[-1] == "… 5,000 bytes in total"
+@pytest.mark.parametrize(
+    ("formatted", "expected"),
+    [
+        (wording.compact(0), "0"),
+        (wording.compact(999_999), "999,999"),
+        (wording.compact(-2_500_000), "-2.5 M"),
+        (wording.compact(1.25e15), "1.25e+06 G"),
+        (wording.count(0), "0"),
+        (wording.plural(0, "message"), "0 messages"),
+        (wording.plural(1, "message"), "1 message"),
+        (wording.plural(1_000_000, "message"), "1,000,000 messages"),
+        (wording.size(0), "0 B"),
+        (wording.size(2**50), "1,048,576.0 GiB"),
+        (wording.of_limit(512, 1024), "512 B of 1.0 KiB"),
+        (wording.of_limit(512, None), "512 B"),
+        (wording.sentence_case(""), ""),
+        (wording.sentence_case("kafka UI"), "Kafka UI"),
+    ],
+)
+def test_zero_and_huge_numbers_have_the_same_form(formatted, expected):
+    assert formatted == expected
 
 
-def test_long_values_are_shortened_with_a_note():
-    assert wording.pretty({"a": [1, None]}, 100) == '{\n  "a": [\n    1,\n    null\n  ]\n}'
-    assert wording.pretty("x" * 30, 10) == f"{'x' * 10}\n… 30 characters in total"
-
-
-def test_a_producer_is_connected_silent_closed_or_disconnected():
-    row = {"seen_at": 60.0, "closed_at": None, "connected": True, "connection_error": None}
-    assert wording.producer_state(row, 61.0) == "connected"
-    assert wording.producer_state(row, 100.0) == "not seen for 40 s"
-    assert wording.producer_state({**row, "closed_at": 60.0}, 100.0) == "closed 40 s ago"
-    refused = {**row, "connected": False, "connection_error": "refused"}
-    assert wording.producer_state(refused, 61.0) == "no connection: refused"
+def test_a_long_name_keeps_its_beginning_and_its_end():
+    assert wording.short("") == ""
+    assert wording.short("x" * 26) == "x" * 26
+    assert wording.short(f"{'a' * 500}{'b' * 500}") == f"{'a' * 17}…{'b' * 8}"

@@ -1,0 +1,63 @@
+"""Test the details of a dead letter."""
+
+from __future__ import annotations
+
+from producer_core.dashboard import actions
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.events import Attempt
+from tests.fixtures.dead_letters import NOW, add_runner, dead_letter, page_of
+from tests.fixtures.pages import html_of
+
+HOSTILE = "<script>window.pwned=1</script> [click](javascript:alert(1)) $x^2$ :material/delete: **b** \x00\x1b[31m \u202egnp.exe \u200b"
+
+
+def test_the_details_of_a_dead_letter_are_escaped(path, store, monkeypatch):
+    DeadLetters(store).add(
+        [
+            dead_letter(
+                1, topic=HOSTILE[:60], key=HOSTILE.encode(), value=HOSTILE.encode(), error_text=HOSTILE, verdict_reason=HOSTILE,
+                headers=((HOSTILE, HOSTILE.encode()), ("empty", b""), ("null", None)), code="<b>x</b>", host=HOSTILE, source=HOSTILE,
+                attempts=(Attempt(NOW, "<i>", HOSTILE),),
+            )
+        ]
+    )  # fmt: skip
+    page = page_of(path, monkeypatch, letter="m-1", state="any")
+    shown = html_of(page)
+    assert "<script>window" not in shown and "<b>x</b>" not in shown and "<i>:" not in shown
+    assert "&lt;script&gt;window.pwned=1" in shown
+    assert "\u202e" not in shown and "⟨U+202E⟩" in shown
+    assert "<i>empty</i>" in shown and "<i>null</i>" in shown
+    assert not any("script" in part.value for part in page.markdown)
+
+
+def test_the_details_report_a_dead_letter_that_was_removed(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
+    page = page_of(path, monkeypatch, letter="m-1")
+    assert "Dead letter details" in html_of(page)
+    actions.clear(store, DeadLetterFilter(ids=("m-1",)))
+    page.run()
+    assert "Archived. Restore makes it pending again." in html_of(page)
+    with store.borrow(write=True) as connection:
+        connection.execute("DELETE FROM dead_letters WHERE message_id = 'm-1'")
+    page.run()
+    assert not page.exception
+    assert "This dead letter is no longer in the store." in html_of(page)
+
+
+def test_unmasking_applies_to_one_dead_letter(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
+    page = page_of(path, monkeypatch, letter="m-1")
+    assert "hunter2" not in page.code[-1].value + page.code[0].value
+    page.button(key="reveal").click().run()
+    assert any("hunter2" in part.value for part in page.code)
+    page.query_params["letter"] = "m-2"
+    page.run()
+    assert not any("hunter2" in part.value for part in page.code)
+
+
+def test_the_timeline_links_to_the_replay(path, store, monkeypatch):
+    add_runner(store)
+    DeadLetters(store).add([dead_letter(1)])
+    done = actions.start_replay(store, DeadLetterFilter())
+    shown = html_of(page_of(path, monkeypatch, letter="m-1", state="any"))
+    assert f"replays?operation={done.operation_id}" in shown.replace("&amp;", "&")

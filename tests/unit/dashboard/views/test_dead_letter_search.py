@@ -1,0 +1,16 @@
+"""Test the body search of the dead letters page."""
+
+from __future__ import annotations
+
+from producer_core.dlq import DeadLetters
+from tests.fixtures.dead_letters import dead_letter, page_of
+from tests.fixtures.pages import html_of
+
+
+def test_a_body_search_shows_its_progress(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(1, value=b"needle"), dead_letter(2)])
+    page = page_of(path, monkeypatch, body="needle")
+    assert "Searched all 2: 1 found." in html_of(page)
+    page = page_of(path, monkeypatch, body="nothing")
+    assert "Searched all 2: 0 found." in html_of(page)
+    assert page.button(key="clear").disabled

@@ -1,0 +1,96 @@
+"""Test the texts about alerts."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.alerts import RULES, Silence, alert
+from producer_core.dashboard import wording
+from producer_core.dashboard.wording import alerts as alert_wording
+from tests.fixtures.alert_pages import NOW, burning, changed, lost
+
+
+def sentence(*firing, pending=0, elsewhere=0, evaluated=True):
+    return alert_wording.alerts_sentence(firing, pending, elsewhere, evaluated, 34)
+
+
+@pytest.mark.parametrize(
+    ("firing", "more", "tone", "text"),
+    [
+        ((), {}, "good", "No alerts firing. 34 rules evaluated."),
+        ((lost(),), {}, "bad", "1 alert firing."),
+        ((lost(), burning()), {"pending": 1}, "bad", "2 alerts firing; 1 pending."),
+        ((changed(lost(), acknowledged_by="ada"),), {}, "quiet", "1 alert firing, acknowledged."),
+        (
+            (changed(lost(), silenced=True),),
+            {},
+            "quiet",
+            "All firing alerts are suppressed; 1 silenced.",
+        ),
+        (
+            (lost(), *[changed(burning(), muted_by="connection_lost fires and explains it")] * 2),
+            {},
+            "bad",
+            "1 alert firing; 2 inhibited by connection_lost.",
+        ),
+        ((alert("dedup_degraded", "p", NOW, reason="x"),), {}, "warning", "1 alert firing."),
+        (
+            (),
+            {"elsewhere": 2},
+            "quiet",
+            "No alerts firing. 2 more firing outside the current filter.",
+        ),
+    ],
+)
+def test_the_summary_sentence_covers_each_situation(firing, more, tone, text):
+    assert sentence(*firing, **more) == (tone, text)
+
+
+def test_an_alert_whose_condition_is_over_omits_its_advice():
+    found = {
+        "severity": "critical",
+        "started_at": NOW - 300,
+        "text": "it burns",
+        "advice": "Run.",
+        "rule": "error_budget_fast",
+        "keep_firing_for": 300.0,
+    }
+    assert wording.alert({**found, "since": None}, NOW) == "Critical for 5 min: it burns. Run."
+    assert (
+        wording.alert({**found, "since": NOW - 60}, NOW)
+        == "Critical for 5 min: it burns. Cleared 60 s ago; resolves in 4 min."
+    )
+
+
+def test_a_missing_evaluator_is_reported_first():
+    tone, text = sentence(evaluated=False)
+
+    assert tone == "bad" and text.startswith("Alert evaluation is not running; data may be stale.")
+
+
+def test_the_next_state_change_is_described():
+    rule = RULES["slow_delivery"]
+    pending = changed(burning(), state="pending", since=NOW - 60)
+
+    assert alert_wording.next_transition(pending, rule, NOW) == "Fires in 4 min if the condition persists."
+    assert alert_wording.next_transition(changed(pending, state="firing"), rule, NOW) == (
+        "Condition cleared; resolves in 9 min."
+    )
+    assert alert_wording.next_transition(
+        alert("acknowledged_lost", "t", NOW, text="x"), RULES["acknowledged_lost"], NOW
+    ) == ("Fires until acknowledged.")
+
+
+def test_a_failing_route_shows_its_duration_and_error():
+    assert alert_wording.route_state(True, "3 min ago", 2, 0, "HTTP 500") == (
+        "bad", "Delivery began failing 3 min ago: HTTP 500. 2 notifications queued.",
+    )  # fmt: skip
+    assert alert_wording.route_state(True, "", 0, 0, "")[0] == "good"
+    assert alert_wording.route_state(False, "", 0, 0, "")[0] == "quiet"
+
+
+def test_a_silence_of_a_whole_rule_is_described_as_such():
+    assert (
+        alert_wording.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW))
+        == "high_latency, all subjects"
+    )

@@ -1,0 +1,128 @@
+"""Test the monitor in code: its text and HTML, its replays and its audit."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
+from producer_core.dlq import DeadLetters
+from producer_core.errors import ReplayError, StoreUnavailable
+from producer_core.testing import InMemoryTransport
+from tests.fixtures import notebook as notebook_fixtures
+from tests.fixtures.notebook import dead_letter
+from tests.fixtures.replays import looked
+
+now, store = notebook_fixtures.now, notebook_fixtures.store
+
+
+def test_outside_a_notebook_the_monitor_is_text(store):
+    text = repr(Monitor(store))
+    assert "10 of 100" in text and "Dead letters: orders 10" in text and "<" not in text
+
+
+def test_paths_and_producers_are_sources(store, tmp_path):
+    assert "Dead letters: orders 10" in repr(Monitor(store.path))
+    with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
+        assert "As of" in repr(producer.monitor())
+
+
+def test_a_producer_has_one_monitor_and_one_widget(tmp_path):
+    with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
+        assert producer.monitor() is producer.monitor()
+        assert producer.monitor().widget() is producer.monitor().widget()
+
+
+def test_a_producer_without_a_store_explains_how_to_get_a_monitor():
+    with ReliableKafkaProducer(store=None, transport=InMemoryTransport) as producer:
+        with pytest.raises(StoreUnavailable, match="has no store") as caught:
+            producer.monitor()
+    assert "store=" in str(caught.value)
+
+
+def test_without_the_widget_the_monitor_names_the_package_to_install(store, monkeypatch):
+    monkeypatch.setattr("producer_core._internal.dashboard_entry.entry_points", lambda **_: ())
+    monitor = Monitor(store)
+    assert "90 messages acknowledged, 10 dead, 10 dead letters pending" in repr(monitor)
+    assert "pip install" in repr(monitor) and "pip install" in monitor._repr_html_()
+    assert monitor._display_() == repr(monitor)
+    with pytest.raises(NotImplementedError):  # IPython then shows the text
+        monitor._ipython_display_()
+
+
+def test_a_terminal_without_a_kernel_gets_text(store, monkeypatch):
+    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    with pytest.raises(NotImplementedError):
+        Monitor(store)._ipython_display_()
+
+
+def test_a_dry_run_counts_and_sends_nothing(store):
+    run = Monitor(store).dry_run(DeadLetterFilter(topic="orders"))
+    assert run.total == 10 and store.rows("operations") == []
+    assert "A replay would" in run._repr_html_() and "nothing can arrive twice" in run._repr_html_()
+
+
+def test_a_replay_sends_nothing_before_go(store):
+    monitor = Monitor(store)
+    plan = monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1)
+    assert plan.state == "checking"
+    with pytest.raises(ReplayError, match="nothing was sent"):
+        plan.go(timeout=0.1)
+
+    looked(store, plan.operation_id, newer_keys=2)
+    assert plan.state == "ready"  # in code, a replay waits for go() even without findings
+    assert "a newer record was written since" in repr(plan) and "go() sends it" in repr(plan)
+    assert "A replay would" in plan._repr_html_() and "go() sends it" in plan._repr_html_()
+    assert monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1).operation_id == plan.operation_id
+
+    assert plan.go(newer="skip", timeout=0.1) is plan
+    assert (plan.state, plan.operation.newer) == ("planned", "skip")
+    assert plan.go(timeout=0.1).state == "planned"  # as in a cell that runs twice
+    assert "Replaying: 0 of 10" in repr(plan)
+
+
+def test_a_repeated_replay_selects_the_current_dead_letters(store, now):
+    """Once a repeated replay returned the earlier plan with its outdated selection."""
+    before = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
+    DeadLetters(store).add([dead_letter(99, failed_at=now)])
+
+    plan = Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
+
+    assert (before.operation.total, plan.operation.total) == (10, 11)
+    assert (
+        Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0).operation_id == plan.operation_id
+    )
+
+
+def test_a_replay_can_be_paused_resumed_and_cancelled_from_any_monitor(store):
+    Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
+    found = Monitor(store).replays()
+    assert "checking" in found._repr_html_() and len(found) == 1
+    looked(store, found[0].operation_id)
+    one = found[0].go(timeout=0.0)
+
+    assert one.pause().state == "paused" and "resume() goes on" in one._repr_html_()
+    with pytest.raises(ReplayError, match="is paused"):
+        one.go(timeout=0.0)
+    assert one.resume(rate=5).operation.rate == 5
+    assert one.cancel().ended and "Cancelled" in one.message
+    assert one.go(timeout=0.0).state == "cancelled" and Monitor(store).replays() == []
+    assert [act["origin"] for act in Monitor(store).audit()][:4] == ["notebook"] * 4
+
+
+def test_clear_is_audited_with_the_users_name(store, monkeypatch):
+    monkeypatch.setenv("JUPYTERHUB_USER", "ada")
+    monitor = Monitor(store)
+    assert monitor.clear(DeadLetterFilter(topic="orders")).count == 10
+    acts = monitor.audit()
+    assert (acts[0]["who"], acts[0]["origin"], acts[0]["count"]) == ("ada", "notebook", 10)
+    assert "ada" in acts._repr_html_()
+
+
+def test_statistics_and_the_close_report_are_tables(tmp_path):
+    with ReliableKafkaProducer(store=None, transport=InMemoryTransport) as producer:
+        producer.send_message("orders", {"n": 1})
+        producer.flush()
+        stats = producer.get_stats()
+    assert isinstance(stats, dict) and stats["messages_sent"] == 1
+    assert "orders" in stats._repr_html_() and "<script" not in stats._repr_html_()
+    assert "acknowledged" in producer.close()._repr_html_()
