@@ -202,6 +202,7 @@ def test_a_cross_site_form_is_rejected(browser):
         {"origin": "http://dash.example", "host": ("dash.example", "evil.example")},
         {"sec_fetch_site": ("same-origin", "cross-site")},
         {"origin": "null"},
+        {"origin": "http://["},
         {"origin": "http://dash.example", "sec_fetch_site": "same-site"},
     ],
 )
