@@ -8,7 +8,7 @@ from producer_core.dashboard.wording.numbers import plural, size
 from producer_core.dashboard.wording.replays import duration
 from producer_core.replay.broker_check import TopicCheck
 from producer_core.replay.dry_run import DryRun
-from producer_core.replay.wording import asked_for, newer_keys, there
+from producer_core.replay.wording import existing_partitions, newer_keys, requested_partitions
 
 
 def heading(number: int, length: int) -> str:
@@ -106,7 +106,7 @@ def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
 
 
 def _topic(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str, ...]:
-    first = (topic, f"{run.by_topic[topic]:,}", asked_for(run, topic), there(found))
+    first = (topic, f"{run.by_topic[topic]:,}", requested_partitions(run, topic), existing_partitions(found))
     if found is None or not found.partitions:
         return *first, "", "", ""
     return *first, size(found.max_message_bytes), f"{found.too_large:,}", newer_keys(found)

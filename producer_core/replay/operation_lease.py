@@ -1,4 +1,4 @@
-"""The lease of an operation: who has it, and for how long he may still act."""
+"""The lease of an operation: detect dead owners and renew the own lease."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from producer_core.errors import StoreError
 from producer_core.replay.claims import LeaseState
 
 LEASE = 15.0
-"""Seconds an operation stays a dead runner's before another takes it over; renewed every 5."""
+"""Seconds before another runner takes an operation from a dead one; the lease is renewed every 5 seconds."""
 
 
 class RenewsLease(Protocol):
-    """Renews the lease in the store; False: it is another's now, or the operation has ended."""
+    """Renews the lease in the store; False if another runner has it or the operation has ended."""
 
     def renew(self) -> bool: ...
 
 
 class LeaseMonitor:
-    """Tells a dead owner from a living one without trusting the clock alone, which may be set at any time.
+    """Detect dead owners without relying on the wall clock alone, which may be changed at any time.
 
-    A living owner renews his lease three times in its length. So he is dead when we saw the same lease for
-    its whole length, or for half of it while the clock says that it has run out.
+    A live owner renews its lease three times per lease period. The owner is dead if the lease stayed unchanged for a
+    whole period, or for half a period after it expired by the wall clock.
     """
 
     def __init__(self, lease: float, monotonic: Callable[[], float]) -> None:
@@ -44,10 +44,10 @@ class LeaseMonitor:
 
 
 class LeaseRenewer:
-    """A thread that renews the lease three times in its length, whatever the work waits for.
+    """A thread that renews the lease three times per lease period, whatever the replay waits for.
 
-    `holds` is judged by the monotonic clock from the moment before the last renewal, so that a process that
-    was stopped knows, when it wakes, that it may not send.
+    `holds` counts from the monotonic time before the last renewal, so a process that was suspended knows that it must
+    not send when it continues.
     """
 
     def __init__(self, claims: RenewsLease, lease: float, started: float) -> None:
@@ -55,7 +55,7 @@ class LeaseRenewer:
         self._lease = lease
         self._until = started + lease
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="replay-lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_done, name="replay-lease", daemon=True)
 
     def __enter__(self) -> LeaseRenewer:
         self._thread.start()
@@ -71,7 +71,7 @@ class LeaseRenewer:
     def renewed(self, started: float) -> None:
         self._until = max(self._until, started + self._lease)
 
-    def _keep(self) -> None:
+    def _renew_until_done(self) -> None:
         while not self._done.wait(self._lease / 3):
             started = time.monotonic()
             try:
@@ -79,5 +79,5 @@ class LeaseRenewer:
                     self._until = 0.0
                     return
             except StoreError:
-                continue  # nobody can take the lease meanwhile; sending stops when it has run out
+                continue  # no other process can take the lease now either; sending stops when it expires
             self.renewed(started)

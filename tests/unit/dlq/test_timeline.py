@@ -127,7 +127,7 @@ def test_what_a_plan_left_out_is_told_with_its_reason(store, dead_letters, clock
 
     skipped = timeline(store, one.message_id)[-1]
 
-    assert skipped.what == "skipped" and "it never became a message" in skipped.text
+    assert skipped.what == "skipped" and "never sent as a message" in skipped.text
 
 
 def malformed_line():

@@ -191,7 +191,7 @@ def test_a_malformed_and_a_quarantined_letter_are_skipped_with_the_reason(store,
 
     assert counts(done) == (1, 0, 0, 2)
     assert sender.sent_ids == [message_id(0)]
-    assert "never became a message" in records(store, done)[message_id(1)][1]
+    assert "never sent as a message" in records(store, done)[message_id(1)][1]
     assert "4 replays" in records(store, done)[message_id(2)][1]
 
 
@@ -315,7 +315,7 @@ def test_archived_meanwhile_wins_and_the_replay_says_so(store, clock):
     DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
     done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
-    assert done.message == "Replayed 2 of 3; 1 skipped: archived meanwhile"
+    assert done.message == "Replayed 2 of 3; 1 skipped: archived after the replay was planned"
     assert states(store)[ids[0]] == "archived"
 
 
@@ -345,7 +345,7 @@ def test_two_selections_that_overlap_send_each_record_once(store, clock):
     second = running.run_one(two.operation_id, 60)
 
     assert sorted(sender.sent_ids) == sorted(ids)
-    assert second.message == "Replayed 0 of 4; 4 skipped: another replay delivered it"
+    assert second.message == "Replayed 0 of 4; 4 skipped: delivered by another replay"
 
 
 def test_no_more_than_the_bound_are_in_flight(store, clock):
@@ -421,10 +421,10 @@ def test_a_rate_is_changed_only_by_whoever_may_resume(store, clock):
     buried(store, 3)
     operation = planned(store, clock, rate=9.0)
 
-    with pytest.raises(ReplayError, match="so this cannot be done"):
+    with pytest.raises(ReplayError, match="Cannot resume replay"):
         replay.resume(store, operation.operation_id, rate=2.0, **BY)
     replay.pause(store, operation.operation_id, **BY)
-    with pytest.raises(ReplayError, match="never ends"):
+    with pytest.raises(ReplayError, match="must be above 0"):
         replay.resume(store, operation.operation_id, rate=0.0, **BY)
 
     paused = replay.get(store, operation.operation_id)
@@ -487,8 +487,8 @@ def test_cancelling_a_dry_run_says_what_another_replay_delivered_meanwhile(store
     done = replay.cancel(store, dry.operation_id, **BY, clock=clock)
 
     assert done.message == (
-        "Cancelled: replayed 0 of 4; 2 skipped: another replay delivered it; "
-        "2 skipped: cancelled before it was sent"
+        "Cancelled: replayed 0 of 4; 2 skipped: cancelled before it was sent; "
+        "2 skipped: delivered by another replay"
     )
     assert sorted(states(store).values()) == ["dead"] * 2 + ["replayed"] * 2
 
@@ -629,7 +629,7 @@ def test_one_answer_sends_thousands_that_were_not_found_and_the_audit_keeps_it(s
     buried(store, 3000, verdict="possibly_persisted")
     sender = ScriptedSender()
     operation = planned(store, clock, check_first=True)
-    ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).checked(
+    ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).save_check(
         BrokerCheck((), 0.0), {}, ""
     )
 
@@ -638,7 +638,7 @@ def test_one_answer_sends_thousands_that_were_not_found_and_the_audit_keeps_it(s
 
     assert (done.acknowledged, done.skipped) == (3000, 0)
     (said,) = [row["outcome"] for row in store.rows("replay_acts") if row["action"] == "replay_go"]
-    assert "a second copy of them is possible" in said
+    assert "which may create duplicates" in said
 
 
 def test_without_permission_to_read_nothing_is_sent_twice_silently(store, clock):
@@ -652,7 +652,7 @@ def test_without_permission_to_read_nothing_is_sent_twice_silently(store, clock)
 
 
 def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
-    ids = buried(store, 1, verdict="inconclusive", verdict_reason="Nobody could look.")
+    ids = buried(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
     sender = ScriptedSender(refuse=ids)
     sender_outcome = sender.outcome
     sender.outcome = lambda one: replace(
@@ -862,9 +862,7 @@ def test_a_replay_that_waits_for_old_attempts_says_so_and_takes_it_back(store, c
     def said():
         return replay.get(store, operation.operation_id).message or ""
 
-    eventually(
-        lambda: re.match(r"It waits \d+ s at most: an old attempt of the next dead letters may", said())
-    )
+    eventually(lambda: re.match(r"Waiting up to \d+ s: an old request of the next records may", said()))
     assert sender.sent == []
     eventually(lambda: len(sender.sent) == 3)
     eventually(lambda: said() == "")

@@ -12,7 +12,7 @@ from producer_core.replay import execution
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import CanaryRule, ReplayGuard
-from producer_core.replay.runner import SPREAD_GROWTH
+from producer_core.replay.runner import SPARK_GROWTH
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.fixtures.replays import (
@@ -58,7 +58,7 @@ def test_it_grows_with_what_succeeded_up_to_the_bound():
 
 
 def test_with_spark_it_grows_tenfold():
-    guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPREAD_GROWTH), good=10)
+    guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPARK_GROWTH), good=10)
 
     assert guard.room(0, 10_000) == 101
     assert heard(guard, good=101).room(0, 10_000) == 1_111
@@ -79,7 +79,7 @@ def test_the_latest_outcomes_count_later_on():
     guard = heard(ReplayGuard(CanaryRule(canary=10, percent=20, last=50)), good=1000)
 
     assert heard(guard, bad=10).verdict() is None
-    assert heard(guard, bad=1).verdict() == "Too many fail again: 11 of the last 50 records"
+    assert heard(guard, bad=1).verdict() == "Too many records failed again: 11 of the last 50"
 
 
 def test_a_hundred_percent_never_stops():
@@ -111,7 +111,7 @@ def test_a_bad_replay_ends_at_its_canary(store):
 
     assert (ended.state, ended.failed_again, ended.skipped) == ("stopped", 5, 195)
     assert len(sender.sent) == 5
-    assert ended.message.startswith("Stopped itself. The canary failed: 5 of its first 5")
+    assert ended.message.startswith("Stopped automatically. The canary failed: 5 of its first 5")
     assert DeadLetters(store).count(DeadLetterFilter()) == 200
 
 
@@ -213,7 +213,7 @@ def test_a_runner_that_cannot_look_ahead_leaves_the_decision_to_a_person(store):
     ready = run(store, ScriptedSender(), check_first=True)
 
     assert (ready.state, ready.owner) == ("ready", None)
-    assert "Nobody has looked ahead" in ready.message
+    assert "The topics were not checked" in ready.message
 
 
 def away(times, asked):
