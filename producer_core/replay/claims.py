@@ -17,6 +17,7 @@ from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation
 from producer_core.replay.outcome import Ending, OrphanedRecord, RecordOutcome
+from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
 from producer_core.store.queries import run
 
 if TYPE_CHECKING:
@@ -233,12 +234,8 @@ class ReplayClaims:
             return
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
-        reasons = operations.UNCLAIMED_REASONS
         outcomes = [
-            RecordOutcome(
-                one, "skipped", reasons.get(states.get(one), "changed after the replay was planned")
-            )
-            for one in ids
+            RecordOutcome(one, "skipped", UNCLAIMED_REASONS.get(states.get(one), CHANGED)) for one in ids
         ]
         with self._store.borrow(write=True) as connection:
             ended = end_records(connection, self.operation_id, "pending", outcomes, now=self._clock())

@@ -14,6 +14,12 @@ from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.active_cause import still_active
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.replay.guarantee import UNKNOWN, ReplayGuarantee, guarantee_from_cluster_id
+from producer_core.replay.phrases import (
+    OTHER_CLUSTER,
+    inconclusive_fact,
+    records,
+    stay_dead_letters,
+)
 from producer_core.replay.selection_counts import (
     SelectionRow,
     count_operation,
@@ -235,12 +241,12 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
         return
     if unsearched:
         yield (
-            f"{_records(unsearched)} may already be on {_its(unsearched)} topic: the replay searches for "
-            f"{_them(unsearched)} first. Records that it finds are marked as landed and not sent."
+            f"{inconclusive_fact(unsearched)}: the replay searches for {_them(unsearched)} first. "
+            "Records that it finds are marked as landed and not sent."
         )
     if inconclusive:
         yield (
-            f"{_records(inconclusive)} {_were(inconclusive)} not found by an earlier search: "
+            f"{records(inconclusive)} {_were(inconclusive)} not found by an earlier search: "
             "the replay searches once more."
         )
     if sends:
@@ -294,22 +300,22 @@ def _topic_problems(run: DryRun) -> Iterator[str]:
     for topic in topics:
         if topic.newer_keys and topic.compacted and not skips(run.newer, topic):
             yield (
-                f"{_records(topic.newer_keys)} of {topic.topic} will permanently replace a newer record with the same key: "
+                f"{records(topic.newer_keys)} of {topic.topic} will permanently replace a newer record with the same key: "
                 "the topic is compacted. Skip them unless the old values are correct."
             )
     for topic in topics:
         if topic.partitions is None:
-            yield f"{_records(topic.records)} cannot be sent: the topic {topic.topic} does not exist. {_stay(topic.records)}."
+            yield f"{records(topic.records)} cannot be sent: the topic {topic.topic} does not exist. {stay_dead_letters(topic.records)}."
     for topic in topics:
         if topic.lost_partitions:
             yield (
-                f"{_records(topic.lost_partitions)} will fail again: {topic.topic} does not have the requested partition "
+                f"{records(topic.lost_partitions)} will fail again: {topic.topic} does not have the requested partition "
                 f"(it has {topic.partitions})."
             )
     for topic in topics:
         if topic.too_large:
             yield (
-                f"{_records(topic.too_large)} of {topic.topic} will probably fail again: larger than the topic allows"
+                f"{records(topic.too_large)} of {topic.topic} will probably fail again: larger than the topic allows"
                 f"{_bytes(topic.max_message_bytes)}, unless compression makes {_them(topic.too_large)} small enough."
             )
     yield from _newer(run, topics)
@@ -319,12 +325,12 @@ def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
     for topic in topics:
         if topic.newer_keys and skips(run.newer, topic):
             yield (
-                f"{_records(topic.newer_keys)} of {topic.topic} will be skipped: the topic has a newer record with the same "
-                f"key{_compaction(topic)}. {_stay(topic.newer_keys)}; you can choose to send {_them(topic.newer_keys)}."
+                f"{records(topic.newer_keys)} of {topic.topic} will be skipped: the topic has a newer record with the same "
+                f"key{_compaction(topic)}. {stay_dead_letters(topic.newer_keys)}; you can choose to send {_them(topic.newer_keys)}."
             )
         elif topic.newer_keys and not topic.compacted:
             yield (
-                f"{_records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a newer record with the same key: "
+                f"{records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a newer record with the same key: "
                 f"consumers will read the old value last{_compaction(topic)}. You can skip {_them(topic.newer_keys)}."
             )
 
@@ -340,16 +346,16 @@ def _compaction(topic: TopicCheck) -> str:
 
 def _left_out(run: DryRun) -> Iterator[str]:
     if run.changed:
-        yield f"{_records(run.changed)} {_are(run.changed)} left out: archived or replayed after this replay was planned."
+        yield f"{records(run.changed)} {_are(run.changed)} left out: archived or replayed after this replay was planned."
     if run.not_replayable:
         yield (
-            f"{_records(run.not_replayable)} {_are(run.not_replayable)} left out: never sent as a message. "
+            f"{records(run.not_replayable)} {_are(run.not_replayable)} left out: never sent as a message. "
             f"Fix {_them(run.not_replayable)} at the source."
         )
     if run.quarantined:
-        yield f"{_records(run.quarantined)} {_are(run.quarantined)} left out: quarantined after repeated failures."
+        yield f"{records(run.quarantined)} {_are(run.quarantined)} left out: quarantined after repeated failures."
     if run.other_cluster:
-        yield f"{_records(run.other_cluster)} {_are(run.other_cluster)} left out: from another cluster."
+        yield f"{records(run.other_cluster)} {_are(run.other_cluster)} left out: {OTHER_CLUSTER}."
 
 
 def _unchecked(run: DryRun) -> Iterator[str]:
@@ -387,24 +393,12 @@ def _bytes(limit: int | None) -> str:
     return "" if limit is None else f" ({limit:,} bytes)"
 
 
-def _records(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
-
-
-def _its(count: int) -> str:
-    return "its" if count == 1 else "their"
-
-
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
-
-
-def _stay(count: int) -> str:
-    return "It stays a dead letter" if count == 1 else "They stay dead letters"
 
 
 def _were(count: int) -> str:

@@ -11,6 +11,7 @@ from producer_core import replay
 from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.errors import ProducerError, ReplayError
 from producer_core.replay.dry_run import DryRun, dry_run
+from producer_core.replay.wording import done_of_total
 
 if TYPE_CHECKING:
     from producer_core.replay import Inconclusive, Newer, Operation
@@ -160,8 +161,7 @@ def progress(operation: Operation) -> str:
     """Return the progress as a sentence."""
     if operation.ended:
         return operation.message or "Done."
-    settled = operation.total - operation.left
-    return f"Replaying: {settled:,} of {operation.total:,}. {operation.message or ''}".strip()
+    return f"Replaying: {done_of_total(operation)}. {operation.message or ''}".strip()
 
 
 def live(store: Store) -> Replays:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.errors import ReplayError
+from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -31,21 +31,6 @@ PIPELINE = "pipeline"
 """The origin of an operation that a Spark job runs. Other runners must not take it: its records use the transactional
 ids of its slices, which other runners do not fence."""
 
-SENT_ANYWAY = "inconclusive records are sent anyway, which may create duplicates"
-CANCELLED = "cancelled before it was sent"
-UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(
-    {
-        "archived": "archived after the replay was planned",
-        "purged": "purged after the replay was planned",
-        "replaying": "claimed by another replay",
-        "replayed": "delivered by another replay",
-        "landed": "already found on its topic",
-        "dead": "it cannot be replayed",
-        None: "no longer in the store",
-    }
-)
-"""Why a record could not be claimed, by the current state of its dead letter."""
-_ABANDONED = "its runner stopped, and no other runner can look for it on the topic"
 STALE = 300.0
 """Seconds after which the preflight check is repeated."""
 _MOST_REASONS = 3
@@ -256,8 +241,8 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     if not held["claimed"]:
         return end(store, operation_id, now)
     if _abandoned(store, operation, held["since"] or 0.0, now):
-        store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
-        store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
+        store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=ABANDONED)
+        store.execute("replay_abandon_records", operation=operation_id, text=ABANDONED)
         return end(store, operation_id, now)
     return operation
 

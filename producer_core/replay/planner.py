@@ -16,7 +16,6 @@ from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
 from producer_core.replay.operation import (
-    SENT_ANYWAY,
     Inconclusive,
     Newer,
     Operation,
@@ -25,6 +24,13 @@ from producer_core.replay.operation import (
     get,
     live,
     operation_of,
+)
+from producer_core.replay.phrases import (
+    NEVER_SENT,
+    OTHER_CLUSTER,
+    QUARANTINED,
+    SENT_ANYWAY,
+    UNKNOWN_CLUSTER,
 )
 
 if TYPE_CHECKING:
@@ -262,13 +268,13 @@ SELECT ?, row_number() OVER (ORDER BY {OLDEST_FIRST}), message_id,
        CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before
 FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
              CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
-             CASE WHEN NOT replayable THEN 'never sent as a message; fix the line at its source'
+             CASE WHEN NOT replayable THEN '{NEVER_SENT}'
                   WHEN quarantined AND NOT ? THEN
-                      'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
+                      '{QUARANTINED} in ' || replay_count || ' replays; replay it by itself'
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
-                      'from another cluster (' || cluster_id || ')'
+                      '{OTHER_CLUSTER} (' || cluster_id || ')'
                   WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
-                      'it may be on an unknown cluster, so it is not sent to this one'
+                      '{UNKNOWN_CLUSTER}'
              END AS reason
       FROM dead_letters WHERE ({{where}}) AND state = 'dead')
 WHERE ? OR reason IS NULL

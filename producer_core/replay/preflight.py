@@ -10,10 +10,9 @@ from producer_core.replay.broker_check import BrokerCheck, Flag, Which, check
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.guarantee import ReplayGuarantee, never_compacts
 from producer_core.replay.operation import Newer, Operation
+from producer_core.replay.phrases import NEWER_KEY, NO_TOPIC
 
 _WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
-NO_TOPIC = "its topic no longer exists; create it and replay again"
-NEWER_KEY = "the topic has a newer record with its key, and consumers would read the old value last"
 
 
 def run_preflight(
@@ -74,4 +73,4 @@ def _sentence(found: BrokerCheck) -> str:
     return " ".join(topic.text for topic in found.topics)[:500]
 
 
-__all__ = ["NEWER_KEY", "NO_TOPIC", "Flag", "run_preflight", "topics_to_scan"]
+__all__ = ["Flag", "run_preflight", "topics_to_scan"]

@@ -38,7 +38,7 @@ from producer_core.messages import id_text, parse_id
 from producer_core.replay.claims import Floors
 from producer_core.replay.guarantee import TRANSACTIONAL_ID
 from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
-from producer_core.replay.preflight import NO_TOPIC
+from producer_core.replay.phrases import NO_TOPIC
 from producer_core.replay.probe_outcome import ProbeOutcome, inconclusive, outcome_after_search
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted, died_again
 

@@ -12,13 +12,38 @@ if TYPE_CHECKING:
     from producer_core.replay.dry_run import DryRun
     from producer_core.replay.operation import Operation
 
+STATES: Mapping[str, str] = {
+    "checking": "checking topics",
+    "ready": "awaiting decision",
+    "planned": "queued",
+    "running": "running",
+    "paused": "paused",
+    "done": "done",
+    "stopped": "stopped automatically",
+    "cancelled": "cancelled",
+    "failed": "failed",
+}
+"""The state as a short label."""
+
+STATE_MEANINGS: Mapping[str, str] = {
+    "checking": "the topics are being checked; then it starts, or waits for your decision",
+    "ready": "waiting for your decision: replay go starts it, replay cancel ends it",
+    "planned": "waiting for a runner: a live producer of this store, or dlq replay with --bootstrap-servers",
+    "running": "records are being sent",
+    "paused": "replay resume continues it",
+    "done": "every record has an outcome",
+    "stopped": "stopped automatically; the other records stay dead letters",
+    "cancelled": "cancelled by an operator; the other records stay dead letters",
+    "failed": "it could not continue",
+}
+"""The meaning of each state for the operator."""
+
 NEWER: Mapping[str, str] = {
     "auto": "records whose key has a newer one are skipped on topics that are, or may be, compacted",
     "skip": "records whose key has a newer one are skipped",
     "send": "records whose key has a newer one are sent anyway",
 }
 """How records with newer keys are handled, by choice."""
-
 
 INCONCLUSIVE: Mapping[str, str] = {
     "keep": "records that may be on their topic and are not found there stay dead letters",
@@ -46,12 +71,17 @@ def delivered(operation: Operation) -> str:
     return f"{found.delivery.replace('_', ' ')}{because}" if found.delivery else ""
 
 
+def done_of_total(operation: Operation) -> str:
+    """Return how many records have an outcome, such as "120 of 500"."""
+    return f"{operation.total - operation.left:,} of {operation.total:,}"
+
+
 def done_about(verdict: str, *, send_inconclusive: bool = False) -> str:
     """Return how a replay handles records with this verdict."""
     if verdict in SAFE_VERDICTS:
         return "sent: no broker has them"
     then = "sent anyway" if send_inconclusive else "kept as dead letters"
-    search = "searched once more" if verdict == "inconclusive" else "searched on their topics first"
+    search = "looked up once more" if verdict == "inconclusive" else "looked up on their topics first"
     return f"{search}; {then} if not found"
 
 

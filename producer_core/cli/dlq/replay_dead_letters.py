@@ -264,14 +264,18 @@ def _confirm_and_start(
 
 
 def _inconclusive_question(run: DryRun) -> str:
-    records = output.count(run.doubtful.count, "record")
+    from producer_core.replay.phrases import inconclusive_fact
+
     return (
-        f"{records} may already be on their topic. Send those not found there anyway? Duplicates are possible"
+        f"{inconclusive_fact(run.doubtful.count)}. Send those not found there anyway? Duplicates are possible"
     )
 
 
 def _newer_question(run: DryRun) -> str:
-    return f"Skip the {output.count(run.newer_keys, 'record')} whose key has a newer record?"
+    from producer_core.replay.phrases import newer_key_fact
+
+    keep = "Keep it as a dead letter?" if run.newer_keys == 1 else "Keep them as dead letters?"
+    return f"{newer_key_fact(run.newer_keys)}. {keep}"
 
 
 def _checked(job: ReplayRun, operation: Operation) -> Operation:

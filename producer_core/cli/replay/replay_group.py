@@ -260,6 +260,8 @@ def _print_continuing(store: Store, operation: Operation, as_json: bool) -> None
 
 
 def _row(operation: Operation) -> tuple[str | int | None, ...]:
+    from producer_core.replay.wording import STATES
+
     return (
         operation.operation_id,
         operation.state,
@@ -269,5 +271,5 @@ def _row(operation: Operation) -> tuple[str | int | None, ...]:
         operation.total,
         operation.failed_again,
         operation.skipped,
-        output.shorten(operation.message or replay_text.STATES[operation.state], 60),
+        output.shorten(operation.message or STATES[operation.state], 60),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_text
@@ -15,56 +14,35 @@ if TYPE_CHECKING:
 
 _MAX_LINES = 20
 
-_OPTIONS_BY_REASON = (
-    ("--newer send", "a newer record with its key"),
-    ("--include-quarantined", "quarantined: it failed again"),
-    ("--to CLUSTER", "from another cluster"),
-    ("--to CLUSTER", "it may be on an unknown cluster"),
-)
-"""Options of `dlq replay` that send records skipped for these reasons."""
-
-STATES: Mapping[str, str] = {
-    "checking": "the topics are being checked; then it starts, or waits for your decision",
-    "ready": "waiting for your decision: replay go starts it, replay cancel ends it",
-    "planned": "waiting for a runner: a live producer of this store, or dlq replay with --bootstrap-servers",
-    "running": "records are being sent",
-    "paused": "replay resume continues it",
-    "done": "every record has an outcome",
-    "stopped": "stopped automatically; the other records stay dead letters",
-    "cancelled": "cancelled by an operator; the other records stay dead letters",
-    "failed": "it could not continue",
-}
-"""The meaning of each state for the operator."""
-
 
 def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     """Return the state of the replay, one fact per line; unset options are left out."""
-    from producer_core.replay.wording import INCONCLUSIVE, NEWER, rule
+    from producer_core.replay import wording
 
     done = operation.total - operation.left
     share = f" ({100 * done / operation.total:.0f} %)" if operation.total else ""
     lines: list[tuple[str, str | int | None]] = [
         ("replay", operation.operation_id),
-        ("state", f"{operation.state}: {STATES[operation.state]}"),
+        ("state", f"{operation.state}: {wording.STATE_MEANINGS[operation.state]}"),
         ("created", f"{output.moment(operation.created_at)} by {operation.who} ({operation.origin})"),
         ("reason", operation.reason),
-        ("progress", f"{done:,} of {operation.total:,}{share}{_time_left(operation, done)}"),
+        ("progress", f"{wording.done_of_total(operation)}{share}{_time_left(operation)}"),
         ("acknowledged", operation.acknowledged),
         ("already landed", operation.landed),
         ("failed again", operation.failed_again),
         ("skipped", operation.skipped),
         ("left", operation.left),
         ("delivery", _delivery(operation)),
-        ("stop rule", rule(operation)),
-        ("newer keys", operation.newer and NEWER[operation.newer]),
-        ("inconclusive", operation.inconclusive and INCONCLUSIVE[operation.inconclusive]),
+        ("stop rule", wording.rule(operation)),
+        ("newer keys", operation.newer and wording.NEWER[operation.newer]),
+        ("inconclusive", operation.inconclusive and wording.INCONCLUSIVE[operation.inconclusive]),
         ("rate", None if operation.rate is None else f"at most {operation.rate:g} per second"),
         ("message", operation.message and mask_text(operation.message)),
     ]
     return [(name, value) for name, value in lines if value is not None]
 
 
-def _time_left(operation: Operation, done: int) -> str:
+def _time_left(operation: Operation) -> str:
     """Return the estimated remaining time at the average rate so far."""
     sent = operation.acknowledged + operation.failed_again + operation.landed
     if operation.state != "running" or operation.started_at is None or not sent or not operation.left:
@@ -99,7 +77,15 @@ def print_check(store: Store, operation: Operation) -> None:
 
 
 def print_reasons(store: Store, operation: Operation) -> None:
-    """Print why records failed again or were skipped, most frequent reason first."""
+    """Print why records failed again or were skipped, most frequent reason first, with the option that sends them."""
+    from producer_core.replay import phrases
+
+    options = (
+        ("--newer send", phrases.NEWER_KEY),
+        ("--include-quarantined", phrases.QUARANTINED),
+        ("--to CLUSTER", phrases.OTHER_CLUSTER),
+        ("--to CLUSTER", phrases.UNKNOWN_CLUSTER),
+    )
     rows = store.rows("replay_reasons", operation=operation.operation_id)
     if rows:
         output.say("")
@@ -108,7 +94,7 @@ def print_reasons(store: Store, operation: Operation) -> None:
             for row in rows[:_MAX_LINES]
         ]
         output.table(("records", "outcome", "reason"), found, right=("records",), shrink=("reason",))
-    for option, reason in _OPTIONS_BY_REASON:
+    for option, reason in options:
         if any(reason in (row["text"] or "") for row in rows):
             output.say(f'To send records skipped because "{reason}", replay them again with {option}.')
     if len(rows) > _MAX_LINES:
@@ -116,11 +102,13 @@ def print_reasons(store: Store, operation: Operation) -> None:
 
 
 def progress(operation: Operation) -> str:
+    from producer_core.replay.wording import done_of_total
+
     done = operation.total - operation.left
     canary = f" (canary of {operation.canary:,})" if operation.canary and done < operation.canary else ""
     message = f"; {output.shorten(operation.message, 100)}" if operation.message else ""
     return (
-        f"replay {operation.operation_id}: {done:,} of {operation.total:,}{canary}, "
+        f"replay {operation.operation_id}: {done_of_total(operation)}{canary}, "
         f"{operation.failed_again:,} failed again{message}"
     )
 

@@ -91,7 +91,10 @@ def test_a_person_sees_the_dry_run_skips_the_newer_keys_and_says_go(kafka, store
 
     (operation,) = replay.list_operations(store)
     assert result.returncode == 1, result.stderr  # two were skipped
-    assert "Skip the 2 records whose key has a newer record?" in result.stdout + result.stderr
+    assert (
+        "The topic has newer records for the keys of 2 records. Keep them as dead letters?"
+        in result.stdout + result.stderr
+    )
     assert "Replay 5 dead letters" in result.stdout + result.stderr
     assert (operation.state, operation.acknowledged, operation.skipped) == ("done", 3, 2)
     assert (operation.newer, operation.reason, operation.delivery) == ("skip", "INC-4711", "exactly_once")

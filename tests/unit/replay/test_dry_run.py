@@ -71,7 +71,7 @@ def test_what_is_doubtful_is_said_with_what_will_be_done(store):
     doubtful = dry_run(store, ALL).doubtful
 
     assert (doubtful.count, doubtful.possibly_persisted, doubtful.inconclusive) == (4, 3, 1)
-    assert "3 records may already be on their topic: the replay searches for them first." in doubtful.text
+    assert "3 records may already be on their topics: the replay searches for them first." in doubtful.text
     assert "1 record was not found by an earlier search" in doubtful.text
 
 

@@ -72,7 +72,7 @@ def test_a_dry_run_is_printed_and_changes_nothing(store):
     assert result.exit_code == 0, result.output
     assert "Dry run: 5 records" in result.stdout
     assert "about 5 s at this rate. Nothing was sent." in result.stdout
-    assert "possibly_persisted        1  searched on their topics first" in result.stdout
+    assert "possibly_persisted        1  looked up on their topics first" in result.stdout
     assert "1 record may already be on its topic" in result.stdout
     assert "The topics are not checked yet" in result.stdout
     assert replay.list_operations(store) == []
@@ -258,7 +258,7 @@ def test_a_paused_replay_takes_another_rate(store):
 def test_the_list_says_how_each_stands_in_words(store):
     ready(store)
 
-    assert "waiting for your decision" in run(store, "replay", "list").output
+    assert "awaiting decision" in run(store, "replay", "list").output
     assert as_json(store, "replay", "list")[0][0]["state"] == "ready"
 
 

@@ -277,7 +277,7 @@ def test_the_dry_run_waits_for_the_preflight_and_starts_with_the_choices(path, s
     page = bar(path)
     page.button(key="replay").click().run()
     one = only_replay(store).operation_id
-    assert "12 records may already be on their topic: the replay searches for them first" in text_of(page)
+    assert "12 records may already be on their topics: the replay searches for them first" in text_of(page)
     preflight_done(store, one, newer_keys=3)
     redrawn(page)
     assert page.button(key="replay_confirm").label == "Replay 9 now"

@@ -15,7 +15,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay import Operation
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import FailedReplay, RecordOutcome
-from producer_core.replay.preflight import NEWER_KEY
+from producer_core.replay.phrases import NEWER_KEY
 from producer_core.store import Store
 from tests.fixtures.pages import links, text_of
 from tests.fixtures.replays import alive, buried, dead_letter
