@@ -49,8 +49,8 @@ class TopicCheck:
     """One topic: `partitions` is None if the topic does not exist, 0 if the count is unknown.
 
     `newer_keys` counts the dead letters whose key has a newer record among the `looked_at` records that were read.
-    `complete` says that all relevant records were read, or that no scan was requested. `lost_partitions` counts the dead
-    letters that request a partition that the topic does not have.
+    `complete` says that all relevant records were read, or that no scan was requested. `lost_partitions` counts the
+    dead letters that request a partition that the topic does not have.
     """
 
     topic: str

@@ -170,7 +170,7 @@ class ReplayClaims:
         )
         return [(row["message_id"], row["since"]) for row in rows]
 
-    def turn(
+    def settle_and_claim(
         self,
         outcomes: Sequence[RecordOutcome],
         *,

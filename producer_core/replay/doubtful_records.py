@@ -50,7 +50,7 @@ class DoubtfulRecord:
         self._known: dict[str, tuple[ProbeResult, float]] = {}
         self._searches = 0
 
-    def look_first(
+    def search_first(
         self, dead_letters: Sequence[ReplayRecord]
     ) -> tuple[list[ReplayRecord], list[RecordOutcome]]:
         """Return the records to send now, and the outcomes of the others.

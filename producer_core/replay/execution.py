@@ -106,7 +106,7 @@ class ReplayExecution:
         self,
         claims: ReplayClaims,
         make_strategy: Callable[[ReplayExecution], ReplayStrategy],
-        doubt: DoubtfulRecord,
+        doubtful: DoubtfulRecord,
         guard: ReplayGuard,
         *,
         preflight: Callable[[ReplayExecution], None],
@@ -114,7 +114,7 @@ class ReplayExecution:
         settings: ExecutionSettings,
     ) -> None:
         self._claims = claims
-        self._doubt = doubt
+        self._doubtful = doubtful
         self._preflight = preflight
         self._guard = guard
         self._settings = settings
@@ -157,7 +157,7 @@ class ReplayExecution:
             finally:
                 self._strategy.close()
 
-    def look(self, *, started: float) -> None:
+    def run_check(self, *, started: float) -> None:
         """Run the preflight check and release the operation; another thread sends, perhaps after a decision."""
         self._started = started
         with LeaseRenewer(self._claims, self._settings.lease, started) as self._lease_renewer:
@@ -290,7 +290,7 @@ class ReplayExecution:
             self._write_status()
         started = time.monotonic()
         quiet_in = self._settings.quiet - (started - self._started)
-        turn = self._claims.turn(
+        update = self._claims.settle_and_claim(
             self._outcomes,
             want=want,
             busy=self._strategy.in_flight > 0,
@@ -299,19 +299,19 @@ class ReplayExecution:
             floors=self._strategy.floors,
             everything_may_go=quiet_in <= 0,
         )
-        idle = not (turn.dead_letters or turn.over or turn.halt or self._strategy.in_flight)
+        idle = not (update.dead_letters or update.over or update.halt or self._strategy.in_flight)
         self._report_waiting(quiet_in, waiting=idle and want > 0 and quiet_in > 0)
-        self._batch_sizer.took(time.monotonic() - started, len(turn.dead_letters))
+        self._batch_sizer.took(time.monotonic() - started, len(update.dead_letters))
         self._outcomes = []
-        self._over = turn.over
-        if not turn.over:
+        self._over = update.over
+        if not update.over:
             self._lease_renewer.renewed(started)
-            if self._pace is not None and not turn.halt:  # the operator may have resumed with another rate
-                self._pace.follow(turn.rate)
-        if turn.halt:
+            if self._pace is not None and not update.halt:  # the operator may have resumed with another rate
+                self._pace.follow(update.rate)
+        if update.halt:
             self._give_back()
             self._update_due = 0.0
-        return turn.dead_letters
+        return update.dead_letters
 
     def _report_waiting(self, seconds: float, *, waiting: bool) -> None:
         """Set the status when waiting begins and clear it when sending continues."""
@@ -323,7 +323,7 @@ class ReplayExecution:
     def _send(self) -> None:
         if not self._claimed:
             return
-        sendable, outcomes = self._doubt.look_first(self._claimed)
+        sendable, outcomes = self._doubtful.search_first(self._claimed)
         self._claimed = ()
         if any(one.ending == "pending" for one in outcomes):  # a broker is unavailable; search again later
             self._rest_until = time.monotonic() + REST
@@ -338,7 +338,7 @@ class ReplayExecution:
     def _record_outcomes(self, outcomes: Sequence[RecordOutcome]) -> None:
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
-                self._guard.heard(failed=one.ending == "failed")
+                self._guard.record(failed=one.ending == "failed")
         self._outcomes += outcomes
 
     # ending

@@ -59,7 +59,7 @@ class ReplayGuard:
             return most
         return max(0, min(most, self._growth * self._acknowledged + 1 - in_flight))
 
-    def heard(self, *, failed: bool) -> None:
+    def record(self, *, failed: bool) -> None:
         self._recent.append(failed)
         self._failed += failed
         self._acknowledged += not failed

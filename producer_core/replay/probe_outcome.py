@@ -39,18 +39,18 @@ class ProbeOutcome:
         )
 
 
-def outcome_after_search(dead_letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
-    if dead_letter.message_id in sought.found:
-        return _landed(dead_letter, sought.found[dead_letter.message_id])
+def outcome_after_search(dead_letter: ReplayRecord, probe: ProbeOutcome) -> RecordOutcome:
+    if dead_letter.message_id in probe.found:
+        return _landed(dead_letter, probe.found[dead_letter.message_id])
     return (
-        inconclusive(dead_letter, sought)
-        if sought.may_be_gone(dead_letter)
+        inconclusive(dead_letter, probe)
+        if probe.may_be_gone(dead_letter)
         else RecordOutcome(dead_letter.message_id, "pending")
     )
 
 
-def inconclusive(dead_letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
-    text = _COMPACTED if dead_letter.message_id in sought.newer else _REMOVED.format(topic=dead_letter.topic)
+def inconclusive(dead_letter: ReplayRecord, probe: ProbeOutcome) -> RecordOutcome:
+    text = _COMPACTED if dead_letter.message_id in probe.newer else _REMOVED.format(topic=dead_letter.topic)
     return RecordOutcome(dead_letter.message_id, "skipped", text, verdict="inconclusive")
 
 

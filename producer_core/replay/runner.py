@@ -71,7 +71,7 @@ class RunnerSettings:
     in_flight: int = IN_FLIGHT
     interval: float = INTERVAL
     quiet: float = QUIET_PERIOD_S
-    look_every: float = 1.0
+    poll_interval: float = 1.0
     monotonic: Callable[[], float] = time.monotonic
 
 
@@ -138,7 +138,7 @@ class ReplayRunner:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def look(self, *, preflight: bool | None = None) -> bool:
+    def poll(self, *, preflight: bool | None = None) -> bool:
         """Run one free operation or its preflight check; return False if there is none.
 
         `preflight` selects one kind: True for preflight checks only, False for sending only.
@@ -180,7 +180,7 @@ class ReplayRunner:
         mark_background_thread()
         while not self._stopping.is_set():
             try:
-                ran = self.look(preflight=preflight)
+                ran = self.poll(preflight=preflight)
                 if not preflight:
                     self._sweep()
                 self._store_away = False
@@ -191,8 +191,8 @@ class ReplayRunner:
                 if ran:
                     self._woken.set()
                 else:
-                    self._stopping.wait(self._settings.look_every)
-            elif not ran and self._woken.wait(self._settings.look_every) and not self._stopping.is_set():
+                    self._stopping.wait(self._settings.poll_interval)
+            elif not ran and self._woken.wait(self._settings.poll_interval) and not self._stopping.is_set():
                 self._woken.clear()
 
     def _sweep(self) -> None:
@@ -227,7 +227,7 @@ class ReplayRunner:
             logger.info("replay started", extra={"operation": operation_id})
             execution = self._execution(claims, operations.get(self._store, operation_id))
             if preflight:
-                execution.look(started=started)
+                execution.run_check(started=started)
             else:
                 execution.run(until=until, started=started)
             after = operations.get(self._store, operation_id)

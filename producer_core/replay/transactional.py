@@ -155,10 +155,10 @@ class TransactionalReplay:
 
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         try:
-            sought = self._search([orphan.dead_letter for orphan in orphans])
+            probe = self._search([orphan.dead_letter for orphan in orphans])
         except ClientStopped:
             raise Interrupted from None
-        return [outcome_after_search(orphan.dead_letter, sought) for orphan in orphans]
+        return [outcome_after_search(orphan.dead_letter, probe) for orphan in orphans]
 
     def _fence(self) -> None:
         while True:
@@ -328,24 +328,24 @@ class TransactionalReplay:
         """Fence the client, settle the records that did commit, fail the rejected ones, and queue the rest again."""
         self._fence()
         everything = [*self._unknown, *(self._queue if self._yields else ())]
-        sought = self._search(everything)
+        probe = self._search(everything)
         outcomes = [
-            RecordOutcome(dead_letter.message_id, "acknowledged", None, *sought.found[dead_letter.message_id])
+            RecordOutcome(dead_letter.message_id, "acknowledged", None, *probe.found[dead_letter.message_id])
             for dead_letter in everything
-            if dead_letter.message_id in sought.found
+            if dead_letter.message_id in probe.found
         ]
         self._queue = deque(
-            dead_letter for dead_letter in self._queue if dead_letter.message_id not in sought.found
+            dead_letter for dead_letter in self._queue if dead_letter.message_id not in probe.found
         )
-        left = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in sought.found]
+        left = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in probe.found]
         if may_have_committed:
             outcomes += [
-                inconclusive(dead_letter, sought) for dead_letter in left if sought.may_be_gone(dead_letter)
+                inconclusive(dead_letter, probe) for dead_letter in left if probe.may_be_gone(dead_letter)
             ]
-            left = [dead_letter for dead_letter in left if not sought.may_be_gone(dead_letter)]
+            left = [dead_letter for dead_letter in left if not probe.may_be_gone(dead_letter)]
         if self._yields:  # a concurrent attempt may have sent the queued records
-            outcomes += [inconclusive(one, sought) for one in self._queue if one.message_id in sought.newer]
-            self._queue = deque(one for one in self._queue if one.message_id not in sought.newer)
+            outcomes += [inconclusive(one, probe) for one in self._queue if one.message_id in probe.newer]
+            self._queue = deque(one for one in self._queue if one.message_id not in probe.newer)
         # The search ran after the fence, so none of these is in flight. With an inherited client it is the first search.
         outcomes += self._skip_deleted_topics([*left, *self._queue])
         left = [dead_letter for dead_letter in left if dead_letter.topic not in self._gone]

@@ -112,9 +112,9 @@ def reprocess(
       producer-core pipeline reprocess --operation 1f2e3d4c5b6a -b broker1:9092
 
     The replay has the same preflight check, canary, rate limit (of the whole job), stop rule and outcomes as dlq replay.
-    The dashboard and the replay commands show it and can pause or cancel it. A read_committed consumer reads each dead
-    letter once, even if workers, this process or brokers are killed. After a crash, repeat the command, or give
-    --operation. Ctrl-C pauses the replay.
+    The dashboard and the replay commands show it and can pause or cancel it. A read_committed consumer reads each record
+    once, even if workers, this process or brokers are killed. After a crash, repeat the command, or give --operation.
+    Ctrl-C pauses the replay.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were

@@ -107,11 +107,11 @@ def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monke
     assert claims.take()
     before = places(store)
 
-    turn = claims.turn([], want=20, busy=False)
+    turn = claims.settle_and_claim([], want=20, busy=False)
     agreed(store)
     outcomes = [RecordOutcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
     doubt = RecordOutcome(ids[15], "skipped", "nobody knows", verdict="inconclusive")
-    claims.turn(
+    claims.settle_and_claim(
         [*outcomes, doubt, *(RecordOutcome(one, "pending") for one in ids[16:20])], want=0, busy=False
     )
     agreed(store)

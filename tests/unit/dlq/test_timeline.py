@@ -162,7 +162,7 @@ def test_what_is_being_sent_is_told(store, dead_letters, clock):
     one, sender = dead_letter(1), ScriptedSender(hold=True)
     dead_letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
-    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, poll_interval=0.01)
     runner.start()
     eventually(lambda: sender.sent, timeout=60)
 

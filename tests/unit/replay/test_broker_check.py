@@ -158,7 +158,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path,
     sender.cluster_id = broker.cluster_id
     client = {"bootstrap.servers": broker.bootstrap_servers}
 
-    replay_runner(store, sender, client=client).look(preflight=True)
+    replay_runner(store, sender, client=client).poll(preflight=True)
 
     operation = replay.get(store, operation.operation_id)
     assert operation.state == ("ready" if flagged else "planned")

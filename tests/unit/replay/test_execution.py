@@ -65,7 +65,7 @@ def runner(store, sender, clock, **choices):
         store,
         sender,
         clock=clock,
-        **{"interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, **choices},
+        **{"interval": 0.01, "poll_interval": 0.01, "monotonic": clock, "quiet": 0.0, **choices},
     )
 
 
@@ -231,7 +231,7 @@ def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
     stranger = ScriptedSender()
     stranger.cluster_id = "elsewhere"
 
-    assert not runner(store, stranger, clock).look()
+    assert not runner(store, stranger, clock).poll()
     with pytest.raises(OtherCluster):
         runner(store, stranger, clock).run_one(operation.operation_id, 1)
     assert stranger.sent == []
@@ -405,13 +405,13 @@ def test_a_paused_replay_goes_on_at_another_rate_and_its_runner_hears_of_it(stor
     operation = planned(store, clock, rate=1000.0)
     claims = ReplayClaims(store, operation.operation_id, "r-1", lease=15.0, clock=clock)
     assert claims.take()
-    assert claims.turn([], want=0, busy=True).rate == 1000.0
+    assert claims.settle_and_claim([], want=0, busy=True).rate == 1000.0
 
     replay.pause(store, operation.operation_id, **BY)
     replay.resume(store, operation.operation_id, rate=2.0, **BY)
 
     assert replay.get(store, operation.operation_id).rate == 2.0
-    assert claims.turn([], want=0, busy=True).rate == 2.0
+    assert claims.settle_and_claim([], want=0, busy=True).rate == 2.0
     pace = ReplayPace(1000.0, now=0.0)
     pace.follow(2.0)
     assert pace.room(now=60.0, most=100) == 2
@@ -509,10 +509,12 @@ def test_what_was_claimed_and_not_sent_is_dead_again_after_a_cancel(store, clock
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
-    claims.turn([], want=2, busy=False)
+    claims.settle_and_claim([], want=2, busy=False)
 
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
-    assert claims.turn([RecordOutcome(one, "pending") for one in ids[:2]], want=5, busy=False).over
+    assert claims.settle_and_claim(
+        [RecordOutcome(one, "pending") for one in ids[:2]], want=5, busy=False
+    ).over
 
     assert states(store) == dict.fromkeys(ids, "dead")
     assert replay.get(store, operation.operation_id).skipped == 3
@@ -522,7 +524,9 @@ def test_a_replay_for_a_cluster_that_vanished_does_not_stand_in_the_way(store, c
     buried(store, 3, cluster_id="gone")
     stale = replay.plan(store, ALL, **BY, can_run="gone", clock=clock)
     ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
-    ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).turn([], want=2, busy=False)
+    ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).settle_and_claim(
+        [], want=2, busy=False
+    )
     DeadLetters(store).add([dead_letter(9)])
 
     fresh = planned(store, clock)
@@ -677,14 +681,14 @@ def claimed_by_a_dead_runner(store, clock, **choices):
     operation = planned(store, clock, **choices)
     dead = ReplayClaims(store, operation.operation_id, "dead", lease=15, clock=clock)
     assert dead.take()
-    turn = dead.turn([], want=2, busy=False)
+    turn = dead.settle_and_claim([], want=2, busy=False)
     return operation, dead, [one.message_id for one in turn.dead_letters]
 
 
 def heir(store, sender, clock, *, after=16, **choices):
     """A runner that has watched the dead owner's lease for a while."""
     watching = runner(store, sender, clock, **choices)
-    assert not watching.look()
+    assert not watching.poll()
     clock.forward(after)
     return watching
 
@@ -695,10 +699,10 @@ def test_nobody_takes_an_operation_before_its_lease_has_run_out(store, clock):
     sender = ScriptedSender()
     running = heir(store, sender, clock, probe=answering({}), after=14)
 
-    assert not running.look()
+    assert not running.poll()
     assert sender.sent == []
     clock.forward(2)
-    assert running.look()
+    assert running.poll()
     assert counts(replay.get(store, operation.operation_id)) == (1, 0, 0, 2)
 
 
@@ -709,13 +713,13 @@ def test_a_living_owner_keeps_his_operation_when_the_clock_is_set(store, clock):
     watching = runner(store, ScriptedSender(), clock, monotonic=monotonic)
 
     for step in (3600, -7200, 3600):
-        assert not watching.look()
+        assert not watching.poll()
         clock.forward(step)
-        assert not watching.look()
+        assert not watching.poll()
         monotonic.forward(5)
         assert owner.renew()
 
-    assert not watching.look()
+    assert not watching.poll()
     assert replay.get(store, operation.operation_id).owner == "dead"
 
 
@@ -724,7 +728,7 @@ def test_a_dead_owner_is_followed_although_the_clock_was_set_back(store, clock):
     claimed_by_a_dead_runner(store, clock)
     clock.forward(-3600)
 
-    assert heir(store, ScriptedSender(), clock, probe=answering({})).look()
+    assert heir(store, ScriptedSender(), clock, probe=answering({})).poll()
 
 
 def test_what_a_dead_runner_left_claimed_is_looked_for_before_it_is_sent(store, clock):
@@ -771,7 +775,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     took = LeaseState(operation.operation_id, "dead", replay.get(store, operation.operation_id).lease_until)
     assert ReplayClaims(store, operation.operation_id, "heir", lease=15, clock=clock).take(took)
 
-    turn = dead.turn(
+    turn = dead.settle_and_claim(
         [RecordOutcome(first, "acknowledged"), RecordOutcome(second, "pending")], want=5, busy=False
     )
 
@@ -816,7 +820,7 @@ def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
             eventually(lambda: "replay-lease" not in {thread.name for thread in threading.enumerate()})
 
     sender = Robbed()
-    runner(store, sender, clock, lease=3).look()
+    runner(store, sender, clock, lease=3).poll()
 
     assert len(sender.sent) == 1
     assert replay.get(store, operation.operation_id).owner == "thief"
@@ -830,7 +834,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(st
     assert not replay.get(store, operation.operation_id).ended
     sender = ScriptedSender()
 
-    assert heir(store, sender, clock, probe=answering({landed: "found"})).look()
+    assert heir(store, sender, clock, probe=answering({landed: "found"})).poll()
 
     done = replay.get(store, operation.operation_id)
     assert sender.sent == []
@@ -931,12 +935,12 @@ def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
-    claims.turn([], want=1, busy=False)
+    claims.settle_and_claim([], want=1, busy=False)
     death = dead_letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
     outcome = RecordOutcome(ids[0], "failed", "x", death=FailedReplay.again(death))
 
-    claims.turn([outcome], want=0, busy=True)
-    claims.turn([outcome], want=0, busy=True)
+    claims.settle_and_claim([outcome], want=0, busy=True)
+    claims.settle_and_claim([outcome], want=0, busy=True)
 
     assert replay.get(store, operation.operation_id).failed_again == 1
     assert DeadLetters(store).get(ids[0]).replay_count == 1
@@ -980,8 +984,8 @@ def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_on
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     assert claims.take()
 
-    while claimed := claims.turn([], want=10, busy=False).dead_letters:
-        claims.turn(
+    while claimed := claims.settle_and_claim([], want=10, busy=False).dead_letters:
+        claims.settle_and_claim(
             [RecordOutcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed], want=0, busy=True
         )
 
@@ -1029,11 +1033,11 @@ def test_what_is_given_back_is_claimed_again_in_another_transaction(store, clock
     buried(store, 3)
     claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
     claims.take()
-    first, second, _ = claims.turn([], want=3, busy=False).dead_letters
+    first, second, _ = claims.settle_and_claim([], want=3, busy=False).dead_letters
 
     given_back = [
         RecordOutcome(first.message_id, "acknowledged"),
         RecordOutcome(second.message_id, "pending"),
     ]
-    assert claims.turn(given_back, want=3, busy=True).dead_letters == ()
-    assert claims.turn([], want=3, busy=True).dead_letters == (second,)
+    assert claims.settle_and_claim(given_back, want=3, busy=True).dead_letters == ()
+    assert claims.settle_and_claim([], want=3, busy=True).dead_letters == (second,)

@@ -31,9 +31,9 @@ ACT = {"who": "ada", "origin": "cli"}
 
 def heard(guard, *, good=0, bad=0):
     for _ in range(good):
-        guard.heard(failed=False)
+        guard.record(failed=False)
     for _ in range(bad):
-        guard.heard(failed=True)
+        guard.record(failed=True)
     return guard
 
 
@@ -164,9 +164,9 @@ def test_bodies_are_claimed_within_the_room_that_memory_has(store):
     buried(store, 5, value=b"x" * 1000)
     claims = claims_of(store)
 
-    assert len(claims.turn([], want=5, busy=False, room=2500).dead_letters) == 2
-    assert claims.turn([], want=5, busy=True, room=500).dead_letters == ()
-    assert len(claims.turn([], want=5, busy=False, room=500).dead_letters) == 1
+    assert len(claims.settle_and_claim([], want=5, busy=False, room=2500).dead_letters) == 2
+    assert claims.settle_and_claim([], want=5, busy=True, room=500).dead_letters == ()
+    assert len(claims.settle_and_claim([], want=5, busy=False, room=500).dead_letters) == 1
 
 
 def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
@@ -174,29 +174,29 @@ def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
     DeadLetters(store).add([dead_letter(3, verdict="possibly_persisted", failed_at=4990.0)])
     claims = claims_of(store)
 
-    early = claims.turn([], want=10, busy=False, everything_may_go=False).dead_letters
+    early = claims.settle_and_claim([], want=10, busy=False, everything_may_go=False).dead_letters
     assert [one.message_id for one in early] == [message_id(number) for number in range(3)]
-    assert len(claims.turn([], want=10, busy=True).dead_letters) == 1
+    assert len(claims.settle_and_claim([], want=10, busy=True).dead_letters) == 1
 
 
 def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
     buried(store, 5, verdict="possibly_persisted")
     asked = iter([StoreLocked(), StoreLocked()])
-    look = DoubtfulRecord.look_first
+    look = DoubtfulRecord.search_first
 
     def away_at_first(self, dead_letters):
         if (error := next(asked, None)) is not None:
             raise error
         return look(self, dead_letters)
 
-    monkeypatch.setattr(DoubtfulRecord, "look_first", away_at_first)
+    monkeypatch.setattr(DoubtfulRecord, "search_first", away_at_first)
     assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
 
 
 def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
     buried(store, 5)
     failing = iter([True])
-    claim = ReplayClaims.turn
+    claim = ReplayClaims.settle_and_claim
 
     def breaks_after_the_commit(self, outcomes, **choices):
         turn = claim(self, outcomes, **choices)
@@ -204,7 +204,7 @@ def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, mon
             raise StoreLocked
         return turn
 
-    monkeypatch.setattr(ReplayClaims, "turn", breaks_after_the_commit)
+    monkeypatch.setattr(ReplayClaims, "settle_and_claim", breaks_after_the_commit)
     assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
 
 
@@ -257,5 +257,5 @@ def test_looks_that_take_minutes_answer_for_every_topic():
     doubt = DoubtfulRecord(slow, monotonic=lambda: now[0])
     dead_letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
 
-    sendable, outcomes = doubt.look_first(dead_letters)
+    sendable, outcomes = doubt.search_first(dead_letters)
     assert (len(sendable), {one.verdict for one in outcomes}) == (0, {"inconclusive"})

@@ -63,7 +63,7 @@ def sender(**choices):
 
 def runner(store, sender, clock, **choices):
     given = {
-        "interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, "probe": answering({}),
+        "interval": 0.01, "poll_interval": 0.01, "monotonic": clock, "quiet": 0.0, "probe": answering({}),
         "client": {"acks": "all"},
     }  # fmt: skip
     return replay_runner(store, sender, clock=clock, **{**given, **choices})
@@ -174,7 +174,7 @@ def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(st
     buried(store, 3, cluster_id=CLUSTER)
     one, sends = clicked(store, clock), sender()
     running = runner(store, sends, clock)
-    running.look(preflight=True)
+    running.poll(preflight=True)
     assert replay.get(store, one).state == "planned"
     sees(newer_keys=1)
     clock.forward(301)
@@ -242,7 +242,7 @@ def abandoned(store, clock, *, claim):
     claims = ReplayClaims(store, operation.operation_id, "dead/1", lease=15.0, clock=clock)
     assert claims.take()
     if claim:
-        claims.turn([], want=2, busy=False)
+        claims.settle_and_claim([], want=2, busy=False)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
     assert not replay.get(store, operation.operation_id).ended
     return operation.operation_id
@@ -298,7 +298,7 @@ def test_one_that_is_cancelled_while_it_is_looked_ahead_ends_with_the_look(store
         return given
 
     monkeypatch.setattr(preflight, "check", cancelled_meanwhile)
-    runner(store, sender(), clock).look()
+    runner(store, sender(), clock).poll()
 
     assert replay.get(store, one).ended
 

@@ -197,7 +197,7 @@ def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
     sender = ScriptedSender(refuse=[message_id(1)])
     clock = FakeClock(operation.created_at + 100)
     replay_runner(
-        store, sender, clock=clock, monotonic=clock, interval=0.01, look_every=0.01, quiet=0.0
+        store, sender, clock=clock, monotonic=clock, interval=0.01, poll_interval=0.01, quiet=0.0
     ).run_one(operation.operation_id, 30)
 
     result = run(store, "replay", "status")

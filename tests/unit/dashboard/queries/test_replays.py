@@ -65,7 +65,7 @@ def started(store, **choices):
 def ended(store, *, failed=(), doubtful=()):
     """Return the id of a replay that a runner has finished."""
     one, claims = started(store)
-    claimed = claims.turn([], want=100, busy=False).dead_letters
+    claimed = claims.settle_and_claim([], want=100, busy=False).dead_letters
     outcomes = []
     for place, dead in enumerate(claimed):
         if place in doubtful:
@@ -77,7 +77,7 @@ def ended(store, *, failed=(), doubtful=()):
             outcomes.append(RecordOutcome(dead.message_id, "failed", "Broker: Policy violation", death=death))
         else:
             outcomes.append(RecordOutcome(dead.message_id, "acknowledged"))
-    assert claims.turn(outcomes, want=0, busy=False).over
+    assert claims.settle_and_claim(outcomes, want=0, busy=False).over
     return one
 
 
@@ -108,7 +108,7 @@ def test_an_empty_store_explains_how_to_start_a_replay(path, store):
 def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
     buried(store, 3)
     one, claims = started(store)
-    claims.turn([], want=1, busy=False)
+    claims.settle_and_claim([], want=1, busy=False)
 
     page = opened(path)
 
@@ -260,8 +260,10 @@ def test_later_dead_letters_outside_a_fixed_range_are_not_counted(store, until, 
 def test_the_pace_covers_recently_settled_records(store):
     buried(store, 4)
     one, claims = started(store)
-    claimed = claims.turn([], want=4, busy=False).dead_letters
-    claims.turn([RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
+    claimed = claims.settle_and_claim([], want=4, busy=False).dead_letters
+    claims.settle_and_claim(
+        [RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True
+    )
 
     assert queries.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
     assert queries.one_replay(store, one, time.time() + 60).pace is None
@@ -403,8 +405,8 @@ def test_skipped_records_are_explained_without_command_line_options(store):
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operation_records SET flag = 'newer_key' WHERE message_id = ?", [ids[0]])
     claims.skip_flagged("newer_key", NEWER_KEY)
-    taken = claims.turn([], want=10, busy=False).dead_letters
-    assert claims.turn(
+    taken = claims.settle_and_claim([], want=10, busy=False).dead_letters
+    assert claims.settle_and_claim(
         [RecordOutcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False
     ).over
 

@@ -637,7 +637,7 @@ def test_an_ordinary_runner_does_not_run_sparks_operations(store):
     sender = ScriptedSender()
     ordinary = replay_runner(store, sender)
 
-    assert ordinary.look() is False
+    assert ordinary.poll() is False
     with pytest.raises(ReplayError, match=r"pipeline reprocess --operation " + planned.operation_id):
         ordinary.run_one(planned.operation_id, 1)
     assert sender.sent == []
@@ -650,7 +650,7 @@ def test_sparks_runner_does_not_run_ordinary_operations(store):
         store, ScriptedSender(), make_spark_strategy=lambda *_: pytest.fail("it ran the operation")
     )
 
-    assert runner.look() is False
+    assert runner.poll() is False
     with pytest.raises(ReplayError, match="not planned for Spark"):
         runner.run_one(planned.operation_id, 1)
 
