@@ -85,9 +85,9 @@ def replay(
     With --bootstrap-servers (or --config, --config-file) this process sends the records; otherwise a live producer of
     this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker
     acknowledged it. The replay first searches the topic for records that may already be there. Records not found stay
-    dead letters, because a late request may still arrive, unless you choose --inconclusive send. A canary is sent first.
-    If too many records fail again, the replay stops, and the rest stays dead letters. Ctrl-C pauses the replay; the same
-    command resumes it.
+    dead letters, because a late request may still arrive; --inconclusive send sends them, which may write duplicates. A
+    canary is sent first. If too many records fail again, the replay stops, and the rest stays dead letters. Ctrl-C pauses
+    the replay; the same command resumes it.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were

@@ -97,7 +97,7 @@ def _valid_offset(offset: Any) -> int:
     "--fail-on",
     type=_Findings(),
     default=(),
-    metavar="WORDS",
+    metavar="FINDING,...",
     help=f"Exit with code 1 for any of these findings: {', '.join(FINDINGS)}.",
 )
 @click.option("--findings", metavar="FOLDER", help="Write all findings as Parquet to a new subfolder.")

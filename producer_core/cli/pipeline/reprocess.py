@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 @click.option(
     "--slice-by",
     type=click.Choice(["session", "key"]),
-    help="Keep the order per producer session (default) or per key; key is more parallel for one large session.",
+    help="Keep the order per producer session (default) or per key.",
 )
 @click.option(
     "--progress-topic",
@@ -114,7 +114,7 @@ def reprocess(
     The replay has the same preflight check, canary, rate limit (of the whole job), stop rule and outcomes as dlq replay.
     The dashboard and the replay commands show it and can pause or cancel it. A read_committed consumer reads each record
     once, even if workers, this process or brokers are killed. After a crash, repeat the command, or give --operation.
-    Ctrl-C pauses the replay.
+    Ctrl-C pauses the replay. If one session has most dead letters, --slice-by key is more parallel.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were

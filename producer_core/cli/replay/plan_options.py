@@ -35,14 +35,12 @@ _OPTIONS = (
     click.option(
         "--newer",
         type=click.Choice(["auto", "skip", "send"]),
-        help="Records whose key has a newer record: skip or send them; auto skips them on topics that are, or may be, "
-        "compacted. Default: ask; auto with --yes.",
+        help="Records whose key has a newer record. Default: ask; auto with --yes.",
     ),
     click.option(
         "--inconclusive",
         type=click.Choice(["keep", "send"]),
-        help="Records that may be on their topic and are not found: keep them as dead letters, or send them, which may "
-        "write duplicates. Default: ask; keep with --yes.",
+        help="Records possibly on their topic but not found. Default: ask; keep with --yes.",
     ),
     click.option("--include-quarantined", is_flag=True, help="Include quarantined records."),
     click.option(

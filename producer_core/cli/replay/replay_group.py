@@ -95,14 +95,12 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
 @click.option(
     "--newer",
     type=click.Choice(["auto", "skip", "send"]),
-    help="Records whose key has a newer record: skip or send them; auto skips them on topics that are, or may be, "
-    "compacted. Default: as planned.",
+    help="Records whose key has a newer record. Default: as planned.",
 )
 @click.option(
     "--inconclusive",
     type=click.Choice(["keep", "send"]),
-    help="Records that may be on their topic and are not found: keep them as dead letters, or send them, which may write "
-    "duplicates. Default: as planned.",
+    help="Records possibly on their topic but not found. Default: as planned.",
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum records per second.")
 @click.option("--canary", type=click.IntRange(min=0), help="Records to settle before the rest.")
@@ -127,7 +125,8 @@ def go(
 ) -> None:
     """Start a replay that is ready. A live producer of this store sends its records.
 
-    The command shows the dry run again and asks for confirmation, unless --yes.
+    The command shows the dry run again and asks for confirmation, unless --yes. --newer and --inconclusive are described
+    in dlq replay --help.
     """
     from producer_core.cli.replay import dry_run_text
     from producer_core.dlq import DeadLetterFilter
