@@ -95,14 +95,14 @@ def stored(*, count: int, store: str) -> dict[str, float]:
     claims = ReplayClaims(opened, planned.operation_id, "benchmark", lease=600, clock=time.time)
     claims.take()
     with _timed(count) as took:
-        turn, settled = claims.turn([], want=_WAVE, busy=False), 0
+        turn, settled = claims.settle_and_claim([], want=_WAVE, busy=False), 0
         while not turn.over:
             outcomes = [
                 RecordOutcome(one.message_id, "acknowledged", None, 0, settled + at)
                 for at, one in enumerate(turn.dead_letters)
             ]
             settled += len(outcomes)
-            turn = claims.turn(outcomes, want=_WAVE, busy=False)
+            turn = claims.settle_and_claim(outcomes, want=_WAVE, busy=False)
     assert settled == count, f"{settled} of {count} were settled"
     return took
 

@@ -8,13 +8,14 @@ from producer_core.dashboard.wording.numbers import plural, size
 from producer_core.dashboard.wording.replays import duration
 from producer_core.replay.broker_check import TopicCheck
 from producer_core.replay.dry_run import DryRun
-from producer_core.replay.wording import asked_for, newer_keys, there
+from producer_core.replay.phrases import inconclusive_fact, newer_key_fact
+from producer_core.replay.wording import existing_partitions, newer_keys, requested_partitions
 
 
 def heading(number: int, length: int) -> str:
     """Return the heading above the dry run."""
     if not number:
-        return "Dry run: nothing to send"
+        return "Dry run: nothing to replay"
     return f"Dry run: {plural(number, 'record')}, {size(length)}"
 
 
@@ -51,16 +52,12 @@ INCONCLUSIVE_REASON = (
 
 def inconclusive_question(number: int) -> str:
     """Return the label of the choice for records that may be on their topic."""
-    if number == 1:
-        return "1 record may already be on its topic. If the replay does not find it:"
-    return f"{number:,} records may already be on their topics. If the replay does not find them:"
+    return f"{inconclusive_fact(number)}. If the replay does not find {'it' if number == 1 else 'them'}:"
 
 
 def newer_question(number: int) -> str:
     """Return the label of the choice for records whose key has a newer record."""
-    if number == 1:
-        return "The topic has a newer record for the key of 1 record:"
-    return f"The topic has newer records for the keys of {number:,} records:"
+    return f"{newer_key_fact(number)}:"
 
 
 def newer_reason(run: DryRun) -> str:
@@ -106,7 +103,7 @@ def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
 
 
 def _topic(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str, ...]:
-    first = (topic, f"{run.by_topic[topic]:,}", asked_for(run, topic), there(found))
+    first = (topic, f"{run.by_topic[topic]:,}", requested_partitions(run, topic), existing_partitions(found))
     if found is None or not found.partitions:
         return *first, "", "", ""
     return *first, size(found.max_message_bytes), f"{found.too_large:,}", newer_keys(found)

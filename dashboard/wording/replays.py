@@ -11,8 +11,8 @@ from producer_core.dashboard.wording.numbers import plural, rate, sentence_case
 from producer_core.dashboard.wording.time import age
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation
-from producer_core.replay.operation import SENT_ANYWAY
-from producer_core.replay.wording import INCONCLUSIVE, NEWER, delivered, rule
+from producer_core.replay.phrases import SENT_ANYWAY, stay_dead_letters
+from producer_core.replay.wording import INCONCLUSIVE, NEWER, STATES, delivered, done_of_total, rule
 
 Tone = str
 
@@ -37,18 +37,6 @@ REMEDIES: Mapping[str, str] = {
 """What to do where no process can run a replay."""
 
 NO_RUNNER = "No running producer has credentials for this cluster."
-
-STATES: Mapping[str, str] = {
-    "checking": "checking topics",
-    "ready": "awaiting decision",
-    "planned": "queued",
-    "running": "running",
-    "paused": "paused",
-    "done": "done",
-    "stopped": "stopped automatically",
-    "cancelled": "cancelled",
-    "failed": "failed",
-}
 
 ACTS: Mapping[str, str] = {
     "replay": "requested",
@@ -270,10 +258,9 @@ def _waiting(operation: Operation, runners: int, blocked_by: Operation | None) -
 
 def other_replay(operation: Operation) -> str:
     """Return one line about a replay that someone else started."""
-    done = operation.total - operation.left
     return (
         f"Replay of {plural(operation.total, 'record')} by {operation.who}: {STATES[operation.state]}, "
-        f"{done:,} of {operation.total:,} done."
+        f"{done_of_total(operation)} done."
     )
 
 
@@ -295,8 +282,7 @@ def _orphaned(operation: Operation, owner: str, runners: int, now: float) -> tup
 
 def progress(operation: Operation, pace: float | None) -> str:
     """Return the progress, such as "120 of 500, 35 /s, about 11 s left; 2 failed again"."""
-    done = operation.total - operation.left
-    parts = [f"{done:,} of {operation.total:,}"]
+    parts = [done_of_total(operation)]
     if operation.state == "running" and pace:
         parts.append(rate(pace))
         parts.append(f"about {duration(operation.left / pace)} left")
@@ -338,8 +324,8 @@ def follow_up(operation: Operation, doubtful: int) -> list[str]:
     if operation.state == "stopped":
         notes.append("Unsent records stay dead letters. Fix the cause, then start a new replay.")
     if operation.failed_again:
-        they = "It stays a dead letter" if operation.failed_again == 1 else "They stay dead letters"
-        notes.append(f"{operation.failed_again:,} failed again. {they} with the new error.")
+        stay = stay_dead_letters(operation.failed_again)
+        notes.append(f"{operation.failed_again:,} failed again. {stay} with the new error.")
     if doubtful:
         notes.append(
             f"{plural(doubtful, 'record')} may already be on the topic. If a second copy does no harm, replay with "

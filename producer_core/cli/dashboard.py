@@ -182,7 +182,7 @@ def _require_packages() -> None:
 
 
 def _check_access(listener: _Listener, port: int) -> None:
-    """Raise Failed where strangers could reach the dashboard, and ConfigError where secrets.toml is invalid."""
+    """Raise Failed if other machines could use the dashboard without sign-in, ConfigError if secrets.toml is invalid."""
     access_rules: Any = load_dashboard("commands").access_rules
     rules = access_rules.read()
     problem: str | None = access_rules.refusal(listener.address, listener.hosts, rules)

@@ -52,12 +52,12 @@ def demo(part: str, kafka_servers: str | None, redis_url: str, disable_dedup: bo
     from producer_core.simulate.demo import PARTS, run
 
     chosen = [name for name in PARTS if part in (name, "all")]
-    died = run(
+    dead_letters = run(
         chosen,
         kafka_servers=kafka_servers,
         redis_url=redis_url,
         deduplicate=not disable_dedup,
         say=click.echo,
     )
-    if died:
+    if dead_letters:
         raise SystemExit(1)

@@ -15,7 +15,7 @@ from producer_core.cli import options, output
 Status = Literal["healthy", "degraded", "unhealthy", "unknown"]
 _ORDER: tuple[Status, ...] = ("healthy", "degraded", "unhealthy")
 _ALIVE = 15.0
-_FORGOTTEN = 24 * 3600.0
+_MAX_AGE = 24 * 3600.0
 _WINDOW = 300.0
 _MAX_ERROR_RATE = 0.05
 
@@ -46,7 +46,7 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
     from producer_core.store import Store
 
     store, now = Store.open(store_path, create=False), time.time()
-    producers = store.rows("producers", since=now - _FORGOTTEN)
+    producers = store.rows("producers", since=now - _MAX_AGE)
     firing = store.rows("alerts_firing", now=now)
     alerts = [row for row in firing if not (row["silenced"] or row["muted_by"])]
     (totals,) = store.rows("totals", since=int(now - _WINDOW))

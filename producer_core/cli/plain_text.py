@@ -8,7 +8,7 @@ from functools import lru_cache
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _JOINERS = "\u200c\u200d"
-"""Characters that shape the letters of some scripts and many emoji. They do not change the reading order."""
+"""Joining characters of some scripts and many emoji. They do not change the reading order."""
 
 
 def plain(text: str) -> str:

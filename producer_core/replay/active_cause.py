@@ -1,4 +1,4 @@
-"""A cause that is still active: dead letters of the same error group and topic die now, or an alert about their topic fires."""
+"""Detect an active cause: recent dead letters of the same error group and topic, or an alert about their topic."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 LATELY = 120.0
-"""Seconds without a death after which a group counts as one that does not grow any more."""
+"""Seconds without a new dead letter after which a group no longer counts as growing."""
 LATE = 2.0
-"""Seconds by which statistics may count something later than it was."""
+"""Seconds by which statistics may count a delivery late."""
 QUIET = 10.0
-"""Seconds after a death in which the next one may be on its way, however much is delivered meanwhile."""
+"""Seconds after a dead letter in which the next may follow, however many messages are delivered in between."""
 RULES = (
     "connection_lost",
     "delivery_stalled",
@@ -27,16 +27,16 @@ RULES = (
     "error_budget_fast",
     "high_error_rate",
 )
-"""Alerts that say that sending fails now; the others may fire because of the very dead letters that are to be replayed."""
+"""Alerts that show that sending fails now; others may fire because of the dead letters to be replayed."""
 
 _LOOK_BACK = ("dead_letters_growing", "error_budget_fast")
 _BACK = 900.0
 _ROW = 3.0
-"""With a share p of deaths, a row of _ROW / p messages has none of them with a chance of e to the minus _ROW: 5 %."""
+"""At a failure rate p, _ROW / p messages in a row have no failure with a probability of exp(-_ROW), about 5 %."""
 _LEAST = 10
 _MOST = 20
-"""Groups, and alerts, that are asked about: each question ends with the first dead letter, however many there are."""
-_WHAT_NOW = "What is sent now may fail the same way."
+"""Maximum number of groups, and of alerts, to check; each query stops at the first matching dead letter."""
+_WHAT_NOW = "Records sent now may fail the same way."
 _RECENT = f"""
 SELECT fingerprint, topic, any_value(code) AS code, count(*) AS died, max(failed_at) AS last FROM dead_letters
 WHERE failed_at > ? GROUP BY fingerprint, topic ORDER BY died DESC LIMIT {_MOST}"""
@@ -46,7 +46,7 @@ SELECT coalesce(sum(acknowledged) FILTER (window_start <= ?), 0)::BIGINT,
 FROM statistics WHERE topic = ? AND window_start >= ?"""
 _SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
 _PLANNED = """
-SELECT letters.* FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+SELECT dead.* FROM operation_records AS records JOIN dead_letters AS dead USING (message_id)
 WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed')"""
 _OF_GROUP = "SELECT 1 FROM ({dead_letters}) WHERE fingerprint = ? AND topic = ? LIMIT 1"
 _ALERTS = """
@@ -58,9 +58,9 @@ _ABOUT = "SELECT 1 FROM ({dead_letters}) WHERE topic = ? OR producer_id = ? LIMI
 
 @dataclass(frozen=True, slots=True)
 class ActiveCause:
-    """A group of the dead letters in question, on one of their topics, of which more died there lately.
+    """An error group of the selected dead letters that grew recently on one topic.
 
-    Of the topic's messages `before` were acknowledged while they died, and `since` after the last of them.
+    `before` of the topic's messages were acknowledged while the group grew, `since` after its last dead letter.
     """
 
     topic: str
@@ -75,20 +75,22 @@ class ActiveCause:
 
 
 def proof(died: int, before: int) -> int:
-    """So many deliveries in a row, without a death, show that what failed `died` times beside `before` deliveries does
-    not fail any more: if it went on, a row of that length would come up once in twenty times. At least ten."""
+    """Return how many deliveries in a row show that a fault with `died` failures per `before` deliveries is over.
+
+    If the fault were still active, such a run without a failure would have a probability of 5 %. At least ten.
+    """
     return max(_LEAST, math.ceil(_ROW * (died + before) / died)) if died else _LEAST
 
 
 def is_over(silent: float, *, died: int, before: int, since: int) -> bool:
-    """Whether a fault is over: its last death was `silent` seconds ago, and `since` messages were delivered since."""
+    """Return whether a fault is over, `silent` seconds and `since` delivered messages after its last dead letter."""
     return silent >= QUIET and since >= proof(died, before)
 
 
 def still_active(
     store: Store, selection: DeadLetterFilter, now: float, *, operation: Operation | None = None
 ) -> str:
-    """One sentence where the cause of these dead letters (or of what an operation has still to send) is active; else ''."""
+    """Return the evidence that the cause of these dead letters, or of an operation's open records, is active; else ''."""
     if operation is not None:
         dead_letters, given = _PLANNED, [operation.operation_id]
     else:
@@ -102,27 +104,30 @@ def still_active(
 
 def _growing(connection: Any, dead_letters: str, given: Sequence[Any], now: float) -> Iterator[ActiveCause]:
     recent = connection.execute(_RECENT, [now - LATELY]).fetchall()
-    asked = _OF_GROUP.format(dead_letters=dead_letters)
+    query = _OF_GROUP.format(dead_letters=dead_letters)
     for fingerprint, topic, code, died, last in recent:
-        if connection.execute(asked, [*given, fingerprint, topic]).fetchone():
+        if connection.execute(query, [*given, fingerprint, topic]).fetchone():
             moments = [last + LATE, last + LATE, topic, int(now - LATELY)]
             before, since = connection.execute(_DELIVERED, moments).fetchone()
             yield ActiveCause(topic, code, died, last, before, since)
 
 
 def _alert(connection: Any, dead_letters: str, given: Sequence[Any], now: float) -> str | None:
-    """What looks back goes on firing for minutes after the fault: not where the topic shows that it is over."""
+    """Return the text of a firing alert about the dead letters.
+
+    Alerts over a past window keep firing for minutes after a fault; they are ignored once the topic has recovered.
+    """
     firing = connection.execute(_ALERTS, [list(RULES)]).fetchmany(_MOST)
-    asked = _ABOUT.format(dead_letters=dead_letters)
+    query = _ABOUT.format(dead_letters=dead_letters)
     for rule, subject, text in firing:
-        about = connection.execute(asked, [*given, subject, subject]).fetchone()
+        about = connection.execute(query, [*given, subject, subject]).fetchone()
         if about and not (rule in _LOOK_BACK and _recovered(connection, subject, now)):
-            return f"«{text}»"
+            return f'"{text}"'
     return None
 
 
 def _recovered(connection: Any, topic: str, now: float) -> bool:
-    """Whether enough was delivered on a topic since the last death there within the time that such alerts look back."""
+    """Return whether the topic delivered enough messages since its last dead letter in the window of such alerts."""
     died, last = connection.execute(_DIED, [topic, now - _BACK]).fetchone()
     moment = now - _BACK - 1 if last is None else last + LATE
     before, since = connection.execute(_DELIVERED, [moment, moment, topic, int(now - _BACK)]).fetchone()
@@ -136,23 +141,23 @@ def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) ->
     if growing:
         died, last = sum(one.died for one in growing), max(one.last for one in growing)
         codes = ", ".join(dict.fromkeys(one.code for one in growing[:2]))
-        dead_letters = "1 dead letter" if died == 1 else f"{died:,} dead letters"
+        dead_letters = "1 new dead letter" if died == 1 else f"{died:,} new dead letters"
         parts.append(
-            f"{dead_letters} died of it within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
+            f"{dead_letters} within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
         )
     if alert is not None:
-        parts.append(f"an alert fires: {mask_or_hide(alert)}")
-    yield f"Their cause may still be there: {', and '.join(parts)}. {_WHAT_NOW}"
+        parts.append(f"an alert is firing: {mask_or_hide(alert)}")
+    yield f"The cause may still be active: {', and '.join(parts)}. {_WHAT_NOW}"
     if growing:
         yield _what_would_show_it(growing, now)
 
 
 def _what_would_show_it(growing: Sequence[ActiveCause], now: float) -> str:
-    """By what one knows that the cause is gone: of several topics the one that is farthest from it."""
+    """Return the condition under which the cause counts as gone, for the topic farthest from it."""
     open_ = max(growing, key=lambda one: proof(one.died, one.before) - one.since)
     left = max(1, proof(open_.died, open_.before) - open_.since)
     wait = max(1.0, LATELY - (now - max(one.last for one in growing)))
     return (
-        f"It counts as gone once {left:,} more message{' is' if left == 1 else 's are'} delivered on {open_.topic} without "
-        f"another death, or when none died for {LATELY / 60:.0f} min ({wait:.0f} s from now)."
+        f"It counts as gone after {left:,} more message{' is' if left == 1 else 's are'} delivered on {open_.topic} without "
+        f"a new dead letter, or after {LATELY / 60:.0f} min without one ({wait:.0f} s from now)."
     )

@@ -1,4 +1,4 @@
-"""At least once: records go out by a producer, many at a time, and each is settled on its own report."""
+"""At-least-once replay: a producer sends many records at a time, and each is settled on its own report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from producer_core.errors import NotAccepted, ProducerClosed
-from producer_core.replay.doubtful_records import look_after, still_doubtful
+from producer_core.replay.doubtful_records import search_orphans, still_doubtful
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ORPHANS = 500  # looked for at once
+_ORPHAN_BATCH = 500
 
 
 class ReplayProducer(Protocol):
-    """Who sends: a producer, usually. `identity` must be unique to this process."""
+    """The producer that sends the records. `identity` must be unique to this process."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -35,15 +35,16 @@ class ReplayProducer(Protocol):
     def identity(self) -> str: ...
 
     def resend(self, dead_letter: DeadLetter | ReplayRecord, settled: Callable[[ReplayResult], None]) -> None:
-        """Sends the dead letter under its own id; `settled` is called once, from any thread, when it has ended."""
+        """Send the dead letter under its own id; `settled` is called once, from any thread, with the result."""
 
 
 class AtLeastOnceReplay:
-    """The way over a Sender. `may_send` says whether the operation is ours still; `closed` is set when it closed.
+    """The strategy that sends through a ReplayProducer.
 
-    `quiet` is how many seconds a dead owner's request usually takes to arrive; it is waited before his records are
-    looked for, counted from their claim, and never longer whatever the clock says. That proves nothing: what is not
-    found is sent again only with `send_inconclusive`.
+    `may_send` returns whether this process still holds the lease; `closed` is set when the producer is closed. `quiet` is
+    the number of seconds in which a dead owner's request usually arrives. The strategy waits that long after the claim,
+    and never longer, before it looks for the owner's records. This proves nothing, so records not found are sent again
+    only with `send_inconclusive`.
     """
 
     guarantee: Guarantee = "at_least_once"
@@ -82,7 +83,7 @@ class AtLeastOnceReplay:
         return sum(dead_letter.size for dead_letter in list(self._sent.values()))
 
     def begin(self, topics: Sequence[str]) -> None:
-        """A producer needs nothing."""
+        """Do nothing; a producer needs no preparation."""
 
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         if not orphans:
@@ -94,9 +95,9 @@ class AtLeastOnceReplay:
                 raise Interrupted
             self._closed.wait(min(0.2, left))
         outcomes: list[RecordOutcome] = []
-        for start in range(0, len(orphans), _ORPHANS):
-            some = orphans[start : start + _ORPHANS]
-            outcomes += look_after(some, self._probe, send_inconclusive=self._send_inconclusive)
+        for start in range(0, len(orphans), _ORPHAN_BATCH):
+            batch = orphans[start : start + _ORPHAN_BATCH]
+            outcomes += search_orphans(batch, self._probe, send_inconclusive=self._send_inconclusive)
         return outcomes
 
     def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
@@ -116,10 +117,10 @@ class AtLeastOnceReplay:
         except ProducerClosed:
             self._closed.set()
             outcome = RecordOutcome(dead_letter.message_id, "pending")
-        except ValueError as error:  # InvalidMessage too: it can never be sent as it is
+        except ValueError as error:  # includes InvalidMessage: the record can never be sent unchanged
             outcome = RecordOutcome(dead_letter.message_id, "failed", str(error))
         except NotAccepted as error:
-            logger.info("replay waits for room", extra={"error": str(error)})
+            logger.info("replay waits for queue space", extra={"error": str(error)})
             self._send_due = time.monotonic() + 1.0
             outcome = RecordOutcome(dead_letter.message_id, "pending")
         self._sent.pop(dead_letter.message_id, None)
@@ -153,4 +154,4 @@ class AtLeastOnceReplay:
         return []
 
     def close(self) -> None:
-        """The sender is its owner's."""
+        """Do nothing; the producer belongs to its owner."""

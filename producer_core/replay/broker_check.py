@@ -1,4 +1,4 @@
-"""What a replay would meet on the broker: records too large, topics that are gone, keys with a newer record."""
+"""Check a replay against the brokers: records too large, missing topics, keys with a newer record."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ Flag = Literal["too_large", "newer_key", "no_topic"]
 Which = Literal["all", "compacted", "none"]
 
 _ENVELOPE = 61 + 9 + 4 + 31 + 36
-"""Bytes of a record beside its key and value: the batch's head, its own with lengths of up to 4 bytes, our two headers.
-The headers of others are not counted."""
+"""Bytes of a record besides its key and value: batch header, record header, and the producer's two own headers. Headers
+set by the application are not counted."""
 
 
 class ListedRecord(NamedTuple):
-    """A dead letter as far as a check must know it. `partition` is the one asked for, `value_size` None: a tombstone."""
+    """The fields of a dead letter that the check needs.
+
+    `partition` is the requested partition; `value_size` is None for a tombstone.
+    """
 
     message_id: str
     topic: str
@@ -43,11 +46,11 @@ class ListedRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicCheck:
-    """One topic: `partitions` None means that there is no such topic, 0 that nobody could say.
+    """One topic: `partitions` is None if the topic does not exist, 0 if the count is unknown.
 
-    `newer_keys` are dead letters whose key has a newer record, among the `looked_at` records that were read; `complete`
-    says that every record that could be one was read, or that nothing was asked. `lost_partitions` are dead letters that
-    ask for a partition that the topic has not.
+    `newer_keys` counts the dead letters whose key has a newer record among the `looked_at` records that were read.
+    `complete` says that all relevant records were read, or that no scan was requested. `lost_partitions` counts the
+    dead letters that request a partition that the topic does not have.
     """
 
     topic: str
@@ -65,21 +68,20 @@ class TopicCheck:
 
     @property
     def compacted(self) -> bool:
-        """An old value that is replayed over a newer one replaces it here, for good."""
+        """Whether a replayed old value permanently replaces a newer one on this topic."""
         return "compact" in (self.cleanup_policy or "")
 
     @property
     def may_be_compacted(self) -> bool:
-        """Nobody can tell that it is not."""
+        """Whether the topic is compacted or its cleanup policy is unknown."""
         return self.compacted or self.cleanup_policy is None
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerCheck:
-    """What was found, by topic, and when (seconds since 1970). `stopped`: nobody looked at the last letter.
+    """The result by topic, and its time (seconds since 1970). `stopped`: the check ended before the last record.
 
-    `delivery` is the guarantee with which who looked would send (None: he cannot say), `why` the reason why it is not
-    exactly once.
+    `delivery` is the guarantee of the runner that made the check (None: unknown), `why` tells why it is not exactly once.
     """
 
     topics: tuple[TopicCheck, ...]
@@ -97,7 +99,7 @@ class BrokerCheck:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> BrokerCheck:
-        """What `to_json` wrote; fields that a later version added are left out."""
+        """Read the output of `to_json`; unknown fields of later versions are ignored."""
         found = orjson.loads(text)
         known = {one.name for one in dataclasses.fields(TopicCheck)}
         topics = (
@@ -123,75 +125,79 @@ def check(
     sends_at_most: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> tuple[BrokerCheck, dict[str, Flag]]:
-    """Looks ahead for these dead letters: asks and reads for about `timeout` seconds (going through `dead letters`, once, is not
-    counted) and at most `max_records` records of their topics.
+    """Check the topics of the dead letters and return the result with the most serious flag of each message id.
 
-    `settings` are a client's in librdkafka's names; only connection and security are used. `newer` says for which
-    topics keys are looked up. `sends_at_most` is the largest message that the sending client takes. The flags are by
-    message id, the worst one each. Never raises for what a broker answers: what could not be learned is said in the
-    texts.
+    The check queries and reads for about `timeout` seconds (iterating over `dead_letters` not included) and reads at most
+    `max_records` records. `settings` are client settings in librdkafka's names; only connection and security are used.
+    `newer` selects the topics whose keys are looked up. `sends_at_most` is the largest message that the sending client
+    accepts. Broker errors do not raise: the texts say what could not be checked.
     """
     complaints: list[KafkaError] = []
     with reader(settings, {"isolation.level": "read_uncommitted"}, on_error=complaints.append) as handle:
-        asking = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
-        found = _Found(asking, newer, sends_at_most)
+        config_query = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
+        topics = _TopicChecks(config_query, newer, sends_at_most)
         stopped = False
         for place, dead_letter in enumerate(dead_letters):
             if stopped := place % 1_000 == 0 and stopping():
                 break
-            found.add(dead_letter)
-        bound = TimeLimit(timeout - asking.spent, stopping)
-        found.look(lambda topic, share, most: _look(settings, handle, topic, share, most), bound, max_records)
-    return BrokerCheck(tuple(topic.said() for topic in found.topics.values()), clock(), stopped), found.flags
+            topics.add(dead_letter)
+        limit = TimeLimit(timeout - config_query.spent, stopping)
+        topics.scan(
+            lambda topic, share, most: _scan(settings, handle, topic, share, most), limit, max_records
+        )
+    results = tuple(topic.result() for topic in topics.by_name.values())
+    return BrokerCheck(results, clock(), stopped), topics.flags
 
 
-def _look(settings: Mapping[str, Any], handle: Any, topic: _Topic, bound: TimeLimit, most: int) -> KeyScan:
+def _scan(settings: Mapping[str, Any], handle: Any, topic: _Topic, limit: TimeLimit, most: int) -> KeyScan:
     assert topic.facts.partitions
     return scan_topic(
-        settings, handle, topic.name, topic.facts.partitions, topic.keys, limit=bound, max_records=most
+        settings, handle, topic.name, topic.facts.partitions, topic.keys, limit=limit, max_records=most
     )
 
 
-class _Found:
-    """The topics of a check in progress, in the order in which the dead letters name them."""
+class _TopicChecks:
+    """The topics of a check in progress, in the order of the dead letters."""
 
-    def __init__(self, asking: TopicConfigQuery, newer: Which, sends_at_most: int | None) -> None:
-        self.topics: dict[str, _Topic] = {}
+    def __init__(self, config_query: TopicConfigQuery, newer: Which, sends_at_most: int | None) -> None:
+        self.by_name: dict[str, _Topic] = {}
         self.flags: dict[str, Flag] = {}
-        self._asking = asking
+        self._config_query = config_query
         self._newer = newer
         self._sends_at_most = sends_at_most
         self._keys = 0
 
     def add(self, dead_letter: ListedRecord) -> None:
-        topic = self.topics.get(dead_letter.topic)
+        topic = self.by_name.get(dead_letter.topic)
         if topic is None:
-            facts = self._asking.facts(dead_letter.topic)
-            wanted = self._newer == "all" or (self._newer == "compacted" and facts.may_be_compacted)
-            topic = self.topics[dead_letter.topic] = _Topic(
-                dead_letter.topic, facts, wanted, self._sends_at_most
+            facts = self._config_query.facts(dead_letter.topic)
+            scan_keys = self._newer == "all" or (self._newer == "compacted" and facts.may_be_compacted)
+            topic = self.by_name[dead_letter.topic] = _Topic(
+                dead_letter.topic, facts, scan_keys, self._sends_at_most
             )
         if (flag := topic.add(dead_letter)) is not None:
             self.flags[dead_letter.message_id] = flag
-        elif topic.wanted and topic.facts.partitions and dead_letter.key is not None:
-            self._seek(topic, dead_letter.message_id, dead_letter.key, dead_letter.accepted_at)
+        elif topic.scan_keys and topic.facts.partitions and dead_letter.key is not None:
+            self._add_key(topic, dead_letter.message_id, dead_letter.key, dead_letter.accepted_at)
 
-    def _seek(self, topic: _Topic, message_id: str, key: bytes, accepted_at: float) -> None:
+    def _add_key(self, topic: _Topic, message_id: str, key: bytes, accepted_at: float) -> None:
         if self._keys < newer_keys.MOST_KEYS:
             topic.keys.add(message_id, key, accepted_at)
             self._keys += 1
         else:
-            topic.unsought += 1
+            topic.unscanned += 1
 
-    def look(self, one: Callable[[_Topic, TimeLimit, int], KeyScan], bound: TimeLimit, most: int) -> None:
-        """Compacted topics first: there it matters most. Each has an even share of what is left."""
-        asked = [topic for topic in self.topics.values() if len(topic.keys)]
-        asked.sort(key=lambda topic: not topic.facts.compacted)
-        for place, topic in enumerate(asked):
-            others = len(asked) - place
-            share = TimeLimit(bound.left() / others, lambda: not bound.left())
-            topic.look = one(topic, share, most // others)
-            most -= topic.look.looked_at
+    def scan(
+        self, scan_one: Callable[[_Topic, TimeLimit, int], KeyScan], limit: TimeLimit, most: int
+    ) -> None:
+        """Scan compacted topics first, where newer keys matter most; each gets an equal share of the remaining time."""
+        to_scan = [topic for topic in self.by_name.values() if len(topic.keys)]
+        to_scan.sort(key=lambda topic: not topic.facts.compacted)
+        for place, topic in enumerate(to_scan):
+            remaining = len(to_scan) - place
+            share = TimeLimit(limit.left() / remaining, lambda: not limit.left())
+            topic.scan = scan_one(topic, share, most // remaining)
+            most -= topic.scan.looked_at
             ids = dict.fromkeys(topic.keys.newer())
             topic.newer = len(ids)
             self.flags |= dict.fromkeys(ids, "newer_key")
@@ -199,21 +205,21 @@ class _Found:
 
 @dataclass
 class _Topic:
-    """What is known of one topic so far."""
+    """The check of one topic so far."""
 
     name: str
     facts: TopicConfig
-    wanted: bool  # whether its keys are looked up
+    scan_keys: bool
     sends_at_most: int | None
     keys: KeyIndex = field(default_factory=KeyIndex)
-    look: KeyScan | None = None
+    scan: KeyScan | None = None
     records: int = 0
     bytes: int = 0
     too_large: int = 0
     largest: int = 0
     lost: int = 0
     newer: int = 0
-    unsought: int = 0
+    unscanned: int = 0
 
     def add(self, dead_letter: ListedRecord) -> Flag | None:
         size = dead_letter.size
@@ -231,11 +237,11 @@ class _Topic:
 
     @cached_property
     def limit(self) -> int | None:
-        """The smaller of what the topic and the sending client take."""
+        """The smaller of the topic's and the sending client's size limits."""
         known = [one for one in (self.facts.max_message_bytes, self.sends_at_most) if one is not None]
         return min(known, default=None)
 
-    def said(self) -> TopicCheck:
+    def result(self) -> TopicCheck:
         return TopicCheck(
             topic=self.name,
             records=self.records,
@@ -245,67 +251,69 @@ class _Topic:
             cleanup_policy=self.facts.cleanup_policy,
             too_large=self.too_large,
             newer_keys=self.newer,
-            looked_at=self.look.looked_at if self.look else 0,
+            looked_at=self.scan.looked_at if self.scan else 0,
             complete=self.facts.partitions != 0
-            and not self.unsought
-            and (not self.look or self.look.complete),
+            and not self.unscanned
+            and (not self.scan or self.scan.complete),
             text=" ".join(self._sentences()),
             lost_partitions=self.lost,
         )
 
     def _sentences(self) -> list[str]:
         if self.facts.partitions is None:
-            return [f"There is no topic {self.name}."]
+            return [f"The topic {self.name} does not exist."]
         if not self.facts.partitions:
-            return [f"Nobody could look at {self.name}: {self.facts.trouble}."]
-        return [*self._sizes(), *self._partitions(), *self._newer(), *self._how_far()] or [
-            f"{self.name} takes them."
+            return [f"The topic {self.name} could not be checked: {self.facts.trouble}."]
+        return [*self._sizes(), *self._partitions(), *self._newer(), *self._coverage()] or [
+            f"No problem found on {self.name}."
         ]
 
     def _sizes(self) -> list[str]:
-        said = []
+        sentences = []
         if self.too_large:
-            who = self.name if self.limit == self.facts.max_message_bytes else "the sending client"
-            said.append(
-                f"{self.too_large:,} of {self.records:,} are larger than the {self.limit:,} bytes that {who} takes "
-                f"(the largest {self.largest:,}, before compression)."
+            limited_by = self.name if self.limit == self.facts.max_message_bytes else "the sending client"
+            sentences.append(
+                f"{self.too_large:,} of {self.records:,} are larger than the {self.limit:,} bytes that {limited_by} allows "
+                f"(the largest has {self.largest:,}, before compression)."
             )
         if self.facts.unread:
-            said.append(
-                f"Its settings cannot be read, so nobody knows what size it takes or whether it is compacted: {self.facts.unread}."
+            sentences.append(
+                f"The topic's settings cannot be read, so its size limit and cleanup policy are unknown: {self.facts.unread}."
             )
-        return said
+        return sentences
 
     def _partitions(self) -> list[str]:
         if not self.lost:
             return []
         return [
-            f"{self.lost:,} ask for a partition that it does not have (it has {self.facts.partitions:,})."
+            f"{self.lost:,} request a partition that the topic does not have (it has {self.facts.partitions:,})."
         ]
 
     def _newer(self) -> list[str]:
         if not self.newer:
             return []
-        what = "has a key" if self.newer == 1 else "have keys"
-        return [f"{self.newer:,} of {self.records:,} {what} for which a newer record was written since."]
+        verb = "has" if self.newer == 1 else "have"
+        return [f"{self.newer:,} of {self.records:,} {verb} a newer record with the same key."]
 
-    def _how_far(self) -> list[str]:
-        if self.look is None:
+    def _coverage(self) -> list[str]:
+        if self.scan is None:
             return []
         since = _minute(self.keys.oldest)
-        if self.look.complete:
-            said = [f"Every record written since {since} was looked at ({self.look.looked_at:,})."]
+        if self.scan.complete:
+            sentences = [f"All {self.scan.looked_at:,} records written since {since} were scanned."]
         else:
-            there = f" of about {self.look.there:,}" if self.look.there else ""
-            said = [
-                f"Only {self.look.looked_at:,}{there} records written since {since} were looked at for newer keys: "
-                f"{self.look.trouble or 'its end was not reached'}."
+            estimate = f" of about {self.scan.there:,}" if self.scan.there else ""
+            sentences = [
+                f"Only {self.scan.looked_at:,}{estimate} records written since {since} were scanned for newer keys: "
+                f"{self.scan.trouble or 'the end of the topic was not reached'}."
             ]
-        if self.look.gone:
-            said.append("Records of that time are gone (retention), and nobody knows what keys they had.")
-        if self.unsought:
-            said.append(f"{self.unsought:,} more keys were not looked for: {newer_keys.MOST_KEYS:,} at once.")
-        return said
+        if self.scan.gone:
+            sentences.append("Retention removed records of that time, so their keys are unknown.")
+        if self.unscanned:
+            sentences.append(
+                f"{self.unscanned:,} more keys were not looked up: the limit is {newer_keys.MOST_KEYS:,} keys."
+            )
+        return sentences
 
 
 def _minute(at: float) -> str:

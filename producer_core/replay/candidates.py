@@ -1,4 +1,4 @@
-"""The candidates: operations that wait for a runner. Two threads ask each second, the store only when it was written to."""
+"""Find operations that wait for a runner; the store is queried only after it changed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from producer_core.replay.claims import LeaseState
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-_TRUSTED = 15.0
-"""Seconds for which an unchanged file is believed; its times are as fine as the kernel's clock tick."""
+_MAX_AGE = 15.0
+"""Seconds after which the store is queried even if its file looks unchanged, because file times are coarse."""
 
 Candidate = tuple[LeaseState, bool]
-"""An operation with who had it last, and whether it is only to be looked ahead for."""
+"""The lease of an operation, and whether the operation needs its preflight check."""
 
 
 class Candidates:
-    """Operations of Spark jobs, or all others. Safe in threads."""
+    """Operations of Spark jobs, or all others. Thread-safe."""
 
     def __init__(
         self, store: Store, *, by_spark: bool, monotonic: Callable[[], float] = time.monotonic
@@ -29,22 +29,22 @@ class Candidates:
         self._by_spark = by_spark
         self._monotonic = monotonic
         self._lock = threading.Lock()  # guards the next three
-        self._asked: tuple[object, str] | None = None
-        self._at = 0.0
+        self._key: tuple[object, str] | None = None
+        self._queried_at = 0.0
         self._found: list[Candidate] = []
 
     def of(self, cluster: str) -> list[Candidate]:
-        """All of a cluster, the oldest first; who writes while this asks is heard the next time."""
+        """Return the candidates of a cluster, oldest first; a concurrent write is seen by the next call."""
         with self._lock:
-            asked, now = (self._store.stamp(), cluster), self._monotonic()
-            if asked != self._asked or now - self._at >= _TRUSTED:
-                self._asked = None  # the next line may raise
+            key, now = (self._store.stamp(), cluster), self._monotonic()
+            if key != self._key or now - self._queried_at >= _MAX_AGE:
+                self._key = None  # the next line may raise
                 self._found = self.ask(cluster)
-                self._asked, self._at = asked, now
+                self._key, self._queried_at = key, now
             return self._found
 
     def ask(self, cluster: str, operation_id: str | None = None) -> list[Candidate]:
-        """As the store has them now, or this one of them."""
+        """Query the store for the candidates of a cluster, or for one operation."""
         rows = self._store.rows(
             "replay_candidates", cluster=cluster, operation=operation_id, by_spark=self._by_spark
         )

@@ -1,4 +1,4 @@
-"""A runner's hold of an operation: claim records and settle them, each step one write transaction."""
+"""Hold the lease of an operation, claim its records and settle them, each step in one write transaction."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation
 from producer_core.replay.outcome import Ending, OrphanedRecord, RecordOutcome
+from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
 from producer_core.store.queries import run
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """An operation as a runner finds it: whose it is, and until when."""
+    """The owner of an operation and the end of its lease, as read from the store."""
 
     operation_id: str
     owner: str | None
@@ -34,9 +35,11 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """One visit to the store. `over`: ended, paused, or not ours any more; then nothing may be sent.
-    `halt`: it was paused, cancelled, or stops itself; what is in flight is settled, and nothing more is sent.
-    `rate` is how many a second an operator wants now at most."""
+    """Result of one store update.
+
+    `over`: the operation ended, is paused, or belongs to another runner; no record may be sent. `halt`: it was paused,
+    cancelled, or stopped; records in flight are settled, and no more are sent. `rate` is the current rate limit.
+    """
 
     over: bool
     halt: bool = False
@@ -45,18 +48,18 @@ class BatchResult:
 
 
 BYTES = 32 * 1024 * 1024
-"""Keys and values in flight, at most; a single larger record goes alone."""
-_LISTED = 50_000
+"""Maximum bytes of keys and values in flight; a single larger record is sent alone."""
+_PAGE_SIZE = 50_000
 QUARANTINE_AFTER = 3
-"""Replays in which a record failed again until bulk replays leave it out (setting `replay.quarantine_after`)."""
+"""Failed replays after which bulk replays leave a record out (setting `replay.quarantine_after`)."""
 
 
 Floors = Mapping[str, Mapping[int, int]]
-"""By topic and partition: the offset at or below which nothing lies that was sent and is not settled."""
+"""By topic and partition: every record sent at or below this offset is settled."""
 
 
 class ReplayClaims:
-    """The operation `operation_id` in the hands of `owner`, while its lease lasts. Used by one thread."""
+    """The lease of `owner` on the operation `operation_id`. Used by one thread."""
 
     def __init__(
         self, store: Store, operation_id: str, owner: str, *, lease: float, clock: Callable[[], float]
@@ -69,9 +72,9 @@ class ReplayClaims:
         self._dead = DeadLetters(store, clock=clock)
 
     def take(self, seen: LeaseState | None = None) -> bool:
-        """Takes the lease where nobody has it, or from the dead owner who was `seen` to have it.
+        """Take the lease if it is free, or from the dead owner last `seen` with it.
 
-        False when somebody else was first, or when that owner renewed his lease meanwhile.
+        Return False if another runner was faster, or if that owner has renewed its lease.
         """
         owner, until = (seen.owner, seen.lease_until) if seen else (None, None)
         return (
@@ -82,11 +85,11 @@ class ReplayClaims:
         )
 
     def renew(self) -> bool:
-        """False: the operation is another process's now, or has ended."""
+        """Renew the lease; return False if another process has the operation or it has ended."""
         return self._change("replay_renew", now=self._clock(), lease=self._lease) > 0
 
     def release(self) -> None:
-        """Gives the operation back as it is, for the next runner; one that was cancelled meanwhile ends with it."""
+        """Release the operation for the next runner; an operation cancelled since then ends here."""
         with self._store.borrow(write=True):
             if self._change("replay_let_go"):
                 operations.end_cancelled(self._store, self.get(), self._clock())
@@ -95,7 +98,7 @@ class ReplayClaims:
         return operations.get(self._store, self.operation_id)
 
     def orphans(self) -> list[OrphanedRecord]:
-        """What the owner before us left claimed; to be asked right after `take`."""
+        """Return the records that the previous owner left claimed; call it right after `take`."""
         with self._store.borrow(write=True) as connection:
             found = self._store.rows("replay_orphans", operation=self.operation_id)
             claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
@@ -105,44 +108,46 @@ class ReplayClaims:
         ]
 
     def topics(self) -> list[str]:
-        """Of its open records."""
+        """Return the topics of the operation's open records."""
         return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
 
-    def listed(self) -> Iterator[ListedRecord]:
-        """Its open records, as a look ahead must know them, in slices."""
+    def open_records(self) -> Iterator[ListedRecord]:
+        """Yield the open records for the preflight check, read page by page."""
         after = 0
         while True:
             with self._store.borrow() as connection:
                 rows = run(
-                    connection, "replay_listed", operation=self.operation_id, after=after, count=_LISTED
+                    connection, "replay_listed", operation=self.operation_id, after=after, count=_PAGE_SIZE
                 ).fetchall()
             if not rows:
                 return
             after = rows[-1][0]
             yield from (ListedRecord._make(row[1:]) for row in rows)
 
-    def checked(self, found: BrokerCheck, flags: Mapping[str, str], message: str) -> None:
-        """What a look ahead found, of the operation and of single records; who asked to see it decides now, unless
-        it may go on by itself and there is nothing to ask."""
+    def save_check(self, found: BrokerCheck, flags: Mapping[str, str], message: str) -> None:
+        """Store the result of the preflight check, for the operation and for single records.
+
+        The operation is then ready for a decision, or starts by itself if that is allowed and no decision is needed.
+        """
         from producer_core.replay.dry_run import dry_run
 
         with self._store.borrow(write=True):
             operation = self.get()
-            goes = (
+            starts = (
                 bool(operation.go_at_once)
                 and dry_run(self._store, DeadLetterFilter(), operation=operation, check=found).safe
             )
             self._change("replay_flag", ids=list(flags), flags=list(flags.values()))
             self._change(
-                "replay_checked", checked=found.to_json(), message=message, now=self._clock(), goes=goes
+                "replay_checked", checked=found.to_json(), message=message, now=self._clock(), goes=starts
             )
 
-    def look_again(self) -> None:
-        """Back to the look ahead, for who looks next; nothing of it was sent."""
+    def request_check(self) -> None:
+        """Return the operation to the preflight check; none of its records was sent."""
         self._change("replay_look_again")
 
     def skip_flagged(self, flag: str, text: str, topics: Sequence[str] | None = None) -> None:
-        """Leaves out the open records with this flag, of these topics or of all; they stay dead letters."""
+        """Skip the open records with this flag, of these topics or of all; they stay dead letters."""
         with self._store.borrow(write=True):
             skipped = self._change(
                 "replay_skip_flagged", flag=flag, text=text, topics=topics, now=self._clock()
@@ -150,22 +155,22 @@ class ReplayClaims:
             self._count({"skipped": skipped})
 
     def begin(self, guarantee: str) -> None:
-        """Writes down how it is delivered; decided once."""
+        """Store the delivery guarantee, which is decided once."""
         self._change("replay_begin", delivery=guarantee)
 
     def say(self, text: str) -> None:
-        """What an operator should know of it while it is under way."""
+        """Store the status text that operators see while the replay runs."""
         self._change("replay_say", message=text)
 
     def doubtful_ahead(self, topic: str, count: int, *, everything_may_go: bool) -> list[tuple[str, float]]:
-        """Doubtful records to come of a topic, each with the oldest time (seconds) that it can carry there."""
+        """Return upcoming doubtful records of a topic, each with the oldest timestamp (seconds) it can have there."""
         now = inf if everything_may_go else self._clock()
         rows = self._store.rows(
             "replay_doubtful_ahead", operation=self.operation_id, topic=topic, now=now, count=count
         )
         return [(row["message_id"], row["since"]) for row in rows]
 
-    def turn(
+    def settle_and_claim(
         self,
         outcomes: Sequence[RecordOutcome],
         *,
@@ -176,38 +181,37 @@ class ReplayClaims:
         floors: Floors | None = None,
         everything_may_go: bool = True,
     ) -> BatchResult:
-        """Settles `outcomes`, then claims up to `want` records, none where one was given back; ends or lets go when
-        nothing is open.
+        """Settle `outcomes`, then claim up to `want` records; end or release the operation if none is open.
 
-        `busy` says that records are in flight still, `room` how many bytes more may be, `stop` that it must stop itself, and why. `floors` are written
-        down with the claim. Unless `everything_may_go`, it claims only up to the first record of which an old
-        attempt may still arrive. When the operation is not ours any more nothing is changed: whoever has it now
-        looks on the topic for what we sent.
+        It claims no record if an outcome returns one. `busy` says that records are still in flight, `room` is the number
+        of bytes that may be added, `stop` is the reason to stop the replay. `floors` are stored with the claim. Unless
+        `everything_may_go`, it claims only up to the first record of which an old request may still arrive. If the lease
+        is lost, it changes nothing: the new owner looks on the topic for the records sent.
         """
         with self._store.borrow(write=True):
             if not self.renew():
                 return BatchResult(over=True)
             self._settle(outcomes)
             if any(one.ending == "pending" for one in outcomes):
-                # Rows that a trigger wrote anew must not be claimed in the same transaction: DuckDB 2.0.0 damages the file.
+                # DuckDB 2.0.0 damages the file if rows rewritten by a trigger are claimed in the same transaction.
                 want = 0
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
             operation = self.get()
             match operation.state:
                 case "planned" | "running" if stop is None:
-                    return replace(self._go_on(want, busy, room, everything_may_go), rate=operation.rate)
+                    return replace(self._continue(want, busy, room, everything_may_go), rate=operation.rate)
                 case "planned" | "running" if not busy:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                     return BatchResult(over=True)
                 case "paused" | "cancelled" if not busy:
-                    self.release()  # ends what was cancelled, unless something is claimed that nobody has looked for
+                    self.release()  # ends a cancelled operation, unless claimed records were not looked for yet
                     return BatchResult(over=True)
                 case "planned" | "running" | "paused" | "cancelled":
                     return BatchResult(over=False, halt=True)
             return BatchResult(over=True)
 
-    def _go_on(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
+    def _continue(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
         until = inf if everything_may_go else self._clock()
         dead_letters = self._claim(want, until, room, alone=not busy) if want > 0 else ()
@@ -226,17 +230,16 @@ class ReplayClaims:
         return tuple(dead_letters)
 
     def _skip(self, ids: Sequence[str]) -> None:
-        """Records whose dead letters somebody else had first: he wins, and we say so."""
+        """Skip records whose dead letters another operation or operator has handled, with the reason."""
         if not ids:
             return
         rows = self._store.rows("replay_letter_states", ids=ids)
         states = {row["message_id"]: row["state"] for row in rows}
-        told = [
-            RecordOutcome(one, "skipped", operations.MEANWHILE.get(states.get(one), "it changed meanwhile"))
-            for one in ids
+        outcomes = [
+            RecordOutcome(one, "skipped", UNCLAIMED_REASONS.get(states.get(one), CHANGED)) for one in ids
         ]
         with self._store.borrow(write=True) as connection:
-            ended = settle_records(connection, self.operation_id, "pending", told, now=self._clock())
+            ended = settle_records(connection, self.operation_id, "pending", outcomes, now=self._clock())
         self._count({"skipped": len(ended)})
 
     def _settle(self, outcomes: Sequence[RecordOutcome]) -> None:
@@ -247,12 +250,12 @@ class ReplayClaims:
             known = settle_claimed(
                 connection, self.operation_id, outcomes, now=self._clock(), quarantine_after=quarantine_after
             )
-        mine = [one for one in outcomes if one.message_id in known]
-        self._count(Counter(one.ending for one in mine))
-        self._die_again([one for one in mine if one.death is not None])
+        own = [one for one in outcomes if one.message_id in known]
+        self._count(Counter(one.ending for one in own))
+        self._add_failures([one for one in own if one.death is not None])
 
-    def _die_again(self, outcomes: Sequence[RecordOutcome]) -> None:
-        """A new death is added to the dead letter's own story."""
+    def _add_failures(self, outcomes: Sequence[RecordOutcome]) -> None:
+        """Add each new failure to the history of its dead letter."""
         deaths = {one.message_id: one.death for one in outcomes if one.death is not None}
         dead_letters = self._dead.bodies(list(deaths)) if deaths else []
         self._dead.add([deaths[dead_letter.message_id].of(dead_letter) for dead_letter in dead_letters])
@@ -276,6 +279,6 @@ def _as_json(floors: Floors) -> str:
 
 
 def floors_of(text: str | None) -> dict[str, dict[int, int]]:
-    """What was written down of an operation's floors."""
+    """Parse the floors stored with an operation."""
     plain = orjson.loads(text) if text else {}
     return {topic: {int(number): off for number, off in parts.items()} for topic, parts in plain.items()}

@@ -1,4 +1,4 @@
-"""A doubtful record: it may be on its topic already, so it is looked for before it is sent."""
+"""Doubtful records: they may already be on their topic, so the replay searches for them before it sends them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOut
 
 T = TypeVar("T")
 
-_CANNOT_LOOK = ProbeResult(
-    "inconclusive", None, None, 0, "Nobody can say yet: this runner cannot read the topic."
+_CANNOT_SEARCH = ProbeResult(
+    "inconclusive", None, None, 0, "Not known yet: this runner cannot read the topic."
 )
 AHEAD = 200_000
-"""Doubtful records looked for at once."""
+"""Maximum number of doubtful records in one search."""
 FRESH = 60.0
-"""Seconds for which an answer is used."""
+"""Seconds for which a search result is used."""
 LOOKS = 10
+"""Maximum number of searches in a row without a result."""
 _KEPT = (
-    "inconclusive, so not sent; choose to send it anyway (--inconclusive send) if a second copy does no harm"
+    "inconclusive, so not sent; choose to send it anyway (--inconclusive send) if a duplicate does no harm"
 )
 
 
 class DoubtfulRecord:
-    """What the topics say of an operation's doubtful records: one look answers for many that are still to come.
+    """Search the topics for an operation's doubtful records; one search also covers upcoming records.
 
-    `ahead(topic, count)` are those, each with the oldest time (seconds) that it can carry on its topic. An answer
-    is used for a minute; then the topic is looked at again.
+    `ahead(topic, count)` returns the upcoming records, each with the oldest timestamp (seconds) it can have on its topic.
+    A result is used for a minute; then the topic is searched again.
     """
 
     def __init__(
@@ -47,96 +48,98 @@ class DoubtfulRecord:
         self._ahead = ahead
         self._monotonic = monotonic
         self._known: dict[str, tuple[ProbeResult, float]] = {}
-        self._looks = 0
+        self._searches = 0
 
-    def look_first(
+    def search_first(
         self, dead_letters: Sequence[ReplayRecord]
     ) -> tuple[list[ReplayRecord], list[RecordOutcome]]:
-        """What may be sent now, and what is settled without sending.
+        """Return the records to send now, and the outcomes of the others.
 
-        A record whose verdict is safe is sent. Of the others: found is landed. Inconclusive for a reason that passes
-        goes back, to be looked for again. What was not found stays a dead letter with the verdict `inconclusive`,
-        because a late request of it may still arrive, unless the operator chose to send such records anyway.
+        Records with a safe verdict are sent. A doubtful record found on its topic has landed. A record whose search failed
+        for a transient reason is returned and searched again. A record not found stays a dead letter with the verdict
+        `inconclusive`, because a late request may still arrive, unless the operator chose to send such records anyway.
         """
         doubtful = [dead_letter for dead_letter in dead_letters if dead_letter.verdict not in SAFE_VERDICTS]
-        landings = self._landings(doubtful)
-        again = self._may_look_again(landings.values())
+        results = self._results(doubtful)
+        retry = self._may_search_again(results.values())
         sendable, outcomes = [], []
         for dead_letter in dead_letters:
-            landing = landings.get(dead_letter.message_id)
-            if landing is None:
+            result = results.get(dead_letter.message_id)
+            if result is None:
                 sendable.append(dead_letter)
-            elif landing.outcome == "found":
-                outcomes.append(_landed(dead_letter, landing))
-            elif landing.transient and again:
+            elif result.outcome == "found":
+                outcomes.append(_landed(dead_letter, result))
+            elif result.transient and retry:
                 outcomes.append(RecordOutcome(dead_letter.message_id, "pending"))
             elif self._send_inconclusive:
                 sendable.append(dead_letter)
             else:
-                outcomes.append(_unknown(dead_letter, landing))
+                outcomes.append(_unknown(dead_letter, result))
         return sendable, outcomes
 
-    def _may_look_again(self, landings: Iterable[ProbeResult]) -> bool:
-        """A look that brought nothing for now is made again, up to LOOKS times in a row."""
-        passing = any(landing.transient for landing in landings)
-        self._looks = self._looks + 1 if passing else 0
-        if passing:
+    def _may_search_again(self, results: Iterable[ProbeResult]) -> bool:
+        """Return whether to repeat a search without a result, which is done up to LOOKS times in a row."""
+        transient = any(result.transient for result in results)
+        self._searches = self._searches + 1 if transient else 0
+        if transient:
             self._known.clear()
-        return self._looks < LOOKS
+        return self._searches < LOOKS
 
-    def _landings(self, dead_letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
+    def _results(self, dead_letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
         if self._probe is None:
-            return {dead_letter.message_id: _CANNOT_LOOK for dead_letter in dead_letters}
-        answers = {
+            return {dead_letter.message_id: _CANNOT_SEARCH for dead_letter in dead_letters}
+        results = {
             dead_letter.message_id: known
             for dead_letter in dead_letters
-            if (known := self._answer(dead_letter.message_id))
+            if (known := self._cached(dead_letter.message_id))
         }
-        unknown = [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in answers]
+        unknown = [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in results]
         for topic in dict.fromkeys(dead_letter.topic for dead_letter in unknown):
-            answers |= self._ask(self._probe, topic, [one for one in unknown if one.topic == topic])
+            results |= self._search(self._probe, topic, [one for one in unknown if one.topic == topic])
         return {
-            dead_letter.message_id: answers.get(dead_letter.message_id, _CANNOT_LOOK)
+            dead_letter.message_id: results.get(dead_letter.message_id, _CANNOT_SEARCH)
             for dead_letter in dead_letters
         }
 
-    def _ask(self, probe: Prober, topic: str, dead_letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
-        """One look for these and for those to come."""
+    def _search(
+        self, probe: Prober, topic: str, dead_letters: Sequence[ReplayRecord]
+    ) -> dict[str, ProbeResult]:
+        """Search the topic once for these records and for upcoming ones."""
         oldest = {dead_letter.message_id: first_sent(dead_letter) for dead_letter in dead_letters}
         oldest |= dict(self._ahead(topic, AHEAD))
-        answers = probe(topic, list(oldest), int(min(oldest.values()) * 1000))
+        results = probe(topic, list(oldest), int(min(oldest.values()) * 1000))
         now = self._monotonic()
         self._known = {one: known for one, known in self._known.items() if now - known[1] < FRESH}
-        self._known |= {message_id: (landing, now) for message_id, landing in answers.items()}
-        return answers
+        self._known |= {message_id: (result, now) for message_id, result in results.items()}
+        return results
 
-    def _answer(self, message_id: str) -> ProbeResult | None:
-        landing, at = self._known.get(message_id, (None, 0.0))
-        return landing if landing is not None and self._monotonic() - at < FRESH else None
+    def _cached(self, message_id: str) -> ProbeResult | None:
+        result, at = self._known.get(message_id, (None, 0.0))
+        return result if result is not None and self._monotonic() - at < FRESH else None
 
 
-def look_after(
+def search_orphans(
     orphans: Sequence[OrphanedRecord], probe: Prober | None, *, send_inconclusive: bool = False
 ) -> list[RecordOutcome]:
-    """What became of records that a dead owner left claimed: landed, or inconclusive.
+    """Return the outcomes of records that a dead owner left claimed: landed, or inconclusive.
 
-    His client may have sent them, so they are sent again only where the operator chose that for inconclusive records.
+    The owner's client may have sent them, so they are sent again only if the operator chose to send inconclusive records.
     """
-    landings = _look(
+    results = _search_by_group(
         orphans,
         probe,
         lambda orphan: (orphan.dead_letter.topic, orphan.dead_letter.verdict in SAFE_VERDICTS),
         lambda orphan: orphan.dead_letter,
-        _sent,
+        _first_sent_by_owner,
     )
     return [
-        _after(orphan.dead_letter, landings[orphan.dead_letter.message_id], send_inconclusive)
+        _orphan_outcome(orphan.dead_letter, results[orphan.dead_letter.message_id], send_inconclusive)
         for orphan in orphans
     ]
 
 
 def still_doubtful(before: ReplayRecord, death: FailedReplay) -> FailedReplay:
-    """The new death of a dead letter that was sent in doubt: the doubt stays, whatever this attempt proves."""
+    """Return the new failure with the earlier doubtful verdict, which this attempt cannot disprove."""
     if before.verdict in SAFE_VERDICTS or death.verdict not in SAFE_VERDICTS:
         return death
     reason = f"{before.verdict_reason} The replay after it failed: {death.verdict_reason}"
@@ -144,25 +147,25 @@ def still_doubtful(before: ReplayRecord, death: FailedReplay) -> FailedReplay:
 
 
 def first_sent(dead_letter: ReplayRecord) -> float:
-    """The oldest time, in seconds, that the record can carry on its topic."""
+    """Return the oldest timestamp, in seconds, that the record can have on its topic."""
     given = dead_letter.accepted_at if dead_letter.timestamp_ms is None else dead_letter.timestamp_ms / 1000
     return min(dead_letter.accepted_at, given)
 
 
-def _sent(orphan: OrphanedRecord) -> float:
+def _first_sent_by_owner(orphan: OrphanedRecord) -> float:
     return (
         orphan.claimed_at if orphan.dead_letter.verdict in SAFE_VERDICTS else first_sent(orphan.dead_letter)
     )
 
 
-def _look(
+def _search_by_group(
     items: Sequence[T],
     probe: Prober | None,
     group: Callable[[T], Hashable],
     dead_letter_of: Callable[[T], ReplayRecord],
     since: Callable[[T], float],
 ) -> dict[str, ProbeResult]:
-    """One look for each group of one topic's records."""
+    """Search once for each group of records of one topic."""
     groups: dict[Hashable, list[T]] = defaultdict(list)
     for item in items:
         groups[group(item)].append(item)
@@ -170,28 +173,26 @@ def _look(
     for members in groups.values():
         ids = [dead_letter_of(item).message_id for item in members]
         if probe is None:
-            found |= dict.fromkeys(ids, _CANNOT_LOOK)
+            found |= dict.fromkeys(ids, _CANNOT_SEARCH)
         else:
             oldest = int(min(map(since, members)) * 1000)
             found |= probe(dead_letter_of(members[0]).topic, ids, oldest)
     return found
 
 
-def _after(dead_letter: ReplayRecord, landing: ProbeResult, send_inconclusive: bool) -> RecordOutcome:
-    if landing.outcome == "found":
-        return _landed(dead_letter, landing)
+def _orphan_outcome(dead_letter: ReplayRecord, result: ProbeResult, send_inconclusive: bool) -> RecordOutcome:
+    if result.outcome == "found":
+        return _landed(dead_letter, result)
     if send_inconclusive:
-        return RecordOutcome(dead_letter.message_id, "pending", landing.text, verdict="inconclusive")
-    return _unknown(dead_letter, landing)
+        return RecordOutcome(dead_letter.message_id, "pending", result.text, verdict="inconclusive")
+    return _unknown(dead_letter, result)
 
 
-def _landed(dead_letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
+def _landed(dead_letter: ReplayRecord, result: ProbeResult) -> RecordOutcome:
     return RecordOutcome(
-        dead_letter.message_id, "landed", landing.text, landing.partition, landing.offset, verdict="found"
+        dead_letter.message_id, "landed", result.text, result.partition, result.offset, verdict="found"
     )
 
 
-def _unknown(dead_letter: ReplayRecord, landing: ProbeResult) -> RecordOutcome:
-    return RecordOutcome(
-        dead_letter.message_id, "skipped", f"{_KEPT}. {landing.text}", verdict="inconclusive"
-    )
+def _unknown(dead_letter: ReplayRecord, result: ProbeResult) -> RecordOutcome:
+    return RecordOutcome(dead_letter.message_id, "skipped", f"{_KEPT}. {result.text}", verdict="inconclusive")

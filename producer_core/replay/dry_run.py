@@ -1,4 +1,4 @@
-"""The dry run: what a replay would do, counted before anything is sent, and said worst first."""
+"""Count what a replay would do before it sends anything, and describe it, most serious point first."""
 
 from __future__ import annotations
 
@@ -13,8 +13,19 @@ from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.active_cause import still_active
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
-from producer_core.replay.guarantee import UNKNOWN, ReplayGuarantee, beforehand
-from producer_core.replay.selection_counts import SelectionRow, main_cluster, of_operation, of_selection
+from producer_core.replay.guarantee import UNKNOWN, ReplayGuarantee, guarantee_from_cluster_id
+from producer_core.replay.phrases import (
+    OTHER_CLUSTER,
+    inconclusive_fact,
+    records,
+    stay_dead_letters,
+)
+from producer_core.replay.selection_counts import (
+    SelectionRow,
+    count_operation,
+    count_selection,
+    main_cluster,
+)
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -23,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class PartitionCount(NamedTuple):
-    """How many records ask for a partition; None: the key or the client chooses."""
+    """Number of records that request a partition; None means that the key or the client chooses it."""
 
     topic: str
     partition: int | None
@@ -32,7 +43,7 @@ class PartitionCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulCounts:
-    """Records that may be on their topic already, and what will be done about each."""
+    """Records that may already be on their topic, and how the replay handles them."""
 
     count: int = 0
     possibly_persisted: int = 0
@@ -42,13 +53,14 @@ class DoubtfulCounts:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`total` records would be replayed; what is left out (`quarantined`, `not_replayable`, `other_cluster`, and what
-    somebody `changed` since it was planned: archived, or replayed in another way) is not in it.
+    """Preview of a replay: `total` records would be sent.
 
-    `seconds` is the time at the rate, None where no rate bounds it. `check` is what a runner found on the topics,
-    None when nobody has looked. `skipped_newer` of the records with a newer key are left out, as `newer` says.
-    `active` says why the cause of these dead letters may still be there; empty where nothing speaks for it. `promise` is how
-    it would be delivered. `sentences` are each one thing that an operator must know, the worst first.
+    `total` excludes the records left out: `quarantined`, `not_replayable`, `other_cluster` and `changed` (archived or
+    replayed after the plan). `seconds` is the duration at the rate limit, None without a limit. `check` holds the
+    result of the preflight check, None before it ran. `skipped_newer` records are left out because of a newer record
+    with the same key, as `newer` says. `active` explains why the cause of these dead letters may still be active,
+    empty without evidence. `promise` is the delivery guarantee. `sentences` hold one fact each for the operator, most
+    serious first.
     """
 
     total: int
@@ -88,12 +100,12 @@ class DryRun:
 
     @property
     def safe(self) -> bool:
-        """Nothing that a person should decide about: every verdict is safe, and the topics take all of it."""
+        """Return True if no decision is needed: every verdict is safe and the topics accept all records."""
         return self.safe_but_doubtful and not self.doubtful.count
 
     @property
     def safe_but_doubtful(self) -> bool:
-        """The same, but for dead letters that may be on their topic already and are looked for there first."""
+        """Return True if only records that may already be on their topic keep the replay from being safe."""
         known = self.check is not None and self.check.complete
         return known and not (self.too_large or self.newer_keys or self.no_topic or self.lost_partitions)
 
@@ -103,10 +115,10 @@ class DryRun:
         facts = [("records", self.total), ("bytes", self.bytes)]
         facts += [(f"on {topic}", count) for topic, count in self.by_topic.items()]
         facts += [(verdict.replace("_", " "), count) for verdict, count in self.by_verdict.items()]
-        return html.page("A replay would", facts=facts[:12], lines=self.sentences)
+        return html.page("Replay preview", facts=facts[:12], lines=self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the preview as JSON-compatible values."""
         counts = ("too_large", "newer_keys", "no_topic", "safe")
         found = dataclasses.asdict(self) | {name: getattr(self, name) for name in counts}
         found["by_partition"] = [each._asdict() for each in self.by_partition]
@@ -128,20 +140,20 @@ def dry_run(
     check: BrokerCheck | None = None,
     clock: Callable[[], float] = time.time,
 ) -> DryRun:
-    """What a replay of the selection would do if it were planned now, or what this `operation` would still do.
+    """Return what a replay of the selection would do now, or what `operation` has still to do.
 
-    The counts come from the store at once. The `check` is the operation's, when a runner has looked; or one that
-    the caller made. `cluster` is where it would be sent to (None: where most of the dead letters come from); `to_cluster`
-    takes dead letters of whatever cluster there.
+    The counts come from the store only. `check` defaults to the operation's own preflight check. `cluster` is the
+    destination (None: the cluster that most of the dead letters come from); with `to_cluster` dead letters of every
+    cluster go there.
     """
     counted = (
-        of_operation(store, operation)
+        count_operation(store, operation)
         if operation
-        else of_selection(store, selection, limit, allow_quarantined, cluster, anywhere=bool(to_cluster))
+        else count_selection(store, selection, limit, allow_quarantined, cluster, anywhere=bool(to_cluster))
     )
     if check is None and operation is not None and operation.checked:
         check = BrokerCheck.from_json(operation.checked)
-    speed = rate or (operation.rate if operation else None)
+    effective_rate = rate or (operation.rate if operation else None)
     mode: Newer = newer or _mode(operation)
     sends = inconclusive == "send" or (
         inconclusive is None and operation is not None and operation.sends_inconclusive
@@ -158,7 +170,7 @@ def dry_run(
         not_replayable=left["not_replayable"],
         other_cluster=left["other_cluster"],
         doubtful=_doubtful(sent, sends),
-        seconds=total / speed if speed else None,
+        seconds=total / effective_rate if effective_rate else None,
         check=check,
         newer=mode,
         skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
@@ -166,70 +178,89 @@ def dry_run(
         inconclusive="send" if sends else "keep",
         changed=left["changed"],
         active=still_active(store, selection, clock(), operation=operation) if total else "",
-        promise=promised(operation, check, cluster or ("" if operation else main_cluster(store, selection))),
+        promise=expected_guarantee(
+            operation, check, cluster or ("" if operation else main_cluster(store, selection))
+        ),
     )
     return dataclasses.replace(run, sentences=tuple(_sentences(run)))
 
 
-def promised(operation: Operation | None, check: BrokerCheck | None, cluster: str = "") -> ReplayGuarantee:
-    """How it is delivered, and why not exactly once: what was decided, else what a look ahead found, else what the name
-    of the cluster says. One answer for every place where it is told."""
-    seen = ReplayGuarantee(check.delivery, check.why) if check and check.delivery else UNKNOWN  # type: ignore[arg-type]  # written by us
-    named = beforehand(operation.cluster_id if operation else cluster)
-    likely = seen if seen.delivery else named
+def expected_guarantee(
+    operation: Operation | None, check: BrokerCheck | None, cluster: str = ""
+) -> ReplayGuarantee:
+    """Return the delivery guarantee, with the reason if it is not exactly once.
+
+    The operation's own decision comes first, then the preflight check, then the cluster id.
+    """
+    by_check = ReplayGuarantee(check.delivery, check.why) if check and check.delivery else UNKNOWN  # type: ignore[arg-type]  # written by us
+    by_cluster_id = guarantee_from_cluster_id(operation.cluster_id if operation else cluster)
+    likely = by_check if by_check.delivery else by_cluster_id
     if operation is None or operation.delivery is None:
         return likely
     return likely if likely.delivery == operation.delivery else ReplayGuarantee(operation.delivery)  # type: ignore[arg-type]
 
 
 def skips(newer: Newer, topic: TopicCheck) -> bool:
-    """Whether records of this topic whose key has a newer record are left out."""
+    """Return whether the replay leaves out records of this topic whose key has a newer record."""
     return newer == "skip" or (newer == "auto" and topic.may_be_compacted)
 
 
-def _by(rows: Iterable[SelectionRow], what: Callable[[SelectionRow], str]) -> dict[str, int]:
-    """Counts by something, most first."""
+def _by(rows: Iterable[SelectionRow], group: Callable[[SelectionRow], str]) -> dict[str, int]:
+    """Count the records of each group, largest group first."""
     counts: Counter[str] = Counter()
     for row in rows:
-        counts[what(row)] += row.records
-    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+        counts[group(row)] += row.records
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _partitions(rows: Iterable[SelectionRow]) -> tuple[PartitionCount, ...]:
     counts: Counter[tuple[str, int | None]] = Counter()
     for row in rows:
         counts[row.topic, row.partition] += row.records
-    ordered = sorted(counts.items(), key=lambda one: (one[0][0], -1 if one[0][1] is None else one[0][1]))
+    ordered = sorted(counts.items(), key=lambda item: (item[0][0], -1 if item[0][1] is None else item[0][1]))
     return tuple(PartitionCount(topic, partition, count) for (topic, partition), count in ordered)
 
 
 def _doubtful(rows: Iterable[SelectionRow], sends: bool) -> DoubtfulCounts:
     verdicts = _by(rows, lambda row: row.verdict)
-    again = verdicts.get("inconclusive", 0)
-    first = sum(count for verdict, count in verdicts.items() if verdict not in SAFE_VERDICTS) - again
-    return DoubtfulCounts(first + again, first, again, " ".join(_what_is_done(first, again, sends)))
+    inconclusive = verdicts.get("inconclusive", 0)
+    unsearched = (
+        sum(count for verdict, count in verdicts.items() if verdict not in SAFE_VERDICTS) - inconclusive
+    )
+    return DoubtfulCounts(
+        unsearched + inconclusive,
+        unsearched,
+        inconclusive,
+        " ".join(_doubtful_sentences(unsearched, inconclusive, sends)),
+    )
 
 
-def _what_is_done(first: int, again: int, sends: bool) -> Iterator[str]:
-    """About records that may be on their topic: those not looked for yet, and those looked for in vain."""
-    if not first + again:
+def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iterator[str]:
+    """Describe records that may be on their topic: those not searched for yet, and those not found by a search."""
+    if not unsearched + inconclusive:
         return
-    found = "What is found is settled as landed and not sent."
-    if first:
+    if unsearched:
         yield (
-            f"{_records(first)} may be on {_its(first)} topic already: the replay looks for {_them(first)} there first. {found}"
+            f"{inconclusive_fact(unsearched)}: the replay searches for {_them(unsearched)} first. "
+            "Records that it finds are marked as landed and not sent."
         )
-    if again:
-        yield f"{_records(again)} {_were(again)} looked for before and not found: the replay looks once more."
+    if inconclusive:
+        yield (
+            f"{records(inconclusive)} {_were(inconclusive)} not found by an earlier search: "
+            "the replay searches once more."
+        )
     if sends:
-        yield "What is not found is sent anyway, as you chose: a late request of it may still arrive as a second copy."
+        yield "Records that it does not find are sent anyway, as you chose: a late request may still write a second copy."
     else:
         yield (
-            "What is not found stays a dead letter, because a late request of it may still arrive. Choose to send it anyway "
-            "if a second copy does no harm, or if readers drop copies by message id."
+            "Records that it does not find stay dead letters, because a late request may still arrive. Send them anyway "
+            "if a duplicate does no harm, or if consumers deduplicate by message id."
         )
-    if first:
-        yield f"A record that failed less than {QUIET_PERIOD_S:.0f} s ago waits until then: late requests usually arrive by then."
+    if unsearched:
+        yield (
+            f"These records are sent at the earliest {QUIET_PERIOD_S:.0f} s after they failed, "
+            "because late requests usually arrive by then."
+        )
 
 
 def _mode(operation: Operation | None) -> Newer:
@@ -241,51 +272,51 @@ def _mode(operation: Operation | None) -> Newer:
     return "auto"
 
 
-def _sum(check: BrokerCheck | None, what: Callable[[TopicCheck], int]) -> int:
-    return sum(what(topic) for topic in check.topics) if check else 0
+def _sum(check: BrokerCheck | None, count: Callable[[TopicCheck], int]) -> int:
+    return sum(count(topic) for topic in check.topics) if check else 0
 
 
 def _sentences(run: DryRun) -> Iterator[str]:
-    """Worst first: what would be lost or fail, what may arrive twice, what is left out, what nobody knows."""
+    """Yield losses and failures first, then possible duplicates, records left out, and unknowns."""
     if run.total:
-        yield from _found(run)
+        yield from _topic_problems(run)
         if run.active:
             yield run.active
-        yield from _what_is_done(
+        yield from _doubtful_sentences(
             run.doubtful.possibly_persisted, run.doubtful.inconclusive, run.inconclusive == "send"
         )
     else:
         yield "Nothing to replay."
     yield from _left_out(run)
     if run.total:
-        yield from _unknown(run)
+        yield from _unchecked(run)
         yield delivery(run.promise)
         if not run.doubtful.count:
-            yield "No broker has any of them: of the attempts so far nothing can arrive twice."
+            yield "No broker has any of these records, so earlier attempts cannot cause duplicates."
 
 
-def _found(run: DryRun) -> Iterator[str]:
+def _topic_problems(run: DryRun) -> Iterator[str]:
     topics = run.check.topics if run.check else ()
     for topic in topics:
         if topic.newer_keys and topic.compacted and not skips(run.newer, topic):
             yield (
-                f"{_records(topic.newer_keys)} of {topic.topic} will replace a newer record of the same key for good: "
-                "the topic is compacted. Skip them unless the old values are the right ones."
+                f"{records(topic.newer_keys)} of {topic.topic} will permanently replace a newer record with the same key: "
+                "the topic is compacted. Skip them unless the old values are correct."
             )
     for topic in topics:
         if topic.partitions is None:
-            yield f"{_records(topic.records)} cannot be sent: there is no topic {topic.topic}. They stay dead letters."
+            yield f"{records(topic.records)} cannot be sent: the topic {topic.topic} does not exist. {stay_dead_letters(topic.records)}."
     for topic in topics:
         if topic.lost_partitions:
             yield (
-                f"{_records(topic.lost_partitions)} will fail again: {topic.topic} does not have the partition asked for "
+                f"{records(topic.lost_partitions)} will fail again: {topic.topic} does not have the requested partition "
                 f"(it has {topic.partitions})."
             )
     for topic in topics:
         if topic.too_large:
             yield (
-                f"{_records(topic.too_large)} of {topic.topic} will probably fail again: larger than what it takes"
-                f"{_bytes(topic.max_message_bytes)}, unless compression makes them small enough."
+                f"{records(topic.too_large)} of {topic.topic} will probably fail again: larger than the topic allows"
+                f"{_bytes(topic.max_message_bytes)}, unless compression makes {_them(topic.too_large)} small enough."
             )
     yield from _newer(run, topics)
 
@@ -293,47 +324,48 @@ def _found(run: DryRun) -> Iterator[str]:
 def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
     for topic in topics:
         if topic.newer_keys and skips(run.newer, topic):
-            stay = "It stays a dead letter" if topic.newer_keys == 1 else "They stay dead letters"
             yield (
-                f"{_records(topic.newer_keys)} of {topic.topic} will be skipped: a newer record of the same key is "
-                f"there{_compaction(topic)}. {stay}, and can be sent all the same."
+                f"{records(topic.newer_keys)} of {topic.topic} will be skipped: the topic has a newer record with the same "
+                f"key{_compaction(topic)}. {stay_dead_letters(topic.newer_keys)}; you can choose to send {_them(topic.newer_keys)}."
             )
         elif topic.newer_keys and not topic.compacted:
             yield (
-                f"{_records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a key for which a newer record "
-                f"was written since: who reads the topic will see the old value last{_compaction(topic)}. "
-                f"{_they(topic.newer_keys)} can be skipped."
+                f"{records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a newer record with the same key: "
+                f"consumers will read the old value last{_compaction(topic)}. You can skip {_them(topic.newer_keys)}."
             )
 
 
 def _compaction(topic: TopicCheck) -> str:
-    """What becomes of a newer record under an old value; a topic whose settings nobody could read may be compacted."""
+    """Return how the old value affects the newer record; a topic with unreadable settings may be compacted."""
     if topic.compacted:
-        return ", and the topic is compacted: the old value would replace it for good"
+        return ", and the topic is compacted: the old value would permanently replace it"
     if topic.cleanup_policy is None:
-        return ", and nobody can tell whether the topic is compacted: if it is, the old value would replace it for good"
+        return ", and its cleanup policy is unknown: on a compacted topic the old value would permanently replace it"
     return ""
 
 
 def _left_out(run: DryRun) -> Iterator[str]:
     if run.changed:
-        yield f"{_records(run.changed)} {_are(run.changed)} left out: somebody archived or replayed {_them(run.changed)} since this was planned."
+        yield f"{records(run.changed)} {_are(run.changed)} left out: archived or replayed after this replay was planned."
     if run.not_replayable:
-        yield f"{_records(run.not_replayable)} never became a message and {_are(run.not_replayable)} left out: mend them at their source."
+        yield (
+            f"{records(run.not_replayable)} {_are(run.not_replayable)} left out: never sent as a message. "
+            f"Fix {_them(run.not_replayable)} at the source."
+        )
     if run.quarantined:
-        yield f"{_records(run.quarantined)} {_are(run.quarantined)} left out: quarantined, for they failed again and again."
+        yield f"{records(run.quarantined)} {_are(run.quarantined)} left out: quarantined after repeated failures."
     if run.other_cluster:
-        yield f"{_records(run.other_cluster)} {_are(run.other_cluster)} left out: they come from another cluster."
+        yield f"{records(run.other_cluster)} {_are(run.other_cluster)} left out: {OTHER_CLUSTER}."
 
 
-def _unknown(run: DryRun) -> Iterator[str]:
+def _unchecked(run: DryRun) -> Iterator[str]:
     if run.check is not None and run.check.stopped and not run.check.topics:
-        yield f"Nobody could look at the topics, for sizes, topics that are gone and newer keys: {run.check.why}."
+        yield f"Size limits, missing topics and newer keys could not be checked: {run.check.why}."
         return
     if run.check is None:
         yield (
-            "Nobody has looked at the topics yet: sizes, topics that are gone and newer keys are looked up before the "
-            "first record is sent."
+            "The topics are not checked yet: size limits, missing topics and newer keys are checked before the first "
+            "record is sent."
         )
         return
     for topic in run.check.topics:
@@ -342,9 +374,9 @@ def _unknown(run: DryRun) -> Iterator[str]:
 
 
 def delivery(promise: ReplayGuarantee) -> str:
-    """The guarantee in a sentence, with its reason."""
-    twice = "where an acknowledgement is lost a record may arrive twice; those are listed by id."
-    copies = "readers that are not read_committed may see copies of an attempt that was aborted."
+    """Return the guarantee as a sentence, with its reason."""
+    twice = "a record may arrive twice if its acknowledgement is lost; such records are listed by id."
+    copies = "consumers that do not use read_committed may see copies from aborted attempts."
     match promise.delivery:
         case "at_least_once":
             because = f", because {promise.why}" if promise.why else ""
@@ -352,21 +384,13 @@ def delivery(promise: ReplayGuarantee) -> str:
         case "exactly_once":
             return f"Sent exactly once: {copies}"
     return (
-        "Sent exactly once where the cluster and the permissions allow it, else at least once; the look ahead says "
-        f"which. With exactly once {copies}"
+        "Sent exactly once if the cluster and the permissions allow it, otherwise at least once; the preflight check "
+        f"says which. With exactly once, {copies}"
     )
 
 
 def _bytes(limit: int | None) -> str:
     return "" if limit is None else f" ({limit:,} bytes)"
-
-
-def _records(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
-
-
-def _its(count: int) -> str:
-    return "its" if count == 1 else "their"
 
 
 def _are(count: int) -> str:
@@ -375,10 +399,6 @@ def _are(count: int) -> str:
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
-
-
-def _they(count: int) -> str:
-    return "It" if count == 1 else "They"
 
 
 def _were(count: int) -> str:

@@ -1,4 +1,4 @@
-"""The work on one operation in this process: a bounded number of records at a time, settled in batches."""
+"""Run one operation in this process, with a bounded number of records in flight and settled in batches."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 INTERVAL = 0.2
-"""Seconds between two visits to the store: outcomes are gathered meanwhile."""
+"""Seconds between two store updates, during which outcomes are collected."""
 REST = 5.0
-"""Seconds until records that could not be looked for are looked for again."""
+"""Seconds before a failed search for doubtful records is retried."""
 DRAIN = 10.0
-"""Seconds in which what is in flight is waited for when the process ends."""
-_ASK = 2.0
-"""Seconds between two looks at what an operator wants, while brokers are waited for."""
+"""Seconds to wait for the records in flight when the process stops."""
+_STATE_INTERVAL = 2.0
+"""Seconds between two reads of the requested state while the replay waits for brokers."""
 
 
 class BatchSizer:
-    """How many records a visit to the store may claim: more while visits are short, for others wait meanwhile."""
+    """Size of one claim: it grows while store updates are fast, because an update blocks other writers."""
 
     FIRST = 2000
     SHORT, LONG = 0.5, 1.0
@@ -44,8 +44,8 @@ class BatchSizer:
         self._most = most
         self.now = min(most, self.FIRST)
 
-    def stay(self) -> None:
-        """No more than now, however short visits are."""
+    def stop_growing(self) -> None:
+        """Keep the current size, however fast store updates are."""
         self._most = self.now
 
     def took(self, seconds: float, claimed: int) -> None:
@@ -56,7 +56,7 @@ class BatchSizer:
 
 
 class ReplayPace:
-    """How many records may go now at a rate; unused ones add up to `burst` seconds' worth. No rate: no bound."""
+    """Rate limit: unused records accumulate for up to `burst` seconds. None means no limit."""
 
     def __init__(self, rate: float | None, now: float, *, burst: float = 1.0) -> None:
         self._rate = rate
@@ -72,7 +72,7 @@ class ReplayPace:
         return min(most, int(self._allowed))
 
     def follow(self, rate: float | None) -> None:
-        """Another rate from now on; what was allowed before is kept within it."""
+        """Switch to another rate; the accumulated records are kept within its limit."""
         self._rate = rate
 
     @property
@@ -85,10 +85,10 @@ class ReplayPace:
 
 @dataclass(frozen=True)
 class ExecutionSettings:
-    """`most` records are claimed at once. `burst` is the number of seconds of the rate limit that may accumulate.
+    """Up to `most` records are claimed at once; the rate limit accumulates for up to `burst` seconds.
 
-    `quiet` is the time, in seconds, after the last attempt of a record in which an old request of it may still arrive;
-    `drain` is how long a pause or a stop waits for what is in flight.
+    `quiet` is the time in seconds after a record's last attempt in which an old request may still arrive. `drain` is
+    how long a pause or a stop waits for the records in flight.
     """
 
     lease: float
@@ -100,17 +100,13 @@ class ExecutionSettings:
 
 
 class ReplayExecution:
-    """One operation, from `take` to its end, its pause, or the loss of its lease. Runs in one thread.
-
-    `make_strategy` gets this execution's `interrupted`; `burst` is for how many seconds what a rate allows adds up; `quiet` is for how many seconds after the last attempt of a record
-    an old request of it may still arrive.
-    """
+    """Run one operation until it ends, is paused, or its lease is lost. Runs in one thread."""
 
     def __init__(
         self,
         claims: ReplayClaims,
         make_strategy: Callable[[ReplayExecution], ReplayStrategy],
-        doubt: DoubtfulRecord,
+        doubtful: DoubtfulRecord,
         guard: ReplayGuard,
         *,
         preflight: Callable[[ReplayExecution], None],
@@ -118,68 +114,72 @@ class ReplayExecution:
         settings: ExecutionSettings,
     ) -> None:
         self._claims = claims
-        self._doubt = doubt
+        self._doubtful = doubtful
         self._preflight = preflight
         self._guard = guard
         self._settings = settings
         self._stopping = stopping
         self._batch_sizer = BatchSizer(settings.most)
-        self._claimed: Sequence[ReplayRecord] = ()  # and neither looked for nor sent yet
-        self._outcomes: list[
-            RecordOutcome
-        ] = []  # at most what was in flight: bounded while the store is away
+        self._claimed: Sequence[ReplayRecord] = ()  # neither searched for nor sent yet
+        # Bounded by the records in flight while the store is unavailable.
+        self._outcomes: list[RecordOutcome] = []
         self._pace: ReplayPace | None = None
-        self._turn_due = self._rest_until = 0.0
-        self._asked = self._said = 0.0
-        self._unsaid: str | None = None
+        self._update_due = self._rest_until = 0.0
+        self._state_read_at = self._status_written_at = 0.0
+        self._pending_status: str | None = None
         self._leave_by: float | None = None
-        self._over = self._store_away = self._begun = self._waits = False
-        self._began_as = ""  # the operation's state when this work began
+        self._over = self._store_away = self._begun = self._waiting = False
+        self._initial_state = ""  # the operation's state when this execution began
         self._make_strategy = make_strategy
 
     def run(self, *, until: float, started: float) -> None:
-        """Until it is over, this process stops, or the moment `until` (monotonic) has come.
+        """Run until the operation is over, the process stops, or the monotonic time `until` is reached.
 
-        `started` is the monotonic time before the lease was taken. What is in flight at the end is waited
-        for; what even then has no report stays claimed, and the next runner looks for it on the topic.
+        `started` is the monotonic time before the lease was taken. The end waits for the records in flight; records
+        without a report by then stay claimed, and the next runner looks for them on the topic.
         """
         self._started = started
-        with LeaseRenewer(self._claims, self._settings.lease, started) as self._keeper:
-            if not self._look_ahead():
+        with LeaseRenewer(self._claims, self._settings.lease, started) as self._lease_renewer:
+            if not self._run_preflight():
                 return
             self._strategy = self._strategy_or_release()
             if self._strategy.guarantee == "at_least_once":
-                self._batch_sizer.stay()  # they go through the application's own client, which has its own to send
+                self._batch_sizer.stop_growing()  # the application shares this client for its own messages
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
                     self._safely(self._step)
                 self._finish()
             except Interrupted:
                 self._abandon()
-            except ProducerError:  # the way is at its end: Spark is gone, say
+            except ProducerError:  # the strategy cannot continue, for example because Spark stopped
                 self._abandon()
                 raise
             finally:
                 self._strategy.close()
 
-    def look(self, *, started: float) -> None:
-        """Looks ahead and gives the operation back: who sends is another thread, and perhaps waits for a person."""
+    def run_check(self, *, started: float) -> None:
+        """Run the preflight check and release the operation; another thread sends, perhaps after a decision."""
         self._started = started
-        with LeaseRenewer(self._claims, self._settings.lease, started) as self._keeper:
+        with LeaseRenewer(self._claims, self._settings.lease, started) as self._lease_renewer:
             self._preflight(self)
             self._claims.release()
 
-    def _look_ahead(self) -> bool:
-        """Whether to go on: not where nobody wants it now."""
+    def _run_preflight(self) -> bool:
+        """Run the preflight check and return whether the operation is to be continued."""
         self._preflight(self)
-        self._began_as = self._claims.get().state
-        if self._keeper.holds() and self._began_as in ("planned", "running", "paused", "cancelled"):
+        self._initial_state = self._claims.get().state
+        if self._lease_renewer.holds() and self._initial_state in (
+            "planned",
+            "running",
+            "paused",
+            "cancelled",
+        ):
             return True
         self._claims.release()
         return False
 
     def _strategy_or_release(self) -> ReplayStrategy:
-        """Where there is none nothing was sent, and who asks again need not wait for our lease to end."""
+        """Make the strategy; on failure release the lease, so that the next attempt need not wait for it."""
         try:
             return self._make_strategy(self)
         except ProducerError:
@@ -187,47 +187,49 @@ class ReplayExecution:
                 self._claims.release()
             raise
 
-    # what the way may ask
+    # used by the strategy
 
     def holds(self) -> bool:
-        """Whether the operation is ours still."""
-        return self._keeper.holds()
+        """Return whether this process still holds the lease."""
+        return self._lease_renewer.holds()
 
     def rate(self) -> float | None:
-        """How many a second an operator wants at most, as the last visit to the store said."""
+        """Return the operator's rate limit as of the last store update."""
         return None if self._pace is None else self._pace.rate
 
     def ending(self) -> bool:
-        """Whether this process is to end: what is in flight is settled, and nothing more is sent."""
+        """Return whether this process is stopping: records in flight are settled, and no more are sent."""
         return self._stopping.is_set()
 
     def interrupted(self) -> bool:
-        """Whether to leave while waiting: it is not ours any more, the process must end, or nobody wants it any more.
+        """Return whether to stop waiting: the lease is lost, the process stops, or the replay was paused or cancelled.
 
-        Who took over what was cancelled already is here to find out what its dead owner sent, and does not leave for it.
+        A runner that took over a cancelled operation continues, because it must find out what the dead owner sent.
         """
         now = time.monotonic()
-        if not self._keeper.holds():
+        if not self._lease_renewer.holds():
             return True
         if self._stopping.is_set():
             self._leave_by = self._leave_by or now + self._settings.drain
             return now > self._leave_by
-        if now - self._asked > _ASK:
-            self._asked = now
+        if now - self._state_read_at > _STATE_INTERVAL:
+            self._state_read_at = now
             with contextlib.suppress(StoreError):
                 state = self._claims.get().state
-                return state in ("paused", "cancelled") and state != self._began_as
+                return state in ("paused", "cancelled") and state != self._initial_state
         return False
 
     def say(self, text: str) -> None:
-        """What an operator should know while the way waits. It is written down every two seconds at most; the last one
-        is kept for the next turn, so that nothing stands there which is not true any more."""
-        self._unsaid = text
-        if time.monotonic() - self._said > _ASK:
-            self._say_it()
+        """Set the operation's status text, written at most every two seconds.
 
-    def _say_it(self) -> None:
-        text, self._unsaid, self._said = self._unsaid, None, time.monotonic()
+        The last text is kept for the next store update, so that no outdated status remains.
+        """
+        self._pending_status = text
+        if time.monotonic() - self._status_written_at > _STATE_INTERVAL:
+            self._write_status()
+
+    def _write_status(self) -> None:
+        text, self._pending_status, self._status_written_at = self._pending_status, None, time.monotonic()
         if text is not None:
             with contextlib.suppress(StoreError):
                 self._claims.say(text)
@@ -238,35 +240,36 @@ class ReplayExecution:
         if self._pace is None:
             self._begin()
             return
-        self._send()  # what an earlier step could not, because the store was away
+        self._send()  # records that an earlier step could not send because the store was unavailable
         now = time.monotonic()
         room = self._room(self._pace, now)
         stop = self._guard.verdict()
-        if self._outcomes or (now >= self._turn_due and (room or stop)):
-            self._claimed = self._turn(0 if stop else room, stop=stop)
+        if self._outcomes or (now >= self._update_due and (room or stop)):
+            self._claimed = self._update_store(0 if stop else room, stop=stop)
             self._pace.spend(len(self._claimed))
-            self._turn_due = now + (0.0 if self._claimed else self._settings.interval * 5)
+            self._update_due = now + (0.0 if self._claimed else self._settings.interval * 5)
             self._send()
             if room and not (self._over or self._claimed or self._strategy.in_flight or self._outcomes):
-                self._pick_up()
+                self._recover_lost_claims()
         if not self._over:
-            self._hear(self._strategy.gather(self._settings.interval))
+            self._record_outcomes(self._strategy.gather(self._settings.interval))
 
     def _begin(self) -> None:
-        """What the owner before us left claimed is settled before anything is sent."""
+        """Settle the records that the previous owner left claimed before sending any record."""
         if not self._begun:
             self._strategy.begin(self._claims.topics())
             self._claims.begin(self._strategy.guarantee)
             self._outcomes = self._strategy.after(self._claims.orphans())
-            self._begun = True  # never twice: the floors are above what was found
+            self._begun = True  # do not repeat it: the floors are now above the records found
         if self._outcomes:
-            self._turn(0)
+            self._update_store(0)
         self._pace = ReplayPace(self._claims.get().rate, time.monotonic(), burst=self._settings.burst)
 
-    def _pick_up(self) -> None:
-        """Records that are claimed and in nobody's hand: the store took the claim, and failed before it said so.
+    def _recover_lost_claims(self) -> None:
+        """Handle records whose claim the store committed although the call failed.
 
-        Those of dead owners were settled before, so these were never sent. With transactions it is found out all the same.
+        Orphans of dead owners were settled before, so these records were never sent. A transactional strategy verifies
+        this on the topic.
         """
         orphans = self._claims.orphans()
         if self._strategy.guarantee == "at_least_once":
@@ -275,19 +278,19 @@ class ReplayExecution:
             self._outcomes += self._strategy.after(orphans)
 
     def _room(self, pace: ReplayPace, now: float) -> int:
-        if not self._keeper.holds() or now < self._rest_until:
+        if not self._lease_renewer.holds() or now < self._rest_until:
             return 0
         return self._guard.room(
             self._strategy.in_flight, pace.room(now, max(0, self._batch_sizer.now - self._strategy.in_flight))
         )
 
-    def _turn(self, want: int, *, stop: str | None = None) -> tuple[ReplayRecord, ...]:
-        """One visit to the store; outcomes are forgotten only when it has them."""
-        if self._unsaid is not None:
-            self._say_it()
+    def _update_store(self, want: int, *, stop: str | None = None) -> tuple[ReplayRecord, ...]:
+        """Settle the outcomes and claim up to `want` records; outcomes are kept until the store has them."""
+        if self._pending_status is not None:
+            self._write_status()
         started = time.monotonic()
         quiet_in = self._settings.quiet - (started - self._started)
-        turn = self._claims.turn(
+        update = self._claims.settle_and_claim(
             self._outcomes,
             want=want,
             busy=self._strategy.in_flight > 0,
@@ -296,91 +299,86 @@ class ReplayExecution:
             floors=self._strategy.floors,
             everything_may_go=quiet_in <= 0,
         )
-        nothing = not (turn.dead_letters or turn.over or turn.halt or self._strategy.in_flight)
-        self._say_whether_it_waits(quiet_in, waits=nothing and want > 0 and quiet_in > 0)
-        self._batch_sizer.took(time.monotonic() - started, len(turn.dead_letters))
+        idle = not (update.dead_letters or update.over or update.halt or self._strategy.in_flight)
+        self._report_waiting(quiet_in, waiting=idle and want > 0 and quiet_in > 0)
+        self._batch_sizer.took(time.monotonic() - started, len(update.dead_letters))
         self._outcomes = []
-        self._over = turn.over
-        if not turn.over:
-            self._keeper.renewed(started)
-            if self._pace is not None and not turn.halt:  # it was paused and resumed with another rate
-                self._pace.follow(turn.rate)
-        if turn.halt:
+        self._over = update.over
+        if not update.over:
+            self._lease_renewer.renewed(started)
+            if self._pace is not None and not update.halt:  # the operator may have resumed with another rate
+                self._pace.follow(update.rate)
+        if update.halt:
             self._give_back()
-            self._turn_due = 0.0
-        return turn.dead_letters
+            self._update_due = 0.0
+        return update.dead_letters
 
-    def _say_whether_it_waits(self, seconds: float, *, waits: bool) -> None:
-        """Said when it begins to, and taken back when they go: else nobody knows why nothing happens."""
-        if waits != self._waits:
-            self._waits = waits
-            text = (
-                f"It waits {seconds:.0f} s at most: an old attempt of the next dead letters may still arrive"
-            )
-            self.say(text if waits else "")
+    def _report_waiting(self, seconds: float, *, waiting: bool) -> None:
+        """Set the status when waiting begins and clear it when sending continues."""
+        if waiting != self._waiting:
+            self._waiting = waiting
+            text = f"Waiting up to {seconds:.0f} s: an old request of the next records may still arrive"
+            self.say(text if waiting else "")
 
     def _send(self) -> None:
         if not self._claimed:
             return
-        sendable, outcomes = self._doubt.look_first(self._claimed)
+        sendable, outcomes = self._doubtful.search_first(self._claimed)
         self._claimed = ()
-        if any(
-            one.ending == "pending" for one in outcomes
-        ):  # a broker is away, and they are looked for again
+        if any(one.ending == "pending" for one in outcomes):  # a broker is unavailable; search again later
             self._rest_until = time.monotonic() + REST
-        self._hear([*outcomes, *self._strategy.send(sendable)])
+        self._record_outcomes([*outcomes, *self._strategy.send(sendable)])
 
     def _give_back(self) -> None:
-        """What was not sent yet goes back, in the next turn."""
+        """Return the records that were not sent yet with the next store update."""
         self._outcomes += [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._claimed]
         self._outcomes += self._strategy.give_back()
         self._claimed = ()
 
-    def _hear(self, outcomes: Sequence[RecordOutcome]) -> None:
+    def _record_outcomes(self, outcomes: Sequence[RecordOutcome]) -> None:
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
-                self._guard.heard(failed=one.ending == "failed")
+                self._guard.record(failed=one.ending == "failed")
         self._outcomes += outcomes
 
     # ending
 
     def _finish(self) -> None:
-        """Waits for what is in flight, within the bound, writes it down, and gives the operation back."""
+        """Wait a bounded time for the records in flight, settle them, and release the operation."""
         if not self._over:
             self._give_back()
         deadline = time.monotonic() + self._settings.drain
         while not self._over and self._strategy.in_flight and time.monotonic() < deadline:
-            self._hear(self._strategy.gather(self._settings.interval))
+            self._record_outcomes(self._strategy.gather(self._settings.interval))
         while not self._over and time.monotonic() < deadline + 1:
             self._safely(self._leave)
 
     def _leave(self) -> None:
-        self._turn(0)
+        self._update_store(0)
         if not self._over and not self._strategy.in_flight:
             self._claims.release()
         self._over = True
 
     def _abandon(self) -> None:
-        """Leaves with records whose fate nobody knows; they stay claimed, and the next owner finds out."""
-        if self._keeper.holds():
+        """Leave records with unknown outcomes claimed; the next owner looks for them on the topic."""
+        if self._lease_renewer.holds():
             with contextlib.suppress(StoreError):
-                self._turn(0)
-                if (
-                    not self._over and self._strategy.guarantee == "exactly_once"
-                ):  # he fences whatever we left behind
+                self._update_store(0)
+                # The next owner fences this one, so the lease need not expire first.
+                if not self._over and self._strategy.guarantee == "exactly_once":
                     self._claims.release()
         self._over = True
 
     def _safely(self, step: Callable[[], None]) -> None:
-        """A step that the store may refuse; it is tried again until the store is back."""
+        """Run a step and tolerate store errors; the step is retried until the store is available."""
         try:
             step()
         except StoreError as error:
             if not self._store_away:
-                logger.warning("store away during a replay", extra={"error": str(error)})
+                logger.warning("store unavailable during a replay", extra={"error": str(error)})
             self._store_away = True
-            self._hear(self._strategy.gather(self._settings.interval))
+            self._record_outcomes(self._strategy.gather(self._settings.interval))
         else:
             if self._store_away:
-                logger.info("store back during a replay")
+                logger.info("store available again during a replay")
             self._store_away = False

@@ -1,4 +1,4 @@
-"""What a replay promises: exactly once where the cluster and the permissions allow it, else at least once, and why."""
+"""The delivery guarantee of a replay: exactly once if the cluster and the permissions allow it, else at least once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from producer_core.errors import ProducerError
 from producer_core.kafka import acls
 
 TRANSACTIONAL_ID = "producer-core-replay-"
-"""Followed by the operation's id: WRITE on transactional ids with this prefix is what a replay needs."""
+"""Prefix of the transactional id, followed by the operation id. A replay needs WRITE on ids with this prefix."""
 WITHOUT_TRANSACTIONS = ("mockCluster", "embedded-")
-"""Beginnings of the cluster ids of librdkafka's mock cluster."""
+"""Prefixes of the cluster ids of embedded brokers (librdkafka's mock cluster)."""
 EMBEDDED = "the embedded broker has no fencing and no read_committed"
-NO_CLIENT = "the process that sends it has no client settings for transactions"
+NO_CLIENT = "the sending process has no client settings for transactions"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayGuarantee:
-    """`delivery` None: nobody could say. `why` it is not exactly once, without a full stop."""
+    """`delivery` is None if it is not known. `why` tells why it is not exactly once, without a full stop."""
 
     delivery: Literal["exactly_once", "at_least_once"] | None = None
     why: str = ""
@@ -29,24 +29,24 @@ class ReplayGuarantee:
 UNKNOWN = ReplayGuarantee()
 
 
-def beforehand(cluster_id: str) -> ReplayGuarantee:
-    """As far as the name of the cluster says it."""
+def guarantee_from_cluster_id(cluster_id: str) -> ReplayGuarantee:
+    """Return the guarantee as far as the cluster id determines it."""
     return (
         ReplayGuarantee("at_least_once", EMBEDDED) if cluster_id.startswith(WITHOUT_TRANSACTIONS) else UNKNOWN
     )
 
 
 def never_compacts(cluster_id: str) -> bool:
-    """Whether this is an embedded broker: it keeps every record, so no old value replaces a newer one for good."""
+    """Return whether this is an embedded broker, which keeps every record, so no old value replaces a newer one."""
     return cluster_id.startswith(WITHOUT_TRANSACTIONS)
 
 
 def replay_guarantee(client: ClientConfig, topics: Sequence[str], cluster_id: str) -> ReplayGuarantee:
-    """What holds for these topics now, as the brokers say; never raises for what they answer."""
-    if (known := beforehand(cluster_id)).delivery:
+    """Return the guarantee that the brokers allow for these topics now; UNKNOWN if they do not answer."""
+    if (known := guarantee_from_cluster_id(cluster_id)).delivery:
         return known
     try:
-        missing = lacking(client, topics)
+        missing = missing_permissions(client, topics)
     except ProducerError:
         return UNKNOWN
     return (
@@ -56,7 +56,7 @@ def replay_guarantee(client: ClientConfig, topics: Sequence[str], cluster_id: st
     )
 
 
-def lacking(client: ClientConfig, topics: Sequence[str]) -> str:
-    """What must be granted for transactions, in words; empty when nothing. BrokerError when nobody answers."""
+def missing_permissions(client: ClientConfig, topics: Sequence[str]) -> str:
+    """Return the permissions still needed for transactions, as text; raise BrokerError if no broker answers."""
     missing = acls.check(client, topics, feature="replay", transactional_id=TRANSACTIONAL_ID)
     return ", ".join(map(str, missing))

@@ -1,4 +1,4 @@
-"""The guard of a replay: a canary first, then more at a time, and a stop when too many fail again."""
+"""Send a canary first, then growing batches, and stop the replay if too many records fail again."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ CANARY = 10
 STOP_PERCENT = 50.0
 STOP_LAST = 50
 GROWTH = 2
-"""How many times what succeeded so far may be under way."""
+"""Records in flight may be at most this multiple of the acknowledged records."""
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryRule:
-    """`canary` records are settled before any other goes (0: none). It stops when more than `percent` % of the
-    canary, or of the `last` outcomes, failed again; 100 never stops."""
+    """`canary` records are settled before the others are sent (0: no canary).
+
+    The replay stops if more than `percent` % of the canary, or of the `last` outcomes, failed again; 100 never stops.
+    """
 
     canary: int = CANARY
     percent: float = STOP_PERCENT
@@ -27,7 +29,7 @@ class CanaryRule:
 
 
 def rule_of(operation: Operation) -> CanaryRule:
-    """As it was planned; what was left out is the default."""
+    """Return the planned rule, with defaults for missing values."""
     return CanaryRule(
         CANARY if operation.canary is None else operation.canary,
         operation.stop_percent or STOP_PERCENT,
@@ -36,9 +38,9 @@ def rule_of(operation: Operation) -> CanaryRule:
 
 
 class ReplayGuard:
-    """Counts sent records only: what was found on its topic or left out says nothing about the next one.
+    """Count the outcomes of sent records; records found on their topic or skipped do not count.
 
-    Begins anew with each runner, so one that takes over sends a canary of its own.
+    Each runner starts with its own counts, so a runner that takes over sends its own canary.
     """
 
     def __init__(self, rule: CanaryRule, *, growth: int = GROWTH) -> None:
@@ -49,7 +51,7 @@ class ReplayGuard:
         self._failed = 0
 
     def room(self, in_flight: int, most: int) -> int:
-        """How many more may be claimed: the canary first, then at most `growth` times what was acknowledged so far."""
+        """Return how many more records may be claimed: the canary first, then `growth` times the acknowledged ones."""
         settled = self._acknowledged + self._failed
         if settled < self._rule.canary:
             return max(0, min(most, self._rule.canary - settled - in_flight))
@@ -57,17 +59,17 @@ class ReplayGuard:
             return most
         return max(0, min(most, self._growth * self._acknowledged + 1 - in_flight))
 
-    def heard(self, *, failed: bool) -> None:
+    def record(self, *, failed: bool) -> None:
         self._recent.append(failed)
         self._failed += failed
         self._acknowledged += not failed
 
     def verdict(self) -> str | None:
-        """Why the replay must stop, in a sentence; None to go on."""
+        """Return why the replay must stop, as a sentence; None if it may continue."""
         settled, canary = self._acknowledged + self._failed, self._rule.canary
         if 0 < settled <= canary and self._failed * 100 > self._rule.percent * canary:
             return f"The canary failed: {self._failed} of its first {settled} records failed again"
         recent, failed = len(self._recent), sum(self._recent)
         if recent == self._recent.maxlen and failed * 100 > self._rule.percent * recent:
-            return f"Too many fail again: {failed} of the last {recent} records"
+            return f"Too many records failed again: {failed} of the last {recent}"
         return None

@@ -1,4 +1,4 @@
-"""A replay as a notebook has it: what it would do, shown before anything is sent, and what a person then decides."""
+"""A replay for notebooks: show its preview before any record is sent, then start, pause or cancel it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,27 @@ from producer_core import replay
 from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.errors import ProducerError, ReplayError
 from producer_core.replay.dry_run import DryRun, dry_run
+from producer_core.replay.wording import done_of_total
 
 if TYPE_CHECKING:
     from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
 UNDECIDED = ("checking", "ready")
-_LOOK_EVERY = 0.1
-_TO_DECIDE = "Nothing was sent yet. go() sends it, cancel() drops it."
-_NEXT = {"checking": _TO_DECIDE, "ready": _TO_DECIDE, "paused": "Paused. resume() goes on, cancel() ends it."}
-"""What a person may call, by the state that it is in."""
+_POLL_INTERVAL = 0.1
+_TO_DECIDE = "No record was sent yet. Call go() to start, cancel() to discard the plan."
+_NEXT = {
+    "checking": _TO_DECIDE,
+    "ready": _TO_DECIDE,
+    "paused": "Paused. Call resume() to continue, cancel() to end it.",
+}
+"""The methods that an operator may call next, by state."""
 
 
 class Replay:
-    """One replay, as it stands whenever it is shown. Nothing is sent before `go`; the dead letters are those of the plan.
+    """One replay, shown with its current state. No record is sent before `go`; the plan fixes the dead letters.
 
-    A live producer on the store carries it out, so it goes on when a cell is interrupted or its kernel ends.
+    A live producer on the store runs it, so it continues when a cell is interrupted or the kernel stops.
     """
 
     def __init__(self, store: Store, operation_id: str) -> None:
@@ -35,7 +40,7 @@ class Replay:
 
     @property
     def operation(self) -> Operation:
-        """All that the store says of it, as it is now."""
+        """The current operation as the store has it."""
         return replay.get(self._store, self.operation_id)
 
     @property
@@ -48,16 +53,16 @@ class Replay:
 
     @property
     def message(self) -> str:
-        """The last thing worth saying of it, in a sentence."""
+        """The latest status, as a sentence."""
         return self.operation.message or ""
 
     def dry_run(self) -> DryRun:
-        """What it would still do, worst first."""
+        """Return what it has still to do, most serious point first."""
         from producer_core.dlq import DeadLetterFilter
 
         return dry_run(self._store, DeadLetterFilter(), operation=self.operation)
 
-    # what a person decides
+    # decisions
 
     def go(
         self,
@@ -67,47 +72,47 @@ class Replay:
         rate: float | None = None,
         timeout: float = 60.0,
     ) -> Self:
-        """Sends what the plan says, and waits for the end, or `timeout` seconds; it goes on after that.
+        """Start the replay and wait for its end, at most `timeout` seconds; it continues after the timeout.
 
-        Some are sent first, and it stops itself where too many fail again. `newer` ("skip" or "send") says what becomes
-        of a record whose key has a newer one, `inconclusive` ("keep" or "send") what becomes of one that may be on its topic
-        and is not found there. A cell that runs twice sends nothing twice.
+        A canary is sent first, and the replay stops if too many records fail again. `newer` ("skip" or "send") controls
+        records whose key has a newer record, `inconclusive` ("keep" or "send") controls records that may be on their
+        topic and are not found there. Running the cell twice sends no record twice.
         """
-        operation = self.looked(timeout).operation
+        operation = self.checked(timeout).operation
         if operation.state == "checking":
             raise ReplayError(
-                "Nobody has looked ahead yet, so nothing was sent.",
-                fix="A producer on this store must be alive. Then call go() again.",
+                "The preflight check has not finished, so nothing was sent.",
+                fix="Make sure that a producer runs on this store, then call go() again.",
             )
         if operation.state not in ("planned", "running") and not operation.ended:
             replay.go(
                 self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK, newer=newer,
                 inconclusive=inconclusive, rate=rate,
-            )  # fmt: skip  # refuses, in words, what is not ready
+            )  # fmt: skip  # raises ReplayError if it is not ready
         return self.wait(timeout)
 
     def wait(self, timeout: float = 60.0) -> Self:
-        """Until it has ended or waits for a person, or `timeout` seconds."""
+        """Wait until it has ended or needs a decision, at most `timeout` seconds."""
         self._until(lambda one: one.ended or one.state in ("paused", "ready"), timeout)
         return self
 
     def pause(self) -> Self:
-        """Send nothing more for now; what is on its way is settled."""
+        """Stop sending for now; records in flight are settled."""
         replay.pause(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK)
         return self
 
     def resume(self, *, rate: float | None = None) -> Self:
-        """Go on with what was paused, at another rate where one is given; `wait` waits for it."""
+        """Continue a paused replay, at another rate if given; use `wait` to wait for its end."""
         replay.resume(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK, rate=rate)
         return self
 
     def cancel(self) -> Self:
-        """End it for good; what was not sent stays a dead letter."""
+        """End it permanently; records that were not sent stay dead letters."""
         replay.cancel(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK)
         return self
 
-    def looked(self, timeout: float) -> Self:
-        """Until somebody has looked at the topics, or `timeout` seconds."""
+    def checked(self, timeout: float) -> Self:
+        """Wait until the preflight check has finished, at most `timeout` seconds."""
         self._until(lambda one: one.state != "checking", timeout)
         return self
 
@@ -115,19 +120,19 @@ class Replay:
         deadline, waiting = time.monotonic() + timeout, threading.Event()
         operation = self.operation
         while not over(operation) and time.monotonic() < deadline:
-            waiting.wait(_LOOK_EVERY)
+            waiting.wait(_POLL_INTERVAL)
             operation = self.operation
         return operation
 
-    # faces
+    # display
 
     def __repr__(self) -> str:
         try:
             operation = self.operation
-            said = self.dry_run().sentences if operation.state in UNDECIDED else (progress(operation),)
+            lines = self.dry_run().sentences if operation.state in UNDECIDED else (progress(operation),)
         except ProducerError as error:
             return str(error)
-        return "\n".join(filter(None, (*said, _NEXT.get(operation.state))))
+        return "\n".join(filter(None, (*lines, _NEXT.get(operation.state))))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
@@ -141,33 +146,32 @@ class Replay:
 
 
 class Replays(list[Replay]):
-    """Replays that have not ended; a notebook shows them as a table."""
+    """Unfinished replays; a notebook shows them as a table."""
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
 
         found = [one.operation for one in self]
         rows = [(one.operation_id, one.state, one.total, one.left, one.who, one.origin) for one in found]
-        columns = ("replay", "state", "records", "left", "who", "where")
-        return html.page(f"{len(rows):,} replays that have not ended", columns=columns, rows=rows)
+        columns = ("replay", "state", "records", "left", "started by", "origin")
+        return html.page(f"{len(rows):,} unfinished replays", columns=columns, rows=rows)
 
 
 def progress(operation: Operation) -> str:
-    """How far it is, in a sentence."""
+    """Return the progress as a sentence."""
     if operation.ended:
         return operation.message or "Done."
-    settled = operation.total - operation.left
-    return f"Replaying: {settled:,} of {operation.total:,}. {operation.message or ''}".strip()
+    return f"Replaying: {done_of_total(operation)}. {operation.message or ''}".strip()
 
 
 def live(store: Store) -> Replays:
-    """Those that have not ended, the latest first."""
+    """Return the unfinished replays, latest first."""
     return Replays(Replay(store, one.operation_id) for one in reversed(replay.live(store)))
 
 
 def begin(store: Store, where: Any, *, rate: float | None, timeout: float) -> Replay:
-    """Plans it, and waits until somebody has looked ahead on its topics; it goes no further by itself."""
+    """Plan the replay and wait for its preflight check; it does not start by itself."""
     operation = replay.plan(
         store, where, who=current_actor(), origin=NOTEBOOK, rate=rate, check_first=True, join=True
     )
-    return Replay(store, operation.operation_id).looked(timeout)
+    return Replay(store, operation.operation_id).checked(timeout)

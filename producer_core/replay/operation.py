@@ -1,63 +1,48 @@
-"""A replay as a durable operation: what it is, and what an operator may do with it."""
+"""A replay as a durable operation in the store, and the actions an operator can take on it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.errors import ReplayError
+from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
 State = Literal["checking", "ready", "planned", "running", "paused", "done", "stopped", "cancelled", "failed"]
-"""`checking`: a runner looks ahead; `ready`: that is done, and a person decides; `planned`: it waits for a runner."""
+"""`checking`: the preflight check runs; `ready`: waits for the operator's decision; `planned`: waits for a runner."""
 
 Newer = Literal["auto", "skip", "send"]
-"""What becomes of a record for whose key a newer one was acknowledged since: `auto` skips it on compacted topics,
-and where nobody can tell whether a topic is."""
+"""How a record is handled if its topic has a newer record with the same key. `auto` skips it on topics that are, or
+may be, compacted."""
 
 Inconclusive = Literal["keep", "send"]
-"""What becomes of a record that may be on its topic and was not found there: it stays a dead letter, or it is sent all
-the same, which may write a second copy."""
+"""How a record is handled that may be on its topic and was not found there: `keep` it as a dead letter, or `send` it,
+which may write a second copy."""
 
 PIPELINE = "pipeline"
-"""The origin of an operation that a Spark job carries out. No other runner may touch it: its records go out under
-transactional ids of its slices, which an ordinary runner would not fence."""
+"""The origin of an operation that a Spark job runs. Other runners must not take it: its records use the transactional
+ids of its slices, which other runners do not fence."""
 
-SENT_ANYWAY = "inconclusive records are sent anyway, and a second copy of them is possible"
-CANCELLED = "cancelled before it was sent"
-MEANWHILE: Mapping[str | None, str] = MappingProxyType(
-    {
-        "archived": "archived meanwhile",
-        "purged": "purged meanwhile",
-        "replaying": "another replay has it",
-        "replayed": "another replay delivered it",
-        "landed": "found on its topic meanwhile",
-        "dead": "it cannot be replayed",
-        None: "it is no longer there",
-    }
-)
-"""Why a record was not claimed, by the state of its dead letter then."""
-_ABANDONED = "its runner died, and nobody is there to look on the topic for it"
 STALE = 300.0
-"""Seconds after which a look ahead is made again."""
-_REASONS_TOLD = 3
-_SILENT = 60.0  # seconds since the last sign of anybody on a cluster
+"""Seconds after which the preflight check is repeated."""
+_MOST_REASONS = 3
+_SILENT = 60.0  # seconds since the last heartbeat of any runner of a cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One replay. `message` is the last thing worth saying of it, in a sentence.
+    """One replay. `message` is its latest status as a sentence.
 
-    `failed_again` are dead letters again, `landed` were found on the topic and not sent, `skipped` were left
-    as they were; the reasons are with the records.
+    `failed_again` records are dead letters again, `landed` records were found on the topic and not sent, `skipped`
+    records were left unchanged; each record holds its reason.
     """
 
     operation_id: str
@@ -84,7 +69,7 @@ class Operation:
     stop_last: int | None = None
     newer: str | None = None
     go_at_once: bool | None = None
-    """After its look ahead, unless something is to be asked; None: nobody is asked."""
+    """Start after the preflight check unless a decision is needed; None: start without a decision."""
     checked: str | None = None
     checked_at: float | None = None
     floors: str | None = None
@@ -99,18 +84,18 @@ class Operation:
 
     @property
     def query(self) -> dict[str, str]:
-        """The selection as it was asked for: what `DeadLetterFilter.from_query` reads."""
+        """The requested selection, in the form that `DeadLetterFilter.from_query` reads."""
         found: dict[str, str] = orjson.loads(self.selection)
         return found
 
     @property
     def by_spark(self) -> bool:
-        """Whether only `pipeline reprocess` may carry it out."""
+        """Whether only `pipeline reprocess` may run it."""
         return self.origin == PIPELINE
 
     @property
     def sends_inconclusive(self) -> bool:
-        """Whether an operator chose to send what may be on its topic and was not found there."""
+        """Whether the operator chose to send records that may be on their topic and were not found there."""
         return self.inconclusive == "send"
 
     @property
@@ -127,7 +112,7 @@ class Operation:
 
 
 def get(store: Store, operation_id: str) -> Operation:
-    """The operation as it stands now; ReplayError when there is none."""
+    """Return the operation's current state; raise ReplayError if it does not exist."""
     found = store.rows("operations", operation=operation_id)
     if not found:
         raise ReplayError(f"There is no replay {operation_id}.", fix="See `producer-core replay status`.")
@@ -135,17 +120,17 @@ def get(store: Store, operation_id: str) -> Operation:
 
 
 def list_operations(store: Store, *, state: State | None = None, limit: int = 50) -> list[Operation]:
-    """The latest first."""
+    """Return the operations, latest first."""
     return [operation_of(row) for row in store.rows("operations", state=state, limit=limit)]
 
 
 def live(store: Store) -> list[Operation]:
-    """Replays that have not ended and were not cancelled, the oldest first."""
+    """Return the replays that have neither ended nor been cancelled, oldest first."""
     return [operation_of(row) for row in store.rows("replay_live")]
 
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
-    """Sends nothing more; what is in flight is settled. `resume` goes on with the rest."""
+    """Stop sending and settle the records in flight. `resume` continues with the rest."""
     return _switch(store, operation_id, "paused", ("planned", "running"), who, origin, "Paused", "pause")
 
 
@@ -163,7 +148,7 @@ def go(
     stop_last: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Operation:
-    """Starts a replay that was looked ahead and waits for a person; what is given here overrides its plan."""
+    """Start a replay that is ready for a decision; the options given here override its plan."""
     check_rate(rate)
     with store.borrow(write=True):
         store.execute(
@@ -177,42 +162,43 @@ def go(
             stop_last=stop_last,
             stale=clock() - STALE,
         )
-        message = "Waits for a runner"
+        message = "Waiting for a runner"
         if get(store, operation_id).sends_inconclusive:
             message += f"; {SENT_ANYWAY}"
         return _switch(store, operation_id, "planned", ("ready",), who, origin, message, "go")
 
 
 def doubtful(store: Store, operation_id: str, *, limit: int = 1000) -> list[dict[str, Any]]:
-    """Records of which nobody can say whether they are on their topic: message_id, topic, verdict, text."""
+    """Return the records that may or may not be on their topic: message_id, topic, verdict, text."""
     return store.rows("replay_doubtful", operation=operation_id, limit=limit)
 
 
 def resume(store: Store, operation_id: str, *, who: str, origin: str, rate: float | None = None) -> Operation:
-    """Goes on with a paused replay; with `rate`, at most so many a second from now on."""
+    """Continue a paused replay, with a new limit of `rate` records per second if given."""
     check_rate(rate)
     with store.borrow(write=True):
         if rate is not None:
             store.execute("replay_rate", operation=operation_id, rate=rate)
         return _switch(
-            store, operation_id, "planned", ("paused",), who, origin, "Waits for a runner", "resume"
+            store, operation_id, "planned", ("paused",), who, origin, "Waiting for a runner", "resume"
         )
 
 
 def check_rate(rate: float | None) -> None:
-    """ReplayError for one that never ends."""
+    """Raise ReplayError for a rate at which the replay would never end."""
     if rate is not None and not rate > 0:
         raise ReplayError(
-            f"A rate of {rate} messages a second never ends.", fix="Give a rate above 0, or none."
+            f"The rate must be above 0 messages per second, not {rate}.",
+            fix="Set a rate above 0, or leave it out.",
         )
 
 
 def cancel(
     store: Store, operation_id: str, *, who: str, origin: str, clock: Callable[[], float] = time.time
 ) -> Operation:
-    """Ends it for good: what is in flight is settled, the rest stays dead letters.
+    """End the replay: records in flight are settled, the others stay dead letters.
 
-    Where its runner died and nobody alive writes to its cluster, what it had claimed is inconclusive.
+    If its runner died and no live process writes to its cluster, the claimed records become inconclusive.
     """
     with store.borrow(write=True):
         cancelled = _switch(
@@ -222,16 +208,16 @@ def cancel(
             ("checking", "ready", "planned", "running", "paused"),
             who,
             origin,
-            "Is being cancelled",
+            "Cancelling",
             "cancel",
         )
         return end_cancelled(store, cancelled, clock())
 
 
 def end_abandoned(store: Store, now: float) -> list[Operation]:
-    """Ends replays that were cancelled while somebody had them, and that nobody has any more; those it ended.
+    """End cancelled replays whose runner is gone, and return those that ended.
 
-    A runner of their cluster does it as well; this is for when there is none. Cheap where there is nothing to do.
+    A runner of the same cluster does this too; this function covers clusters without one. Cheap if there are none.
     """
     waiting = [row["operation_id"] for row in store.rows("replay_ending")]
     ended = []
@@ -244,9 +230,9 @@ def end_abandoned(store: Store, now: float) -> list[Operation]:
 
 
 def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
-    """Ends a cancelled one that nobody holds, within a write block; left as it is where something may be on its way.
+    """End a cancelled operation without an owner, unless a record may still be in flight; call it in a write block.
 
-    What a dead runner had claimed is inconclusive once nobody alive writes to its cluster.
+    Records that a dead runner had claimed become inconclusive once no live process writes to their cluster.
     """
     operation_id = operation.operation_id
     if operation.state != "cancelled" or (operation.owner and (operation.lease_until or 0.0) > now):
@@ -255,19 +241,18 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     if not held["claimed"]:
         return end(store, operation_id, now)
     if _abandoned(store, operation, held["since"] or 0.0, now):
-        store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=_ABANDONED)
-        store.execute("replay_abandon_records", operation=operation_id, text=_ABANDONED)
+        store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=ABANDONED)
+        store.execute("replay_abandon_records", operation=operation_id, text=ABANDONED)
         return end(store, operation_id, now)
     return operation
 
 
 def end(store: Store, operation_id: str, now: float, *, stopped: str | None = None) -> Operation:
-    """The end of an operation whose records all have an outcome, that was cancelled, or that stops itself with
-    this reason; within a write block."""
+    """End an operation that is complete, cancelled, or stopped for the reason `stopped`; call it in a write block."""
     operation = get(store, operation_id)
     state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
     if state != "done":
-        gone = {key or "": text for key, text in MEANWHILE.items() if key != "dead"}
+        gone = {key or "": text for key, text in UNCLAIMED_REASONS.items() if key != "dead"}
         rest = store.execute(
             "replay_skip_gone", operation=operation_id, states=[*gone], texts=[*gone.values()], now=now
         )
@@ -290,41 +275,44 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
 
 
 def sentence(operation: Operation, reasons: Sequence[dict[str, Any]], *, stopped: str | None = None) -> str:
-    """The result in words: «Replayed 40 of 43; 3 failed again: Broker: Policy violation»."""
+    """Return the result as a sentence, such as "Replayed 40 of 43; 3 failed again: Broker: Policy violation"."""
     if not operation.total:
         return "Nothing to replay"
     first = "Cancelled: replayed" if operation.state == "cancelled" else "Replayed"
     if stopped:
-        first = f"Stopped itself. {stopped}. Replayed"
+        first = f"Stopped automatically. {stopped}. Replayed"
     parts = [f"{first} {operation.acknowledged:,} of {operation.total:,}"]
     if operation.landed:
-        parts.append(f"{operation.landed:,} had landed already and were not sent")
+        parts.append(f"{operation.landed:,} had already landed and were not sent")
     if operation.failed_again:
         parts.append(f"{operation.failed_again:,} failed again: {_why(reasons, 'failed')}")
     return "; ".join([*parts, *_skipped(operation.skipped, reasons)])
 
 
 def _skipped(skipped: int, reasons: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Each frequent reason with its count, for «cancelled» is not what became of a record that another replay sent."""
+    """Yield each frequent reason with its count, because one operation may skip records for several reasons."""
     found = [row for row in reasons if row["state"] == "skipped"]
     if len(found) < 2:
         if skipped:
             yield f"{skipped:,} skipped: {_why(found, 'skipped')}"
         return
-    for row in found[:_REASONS_TOLD]:
+    for row in found[:_MOST_REASONS]:
         yield f"{row['count']:,} skipped: {mask_or_hide(row['text'] or 'no reason given')}"
-    if rest := sum(row["count"] for row in found[_REASONS_TOLD:]):
+    if rest := sum(row["count"] for row in found[_MOST_REASONS:]):
         yield f"{rest:,} skipped for other reasons"
 
 
 def _why(reasons: Sequence[dict[str, Any]], state: str) -> str:
-    """The most frequent reason, masked as people will read it, and how many others there are."""
+    """Return the most frequent reason, masked for display, and the number of other reasons."""
     texts = [
         mask_or_hide(row["text"] or "no reason given").rstrip(".") for row in reasons if row["state"] == state
     ]
     if len(texts) < 2:
         return "".join(texts)
     return f"{texts[0]} (and {len(texts) - 1} other reason{'s' if len(texts) > 2 else ''})"
+
+
+_VERBS = {"go": "start"}
 
 
 def _switch(
@@ -344,7 +332,7 @@ def _switch(
         operation = get(store, operation_id)
         if not changed:
             raise ReplayError(
-                f"The replay {operation_id} is {operation.state}, so this cannot be done: {operation.message or ''}"
+                f"Cannot {_VERBS.get(act, act)} replay {operation_id}: it is {operation.state}. {operation.message or ''}".strip()
             )
         store.audit(
             who=who,
@@ -360,7 +348,7 @@ def _switch(
 def _abandoned(store: Store, operation: Operation, claimed_at: float, now: float) -> bool:
     if operation.owner is not None and (operation.lease_until or 0.0) > now - _SILENT:
         return False
-    if operation.by_spark:  # a task of a driver that is gone may live on for a moment
+    if operation.by_spark:  # Spark tasks may outlive their driver for a short time
         return claimed_at <= now - _SILENT
     alive = [row["cluster_id"] for row in store.rows("replay_runners", alive_since=now - _SILENT)]
     return not alive if not operation.cluster_id else operation.cluster_id not in alive

@@ -10,16 +10,16 @@ from producer_core.errors import StoreError
 
 
 class RenewsLease(Protocol):
-    """Renews the lease in the store; False: it is another's now, or the operation has ended."""
+    """Renews the lease in the store; False if another runner has it or the operation has ended."""
 
     def renew(self) -> bool: ...
 
 
 class LeaseRenewer:
-    """A thread that renews the lease three times in its length, whatever the work waits for.
+    """A thread that renews the lease three times per lease period, whatever the replay waits for.
 
-    `holds` is judged by the monotonic clock from the moment before the last renewal, so that a process that
-    was stopped knows, when it wakes, that it may not send.
+    `holds` counts from the monotonic time before the last renewal, so a process that was suspended knows that it must
+    not send when it continues.
     """
 
     def __init__(self, claims: RenewsLease, lease: float, started: float) -> None:
@@ -27,7 +27,7 @@ class LeaseRenewer:
         self._lease = lease
         self._until = started + lease
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="replay-lease", daemon=True)
+        self._thread = threading.Thread(target=self._renew_until_done, name="replay-lease", daemon=True)
 
     def __enter__(self) -> LeaseRenewer:
         self._thread.start()
@@ -43,7 +43,7 @@ class LeaseRenewer:
     def renewed(self, started: float) -> None:
         self._until = max(self._until, started + self._lease)
 
-    def _keep(self) -> None:
+    def _renew_until_done(self) -> None:
         while not self._done.wait(self._lease / 3):
             started = time.monotonic()
             try:
@@ -51,5 +51,5 @@ class LeaseRenewer:
                     self._until = 0.0
                     return
             except StoreError:
-                continue  # nobody can take the lease meanwhile; sending stops when it has run out
+                continue  # no other process can take the lease now either; sending stops when it expires
             self.renewed(started)

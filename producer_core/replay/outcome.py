@@ -1,4 +1,4 @@
-"""A dead letter in a replay's hand, and what became of it."""
+"""The outcome of a record in a replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ending = Literal["acknowledged", "landed", "failed", "skipped", "pending"]
 
 
 class FailedReplay(NamedTuple):
-    """How a dead letter died again; what it was before stays with it in the store."""
+    """The failure of a replayed dead letter; its earlier history stays in the store."""
 
     kind: Kind
     code: str
@@ -25,16 +25,16 @@ class FailedReplay(NamedTuple):
 
     @classmethod
     def again(cls, dead_letter: DeadLetter) -> FailedReplay:
-        """That of a dead letter which a producer wrote."""
+        """Return the failure of a dead letter that a producer wrote."""
         return cls(*(getattr(dead_letter, name) for name in cls._fields))
 
     def of(self, dead_letter: DeadLetter) -> DeadLetter:
-        """The whole dead letter with this death as its last."""
+        """Return the dead letter with this failure as its latest."""
         return replace(dead_letter, **self._asdict() | {"attempts": (*dead_letter.attempts, *self.attempts)})
 
 
 class RecordOutcome(NamedTuple):
-    """What became of a claimed record. `pending` gives it back unsent; `death` is its new one."""
+    """The outcome of a claimed record. `pending` returns it unsent; `death` is its new failure."""
 
     message_id: str
     ending: Ending
@@ -47,7 +47,7 @@ class RecordOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrphanedRecord:
-    """A record that a dead owner left claimed: perhaps sent, perhaps not."""
+    """A record that a dead owner left claimed; it may have been sent."""
 
     dead_letter: ReplayRecord
     claimed_at: float

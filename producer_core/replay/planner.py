@@ -1,4 +1,4 @@
-"""The plan of a replay: which dead letters, frozen by their ids, to which cluster."""
+"""Plan a replay: freeze the ids of the selected dead letters and choose the destination cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
 from producer_core.replay.operation import (
-    SENT_ANYWAY,
     Inconclusive,
     Newer,
     Operation,
@@ -26,20 +25,27 @@ from producer_core.replay.operation import (
     live,
     operation_of,
 )
+from producer_core.replay.phrases import (
+    NEVER_SENT,
+    OTHER_CLUSTER,
+    QUARANTINED,
+    SENT_ANYWAY,
+    UNKNOWN_CLUSTER,
+)
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.store import Store
 
 ALIVE = 15.0
-"""Seconds since its last sign of life during which a process counts as one that runs replays."""
+"""Seconds after its last heartbeat during which a process counts as a live replay runner."""
 
-_NOBODY = "Start a producer on this store, or send from here: `producer-core dlq replay --bootstrap-servers HOST:PORT`."
+_START_A_RUNNER = "Start a producer on this store, or send from here: `producer-core dlq replay --bootstrap-servers HOST:PORT`."
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerReach:
-    """The clusters that somebody can send to now; `anywhere`: somebody who does not say which."""
+    """The clusters that live runners write to; `anywhere`: a live runner has not named its cluster yet."""
 
     clusters: tuple[str, ...]
     anywhere: bool
@@ -70,31 +76,36 @@ def plan(
     join: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Operation:
-    """Freezes the ids of the dead letters that match now, oldest first, and writes the operation down.
+    """Freeze the ids of the dead letters that match now, oldest first, and store the operation.
 
-    While a replay of the same selection has not ended, that one is returned: a second click changes nothing. Unless
-    nobody has decided it yet and more wait by now: then they are planned anew, all of them.
-    With `join` so is one of another selection that has all of these dead letters yet to send: two people who click on
-    the same dead letters, each on a page of his own, mean one replay.
-    Dead letters that must not be sent (malformed, quarantined, of another cluster) are its `skipped` records, each
-    with the reason. `to_cluster` sends dead letters of whatever cluster there. `can_run` says that the caller runs
-    it himself (True, or the cluster he writes to); otherwise NoReplayRunner unless a live process does.
+    If an unfinished replay of the same selection exists, return it, so that a second click changes nothing. The
+    exception is an undecided replay whose selection matches more dead letters by now: the selection is planned again.
+    With `join`, an unfinished replay of another selection that includes all of these dead letters is returned too, so
+    that two operators who act on the same dead letters share one replay.
 
-    `check_first`: a runner looks ahead (sizes, topics, newer keys of every topic), and it waits for `go`; with
-    `go_by_itself` it waits only where there is something to ask (`DryRun.safe` says when not). Without `check_first`
-    nobody is asked: it looks for newer keys only where the plan depends on it. `canary` records (10;
-    0 for none) are settled before the rest; it stops itself when more than `stop_percent` % (50) of them, or of the
-    `stop_last` (50) latest outcomes, failed again. `newer` says what becomes of a record for whose key a newer one
-    was acknowledged since, `inconclusive` what becomes of one that may be on its topic and is not found there. `reason` is kept with it, in the operator's words.
+    Dead letters that must not be sent (malformed, quarantined, of another cluster) become `skipped` records with the
+    reason. `to_cluster` sends dead letters of every cluster there. `can_run` says that the caller runs the replay (True,
+    or the cluster it writes to); otherwise NoReplayRunner is raised unless a live process can run it.
+
+    With `check_first` a runner checks sizes, topics and the newer keys of every topic, and the replay waits for `go`;
+    with `go_by_itself` it waits only if a decision is needed (see `DryRun.safe`). Without `check_first` it starts at
+    once and looks up newer keys only on topics on which the plan depends.
+
+    `canary` records (10; 0 for none) are settled before the rest. The replay stops if more than `stop_percent` % (50) of
+    them, or of the `stop_last` (50) latest outcomes, failed again. `newer` controls records whose key has a newer
+    record, `inconclusive` controls records that may be on their topic and are not found there. `reason` is the
+    operator's own note.
     """
     check_rate(rate)
-    now, asked = clock(), selection_text(selection)
+    now, wanted = clock(), selection_text(selection)
     with store.borrow(write=True):
         reach = _reach(store, can_run, now)
-        for same in map(operation_of, store.rows("replay_same", selection=asked)):
-            if reach.has(same.cluster_id) and not (limit is None and _outgrown(store, same, selection)):
-                return same
-        if join and (found := _wider(store, selection, allow_quarantined)) and reach.has(found.cluster_id):
+        for existing in map(operation_of, store.rows("replay_same", selection=wanted)):
+            if reach.has(existing.cluster_id) and not (
+                limit is None and _is_outdated(store, existing, selection)
+            ):
+                return existing
+        if join and (found := _superset(store, selection, allow_quarantined)) and reach.has(found.cluster_id):
             return found
         cluster = _target(reach, _clusters(store, selection), to_cluster)
         operation_id = uuid.uuid4().hex[:12]
@@ -102,7 +113,7 @@ def plan(
             "replay_insert",
             operation_id=operation_id,
             cluster=cluster,
-            selection=asked,
+            selection=wanted,
             who=who,
             origin=origin,
             now=now,
@@ -121,7 +132,7 @@ def plan(
         planned = _end_if_empty(store, get(store, operation_id), now)
         outcome = planned.message if planned.ended else f"planned as {operation_id}"
         if planned.sends_inconclusive and not planned.ended:
-            outcome = f"{SENT_ANYWAY}; {outcome}"  # its id stays last: the pages find it there
+            outcome = f"{SENT_ANYWAY}; {outcome}"  # the dashboard reads the id from the end of the text
         store.audit(
             who=who,
             origin=origin,
@@ -134,12 +145,12 @@ def plan(
 
 
 def selection_text(selection: DeadLetterFilter) -> str:
-    """How an operation writes its selection down; equal texts ask for the same replay."""
+    """Return the selection as an operation stores it; equal texts mean the same replay."""
     return orjson.dumps(selection.to_query(), option=orjson.OPT_SORT_KEYS).decode()
 
 
 def refusal(store: Store, clusters: Sequence[str], now: float) -> ReplayError | None:
-    """Why a replay of dead letters from these clusters (most dead letters first) would be refused now; None: it would not."""
+    """Return why a replay of dead letters from these clusters (most frequent first) would be refused now, or None."""
     try:
         _target(_reach(store, False, now), clusters, None)
     except ReplayError as error:
@@ -148,7 +159,7 @@ def refusal(store: Store, clusters: Sequence[str], now: float) -> ReplayError | 
 
 
 def under_way(store: Store, selection: DeadLetterFilter) -> list[tuple[Operation, int]]:
-    """Replays that have not ended and have dead letters of this selection yet to send, each with how many; most first."""
+    """Return unfinished replays with dead letters of this selection still to send, and how many; largest first."""
     with store.borrow() as connection:
         open_ones = {operation.operation_id: operation for operation in live(store)}
         if not open_ones:
@@ -173,8 +184,8 @@ SELECT 1 FROM dead_letters WHERE ({where}) AND state = 'dead'
 """
 
 
-def _outgrown(store: Store, operation: Operation, selection: DeadLetterFilter) -> bool:
-    """Whether it waits for a decision, and dead letters of its selection wait that it is not about."""
+def _is_outdated(store: Store, operation: Operation, selection: DeadLetterFilter) -> bool:
+    """Return whether an undecided operation lacks dead letters that its selection matches by now."""
     if not (operation.state == "ready" or (operation.state == "checking" and not operation.go_at_once)):
         return False
     where, parameters = selection.where()
@@ -183,8 +194,8 @@ def _outgrown(store: Store, operation: Operation, selection: DeadLetterFilter) -
         return connection.execute(sql, [*parameters, operation.operation_id]).fetchone() is not None
 
 
-def _wider(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -> Operation | None:
-    """A replay under way that has every dead letter yet to send that this selection would send."""
+def _superset(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -> Operation | None:
+    """Return an unfinished replay that still has to send every dead letter that this selection would send."""
     held = under_way(store, selection)
     if not held:
         return None
@@ -196,7 +207,7 @@ def _wider(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -
 
 
 def runners(store: Store, now: float, *, cluster_id: str | None = None) -> list[str]:
-    """Ids of the live processes that run replays; with a cluster, those that write to it or do not know yet."""
+    """Return the ids of live replay runners; with a cluster, those that write to it or do not know theirs yet."""
     found = store.rows("replay_runners", alive_since=now - ALIVE)
     return [
         row["producer_id"] for row in found if cluster_id is None or row["cluster_id"] in ("", cluster_id)
@@ -212,15 +223,15 @@ def _reach(store: Store, can_run: bool | str, now: float) -> RunnerReach:
     if isinstance(can_run, str) and can_run:
         return RunnerReach((can_run,), anywhere=False)
     if not live and not can_run:
-        raise NoReplayRunner(fix=_NOBODY)
+        raise NoReplayRunner(fix=_START_A_RUNNER)
     return RunnerReach(tuple(filter(None, live)), anywhere=can_run is True or not any(live))
 
 
 def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> str:
-    """The cluster to write to: the one told, else the dead letters' own (`own`, most dead letters first) that is in reach."""
+    """Return the destination: `to_cluster`, else the first reachable one of the dead letters' clusters `own`."""
     if to_cluster:
         if not reach.has(to_cluster):
-            raise NoReplayRunner(f"No live process writes to the cluster {to_cluster}.", fix=_NOBODY)
+            raise NoReplayRunner(f"No live process writes to the cluster {to_cluster}.", fix=_START_A_RUNNER)
         return to_cluster
     known = list(filter(None, own))
     for cluster in known:
@@ -228,9 +239,9 @@ def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> s
             return cluster
     if known:
         raise OtherCluster(
-            f"These dead letters come from the cluster {known[0]}, and {reach.clusters[0]} is what can be reached.",
+            f"These dead letters come from the cluster {known[0]}, but only {reach.clusters[0]} can be reached.",
             fix=(
-                f"If they belong there, name it: `producer-core dlq replay --to {reach.clusters[0]}`, "
+                f"If they belong there, name the cluster: `producer-core dlq replay --to {reach.clusters[0]}`, "
                 f"or to_cluster={reach.clusters[0]!r} in Python."
             ),
         )
@@ -238,7 +249,7 @@ def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> s
 
 
 def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
-    """The clusters of the dead letters that match, most dead letters first."""
+    """Return the clusters of the matching dead letters, most frequent first."""
     where, parameters = selection.where()
     with store.borrow() as connection:
         return [
@@ -257,13 +268,13 @@ SELECT ?, row_number() OVER (ORDER BY {OLDEST_FIRST}), message_id,
        CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before
 FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
              CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
-             CASE WHEN NOT replayable THEN 'it never became a message; mend the line at its source'
+             CASE WHEN NOT replayable THEN '{NEVER_SENT}'
                   WHEN quarantined AND NOT ? THEN
-                      'quarantined: it failed again in ' || replay_count || ' replays; replay it by itself'
+                      '{QUARANTINED} in ' || replay_count || ' replays; replay it by itself'
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
-                      'it comes from another cluster (' || cluster_id || ')'
+                      '{OTHER_CLUSTER} (' || cluster_id || ')'
                   WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
-                      'nobody knows on which cluster it may be, so it is not sent to this one'
+                      '{UNKNOWN_CLUSTER}'
              END AS reason
       FROM dead_letters WHERE ({{where}}) AND state = 'dead')
 WHERE ? OR reason IS NULL
@@ -279,9 +290,9 @@ def _freeze(
     limit: int | None,
     allow_quarantined: bool,
 ) -> None:
-    """The records of the operation: what will be sent, and (without a limit) what is left out with its reason.
+    """Insert the operation's records to send, and (without a limit) those left out, each with its reason.
 
-    The order is that of acceptance; of one session, ids of one length sort by their sequence.
+    The order is that of acceptance; within a session, ids of equal length sort by their sequence.
     """
     where, parameters = selection.where()
     sql = _FREEZE.format(where=where) + ("" if limit is None else f"LIMIT {int(limit)}")

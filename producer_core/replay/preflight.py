@@ -1,4 +1,4 @@
-"""The look ahead of an operation: what its records would meet, looked at before the first of them is sent."""
+"""The preflight check of an operation: check its topics and records before the first record is sent."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from producer_core.replay.broker_check import BrokerCheck, Flag, Which, check
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.guarantee import ReplayGuarantee, never_compacts
 from producer_core.replay.operation import Newer, Operation
+from producer_core.replay.phrases import NEWER_KEY, NO_TOPIC
 
 _WHICH: Mapping[Newer, Which] = {"auto": "compacted", "skip": "all", "send": "none"}
-NO_TOPIC = "its topic does not exist any more; create it and replay again"
-NEWER_KEY = "its key has a newer record on the topic, and its old value would come last"
 
 
-def look_ahead(
+def run_preflight(
     claims: ReplayClaims,
     operation: Operation,
     settings: Mapping[str, Any],
@@ -24,42 +23,42 @@ def look_ahead(
     stopping: Callable[[], bool],
     promise: Callable[[], ReplayGuarantee] = ReplayGuarantee,
 ) -> None:
-    """Writes down what was found, and leaves out what the plan says; at most once an operation, within bounds.
+    """Store the result of the check and skip records as planned; at most once per operation, in bounded time.
 
-    Where the operator asked to see it first, every topic's keys are looked up; else only where the plan depends on
-    it (`which_keys`). Records that look too large are sent all the same: compression may make them small enough.
-    `promise` says how it would be delivered.
+    If the operator asked for the check first, it looks up the keys of every topic; otherwise only of topics on which the
+    plan depends (`topics_to_scan`). Records that look too large are still sent, because compression may make them small
+    enough. `promise` returns the expected delivery guarantee.
     """
     asked_first = operation.state == "checking"
     newer: Newer = operation.newer or "auto"  # type: ignore[assignment]  # the plan takes no other
     if operation.checked_at is None:
         found, flags = check(
             settings,
-            claims.listed(),
+            claims.open_records(),
             stopping=stopping,
-            newer=which_keys(newer, operation.cluster_id, asked_first=asked_first),
+            newer=topics_to_scan(newer, operation.cluster_id, asked_first=asked_first),
             sends_at_most=int(settings.get("message.max.bytes", 1_000_000)),
         )
         if stopping():
             return
-        said = promise()
-        found = replace(found, delivery=said.delivery, why=said.why)
-        claims.checked(found, flags, _sentence(found))
+        guarantee = promise()
+        found = replace(found, delivery=guarantee.delivery, why=guarantee.why)
+        claims.save_check(found, flags, _sentence(found))
     if not asked_first:
-        _leave_out(claims, newer)
+        _skip_as_planned(claims, newer)
 
 
-def which_keys(newer: Newer, cluster_id: str, *, asked_first: bool) -> Which:
-    """Return the topics whose keys are looked up for newer records.
+def topics_to_scan(newer: Newer, cluster_id: str, *, asked_first: bool) -> Which:
+    """Return the topics that are scanned for records with newer keys.
 
-    The embedded broker never compacts: there keys are looked up only where the operator chose to skip such records.
+    The embedded broker never compacts, so its topics are scanned only if the operator chose to skip such records.
     """
     if newer != "skip" and never_compacts(cluster_id):
         return "none"
     return "all" if asked_first else _WHICH[newer]
 
 
-def _leave_out(claims: ReplayClaims, newer: str) -> None:
+def _skip_as_planned(claims: ReplayClaims, newer: str) -> None:
     claims.skip_flagged("no_topic", NO_TOPIC)
     if newer == "skip":
         claims.skip_flagged("newer_key", NEWER_KEY)
@@ -74,4 +73,4 @@ def _sentence(found: BrokerCheck) -> str:
     return " ".join(topic.text for topic in found.topics)[:500]
 
 
-__all__ = ["NEWER_KEY", "NO_TOPIC", "Flag", "look_ahead", "which_keys"]
+__all__ = ["Flag", "run_preflight", "topics_to_scan"]

@@ -1,4 +1,4 @@
-"""What a read-back found of records that may have been written, and what follows of it."""
+"""The result of searching the topics for records that may have been written, and the outcomes that follow."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from producer_core.kafka.newer_keys import NEWER_RECORD
 from producer_core.replay.outcome import RecordOutcome
 
 _REMOVED = (
-    "inconclusive, so not sent; choose to send it anyway (--inconclusive send). It may have been among the records of {topic} that retention, or the "
-    "topic's deletion, removed before anybody looked."
+    "inconclusive, so not sent; choose to send it anyway (--inconclusive send). It may have been among the records of "
+    "{topic} that retention or deletion of the topic removed before the search."
 )
 _COMPACTED = f"inconclusive, so not sent. {NEWER_RECORD}"
 
 
 @dataclass(frozen=True)
 class ProbeOutcome:
-    """Where records were found, of which partitions a part was removed before it could be read, and which of them have
-    a newer record of their key on a topic that may be compacted."""
+    """The result of a search on the topics.
+
+    `found` holds partition and offset by message id, `removed` the partitions of which a part was removed before it was
+    read, `newer` the ids of records with a newer record of their key on a topic that may be compacted.
+    """
 
     found: Mapping[str, tuple[int, int]]
     removed: frozenset[PartitionId] = frozenset()
     newer: frozenset[str] = frozenset()
 
     def may_be_gone(self, dead_letter: ReplayRecord) -> bool:
-        """Not found, and perhaps it was there."""
+        """Return whether the record was not found although it may have been on the topic."""
         if dead_letter.message_id in self.found:
             return False
         return dead_letter.message_id in self.newer or any(
@@ -36,22 +39,22 @@ class ProbeOutcome:
         )
 
 
-def afterwards(dead_letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
-    if dead_letter.message_id in sought.found:
-        return _landed(dead_letter, sought.found[dead_letter.message_id])
+def outcome_after_search(dead_letter: ReplayRecord, probe: ProbeOutcome) -> RecordOutcome:
+    if dead_letter.message_id in probe.found:
+        return _landed(dead_letter, probe.found[dead_letter.message_id])
     return (
-        inconclusive(dead_letter, sought)
-        if sought.may_be_gone(dead_letter)
+        inconclusive(dead_letter, probe)
+        if probe.may_be_gone(dead_letter)
         else RecordOutcome(dead_letter.message_id, "pending")
     )
 
 
-def inconclusive(dead_letter: ReplayRecord, sought: ProbeOutcome) -> RecordOutcome:
-    text = _COMPACTED if dead_letter.message_id in sought.newer else _REMOVED.format(topic=dead_letter.topic)
+def inconclusive(dead_letter: ReplayRecord, probe: ProbeOutcome) -> RecordOutcome:
+    text = _COMPACTED if dead_letter.message_id in probe.newer else _REMOVED.format(topic=dead_letter.topic)
     return RecordOutcome(dead_letter.message_id, "skipped", text, verdict="inconclusive")
 
 
 def _landed(dead_letter: ReplayRecord, place: tuple[int, int]) -> RecordOutcome:
     partition, offset = place
-    text = f"Its sender died before it could say so; it is on {dead_letter.topic}, partition {partition}, at offset {offset}."
+    text = f"Found on {dead_letter.topic}, partition {partition}, at offset {offset}; its sender died before it could report it."
     return RecordOutcome(dead_letter.message_id, "landed", text, partition, offset, verdict="found")

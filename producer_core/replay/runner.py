@@ -1,4 +1,4 @@
-"""A runner: looks for replays that wait, and carries them out one after the other."""
+"""The replay runner: find replays that wait in the store and run them one at a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,16 @@ from producer_core.replay.candidates import Candidate, Candidates
 from producer_core.replay.claims import LeaseState, ReplayClaims, floors_of
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.execution import DRAIN, INTERVAL, ExecutionSettings, ReplayExecution
-from producer_core.replay.guarantee import NO_CLIENT, ReplayGuarantee, beforehand, lacking, replay_guarantee
+from producer_core.replay.guarantee import (
+    NO_CLIENT,
+    ReplayGuarantee,
+    guarantee_from_cluster_id,
+    missing_permissions,
+    replay_guarantee,
+)
 from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
-from producer_core.replay.preflight import look_ahead
+from producer_core.replay.preflight import run_preflight
 from producer_core.replay.strategy import ReplayStrategy
 from producer_core.replay.transactional import Supervisor, TransactionalReplay
 
@@ -37,48 +43,49 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Spread = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayStrategy]
-"""Makes the way of an operation that is carried out elsewhere: by Spark's workers."""
+MakeSparkStrategy = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayStrategy]
+"""Makes the strategy of an operation that Spark workers run."""
 IN_FLIGHT = 500
-"""Records that are claimed at once."""
-IN_A_TRANSACTION = 10_000
-"""Records, at most, that are claimed at once and go in one transaction: a visit to the store and a commit cost 100 ms
-together, however many there are. Fewer where a visit takes long (`work.Portion`), or their bytes are many."""
-IN_A_WAVE = 2000
-"""Records that Spark's workers get at once."""
-SPREAD_DRAIN = 40.0
-"""Seconds in which Spark's workers end their wave, or are killed and it is found out what they sent."""
-SPREAD_BURST = 5.0
-"""Seconds for which what a rate allows adds up before Spark's workers get it: a wave of theirs takes a second to begin."""
-SPREAD_GROWTH = 10
-"""How many times what succeeded so far may be under way with Spark: a wave of its takes a second whatever its size, and a
-slice of which too many fail gives the others back by itself."""
+"""Maximum number of records claimed at once."""
+MAX_TRANSACTION_RECORDS = 10_000
+"""Maximum number of records claimed at once and sent in one transaction. A store update and a commit take about 100 ms
+together, whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
+SPARK_BATCH_RECORDS = 2000
+"""Number of records that the Spark workers receive at once."""
+SPARK_STOP_TIMEOUT = 40.0
+"""Seconds for the Spark workers to finish their batch, or to be killed and to find out what they sent."""
+SPARK_RATE_BURST = 5.0
+"""Seconds for which a rate limit accumulates for the Spark workers, because a Spark batch takes a second to start."""
+SPARK_GROWTH = 10
+"""With Spark, records in flight may be at most this multiple of the acknowledged records. A Spark batch takes a second
+whatever its size, and a slice in which too many records fail returns the others by itself."""
 _SWEEP_EVERY = 15.0
-CANNOT_LOOK = "Nobody has looked ahead: the process that runs it has no client settings"
+CANNOT_CHECK = "The topics were not checked: the process that runs this replay has no client settings"
 
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """How a runner works: `in_flight` is the number of records at once, the other numbers are seconds."""
+    """Settings of a runner: `in_flight` is the number of records at once, the other numbers are seconds."""
 
     lease: float = LEASE
     in_flight: int = IN_FLIGHT
     interval: float = INTERVAL
     quiet: float = QUIET_PERIOD_S
-    look_every: float = 1.0
+    poll_interval: float = 1.0
     monotonic: Callable[[], float] = time.monotonic
 
 
 class ReplayRunner:
-    """Runs the operations of the sender's cluster: those planned by anybody, and orphans of dead runners. It sends one
-    after the other; looking ahead does not wait for the one that is sent.
+    """Run the operations of the sender's cluster, including those of dead runners.
 
-    `client` are the settings (librdkafka's names) of a client of that cluster: with them a replay is exactly once
-    where the cluster has transactions and the permissions allow them, and doubtful records are looked for on their
-    topics. Without them the sender sends, at least once, and doubtful records stay dead letters with the verdict
-    `inconclusive`, unless a `probe` looks for them. Safe in threads.
+    It sends one operation at a time; preflight checks run in parallel to it.
 
-    With `spread` it is the runner of the operations that Spark jobs planned, and of no others.
+    `client` holds the client settings (librdkafka's names) for that cluster. With them a replay is exactly once if the
+    cluster supports transactions and the permissions allow them, and doubtful records are looked for on their topics.
+    Without them the sender sends at least once, and doubtful records stay dead letters with the verdict `inconclusive`
+    unless `probe` looks for them. Thread-safe.
+
+    With `make_spark_strategy` it runs the operations that Spark jobs planned, and no others.
     """
 
     def __init__(
@@ -90,30 +97,32 @@ class ReplayRunner:
         client: Mapping[str, Any] | None = None,
         probe: Prober | None = None,
         settings: RunnerSettings | None = None,
-        spread: Spread | None = None,
+        make_spark_strategy: MakeSparkStrategy | None = None,
     ) -> None:
         settings = settings or RunnerSettings()
         self._store = store
         self._sender = sender
         self._clock = clock
         self._client = client
-        self._spread = spread
+        self._make_spark_strategy = make_spark_strategy
         self._probe = probe or (None if client is None else prober(client))
         self._settings = settings
         self._watch = LeaseWatch(settings.lease)
-        self._candidates = Candidates(store, by_spark=spread is not None, monotonic=settings.monotonic)
-        # Two runners must differ even where their senders' names do not, as process ids in two containers.
+        self._candidates = Candidates(
+            store, by_spark=make_spark_strategy is not None, monotonic=settings.monotonic
+        )
+        # The suffix separates runners whose senders have equal identities, such as equal process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
         self._sending = threading.Lock()  # one operation at a time in this process
-        self._looking = threading.Lock()  # one look ahead at a time, beside it
+        self._checking = threading.Lock()  # one preflight check at a time, in parallel to sending
         self._stopping = threading.Event()
-        self._woken = threading.Event()  # a look ahead is done: there may be something to send
+        self._woken = threading.Event()  # a preflight check is done, so an operation may be ready to send
         self._threads: tuple[threading.Thread, ...] = ()
         self._store_away = False
         self._swept = 0.0
 
     def start(self) -> None:
-        """Looks for work once a second, in two threads: one sends, the other looks ahead."""
+        """Poll the store once a second in two threads: one sends, the other runs preflight checks."""
         self._threads = (
             threading.Thread(target=self._loop, args=(False,), name="replay", daemon=True),
             threading.Thread(target=self._loop, args=(True,), name="replay-ahead", daemon=True),
@@ -122,30 +131,32 @@ class ReplayRunner:
             thread.start()
 
     def stop(self, timeout: float = 15.0) -> None:
-        """Sends nothing more, waits a bounded time for what is in flight, and gives the operation back."""
+        """Stop sending, wait a bounded time for the records in flight, and release the operation."""
         self._stopping.set()
         self._woken.set()
         until = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def look(self, *, ahead: bool | None = None) -> bool:
-        """Runs one operation that nobody holds, or looks ahead for one; False when there is none.
+    def poll(self, *, preflight: bool | None = None) -> bool:
+        """Run one free operation or its preflight check; return False if there is none.
 
-        `ahead` chooses: only those to look ahead for, or only the others.
+        `preflight` selects one kind: True for preflight checks only, False for sending only.
         """
         cluster = self._sender.cluster_id
         if not cluster:
             return False
         found = self._free(self._candidates.of(cluster))
         return any(
-            self._run(held, float("inf"), ahead=on) for held, on in found if ahead is None or on is ahead
+            self._run(held, float("inf"), preflight=checking)
+            for held, checking in found
+            if preflight is None or checking is preflight
         )
 
     def run_one(self, operation_id: str, timeout: float) -> Operation:
-        """Carries this operation out, or waits for whoever has it; what it is after at most `timeout`.
+        """Run the operation, or wait for its current runner, for at most `timeout` seconds; return its state.
 
-        When the time runs out the rest waits in the store for any runner. A store that somebody holds is waited for.
+        After the timeout the remaining records wait in the store for any runner. A locked store is retried.
         """
         until = time.monotonic() + timeout
         while True:
@@ -156,7 +167,7 @@ class ReplayRunner:
                 if operation.ended or operation.state in ("paused", "ready") or time.monotonic() >= until:
                     return operation
                 waiting = self._candidates.ask(operation.cluster_id, operation_id)
-                if any(self._run(held, until, ahead=on) for held, on in self._free(waiting)):
+                if any(self._run(held, until, preflight=checking) for held, checking in self._free(waiting)):
                     continue
             except StoreLocked as error:
                 if time.monotonic() >= until or self._stopping.is_set():
@@ -165,147 +176,152 @@ class ReplayRunner:
             if self._stopping.wait(self._settings.interval):
                 return operations.get(self._store, operation_id)
 
-    def _loop(self, ahead: bool) -> None:
+    def _loop(self, preflight: bool) -> None:
         mark_background_thread()
         while not self._stopping.is_set():
             try:
-                ran = self.look(ahead=ahead)
-                if not ahead:
+                ran = self.poll(preflight=preflight)
+                if not preflight:
                     self._sweep()
                 self._store_away = False
             except ProducerError as error:
                 ran = False
                 self._away(error)
-            if ahead:
+            if preflight:
                 if ran:
                     self._woken.set()
                 else:
-                    self._stopping.wait(self._settings.look_every)
-            elif not ran and self._woken.wait(self._settings.look_every) and not self._stopping.is_set():
+                    self._stopping.wait(self._settings.poll_interval)
+            elif not ran and self._woken.wait(self._settings.poll_interval) and not self._stopping.is_set():
                 self._woken.clear()
 
     def _sweep(self) -> None:
-        """Now and then: ends replays that were cancelled and that nobody can have any more, whatever their cluster."""
+        """End abandoned cancelled replays of all clusters at intervals."""
         if time.monotonic() - self._swept > _SWEEP_EVERY:
             self._swept = time.monotonic()
             end_abandoned(self._store, self._clock())
 
     def _away(self, error: ProducerError) -> None:
-        """Said once, until the store answers again."""
+        """Log the error once until the store is available again."""
         if not self._store_away:
-            logger.warning("cannot look for replays", extra={"error": str(error)})
+            logger.warning("cannot read replays from the store", extra={"error": str(error)})
         self._store_away = True
 
     def _free(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Those that this runner may take: that nobody has, or that a dead runner left."""
+        """Return the candidates without an owner, or with a dead one."""
         now = self._clock()
-        return [(held, ahead) for held, ahead in candidates if self._is_free(held, now)]
+        return [(held, checking) for held, checking in candidates if self._is_free(held, now)]
 
     def _is_free(self, held: LeaseState, now: float) -> bool:
         moment = self._settings.monotonic()
         return self._watch.is_free(held.operation_id, held.owner, held.lease_until, now=now, moment=moment)
 
-    def _run(self, held: LeaseState, until: float, *, ahead: bool) -> bool:
-        """False when somebody else has it."""
+    def _run(self, held: LeaseState, until: float, *, preflight: bool) -> bool:
+        """Take the operation and run it; return False if another runner has it."""
         operation_id = held.operation_id
-        with self._looking if ahead else self._sending:
+        with self._checking if preflight else self._sending:
             started = time.monotonic()
             claims = ReplayClaims(
                 self._store, operation_id, self.owner, lease=self._settings.lease, clock=self._clock
             )
             if not claims.take(held):
                 return False
-            if not ahead:
+            if not preflight:
                 self._store.begin_replay()
-            logger.info("replay begins", extra={"operation": operation_id})
-            work = self._work(claims, operations.get(self._store, operation_id))
-            if ahead:
-                work.look(started=started)
+            logger.info("replay started", extra={"operation": operation_id})
+            execution = self._execution(claims, operations.get(self._store, operation_id))
+            if preflight:
+                execution.run_check(started=started)
             else:
-                work.run(until=until, started=started)
+                execution.run(until=until, started=started)
             after = operations.get(self._store, operation_id)
-            logger.info("replay left", extra={"operation": operation_id, "state": after.state})
+            logger.info("replay released", extra={"operation": operation_id, "state": after.state})
             return True
 
-    def _work(self, claims: ReplayClaims, operation: Operation) -> ReplayExecution:
+    def _execution(self, claims: ReplayClaims, operation: Operation) -> ReplayExecution:
         began = time.monotonic()
 
-        def look(work: ReplayExecution) -> None:
+        def check_topics(execution: ReplayExecution) -> None:
             if operation.state not in ("checking", "planned", "running"):
                 return
-            if _seen_long_ago(operation, self._clock()):
-                claims.look_again()
+            if _check_is_outdated(operation, self._clock()):
+                claims.request_check()
                 return
             if self._client is not None:
-                look_ahead(
+                run_preflight(
                     claims,
                     operation,
                     self._client,
-                    stopping=work.interrupted,
+                    stopping=execution.interrupted,
                     promise=lambda: self._promise(claims.topics(), operation),
                 )
             elif operation.state == "checking":
-                nothing = BrokerCheck(
+                unchecked = BrokerCheck(
                     (), self._clock(), stopped=True, delivery="at_least_once", why=NO_CLIENT
                 )
-                claims.checked(nothing, {}, CANNOT_LOOK)
+                claims.save_check(unchecked, {}, CANNOT_CHECK)
 
-        def doubtful(topic: str, count: int) -> list[tuple[str, float]]:
-            with contextlib.suppress(StoreError):  # those in hand are looked for all the same
+        def upcoming_doubtful(topic: str, count: int) -> list[tuple[str, float]]:
+            with contextlib.suppress(StoreError):  # the claimed records are looked for anyway
                 everything = time.monotonic() - began >= self._settings.quiet
                 return claims.doubtful_ahead(topic, count, everything_may_go=everything)
             return []
 
         return ReplayExecution(
             claims,
-            lambda work: self._strategy(work, claims, operation),
-            DoubtfulRecord(self._probe, doubtful, send_inconclusive=operation.sends_inconclusive),
-            ReplayGuard(rule_of(operation), growth=GROWTH if self._spread is None else SPREAD_GROWTH),
-            preflight=look,
+            lambda execution: self._strategy(execution, claims, operation),
+            DoubtfulRecord(self._probe, upcoming_doubtful, send_inconclusive=operation.sends_inconclusive),
+            ReplayGuard(
+                rule_of(operation), growth=GROWTH if self._make_spark_strategy is None else SPARK_GROWTH
+            ),
+            preflight=check_topics,
             stopping=self._stopping,
             settings=ExecutionSettings(
                 lease=self._settings.lease,
                 most=self._most(),
                 quiet=self._settings.quiet,
                 interval=self._settings.interval,
-                burst=1.0 if self._spread is None else SPREAD_BURST,
-                drain=DRAIN if self._spread is None else SPREAD_DRAIN,
+                burst=1.0 if self._make_spark_strategy is None else SPARK_RATE_BURST,
+                drain=DRAIN if self._make_spark_strategy is None else SPARK_STOP_TIMEOUT,
             ),
         )
 
     def _most(self) -> int:
-        """How many records may be claimed at once."""
+        """Return the maximum number of records claimed at once."""
         if self._client is None:
             return self._settings.in_flight
-        return max(self._settings.in_flight, IN_A_TRANSACTION if self._spread is None else IN_A_WAVE)
+        most = MAX_TRANSACTION_RECORDS if self._make_spark_strategy is None else SPARK_BATCH_RECORDS
+        return max(self._settings.in_flight, most)
 
-    def _strategy(self, work: ReplayExecution, claims: ReplayClaims, operation: Operation) -> ReplayStrategy:
-        """Exactly once where that is possible; what was begun in one way is ended in it."""
-        if self._spread is not None:
-            if self._client and (missing := self._lacks(self._client, claims.topics(), operation)):
-                raise ReplayError(f"A replay by Spark goes exactly once only: {missing}.")
-            return self._spread(work, claims, operation)
+    def _strategy(
+        self, execution: ReplayExecution, claims: ReplayClaims, operation: Operation
+    ) -> ReplayStrategy:
+        """Return the exactly-once strategy if possible; an operation keeps the guarantee that it began with."""
+        if self._make_spark_strategy is not None:
+            if self._client and (missing := self._obstacle(self._client, claims.topics(), operation)):
+                raise ReplayError(f"A replay by Spark requires exactly-once delivery: {missing}.")
+            return self._make_spark_strategy(execution, claims, operation)
         if operation.delivery != "at_least_once" and self._client is not None:
-            missing = self._lacks(self._client, claims.topics(), operation)
+            missing = self._obstacle(self._client, claims.topics(), operation)
             if not missing:
                 return TransactionalReplay(
                     self._client,
                     operation.operation_id,
                     floors=floors_of(operation.floors),
-                    supervisor=Supervisor(work.interrupted, work.say, clock=self._clock),
-                    most=IN_A_TRANSACTION,
+                    supervisor=Supervisor(execution.interrupted, execution.say, clock=self._clock),
+                    most=MAX_TRANSACTION_RECORDS,
                     newer=operation.newer,
                 )
             if operation.delivery == "exactly_once":
                 raise ReplayError(
-                    f"The replay {operation.operation_id} goes on exactly once only: {missing}."
+                    f"The replay {operation.operation_id} can only continue with exactly-once delivery: {missing}."
                 )
-            work.say(f"At least once: {missing}.")
+            execution.say(f"At least once: {missing}.")
         return AtLeastOnceReplay(
             self._sender,
             self._probe,
-            may_send=work.holds,
-            interrupt=work.interrupted,
+            may_send=execution.holds,
+            interrupt=execution.interrupted,
             closed=self._stopping,
             quiet=self._settings.quiet,
             send_inconclusive=operation.sends_inconclusive,
@@ -313,28 +329,28 @@ class ReplayRunner:
         )
 
     def _promise(self, topics: Sequence[str], operation: Operation) -> ReplayGuarantee:
-        """How it would be delivered, as far as anybody can say now."""
+        """Return the delivery guarantee as far as it is known now."""
         if operation.delivery == "at_least_once" or self._client is None:
             return ReplayGuarantee("at_least_once", "" if self._client is not None else NO_CLIENT)
         return replay_guarantee(
             ClientConfig(self._client), topics, self._sender.cluster_id or operation.cluster_id
         )
 
-    def _lacks(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str:
-        """Why transactions are not to be had here; empty when they are. BrokerError when nobody answers."""
-        if (known := beforehand(self._sender.cluster_id or operation.cluster_id)).delivery:
+    def _obstacle(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str:
+        """Return why transactions are unavailable, or an empty string; raise BrokerError if no broker answers."""
+        if (known := guarantee_from_cluster_id(self._sender.cluster_id or operation.cluster_id)).delivery:
             return known.why
-        missing = lacking(ClientConfig(client), topics)
+        missing = missing_permissions(ClientConfig(client), topics)
         return f"its client lacks {missing}" if missing else ""
 
     def check(self, operation: Operation) -> None:
-        """ReplayError or OtherCluster where this runner may not carry it out; to be asked before it is changed."""
-        if operation.by_spark != (self._spread is not None) and not operation.ended:
-            raise _wrong_hands(operation)
+        """Raise ReplayError or OtherCluster if this runner must not run the operation; call it before any change."""
+        if operation.by_spark != (self._make_spark_strategy is not None) and not operation.ended:
+            raise _wrong_runner(operation)
         own = self._sender.cluster_id
         if own and operation.cluster_id not in ("", own):
             raise OtherCluster(
-                f"The replay {operation.operation_id} is for the cluster {operation.cluster_id}, and this is {own}.",
+                f"The replay {operation.operation_id} is for the cluster {operation.cluster_id}, but this is {own}.",
                 fix=(
                     f"If the messages belong here: `producer-core replay cancel {operation.operation_id}`, then "
                     f"`producer-core dlq replay --to {own}`, or replay_dlq_messages(topic, to_cluster={own!r})."
@@ -342,17 +358,17 @@ class ReplayRunner:
             )
 
 
-def _wrong_hands(operation: Operation) -> ReplayError:
-    one = operation.operation_id
+def _wrong_runner(operation: Operation) -> ReplayError:
+    operation_id = operation.operation_id
     if operation.by_spark:
-        fix = f"Go on with `producer-core pipeline reprocess --operation {one}`, or cancel it."
-        return ReplayError(f"The replay {one} is carried out by Spark.", fix=fix)
-    fix = "Let its runner go on, or cancel it and plan it anew."
-    return ReplayError(f"The replay {one} was not planned for Spark.", fix=fix)
+        fix = f"Continue it with `producer-core pipeline reprocess --operation {operation_id}`, or cancel it."
+        return ReplayError(f"The replay {operation_id} is run by Spark.", fix=fix)
+    fix = "Let its runner continue, or cancel it and plan it again."
+    return ReplayError(f"The replay {operation_id} was not planned for Spark.", fix=fix)
 
 
-def _seen_long_ago(operation: Operation, now: float) -> bool:
-    """It went on by itself, for there was nothing to ask, and waited for its turn until that may have changed."""
+def _check_is_outdated(operation: Operation, now: float) -> bool:
+    """Return whether the replay started without a decision and waited so long that its check may no longer hold."""
     untouched = operation.left == operation.total - operation.skipped
     waited = operation.checked_at is not None and operation.checked_at < now - STALE
     return bool(operation.go_at_once) and operation.state != "checking" and waited and untouched

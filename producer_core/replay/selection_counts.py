@@ -1,4 +1,4 @@
-"""What a replay would send and what it would leave out, counted in the store."""
+"""Count in the store which records a replay would send and which it would leave out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SelectionRow(NamedTuple):
-    """Records that have these in common; `left_out` is why they are not sent, None when they are."""
+    """One group of records; `left_out` is the reason why they are not sent, None if they are."""
 
     topic: str
     partition: int | None
@@ -25,8 +25,8 @@ class SelectionRow(NamedTuple):
     bytes: int
 
 
-Counted = tuple[list[SelectionRow], Counter[str]]
-"""What would be sent, and how many are left out, by why."""
+SelectionCounts = tuple[list[SelectionRow], Counter[str]]
+"""The groups to send, and the number of records left out by reason."""
 
 _ROWS = """
 SELECT topic, partition, verdict, left_out, count(*) AS records, sum(size)::BIGINT AS bytes FROM (
@@ -48,21 +48,21 @@ SELECT rowid, message_id, topic, partition, key, value_size, accepted_at, failed
 WHERE rowid > ? AND ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)
     AND cluster_id IN ('', coalesce(?, cluster_id)) ORDER BY {order} LIMIT ?"""
 _BY_AGE = "accepted_at, length(message_id), message_id"
-_AT_ONCE = 50_000
+_PAGE_SIZE = 50_000
 _OPERATION = """
-SELECT letters.topic, letters.partition, letters.verdict,
-       CASE WHEN records.state = 'pending' AND letters.state <> 'dead' THEN 'changed'
+SELECT dead.topic, dead.partition, dead.verdict,
+       CASE WHEN records.state = 'pending' AND dead.state <> 'dead' THEN 'changed'
             WHEN records.state <> 'skipped' THEN NULL
-            WHEN NOT letters.replayable THEN 'not_replayable'
-            WHEN letters.quarantined THEN 'quarantined'
-            WHEN letters.cluster_id NOT IN ('', ?) THEN 'other_cluster' ELSE 'skipped' END AS left_out,
+            WHEN NOT dead.replayable THEN 'not_replayable'
+            WHEN dead.quarantined THEN 'quarantined'
+            WHEN dead.cluster_id NOT IN ('', ?) THEN 'other_cluster' ELSE 'skipped' END AS left_out,
        count(*) AS records, sum(coalesce(records.size, 0))::BIGINT AS bytes
-FROM operation_records AS records JOIN dead_letters AS letters USING (message_id)
+FROM operation_records AS records JOIN dead_letters AS dead USING (message_id)
 WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed', 'skipped')
 GROUP BY ALL"""
 
 
-def of_selection(
+def count_selection(
     store: Store,
     selection: DeadLetterFilter,
     limit: int | None,
@@ -70,32 +70,34 @@ def of_selection(
     cluster: str | None,
     *,
     anywhere: bool = False,
-) -> Counted:
-    """Dead letters that match now. Those of other clusters than this one (None: the one most of them come from) are
-    left out, unless they go `anywhere`."""
+) -> SelectionCounts:
+    """Count the dead letters that match now.
+
+    Dead letters of clusters other than `cluster` (None: the most frequent one) are left out unless `anywhere` is set.
+    """
     where, given = selection.where()
     selected = _SELECTED.format(where=where)
     with store.borrow() as connection:
         if not cluster and not anywhere:
             cluster = main_cluster(store, selection) or None
-        chosen = [allow_quarantined, None if anywhere else cluster]
-        counted = _counted(connection, _ROWS.format(dead_letters=selected), [*chosen, *given])
+        options = [allow_quarantined, None if anywhere else cluster]
+        counts = _count(connection, _ROWS.format(dead_letters=selected), [*options, *given])
         if limit is None:
-            return counted
+            return counts
         oldest = _ROWS.format(dead_letters=_OLDEST.format(selected=selected, order=_BY_AGE))
-        sent, _ = _counted(connection, oldest, [*chosen, *given, *chosen, limit])
-        return sent, counted[1]
+        sent, _ = _count(connection, oldest, [*options, *given, *options, limit])
+        return sent, counts[1]
 
 
 def main_cluster(store: Store, selection: DeadLetterFilter) -> str:
-    """The cluster that most of the dead letters come from which match now; empty where none says it."""
+    """Return the most frequent cluster of the matching dead letters; empty if none has a cluster."""
     where, given = selection.where()
     with store.borrow() as connection:
         found = connection.execute(_CLUSTER.format(selected=_SELECTED.format(where=where)), given).fetchone()
     return found[0] if found else ""
 
 
-def listed(
+def iter_selection(
     store: Store,
     selection: DeadLetterFilter,
     *,
@@ -103,30 +105,30 @@ def listed(
     cluster: str | None = None,
     limit: int | None = None,
 ) -> Iterator[ListedRecord]:
-    """What would be sent to this cluster (None: to any), as a check must know it; in slices, so that they may be many.
+    """Yield the records that would be sent to this cluster (None: any), read page by page to bound memory.
 
-    With a limit the oldest so many, at once.
+    With a limit, yield the oldest records up to the limit in one page.
     """
     where, given = selection.where()
     sql = _SLICE.format(where=where, order="rowid" if limit is None else _BY_AGE)
     after = -1
     while True:
         with store.borrow() as connection:
-            chosen = [after, *given, allow_quarantined, cluster, _AT_ONCE if limit is None else limit]
-            rows = connection.execute(sql, chosen).fetchall()
+            parameters = [after, *given, allow_quarantined, cluster, _PAGE_SIZE if limit is None else limit]
+            rows = connection.execute(sql, parameters).fetchall()
         yield from (ListedRecord(*row[1:]) for row in rows)
-        if limit is not None or len(rows) < _AT_ONCE:
+        if limit is not None or len(rows) < _PAGE_SIZE:
             return
         after = rows[-1][0]
 
 
-def of_operation(store: Store, operation: Operation) -> Counted:
-    """What the operation has still to send, and what it left out."""
+def count_operation(store: Store, operation: Operation) -> SelectionCounts:
+    """Count the records that the operation has still to send and those it left out."""
     with store.borrow() as connection:
-        return _counted(connection, _OPERATION, [operation.cluster_id, operation.operation_id])
+        return _count(connection, _OPERATION, [operation.cluster_id, operation.operation_id])
 
 
-def _counted(connection: Any, sql: str, parameters: list[Any]) -> Counted:
+def _count(connection: Any, sql: str, parameters: list[Any]) -> SelectionCounts:
     rows = [SelectionRow(*row) for row in connection.execute(sql, parameters).fetchall()]
     left: Counter[str] = Counter()
     for row in rows:

@@ -1,4 +1,4 @@
-"""The way in which records go out again: exactly once where the cluster allows it, else at least once."""
+"""The interface of the replay strategies: exactly once if the cluster allows it, else at least once."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ Guarantee = Literal["exactly_once", "at_least_once"]
 
 
 class ReplayStrategy(Protocol):
-    """Used by one thread. `begin` and `gather` may wait for brokers, and raise `Interrupted` when told to."""
+    """Used by one thread. `begin` and `gather` may wait for brokers and raise `Interrupted` on request."""
 
     guarantee: Guarantee
 
     @property
     def in_flight(self) -> int:
-        """Records that were given to `send` and have no outcome yet."""
+        """Return the number of records passed to `send` that have no outcome yet."""
 
     @property
     def bytes(self) -> int:
-        """Of their keys and values."""
+        """Return the size of their keys and values."""
 
     @property
     def floors(self) -> Floors | None: ...
 
     def begin(self, topics: Sequence[str]) -> None:
-        """What must be done before a record goes."""
+        """Prepare the strategy before the first record is sent."""
 
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
-        """What became of records that a dead owner left claimed."""
+        """Return the outcomes of records that a dead owner left claimed."""
 
     def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
-        """Takes them; outcomes that are known at once."""
+        """Accept the records and return the outcomes that are known at once."""
 
     def gather(self, seconds: float) -> list[RecordOutcome]:
-        """Outcomes that became known within about so long."""
+        """Return the outcomes that become known within about `seconds`."""
 
     def give_back(self) -> list[RecordOutcome]:
-        """What was not sent yet goes back."""
+        """Return the records that were not sent yet."""
 
     def close(self) -> None: ...
 
 
 class Interrupted(Exception):
-    """The work was told to leave while it waited; what is in flight stays claimed for whoever comes next."""
+    """The replay was interrupted while it waited; records in flight stay claimed for the next runner."""
 
 
 Interrupt = Callable[[], bool]
@@ -61,7 +61,7 @@ Interrupt = Callable[[], bool]
 def died_again(
     dead_letter: ReplayRecord, error: KafkaError, now: float, verdict: Verdict, reason: str
 ) -> FailedReplay:
-    """Its death by this error; the doubt that it was sent in stays."""
+    """Return the new failure of a dead letter; a doubtful verdict stays doubtful."""
     failure, text = failure_of(error), error.str()
     attempt = Attempt(now, failure.code, text)
     death = FailedReplay(

@@ -1,8 +1,8 @@
-"""Exactly once: records go out in transactions whose id is the operation's, so that a new owner fences the old one.
+"""Exactly-once replay: the operation's transactional id lets a new owner fence the previous one.
 
-Each transaction is written down in the store (its records claimed, the offsets before it) before it begins, and
-settled after it committed. Where nobody knows whether it did, the client is destroyed, the next one fences it, and
-the topics are read from the offsets before it: what is there is settled, what is not goes out again.
+The store records each transaction (claimed records, offsets before it) before it begins and settles it after the
+commit. If the outcome of a commit is unknown, the strategy destroys the client, fences it with a new one, and reads the
+topics from the recorded offsets: records found there are settled, the others are sent again.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from producer_core.messages import id_text, parse_id
 from producer_core.replay.claims import Floors
 from producer_core.replay.guarantee import TRANSACTIONAL_ID
 from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
-from producer_core.replay.preflight import NO_TOPIC
-from producer_core.replay.probe_outcome import ProbeOutcome, afterwards, inconclusive
+from producer_core.replay.phrases import NO_TOPIC
+from producer_core.replay.probe_outcome import ProbeOutcome, inconclusive, outcome_after_search
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted, died_again
 
 logger = logging.getLogger(__name__)
 
 _BYTES = 8 * 1024 * 1024
 _REST = 2.0
-"""Seconds between two failures in a row, doubled each time up to sixteen times as long."""
-_ASK = 5.0
-_GONE = 20.0
-"""Seconds for which a topic must be unknown before it counts as deleted; a restarting broker knows few."""
-_REFUSED = "The broker refused it, its transaction was aborted, and it is not on its topic."
+"""Seconds to wait after a failure, doubled after each further failure up to sixteen times."""
+_METADATA_TIMEOUT = 5.0
+_DELETED_AFTER = 20.0
+"""Seconds after which an unknown topic counts as deleted; a restarting broker may not know its topics yet."""
+_REFUSED = "The broker rejected the record and its transaction was aborted; the record is not on its topic."
 
-_Letters = Mapping[bytes, ReplayRecord]
-"""By the 24 bytes of their ids."""
+_RecordsById = Mapping[bytes, ReplayRecord]
+"""Records by the 24 bytes of their ids."""
 
 
 @dataclass(frozen=True)
 class Supervisor:
-    """The callbacks of a replay's owner: `interrupt` raises when it must stop, `say` reports what it waits for, `fenced` is
-    called after each fence."""
+    """The callbacks of a replay's owner: `interrupt` returns whether to stop, `say` reports the status, `fenced` runs
+    after each fence."""
 
     interrupt: Interrupt
     say: Callable[[str], None]
@@ -68,18 +68,19 @@ class Supervisor:
 
 
 class TransactionalReplay:
-    """The way of one operation in one process. `say` hears what an operator should know while it waits.
+    """The transactional strategy of one operation in one process.
 
-    `fenced` is called after each fence, before anything is read or sent, and raises Stopped where somebody newer has
-    the transactional id by right. With `yields` a twin may have the same dead letters: who is fenced himself leaves
-    (Interrupted) and does not fence back, and who fenced looks for everything in hand, for a twin may have sent it.
+    The supervisor's `fenced` is called after each fence, before any record is read or sent, and raises ClientStopped if a
+    newer owner holds the transactional id. With `yields`, a concurrent attempt may have the same dead letters: a fenced
+    instance stops (Interrupted) and does not fence back, and an instance that fenced looks for all its queued records on
+    the topic, because the other attempt may have sent them.
 
-    Where a topic may be compacted, what is not found and has a newer record of its key is not sent again. With `newer`
-    "send" only records count that were themselves replayed: the operator chose that old values come last.
+    On a topic that may be compacted, a record that is not found and has a newer record with its key is not sent again.
+    With `newer` "send" only replayed records count as newer, because the operator accepts that old values come last.
 
-    With a `client` that was fenced for this id, and has nothing open, neither `begin` nor `after` is needed: as long as
-    it is not fenced nobody else has sent under the id. Where it was, that is learned by its first transaction, and all
-    in hand is looked for as after any failure.
+    A `client` that already fenced this id and has no open transaction needs neither `begin` nor `after`: no other client
+    has sent under the id unless this client was fenced. In that case its first transaction fails, and all queued records
+    are looked for as after any failure.
     """
 
     guarantee: Guarantee = "exactly_once"
@@ -111,34 +112,32 @@ class TransactionalReplay:
             settings, self._wait, lambda _, text: supervisor.say(text), self._connection_error
         )
         self._client = client
-        self._given = client is not None  # and nothing has committed since
+        self._client_unused = client is not None  # an inherited client without a commit so far
         if client is not None:
             client.reassign(connection_error=self._connection_error, stopping=supervisor.interrupt)
-        self._hand: deque[ReplayRecord] = deque()
-        self._unknown: list[
-            ReplayRecord
-        ] = []  # of a transaction of which nobody knows yet whether it committed
+        self._queue: deque[ReplayRecord] = deque()
+        self._unknown: list[ReplayRecord] = []  # records of a transaction whose outcome is not known yet
         self._begun = False
         self._failures = 0
-        self._gone: set[str] = set()  # topics that do not exist any more
-        self._pause = threading.Event()  # never set: waiting on it is interruptible by nobody else
+        self._gone: set[str] = set()  # topics that no longer exist
+        self._pause = threading.Event()  # never set; used only to sleep
 
     @property
     def in_flight(self) -> int:
-        return len(self._hand) + len(self._unknown)
+        return len(self._queue) + len(self._unknown)
 
     @property
     def bytes(self) -> int:
-        return sum(dead_letter.size for dead_letter in (*self._hand, *self._unknown))
+        return sum(dead_letter.size for dead_letter in (*self._queue, *self._unknown))
 
     @property
     def floors(self) -> Floors:
         return self._floors
 
-    # beginning, and beginning again
+    # start and restart
 
     def begin(self, topics: Sequence[str]) -> None:
-        """Fences whoever had the operation before, unless that was done; then the ends of the topics are its floors."""
+        """Fence the previous owner once, then use the end offsets of new topics as their floors."""
         try:
             if not self._begun:
                 self._fence()
@@ -149,22 +148,22 @@ class TransactionalReplay:
             )
         except ClientStopped:
             raise Interrupted from None
-        for topic in new:  # one that is made later is ours from its first record on
+        for topic in new:  # a topic created later is read from its first record
             self._floors.setdefault(topic, {})
         for (topic, partition), end in seen.ends.items():
             self._floors[topic][partition] = end - 1
 
     def after(self, orphans: Sequence[OrphanedRecord]) -> list[RecordOutcome]:
         try:
-            sought = self._look([orphan.dead_letter for orphan in orphans])
+            probe = self._search([orphan.dead_letter for orphan in orphans])
         except ClientStopped:
             raise Interrupted from None
-        return [afterwards(orphan.dead_letter, sought) for orphan in orphans]
+        return [outcome_after_search(orphan.dead_letter, probe) for orphan in orphans]
 
     def _fence(self) -> None:
         while True:
             self._destroy()
-            self._wait(0)  # who lost the operation while he slept must not fence its new owner
+            self._wait(0)  # stop here if the lease was lost, so that the new owner is not fenced
             self._client = TransactionalClient(
                 self._settings,
                 self._id,
@@ -173,13 +172,13 @@ class TransactionalReplay:
                 stopping=self._interrupt,
             )
             try:
-                self._client.fence(lambda error: self._say(f"Waits for the brokers: {error.str()}"))
+                self._client.fence(lambda error: self._say(f"Waiting for the brokers: {error.str()}"))
                 return self._fenced()
             except TransactionFailed as failed:
                 self._rest(f"Cannot begin a transaction: {failed}")
 
-    def _look(self, dead_letters: Sequence[ReplayRecord]) -> ProbeOutcome:
-        """Where these are, of what was written above the floors; to be asked after the fence only."""
+    def _search(self, dead_letters: Sequence[ReplayRecord]) -> ProbeOutcome:
+        """Look for the records above the floors of their topics; call it only after a fence."""
         topics = {dead_letter.topic for dead_letter in dead_letters}
         if not topics:
             return ProbeOutcome({})
@@ -205,7 +204,7 @@ class TransactionalReplay:
         return ProbeOutcome(found, frozenset({*removed, *seen.removed, *seen.gone}), newer)
 
     def _keys(self, dead_letters: Sequence[ReplayRecord]) -> dict[str, KeyIndex]:
-        """The keys of these dead letters by topic, to be compared with what is read."""
+        """Return the keys of the dead letters by topic, to compare them with the records read."""
         keys: dict[str, KeyIndex] = {}
         for dead_letter in dead_letters:
             if dead_letter.key is not None:
@@ -219,25 +218,25 @@ class TransactionalReplay:
         return keys
 
     def _raise_floors(self, seen: ReadBackResult) -> None:
-        """After a fence nothing of ours is on its way, so everything below the ends that were read is settled."""
+        """Raise the floors to the end offsets read: after a fence no record of this operation is in flight."""
         for (topic, partition), end in seen.ends.items():
             self._floors.setdefault(topic, {})[partition] = end - 1
 
     def _numbers(self, topic: str) -> range:
-        """Its partitions; none when there is no such topic."""
-        while (count := self._count(topic, _ASK)) is None:
-            self._say(f"Waits for the brokers: the partitions of {topic} are not known yet.")
+        """Return the topic's partitions; none if the topic does not exist."""
+        while (count := self._count(topic, _METADATA_TIMEOUT)) is None:
+            self._say(f"Waiting for the brokers: the partitions of {topic} are not known yet.")
             self._wait(0.2)
         return range(count)
 
     # sending
 
     def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
-        self._hand += [dead_letter for dead_letter in dead_letters if dead_letter.topic not in self._gone]
-        return self._left_out(dead_letters)
+        self._queue += [dead_letter for dead_letter in dead_letters if dead_letter.topic not in self._gone]
+        return self._skip_deleted_topics(dead_letters)
 
-    def _left_out(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
-        """Letters of topics that went meanwhile; no failure of the others, so nothing that the guard counts."""
+    def _skip_deleted_topics(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+        """Skip the records of deleted topics; they are not failures, so the guard does not count them."""
         return [
             RecordOutcome(dead_letter.message_id, "skipped", NO_TOPIC)
             for dead_letter in dead_letters
@@ -245,30 +244,30 @@ class TransactionalReplay:
         ]
 
     def give_back(self) -> list[RecordOutcome]:
-        outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._hand]
-        self._hand.clear()
+        outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._queue]
+        self._queue.clear()
         return outcomes
 
     def gather(self, seconds: float) -> list[RecordOutcome]:
-        """One transaction of what is in hand, and what had to be done where it failed."""
+        """Send one transaction of queued records and recover if it fails."""
         try:
-            if self._unknown:  # interrupted in the middle, and asked again
-                return self._recover({}, perhaps=True)
-            if self._hand:
-                return self._transact(self._next())
+            if self._unknown:  # an earlier recovery was interrupted
+                return self._recover({}, may_have_committed=True)
+            if self._queue:
+                return self._transact(self._next_batch())
             self._wait(seconds)
             return []
         except ClientStopped:
             raise Interrupted from None
 
-    def _next(self) -> list[ReplayRecord]:
+    def _next_batch(self) -> list[ReplayRecord]:
         batch: list[ReplayRecord] = []
         size = 0
-        while self._hand and len(batch) < self._limit:
-            size += self._hand[0].size
+        while self._queue and len(batch) < self._limit:
+            size += self._queue[0].size
             if batch and size > _BYTES:
                 break
-            batch.append(self._hand.popleft())
+            batch.append(self._queue.popleft())
         return batch
 
     def _transact(self, batch: list[ReplayRecord]) -> list[RecordOutcome]:
@@ -282,19 +281,19 @@ class TransactionalReplay:
             failed = error.with_traceback(None)
         if failed is not None:
             return self._after_failure(failed, len(batch))
-        self._unknown, self._failures, self._given = [], 0, False
+        self._unknown, self._failures, self._client_unused = [], 0, False
         self._limit = min(self._most, self._limit * 2)
         dead_letters = {
             delivery.id: dead_letter for delivery, dead_letter in zip(deliveries, batch, strict=True)
         }
-        return [self._acknowledged(report, dead_letters) for report in reports] + self._turned_down(
+        return [self._acknowledged(report, dead_letters) for report in reports] + self._refused_by_client(
             refused, dead_letters
         )
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[RecordOutcome]:
-        logger.info("replay's transaction failed", extra={"error": str(failed)})
-        given, self._given = self._given, False
-        if self._yields and failed.error.name() in FENCING and not given:
+        logger.info("replay transaction failed", extra={"error": str(failed)})
+        client_unused, self._client_unused = self._client_unused, False
+        if self._yields and failed.error.name() in FENCING and not client_unused:
             raise ClientStopped
         refused = {
             id_text(one.id): error
@@ -302,68 +301,66 @@ class TransactionalReplay:
             if error and is_permanent_rejection(error)
         }
         if not refused:
-            self._rest(f"A transaction failed and is tried again: {failed}")
-        perhaps = (
-            sum(error is None for _, error, _ in failed.reports) == sent
-        )  # it commits only after every report
-        return self._recover(refused, perhaps=perhaps)
+            self._rest(f"A transaction failed and is retried: {failed}")
+        # The client commits only after every report.
+        may_have_committed = sum(error is None for _, error, _ in failed.reports) == sent
+        return self._recover(refused, may_have_committed=may_have_committed)
 
-    def _turned_down(self, refused: Sequence[Report], dead_letters: _Letters) -> list[RecordOutcome]:
-        """What the client itself would not take; the others of the transaction are there."""
-        now, reason = self._clock(), "The client refused it before it was sent."
+    def _refused_by_client(
+        self, refused: Sequence[Report], dead_letters: _RecordsById
+    ) -> list[RecordOutcome]:
+        """Return the failures of records that the client refused; the rest of the transaction committed."""
+        now, reason = self._clock(), "The client refused the record before sending it."
         return [
             self._failed(dead_letters[one.id], error, now, "not_sent", reason)
             for one, error, _ in refused
             if error
         ]
 
-    def _acknowledged(self, report: Report, dead_letters: _Letters) -> RecordOutcome:
+    def _acknowledged(self, report: Report, dead_letters: _RecordsById) -> RecordOutcome:
         delivery, _, message = report
         partition, offset = message.partition(), message.offset()
         floors = self._floors.setdefault(delivery.topic, {})
         floors[partition] = max(floors.get(partition, -1), offset)
         return RecordOutcome(dead_letters[delivery.id].message_id, "acknowledged", None, partition, offset)
 
-    def _recover(self, refused: Mapping[str, KafkaError], *, perhaps: bool) -> list[RecordOutcome]:
-        """After the fence: what committed all the same is settled, who is to blame has failed, the rest goes again.
-
-        `perhaps`: it may have committed.
-        """
+    def _recover(self, refused: Mapping[str, KafkaError], *, may_have_committed: bool) -> list[RecordOutcome]:
+        """Fence the client, settle the records that did commit, fail the rejected ones, and queue the rest again."""
         self._fence()
-        everything = [*self._unknown, *(self._hand if self._yields else ())]
-        sought = self._look(everything)
+        everything = [*self._unknown, *(self._queue if self._yields else ())]
+        probe = self._search(everything)
         outcomes = [
-            RecordOutcome(dead_letter.message_id, "acknowledged", None, *sought.found[dead_letter.message_id])
+            RecordOutcome(dead_letter.message_id, "acknowledged", None, *probe.found[dead_letter.message_id])
             for dead_letter in everything
-            if dead_letter.message_id in sought.found
+            if dead_letter.message_id in probe.found
         ]
-        self._hand = deque(
-            dead_letter for dead_letter in self._hand if dead_letter.message_id not in sought.found
+        self._queue = deque(
+            dead_letter for dead_letter in self._queue if dead_letter.message_id not in probe.found
         )
-        left = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in sought.found]
-        if perhaps:
+        left = [dead_letter for dead_letter in self._unknown if dead_letter.message_id not in probe.found]
+        if may_have_committed:
             outcomes += [
-                inconclusive(dead_letter, sought) for dead_letter in left if sought.may_be_gone(dead_letter)
+                inconclusive(dead_letter, probe) for dead_letter in left if probe.may_be_gone(dead_letter)
             ]
-            left = [dead_letter for dead_letter in left if not sought.may_be_gone(dead_letter)]
-        if self._yields:  # a twin may have sent those in hand
-            outcomes += [inconclusive(one, sought) for one in self._hand if one.message_id in sought.newer]
-            self._hand = deque(one for one in self._hand if one.message_id not in sought.newer)
-        # Looked for after the fence, so nothing of these is under way. Who began with a proven client has not looked before.
-        outcomes += self._left_out([*left, *self._hand])
+            left = [dead_letter for dead_letter in left if not probe.may_be_gone(dead_letter)]
+        if self._yields:  # a concurrent attempt may have sent the queued records
+            outcomes += [inconclusive(one, probe) for one in self._queue if one.message_id in probe.newer]
+            self._queue = deque(one for one in self._queue if one.message_id not in probe.newer)
+        # The search ran after the fence, so none of these is in flight. With an inherited client it is the first search.
+        outcomes += self._skip_deleted_topics([*left, *self._queue])
         left = [dead_letter for dead_letter in left if dead_letter.topic not in self._gone]
-        self._hand = deque(dead_letter for dead_letter in self._hand if dead_letter.topic not in self._gone)
-        guilty = self._guilty(left, refused)
+        self._queue = deque(dead_letter for dead_letter in self._queue if dead_letter.topic not in self._gone)
+        rejected = self._rejected_ids(left, refused)
         now = self._clock()
         outcomes += [
             self._failed(dead_letter, refused[dead_letter.message_id], now, "rejected", _REFUSED)
             for dead_letter in left
-            if dead_letter.message_id in guilty
+            if dead_letter.message_id in rejected
         ]
-        if refused and not guilty:
+        if refused and not rejected:
             self._limit = max(1, min(len(left) - 1, len(refused) // 2))
-        self._hand.extendleft(
-            dead_letter for dead_letter in reversed(left) if dead_letter.message_id not in guilty
+        self._queue.extendleft(
+            dead_letter for dead_letter in reversed(left) if dead_letter.message_id not in rejected
         )
         self._unknown = []
         return outcomes
@@ -371,15 +368,18 @@ class TransactionalReplay:
     def _is_gone(self, topic: str) -> bool:
         began = time.monotonic()
         while not self._numbers(topic):
-            if time.monotonic() - began > _GONE:
+            if time.monotonic() - began > _DELETED_AFTER:
                 return True
-            self._say(f"{topic} is unknown to the brokers; it is waited for a moment.")
+            self._say(f"Waiting for the topic {topic}, which the brokers do not know.")
             self._wait(0.5)
         return False
 
-    def _guilty(self, batch: Sequence[ReplayRecord], refused: Mapping[str, KafkaError]) -> set[str]:
-        """Those who can never be written. A broker refuses batches, so one of several may be to blame: then the
-        next transactions are smaller, until it is alone."""
+    def _rejected_ids(self, batch: Sequence[ReplayRecord], refused: Mapping[str, KafkaError]) -> set[str]:
+        """Return the ids of records that can never be written.
+
+        Brokers reject whole batches. With several records of a topic in the batch the next transactions are smaller,
+        until the bad record is alone.
+        """
         many = Counter(dead_letter.topic for dead_letter in batch)
         return {
             dead_letter.message_id
@@ -394,12 +394,12 @@ class TransactionalReplay:
         death = died_again(dead_letter, error, now, verdict, reason)
         return RecordOutcome(dead_letter.message_id, "failed", death.error_text, death=death)
 
-    # waiting, ending
+    # wait and close
 
     @property
     def _live(self) -> TransactionalClient:
         if self._client is None:
-            raise AssertionError("no client yet")
+            raise AssertionError("the client is not created yet")
         return self._client
 
     def _rest(self, text: str) -> None:
@@ -418,7 +418,7 @@ class TransactionalReplay:
             self._client.serve()
 
     def _connection_error(self, error: KafkaError) -> None:
-        logger.debug("replay's connection", extra={"error": error.str()})
+        logger.debug("replay connection error", extra={"error": error.str()})
 
     def _destroy(self) -> None:
         if self._client is not None:
@@ -426,7 +426,7 @@ class TransactionalReplay:
             self._client = None
 
     def hand_on(self) -> TransactionalClient | None:
-        """Its client, for who sends next under this id; None unless all that it was given has its outcome."""
+        """Return the client for the next strategy of this id; None while a record has no outcome."""
         if self.in_flight:
             return None
         client, self._client = self._client, None

@@ -81,7 +81,7 @@ def run_replays(store: str, bootstrap: str, cluster_id: str, lease: float, die_a
         lease=lease,
         in_flight=50,
         interval=0.05,
-        look_every=0.1,
+        poll_interval=0.1,
         quiet=1.0,
     )
     runner.start()

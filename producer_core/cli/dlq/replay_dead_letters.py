@@ -1,4 +1,4 @@
-"""The `dlq replay` command: dead letters sent again, by this process or by a live producer."""
+"""The `dlq replay` command: send dead letters again, from this process or by a live producer."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _CHANGE_EVERY, _LINE_EVERY = 2.0, 15.0
-"""Seconds between two lines of a replay's progress, at least: of one that changed, and of one that did not."""
+"""Minimum seconds between two progress lines: if the progress changed, and if it did not."""
 
-_from_here = partial(
+_send_options = partial(
     options.client_options,
-    brokers="Send from this process, to these brokers; without it a live producer of the store sends.",
+    brokers="Send from this process to these brokers; default: a live producer sends.",
 )
 
 
@@ -37,7 +37,7 @@ _from_here = partial(
 @filter_options.filter_options
 @plan_options
 @click.option("--no-wait", is_flag=True, help="Do not wait for the end; see replay status.")
-@_from_here
+@_send_options
 @options.yes
 @options.store_option
 @options.as_json
@@ -65,7 +65,7 @@ def replay(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Send the dead letters that the selection matches again, each under its own message id.
+    """Send the selected dead letters again, each under its own message id.
 
     \b
       producer-core dlq replay --topic orders --dry-run -b broker1:9092
@@ -73,23 +73,25 @@ def replay(
       producer-core dlq replay --group 1f2e3d4c5b6a --limit 10
       producer-core dlq replay --rate 200 --canary 20 --stop-percent 10 --yes --reason INC-4711
 
-    First it looks ahead and says what it would do: how many, to which topics, what may be there already, what is
-    too large now, and for which keys a newer record is there, which an old value would overwrite. Then it asks.
+    The command first runs a preflight check and shows what the replay would do: the number of records and their topics,
+    records that may already be there, records that are too large, and keys with a newer record that an old value would
+    overwrite. Then it asks for confirmation.
 
-    With --yes nobody is asked. It looks ahead all the same, says what it found, and goes on: records whose key has a
-    newer one are treated as --newer says (auto: sent on topics that are not compacted; skipped on others, and where
-    nobody can tell), those of a topic that is gone are left out, and what looks too large is tried. With --no-wait as
-    well, newer keys are looked for only where they are skipped, and nothing is said before it is sent: see replay status.
+    With --yes it does not ask, but still runs the check and prints the result. It handles records whose key has a newer
+    record as --newer says (auto: send them on topics that are not compacted, skip them on topics that are, or may be,
+    compacted), skips records of missing topics, and tries to send records that look too large. With --no-wait in
+    addition, it looks up newer keys only if they are to be skipped, and prints no result of the check; see replay status.
 
-    With --bootstrap-servers (or --config, --config-file) this process sends; else a live producer of this store does,
-    and this command watches. A dead letter leaves the DLQ only when the broker acknowledged it. What may be on its
-    topic already is looked for there first; what is not found stays a dead letter, because a late request may still
-    arrive, unless you choose --inconclusive send. The canary goes first; when too many fail again it stops itself, and the
-    rest stays dead letters. Ctrl-C pauses; the same command goes on.
+    With --bootstrap-servers (or --config, --config-file) this process sends the records; otherwise a live producer of
+    this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker
+    acknowledged it. The replay first searches the topic for records that may already be there. Records not found stay
+    dead letters, because a late request may still arrive; --inconclusive send sends them, which may write duplicates. A
+    canary is sent first. If too many records fail again, the replay stops, and the rest stays dead letters. Ctrl-C pauses
+    the replay; the same command resumes it.
 
     \b
-    Exit codes: 0 all acknowledged or found on their topic (or a dry run was made), 1 some failed
-    again, were skipped, or it stopped itself, 2 it could not be done, 130 paused by Ctrl-C.
+    Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were
+    skipped, or the replay stopped, 2 the command could not run, 130 paused by Ctrl-C.
     """
     from producer_core.cli.replay.replay_run import ReplayRun
     from producer_core.dlq import DeadLetters
@@ -102,119 +104,126 @@ def replay(
         if servers or settings or config_file
         else None
     )
-    under_way = same(store, where)
-    if under_way is not None and under_way.by_spark:
+    existing = current_operation(store, where)
+    if existing is not None and existing.by_spark:
         raise Failed(
-            f"Spark has a replay of this selection: {replay_text.standing(under_way)}",
-            f"Go on with producer-core pipeline reprocess --operation {under_way.operation_id}.",
+            f"Spark already runs a replay of this selection: {replay_text.existing_replay(existing)}",
+            f"Continue it with producer-core pipeline reprocess --operation {existing.operation_id}.",
         )
-    if not DeadLetters(store).count(where) and under_way is None and not dry_run:
-        end(ctx, as_json, store, None, f"Nothing to replay: {filter_options.none(DeadLetters(store), where)}")
+    if not DeadLetters(store).count(where) and existing is None and not dry_run:
+        text = f"Nothing to replay: {filter_options.none(DeadLetters(store), where)}"
+        finish(ctx, as_json, store, None, text)
         return
-    counted = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
-               "inconclusive": inconclusive}  # fmt: skip
+    preview_options = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
+                       "inconclusive": inconclusive}  # fmt: skip
+    preview = ReplayRun(store, where, client, to_cluster=to_cluster)
     if dry_run:
-        only_say(ReplayRun(store, where, client, to_cluster=to_cluster), counted, under_way, as_json=as_json)
+        print_dry_run(preview, preview_options, existing, as_json=as_json)
         return
-    unseen = no_wait and client is None and yes
-    seen = ReplayRun(store, where, client, to_cluster=to_cluster)
-    asks = agreed(seen, counted, under_way, yes=yes, unseen=unseen)
+    skip_check = no_wait and client is None and yes
+    ask = must_ask(preview, preview_options, existing, yes=yes, skip_check=skip_check)
     choices = {
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "inconclusive": inconclusive, "reason": reason,
     }  # fmt: skip
     with ReplayRun(store, where, client, to_cluster=to_cluster) as job:
-        operation = decided(job, choices, under_way, asks=asks, as_json=as_json, unseen=unseen)
+        operation = plan_and_start(job, choices, existing, ask=ask, as_json=as_json, skip_check=skip_check)
         if no_wait and client is None:
-            words = f"Replay {operation.operation_id} is planned; see producer-core replay status."
-            end(ctx, as_json, store, operation, words)
+            text = f"Replay {operation.operation_id} is planned; see producer-core replay status."
+            finish(ctx, as_json, store, operation, text)
             return
-        operation = watched(job, operation)
-    end(ctx, as_json, store, operation, replay_text.sentence(operation))
+        operation = follow(job, operation)
+    finish(ctx, as_json, store, operation, replay_text.sentence(operation))
 
 
-def same(store: Store, where: DeadLetterFilter) -> Operation | None:
-    """The replay of this selection that has not ended: asking again is asking for that one."""
+def current_operation(store: Store, where: DeadLetterFilter) -> Operation | None:
+    """Return the unfinished replay of this selection, which a repeated command continues."""
     from producer_core.replay import selection_text
     from producer_core.replay.operation import operation_of
 
-    asked = selection_text(where)
-    return next(iter(map(operation_of, store.rows("replay_same", selection=asked))), None)
+    selection = selection_text(where)
+    return next(iter(map(operation_of, store.rows("replay_same", selection=selection))), None)
 
 
-def agreed(
+def must_ask(
     job: ReplayRun,
-    counted: dict[str, Any],
-    under_way: Operation | None,
+    preview_options: dict[str, Any],
+    existing: Operation | None,
     *,
     yes: bool,
-    unseen: bool = False,
+    skip_check: bool = False,
 ) -> bool:
-    """Whether somebody is to be asked once the look ahead is made; where nobody can be, --yes must have said so, and
-    who forgot it is told what would be sent. `unseen`: nobody waits for the look ahead, so it is said now what is
-    known without one."""
+    """Return whether to ask for confirmation after the preflight check.
+
+    Without a terminal and without --yes, print the dry run and fail. With `skip_check` no preflight check follows, so
+    print now what the store knows.
+    """
     from producer_core.cli.replay import dry_run_text
 
     if yes:
-        if unseen:
-            _tell(job.counted(**counted, operation=under_way), as_json=True)
+        if skip_check:
+            _print_run(job.dry_run(**preview_options, operation=existing), as_json=True)
         return False
     if sys.stdin.isatty():
         return True
-    seen = _seen(job, counted, under_way)
-    output.say(dry_run_text.headline(seen), err=True)
-    _tell(seen, as_json=True)
-    raise Failed(_question(seen), "Nobody is there to ask: give --yes to send them. Nothing was sent.")
+    run = _preview(job, preview_options, existing)
+    output.say(dry_run_text.headline(run), err=True)
+    _print_run(run, as_json=True)
+    raise Failed(
+        _question(run), "There is no terminal to confirm: give --yes to send them. Nothing was sent."
+    )
 
 
-def _seen(job: ReplayRun, counted: dict[str, Any], under_way: Operation | None) -> DryRun:
-    """The dry run with a look at the topics, where this process can look; of a replay under way what its runner saw."""
-    if job.client and under_way is None:
-        return job.look_ahead(**counted)
-    return job.counted(**counted, operation=under_way)
+def _preview(job: ReplayRun, preview_options: dict[str, Any], existing: Operation | None) -> DryRun:
+    """Return the dry run, with a check of the topics if this process can connect and no replay exists yet."""
+    if job.client and existing is None:
+        return job.preflight(**preview_options)
+    return job.dry_run(**preview_options, operation=existing)
 
 
-def decided(
+def plan_and_start(
     job: ReplayRun,
     choices: dict[str, Any],
-    under_way: Operation | None,
+    existing: Operation | None,
     *,
-    asks: bool,
+    ask: bool,
     as_json: bool,
-    unseen: bool = False,
+    skip_check: bool = False,
 ) -> Operation:
-    """The operation as it is planned, or under way already, and to be carried out now."""
+    """Plan the replay, or continue the existing one, and start it."""
     newer, inconclusive = choices["newer"], choices["inconclusive"]
     planned = {**choices, "newer": newer or "auto", "inconclusive": inconclusive or "keep"}
-    operation = job.plan(check_first=not unseen, **planned)
-    if under_way is not None:
+    operation = job.plan(check_first=not skip_check, **planned)
+    if existing is not None:
         output.say(
-            f"There is a replay of this selection already: {replay_text.standing(operation)}", err=True
+            f"A replay of this selection already exists: {replay_text.existing_replay(operation)}", err=True
         )
-    return _decide(job, operation, newer, inconclusive, choices["rate"], asks=asks, as_json=as_json)
+    return _confirm_and_start(job, operation, newer, inconclusive, choices["rate"], ask=ask, as_json=as_json)
 
 
-def only_say(job: ReplayRun, counted: dict[str, Any], under_way: Operation | None, *, as_json: bool) -> None:
-    run = _seen(job, counted, under_way)
+def print_dry_run(
+    job: ReplayRun, preview_options: dict[str, Any], existing: Operation | None, *, as_json: bool
+) -> None:
+    run = _preview(job, preview_options, existing)
     if as_json:
         output.emit(run.to_dict())
     else:
-        _tell(run, as_json=False)
+        _print_run(run, as_json=False)
     from producer_core.dlq import DeadLetters
 
     dead = DeadLetters(job.store)
-    if under_way is None and not dead.count(job.where):
+    if existing is None and not dead.count(job.where):
         output.say(f"Dry run: {filter_options.none(dead, job.where)}", err=True)
 
 
-def _tell(run: DryRun, *, as_json: bool) -> None:
-    """The whole dry run for a person; the sentences alone, beside the answer, for programs."""
+def _print_run(run: DryRun, *, as_json: bool) -> None:
+    """Print the dry run; with JSON output, print only its sentences, to standard error."""
     from producer_core.cli.replay import dry_run_text
 
     if as_json:
-        dry_run_text.say(run, err=True)
+        dry_run_text.print_sentences(run, err=True)
     else:
-        dry_run_text.tell(run)
+        dry_run_text.print_tables(run)
 
 
 def _question(run: DryRun) -> str:
@@ -223,29 +232,29 @@ def _question(run: DryRun) -> str:
     return f"Replay {output.count(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
 
 
-def _decide(
+def _confirm_and_start(
     job: ReplayRun,
     operation: Operation,
     newer: Newer | None,
     inconclusive: Inconclusive | None,
     rate: float | None,
     *,
-    asks: bool,
+    ask: bool,
     as_json: bool,
 ) -> Operation:
-    """The operation under way: at once where nobody is to be asked, else when the dry run was seen."""
+    """Start the replay after its preflight check and, if asked for, the operator's confirmation."""
     try:
-        operation = _looked_ahead(job, operation)
-        run = job.counted(operation=operation, newer=newer, inconclusive=inconclusive)
-        if operation.state == "ready" and not asks and not run.safe:
-            _tell(run, as_json=True)
-            output.say("Goes on, because --yes was given.", err=True)
-        elif asks and not operation.ended:
-            _tell(run, as_json=as_json)
+        operation = _checked(job, operation)
+        run = job.dry_run(operation=operation, newer=newer, inconclusive=inconclusive)
+        if operation.state == "ready" and not ask and not run.safe:
+            _print_run(run, as_json=True)
+            output.say("Continuing because of --yes.", err=True)
+        elif ask and not operation.ended:
+            _print_run(run, as_json=as_json)
             if operation.state == "ready" and newer is None and run.newer_keys:
-                newer = "skip" if click.confirm(_offer(run), default=True) else "send"
+                newer = "skip" if click.confirm(_newer_question(run), default=True) else "send"
             if operation.state == "ready" and inconclusive is None and run.doubtful.count:
-                inconclusive = "send" if click.confirm(_offer_inconclusive(run), default=False) else "keep"
+                inconclusive = "send" if click.confirm(_inconclusive_question(run), default=False) else "keep"
             options.confirm(_question(run), False)
     except (Failed, click.Abort, KeyboardInterrupt):
         if operation.state in ("checking", "ready"):
@@ -254,49 +263,55 @@ def _decide(
     return job.go(operation, newer=newer, inconclusive=inconclusive, rate=rate)
 
 
-def _offer_inconclusive(run: DryRun) -> str:
-    records = output.count(run.doubtful.count, "record")
-    return f"Of the {records} that may be on their topic: send those that are not found anyway? A second copy is possible"
+def _inconclusive_question(run: DryRun) -> str:
+    from producer_core.replay.phrases import inconclusive_fact
+
+    return (
+        f"{inconclusive_fact(run.doubtful.count)}. Send those not found there anyway? Duplicates are possible"
+    )
 
 
-def _offer(run: DryRun) -> str:
-    return f"Skip the {output.count(run.newer_keys, 'record')} for whose key a newer one is there?"
+def _newer_question(run: DryRun) -> str:
+    from producer_core.replay.phrases import newer_key_fact
+
+    keep = "Keep it as a dead letter?" if run.newer_keys == 1 else "Keep them as dead letters?"
+    return f"{newer_key_fact(run.newer_keys)}. {keep}"
 
 
-def _looked_ahead(job: ReplayRun, operation: Operation) -> Operation:
+def _checked(job: ReplayRun, operation: Operation) -> Operation:
     if operation.state == "checking":
-        output.say("Looking ahead …", err=True)
+        output.say("Checking the topics …", err=True)
         *_, operation = job.watch(operation, lambda now: now.state != "checking")
     return operation
 
 
-def watched(
-    job: ReplayRun, planned: Operation, told: Callable[[Operation], None] = lambda operation: None
+def follow(
+    job: ReplayRun, planned: Operation, on_progress: Callable[[Operation], None] = lambda operation: None
 ) -> Operation:
-    """Until it has ended or was paused; Ctrl-C pauses it, and what that waits for is said at once. `told` hears how it
-    goes on."""
-    last, said, operation = 0.0, "", planned
+    """Show the progress until the replay ends or is paused; Ctrl-C pauses it. Each state is passed to `on_progress`."""
+    last, printed, operation = 0.0, "", planned
     try:
         for operation in job.watch(planned):
-            told(operation)
+            on_progress(operation)
             text, since = replay_text.progress(operation), time.monotonic() - last
-            if not operation.ended and since > (_LINE_EVERY if text == said else _CHANGE_EVERY):
-                last, said = time.monotonic(), text
+            if not operation.ended and since > (_LINE_EVERY if text == printed else _CHANGE_EVERY):
+                last, printed = time.monotonic(), text
                 output.say(text, err=True)
     except KeyboardInterrupt:
-        output.say(f"\nPausing. {job.waits_for}", err=True)
+        output.say(f"\nPausing. {job.pause_notice}", err=True)
         paused = job.pause()
         output.say(replay_text.sentence(paused), err=True)
         click.get_current_context().exit(INTERRUPTED)
     return operation
 
 
-def end(ctx: click.Context, as_json: bool, store: Store, operation: Operation | None, text: str) -> None:
+def finish(ctx: click.Context, as_json: bool, store: Store, operation: Operation | None, text: str) -> None:
+    """Print the result and exit with the replay's exit code."""
     if as_json:
         output.emit(replay_text.as_dict(operation, text, store))
     else:
         output.say(text)
-        replay_text.say_doubtful(store, operation)
+        replay_text.print_doubtful(store, operation)
     if operation is None or operation.state in ("planned", "running"):
         ctx.exit(0)
     ctx.exit(0 if operation.acknowledged + operation.landed == operation.total else 1)

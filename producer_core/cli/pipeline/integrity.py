@@ -1,4 +1,4 @@
-"""The `pipeline integrity` command: proof, by message id, of what became of what brokers acknowledged."""
+"""The `pipeline integrity` command: compare acknowledged messages with the records on a topic, by message id."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from producer_core.pipeline.integrity import AuditReport
 
 FOUND = 1
-WORDS = (
+FINDINGS = (
     "lost", "duplicated", "reordered", "expired", "pending", "unledgered", "given_up_found", "undecided",
     "ledger_gaps", "ledger_lost", "strange", "unauditable",
 )  # fmt: skip
-"""What --fail-on takes; each is a number of the report, but unauditable: no ledger, or a compacted topic."""
+"""The values of --fail-on: counts of the report, and "unauditable" (no ledger, or a compacted topic)."""
 
 
-class _Kinds(click.ParamType[tuple[str, ...]]):
-    """`lost,duplicated`."""
+class _Findings(click.ParamType[tuple[str, ...]]):
+    """Findings separated by commas, such as `lost,duplicated`."""
 
     name = "words"
 
@@ -34,15 +34,13 @@ class _Kinds(click.ParamType[tuple[str, ...]]):
         if isinstance(value, tuple):
             return value
         named = tuple(word.strip() for word in str(value).split(",") if word.strip())
-        if unknown := [word for word in named if word not in WORDS]:
-            self.fail(
-                f"{unknown[0]!r} is nothing that can be found; there are {', '.join(WORDS)}.", param, ctx
-            )
+        if unknown := [word for word in named if word not in FINDINGS]:
+            self.fail(f"{unknown[0]!r} is not a finding. Findings: {', '.join(FINDINGS)}.", param, ctx)
         return named
 
 
 class _Offsets(click.ParamType[dict[int, int]]):
-    """`{"0": 1200, "1": 40}`."""
+    """Offsets by partition as JSON, such as `{"0": 1200, "1": 40}`."""
 
     name = "json"
 
@@ -50,55 +48,62 @@ class _Offsets(click.ParamType[dict[int, int]]):
         if isinstance(value, dict):
             return value
         try:
-            return {int(number): _from_zero(offset) for number, offset in orjson.loads(value).items()}
+            return {int(number): _valid_offset(offset) for number, offset in orjson.loads(value).items()}
         except (ValueError, TypeError, AttributeError):
             self.fail(
-                f'{value!r} is not offsets by partition; write for example {{"0": 1200, "1": 40}}.',
+                f'{value!r} is not a JSON object of offsets by partition, such as {{"0": 1200, "1": 40}}.',
                 param,
                 ctx,
             )
 
 
-def _from_zero(offset: Any) -> int:
+def _valid_offset(offset: Any) -> int:
     if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
         raise ValueError(offset)
     return offset
 
 
-@click.command(short_help="Prove what is lost, duplicated and out of order on a topic, by message id.")
+@click.command(short_help="Find lost, duplicated and reordered messages on a topic.")
 @click.option("--topic", required=True, help="The topic to audit.")
 @options.client_options
 @click.option(
     "--ledger-topic",
     "ledger_topics",
     multiple=True,
-    help="A telemetry topic with the producers' ledgers; may be given more than once.",
+    help="Telemetry topic with the producers' ledgers; repeatable.",
 )
 @options.store_option
 @click.option(
-    "--since", type=options.TimestampType(), help="Records since then: 2h (ago), 2026-01-31T12:00 (UTC)."
+    "--since",
+    type=options.TimestampType(),
+    help="Records since this time: 2h (ago), or 2026-01-31T12:00 (UTC).",
 )
-@click.option("--until", type=options.TimestampType(), help="Records before then.")
+@click.option("--until", type=options.TimestampType(), help="Records before this time.")
 @click.option(
-    "--from-offsets", type=_Offsets(), metavar="JSON", help='Begin here: {"0": 1200}; others at their start.'
+    "--from-offsets",
+    type=_Offsets(),
+    metavar="JSON",
+    help='First offset by partition, such as {"0": 1200}; default: the start.',
 )
-@click.option("--incremental", is_flag=True, help="Only what no --incremental audit of this store has read.")
+@click.option("--incremental", is_flag=True, help="Read only records after the last --incremental audit.")
 @click.option(
     "--isolation",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="As which reader.",
+    help="Isolation level of the consumer.",
 )
 @click.option(
     "--fail-on",
-    type=_Kinds(),
+    type=_Findings(),
     default=(),
-    metavar="WORDS",
-    help=f"Exit code 1 when any of these was found: {', '.join(WORDS)}.",
+    metavar="FINDING,...",
+    help=f"Exit with code 1 for any of these findings: {', '.join(FINDINGS)}.",
 )
-@click.option("--findings", metavar="FOLDER", help="All findings as Parquet, in a new folder of this one.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="The report as a page, too.")
+@click.option("--findings", metavar="FOLDER", help="Write all findings as Parquet to a new subfolder.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write the report as HTML."
+)
 @spark_options
 @options.as_json
 def integrity(
@@ -119,18 +124,19 @@ def integrity(
     spark: SparkChoice,
     as_json: bool,
 ) -> None:
-    """Reads a topic once, compares it with what producers wrote down of the broker's acknowledgements, and looks at
-    what differs a second time.
+    """Compare the records of a topic with the acknowledgements in the producers' ledgers, by message id.
+
+    The audit reads the topic once and verifies each difference with a second read.
 
     \b
       producer-core pipeline integrity --topic orders --ledger-topic telemetry -b localhost:9092
       producer-core pipeline integrity --topic orders --ledger-topic telemetry --incremental --fail-on lost,duplicated
 
-    Ledgers come from the telemetry topics and from the store (`producer-core send` keeps its own there). Nothing is
-    written to Kafka. The store keeps the report, and is made where there is none.
+    The ledgers come from telemetry topics and from the store (`producer-core send` keeps its ledger there). The audit
+    writes nothing to Kafka. The store keeps the report; a missing store is created.
 
     \b
-    Exit codes: 0 audited, 1 what --fail-on names was found, 2 it could not be done.
+    Exit codes: 0 audited, 1 a finding of --fail-on, 2 the command could not run.
     """
     from producer_core.config import client_config
     from producer_core.pipeline import preflight
@@ -154,12 +160,12 @@ def integrity(
         )  # fmt: skip
     if html is not None:
         html.write_text(_page(report))
-    _tell(report, as_json)
+    _print(report, as_json)
     if report.found(fail_on):
         sys.exit(FOUND)
 
 
-def _tell(report: AuditReport, as_json: bool) -> None:
+def _print(report: AuditReport, as_json: bool) -> None:
     if as_json:
         output.emit(report.to_dict())
     else:

@@ -9,22 +9,20 @@ from producer_core.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = (
     Command("telemetry", "Merge the producers' telemetry topics into a store.", "telemetry"),
-    Command(
-        "integrity", "Prove what is lost, duplicated and out of order on a topic, by message id.", "integrity"
-    ),
-    Command("reprocess", "Send a large DLQ again, in parallel, each dead letter once.", "reprocess"),
+    Command("integrity", "Find lost, duplicated and reordered messages on a topic.", "integrity"),
+    Command("reprocess", "Replay a large DLQ in parallel, exactly once.", "reprocess"),
 )
 
 
 @click.group(cls=LazyGroup, commands_elsewhere=COMMANDS, package="producer_core.cli.pipeline")
 def pipeline() -> None:
-    """Jobs for a fleet, on Apache Spark: this machine by default, any master with --master.
+    """Run Apache Spark jobs for a fleet, on this machine or on the Spark master of --master.
 
     \b
       producer-core pipeline telemetry --topic telemetry -b broker:9092 --store fleet.duckdb --once
       producer-core dashboard --store fleet.duckdb
 
-    They need Java 17 or newer and `pip install 'producer-core[spark]'`.
+    The jobs need Java 17 or newer and `pip install 'producer-core[spark]'`.
     """
 
 
@@ -34,12 +32,12 @@ def pipeline() -> None:
     type=click.FloatRange(1, 3600),
     default=60,
     show_default=True,
-    help="Seconds without any answer after which the fetch fails.",
+    help="Seconds without a response after which the fetch fails.",
 )
 def fetch(timeout: float) -> None:
-    """Resolve the connector's jars once, so that the first job need not; they are kept in the user's cache.
+    """Fetch the jars of Spark's Kafka connector into the user's cache, so that the first job starts faster.
 
-    Their folder can be copied to a machine without a network and named there with --jars.
+    For a machine without network access, copy their folder there and name it with --jars.
     """
     from producer_core.pipeline import connector, session
 

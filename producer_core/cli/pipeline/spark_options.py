@@ -1,4 +1,4 @@
-"""Options that every Spark job has, and the session they make."""
+"""The options that all Spark jobs share, and the Spark session that they configure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class SparkChoice:
-    """Where and how Spark shall run. None: the best for this machine and the job."""
+    """Where and how Spark runs. None selects the default for this machine and the job."""
 
     master: str | None = None
     jars: tuple[Path, ...] = ()
@@ -34,23 +34,22 @@ class SparkChoice:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Java, PySpark, the master and the connector, before anything is opened: typed errors within seconds.
+        """Check Java, PySpark, the master and the connector, and raise typed errors within seconds.
 
-        A connector that nobody fetched yet is fetched here, so that a machine without a network is told now.
+        A missing connector is fetched here, so that a machine without network access fails early.
         """
         from producer_core.pipeline import connector, session
 
         session.check_tools(self.master, self.jars)
         if not (self.jars or session.submitted() or connector.fetched()):
-            output.say("Fetching Spark's Kafka connector, once …", err=True)
+            output.say("Fetching Spark's Kafka connector (only the first time) …", err=True)
             connector.fetch_connector()
 
     @contextmanager
     def session(self, name: str, *, driver_memory: str = "1g", light: bool = False) -> Iterator[SparkSession]:
-        """A session for the block; `driver_memory` is what the job needs, unless --driver-memory said otherwise, and
-        `light` whether it makes many small steps.
+        """Yield a Spark session; `light` suits jobs with many small steps.
 
-        What Spark raises inside comes out as a typed error with a fix where it is known.
+        `driver_memory` is the job's default for --driver-memory. Known Spark errors are raised as typed errors with a fix.
         """
         from producer_core.pipeline import session
         from producer_core.pipeline.spark_errors import explained, spark_error
@@ -69,15 +68,15 @@ class SparkChoice:
                 )  # fmt: skip
                 _interruptible()
                 yield opened
-            except click.exceptions.Exit:  # the command has said how it ended
+            except click.exceptions.Exit:  # the command has already printed its result
                 raise
-            except Exception as error:  # Spark's and py4j's own have no common root
-                told = spark_error(error) if self.verbose else explained(error)
-                if told is not error and interrupted():
+            except Exception as error:  # the errors of Spark and py4j have no common base class
+                typed = spark_error(error) if self.verbose else explained(error)
+                if typed is not error and interrupted():
                     raise KeyboardInterrupt from error
-                if told is None or told is error:
+                if typed is None or typed is error:
                     raise
-                raise told from error
+                raise typed from error
             finally:
                 if opened is not None:
                     opened.stop()
@@ -85,26 +84,31 @@ class SparkChoice:
 
 @contextmanager
 def _ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C came, whoever's handler it met: PySpark's asks the JVM in the middle of another question, and fails."""
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
-    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    """Yield a function that returns whether Ctrl-C was pressed, whichever signal handler is installed.
+
+    PySpark's handler calls the JVM, which fails during another call.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     try:
-        yield lambda: bool(select.select([heard], [], [], 0)[0]) and signal.SIGINT in os.read(heard, 100)
+        yield (
+            lambda: bool(select.select([read_end], [], [], 0)[0]) and signal.SIGINT in os.read(read_end, 100)
+        )
     finally:
         signal.set_wakeup_fd(before)
-        os.close(heard)
-        os.close(told)
+        os.close(read_end)
+        os.close(write_end)
 
 
 def _interruptible() -> None:
-    """From here on it is KeyboardInterrupt alone."""
+    """Replace PySpark's Ctrl-C handler, so that Ctrl-C raises only KeyboardInterrupt."""
     if getattr(signal.getsignal(signal.SIGINT), "__module__", "").startswith("pyspark"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def spark_options(command: F) -> F:
-    """`--master --jars --driver-memory --conf --verbose`, as one argument `spark`: a SparkChoice."""
+    """Add --master, --jars, --driver-memory, --conf and --verbose, passed as one SparkChoice named `spark`."""
 
     @functools.wraps(command)
     def with_choice(
@@ -120,24 +124,24 @@ def spark_options(command: F) -> F:
 
     wrapped: Any = with_choice
     for option in (
-        click.option("--verbose", is_flag=True, help="Show Spark's own log."),
+        click.option("--verbose", is_flag=True, help="Show Spark's log."),
         click.option(
             "--conf",
             type=SettingType(),
             multiple=True,
-            help="One of Spark's own settings, spark.…=…; repeatable.",
+            help="Spark setting, spark.…=…; repeatable.",
         ),
         click.option("--driver-memory", metavar="SIZE", help="Memory of Spark's driver, for example 2g."),
         click.option(
             "--jars",
             multiple=True,
             type=click.Path(path_type=Path, exists=True),
-            help="The Kafka connector's jars, or a folder of them, where they cannot be fetched.",
+            help="Jars of the Kafka connector, or their folder; for machines without network.",
         ),
         click.option(
             "--master",
             metavar="MASTER",
-            help="The Spark master: local[2,4], spark://host:7077, yarn, …; default: all cores of this machine.",
+            help="Spark master: local[2,4], spark://host:7077, yarn, …; default: all local cores.",
         ),
     ):
         wrapped = option(wrapped)

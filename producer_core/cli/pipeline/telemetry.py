@@ -1,4 +1,4 @@
-"""The `pipeline telemetry` command: a fleet's batches from Kafka into one store."""
+"""The `pipeline telemetry` command: merge a fleet's telemetry batches from Kafka into one store."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ LEFT = 1
 
 
 @click.command(short_help="Merge the producers' telemetry topics into a store.")
-@click.option(
-    "--topic", "topics", multiple=True, required=True, help="A telemetry topic; may be given more than once."
-)
+@click.option("--topic", "topics", multiple=True, required=True, help="Telemetry topic; repeatable.")
 @options.client_options
 @options.store_option
 @click.option(
     "--checkpoint",
     type=click.Path(path_type=Path, file_okay=False),
-    help="How far the job has read; default: a folder beside the store.",
+    help="Folder for the job's read position; default: beside the store.",
 )
 @click.option(
     "--history",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep every row as Parquet in this folder, too: one file an hour and kind.",
+    help="Also write every row as Parquet to this folder: one file per hour and kind.",
 )
-@click.option("--once", is_flag=True, help="Merge what is there now, then end. Default: go on until Ctrl-C.")
+@click.option("--once", is_flag=True, help="Merge the current records, then exit; default: run until Ctrl-C.")
 @click.option(
     "--every", type=options.DurationType(), default="1s", show_default=True, help="Time between two merges."
 )
@@ -60,17 +58,19 @@ def telemetry(
     spark: SparkChoice,
     as_json: bool,
 ) -> None:
-    """Each batch counts once, however often it is sent, however late it comes, and whatever is killed when: run it
-    twice, it adds nothing.
+    """Merge the telemetry batches of a fleet into one store.
+
+    Each batch counts once, even if it is sent again, arrives late, or a process is killed. A second run over the same
+    batches adds nothing.
 
     \b
       producer-core pipeline telemetry --topic telemetry -b localhost:9092 --store fleet.duckdb --once
 
-    A record of a newer schema, or that is no telemetry, is set aside beside the checkpoint and counted. Without
-    --once a job that runs waits for brokers that go away. Ctrl-C ends it with what is merged.
+    Records with a newer schema and records that are not telemetry are counted and stored beside the checkpoint. Without
+    --once the job keeps running and waits for unavailable brokers. Ctrl-C ends it; merged batches stay merged.
 
     \b
-    Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 it could not be done.
+    Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 the command could not run.
     """
     from producer_core._internal.stop_signal import StopSignal
     from producer_core.config import client_config
@@ -83,56 +83,58 @@ def telemetry(
     place = resolve(store_path)
     folder = checkpoint or job.default_checkpoint(place)
     job.check(client_config(addresses, chosen), topics, folder)
-    # A store of the future, or damaged, or that does not go with the folders, is told now; a new one is made later.
+    # Fail early for a store that is newer, damaged, or inconsistent with the folders; a new store is created later.
     with closing(Store.open(place)) if place.exists() else nullcontext() as known:
         job.check_consistency(known, place, folder, history)
     screen = _Screen()
     with ExitStack() as stack:
-        # closed before Python ends: py4j keeps the sink, and with it the store, beyond that, and DuckDB would complain
+        # py4j keeps a reference to the store until after Python's shutdown, where DuckDB fails to close it.
         with spark.session("telemetry", light=True) as session:
             store = stack.enter_context(closing(open_store.opened(store_path)))
-            stop = StopSignal()  # after Spark, which has its own idea of Ctrl-C
+            stop = StopSignal()  # after Spark, which installs its own Ctrl-C handler
             done = job.run(
                 session, store, servers=addresses, topics=topics, checkpoint=folder, once=once, history=history,
                 settings=chosen, every=every, on_progress=screen.draw, stopped=lambda: stop.requested,
             )  # fmt: skip
-        screen.wipe()
-        _end(done, store, as_json)
+        screen.clear()
+        _print_result(done, store, as_json)
     if once and stop.requested:
-        output.say("Interrupted: the next run goes on where this one ended.", err=True)
+        output.say("Interrupted. The next run continues where this one ended.", err=True)
         sys.exit(LEFT)
 
 
 class _Screen:
-    """How the run stands: one line that changes on a terminal, a line each 10 seconds elsewhere. Called by two
-    threads; a line too many does no harm."""
+    """Print the progress: one updated line on a terminal, else a line every 10 seconds.
+
+    Two threads call it; a rare extra line does no harm.
+    """
 
     def __init__(self) -> None:
-        self._bar = sys.stderr.isatty()
-        self._said = time.monotonic()
+        self._on_terminal = sys.stderr.isatty()
+        self._printed_at = time.monotonic()
         self._last = ""
 
-    def draw(self, going: RunningStream) -> None:
+    def draw(self, stream: RunningStream) -> None:
         from producer_core.pipeline.telemetry import summary
 
-        text = going.trouble or summary(going.done, going.behind)
+        text = stream.trouble or summary(stream.done, stream.behind)
         if text == self._last:
             return
-        if self._bar and not going.trouble:
+        if self._on_terminal and not stream.trouble:
             click.echo(f"\r\033[K{plain(text)}", err=True, nl=False)
-        elif going.trouble or time.monotonic() - self._said >= _LINE_EVERY:
+        elif stream.trouble or time.monotonic() - self._printed_at >= _LINE_EVERY:
             output.say(text, err=True)
-            self._said = time.monotonic()
+            self._printed_at = time.monotonic()
         else:
             return
         self._last = text
 
-    def wipe(self) -> None:
-        if self._bar:
+    def clear(self) -> None:
+        if self._on_terminal:
             click.echo("\r\033[K", err=True, nl=False)
 
 
-def _end(done: MergeResult, store: Store, as_json: bool) -> None:
+def _print_result(done: MergeResult, store: Store, as_json: bool) -> None:
     from producer_core.pipeline.merge_batch import missing
 
     producers, batches = missing(store)
@@ -143,40 +145,42 @@ def _end(done: MergeResult, store: Store, as_json: bool) -> None:
         output.emit(result)
         return
     output.say(merged(done, store.path))
-    for why, count in _reasons(done.versions).items():
-        output.say(f"{output.count(count, 'record was', 'records were')} set aside: {why}")
+    for reason, count in _reasons(done.versions).items():
+        output.say(f"{output.count(count, 'record was', 'records were')} set aside: {reason}")
     if batches:
-        who = output.count(producers, "producer")
-        what = output.count(batches, f"batch of {who} has", f"batches of {who} have")
-        output.say(f"{what} not come: late, damaged, or lost before they were read.")
+        of_producers = output.count(producers, "producer")
+        missing_batches = output.count(
+            batches, f"batch of {of_producers} is", f"batches of {of_producers} are"
+        )
+        output.say(f"{missing_batches} missing: late, damaged, or lost before they were read.")
 
 
 def merged(done: MergeResult, path: Path) -> str:
-    """What a run came to, in a sentence."""
+    """Return the result of a run as a sentence."""
     if not done.batches:
-        return f"No new batches came; {path} is as it was."
+        return f"No new batches arrived; {path} is unchanged."
     batches = output.count(done.batches, "batch", "batches")
     if not done.merged:
-        return f"{batches} came, and {path} had {'it' if done.batches == 1 else 'them'} already."
+        return f"{batches} arrived; {path} already had {'it' if done.batches == 1 else 'them'}."
     if done.merged == done.batches:
         return f"Merged {batches} into {path}."
-    return f"Merged {done.merged:,} of {batches} into {path}; it had the others already."
+    return f"Merged {done.merged:,} of {batches} into {path}, which already had the others."
 
 
 def _reasons(versions: Mapping[int | None, int]) -> Mapping[str, int]:
-    """How many were set aside, by why."""
+    """Return the number of records set aside, by reason."""
     reasons: Counter[str] = Counter()
     for version, count in versions.items():
-        reasons[_why(version)] += count
+        reasons[_reason(version)] += count
     return reasons
 
 
-def _why(version: int | None) -> str:
+def _reason(version: int | None) -> str:
     from producer_core.metrics.telemetry import SCHEMA_VERSION
 
     if version is not None and version > SCHEMA_VERSION:
         return (
-            f"of schema {version}, and this producer-core knows {SCHEMA_VERSION}. Upgrade it, then run once with a new "
-            "--checkpoint: it reads them again and counts nothing twice."
+            f"their schema is {version}, but this producer-core supports {SCHEMA_VERSION}. Upgrade it, then run once with "
+            "a new --checkpoint: it reads them again and counts nothing twice."
         )
-    return "no telemetry, or damaged."
+    return "not telemetry, or damaged."

@@ -1,4 +1,4 @@
-"""A dry run as a person reads it: the number, the topics, the verdicts, and what to know before it goes."""
+"""Print a dry run: the number of records, the topics, the verdicts, and the facts to know before the start."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from producer_core.replay.broker_check import TopicCheck
     from producer_core.replay.dry_run import DryRun
 
-_TOPICS = ("topic", "records", "asks for", "partitions", "takes", "too large", "newer keys")
-_NUMBERS = ("records", "takes", "too large", "newer keys")
+_TOPICS = ("topic", "records", "requested", "partitions", "max size", "too large", "newer keys")
+_NUMBERS = ("records", "max size", "too large", "newer keys")
 _MOST = 20
 
 
-def tell(run: DryRun) -> None:
-    """Tables on standard output, then the sentences, the worst first."""
+def print_tables(run: DryRun) -> None:
+    """Print the tables to standard output, then the sentences, most serious first."""
     output.say(headline(run))
     if run.total:
         output.say("")
@@ -34,13 +34,13 @@ def tell(run: DryRun) -> None:
             (verdict, records, done_about(verdict, send_inconclusive=run.inconclusive == "send"))
             for verdict, records in run.by_verdict.items()
         ]
-        output.table(("verdict", "records", "what is done"), rows, right=("records",))
+        output.table(("verdict", "records", "action"), rows, right=("records",))
     output.say("")
-    say(run)
+    print_sentences(run)
 
 
-def say(run: DryRun, *, err: bool = False) -> None:
-    """The sentences alone."""
+def print_sentences(run: DryRun, *, err: bool = False) -> None:
+    """Print the sentences only."""
     for number, sentence in enumerate(run.sentences, start=1):
         output.say(f"{number}. {sentence}" if len(run.sentences) > 1 else sentence, err=err)
 
@@ -48,14 +48,16 @@ def say(run: DryRun, *, err: bool = False) -> None:
 def headline(run: DryRun) -> str:
     if not run.total:
         return "Dry run: nothing to replay."
-    bound = f"; about {output.duration(run.seconds)} at this rate" if run.seconds is not None else ""
-    return f"Dry run: {output.count(run.total, 'record')}, {output.size(run.bytes)}{bound}. Nothing was sent."
+    duration = f"; about {output.duration(run.seconds)} at this rate" if run.seconds is not None else ""
+    return (
+        f"Dry run: {output.count(run.total, 'record')}, {output.size(run.bytes)}{duration}. Nothing was sent."
+    )
 
 
 def _row(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str | int | None, ...]:
-    from producer_core.replay.wording import asked_for, newer_keys, there
+    from producer_core.replay.wording import existing_partitions, newer_keys, requested_partitions
 
-    first = (topic, run.by_topic[topic], asked_for(run, topic), there(found))
+    first = (topic, run.by_topic[topic], requested_partitions(run, topic), existing_partitions(found))
     if found is None or not found.partitions:
         return *first, None, None, None
     return *first, output.size(found.max_message_bytes), found.too_large, newer_keys(found)

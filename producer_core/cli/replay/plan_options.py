@@ -1,4 +1,4 @@
-"""The options of a replay's plan: how much, how fast, and when it stops itself."""
+"""The options of a replay plan: limit, rate, canary and stop rule."""
 
 from __future__ import annotations
 
@@ -12,47 +12,49 @@ from producer_core.cli import options
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--dry-run", is_flag=True, help="Only say what it would do; nothing is sent or changed."),
-    click.option("--limit", type=options.ROWS, help="At most so many, the oldest first."),
-    click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second."),
+    click.option(
+        "--dry-run", is_flag=True, help="Show what the replay would do; nothing is sent or changed."
+    ),
+    click.option("--limit", type=options.ROWS, help="Maximum number of records, oldest first."),
+    click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum records per second."),
     click.option(
         "--canary",
         type=click.IntRange(min=0),
-        help="So many are settled before the rest goes; 0: none.  [default: 10]",
+        help="Records to settle before the rest; 0: none.  [default: 10]",
     ),
     click.option(
         "--stop-percent",
         type=click.FloatRange(0, 100),
-        help="It stops itself when more of the canary, or of the last ones, fail again.  [default: 50]",
+        help="Stop if more of the canary, or of the latest records, fail again.  [default: 50]",
     ),
     click.option(
         "--stop-last",
         type=click.IntRange(min=1),
-        help="How many last ones that rule looks at.  [default: 50]",
+        help="Number of latest records for --stop-percent.  [default: 50]",
     ),
     click.option(
         "--newer",
         type=click.Choice(["auto", "skip", "send"]),
-        help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) "
-        "skip them on topics that are compacted, or of which nobody can tell. Unless given you are asked; with --yes it "
-        "is auto.",
+        help="Records whose key has a newer record. Default: ask; auto with --yes.",
     ),
     click.option(
         "--inconclusive",
         type=click.Choice(["keep", "send"]),
-        help="Records that may be on their topic and are not found there: keep them as dead letters, or send them "
-        "anyway, which may write a second copy. Unless given you are asked; with --yes they are kept.",
+        help="Records possibly on their topic but not found. Default: ask; keep with --yes.",
     ),
-    click.option("--include-quarantined", is_flag=True, help="Those too that failed again and again."),
+    click.option("--include-quarantined", is_flag=True, help="Include quarantined records."),
     click.option(
-        "--to", "to_cluster", metavar="CLUSTER", help="Send to this cluster, though they come from another."
+        "--to",
+        "to_cluster",
+        metavar="CLUSTER",
+        help="Send to this cluster, even if they come from another.",
     ),
-    click.option("--reason", help="Why, in your words; kept with the replay."),
+    click.option("--reason", help="Reason for the replay, shown to other operators."),
 )
 
 
 def plan_options(command: F) -> F:
-    """All of them, by the names of `replay.plan`'s choices but for --include-quarantined."""
+    """Add the plan options, named after the parameters of `replay.plan` except for --include-quarantined."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

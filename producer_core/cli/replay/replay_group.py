@@ -1,4 +1,4 @@
-"""The `replay` commands: replays under way."""
+"""The `replay` commands: list, inspect and control replays."""
 
 from __future__ import annotations
 
@@ -16,102 +16,98 @@ if TYPE_CHECKING:
     from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
-_BEGIN = "No replay yet. Begin one with producer-core dlq replay."
+_NO_REPLAY = "No replay yet. Start one with producer-core dlq replay."
 
 
-@click.group(short_help="Replays under way: progress, go, pause, resume, cancel.")
+@click.group(short_help="Inspect, start, pause, resume and cancel replays.")
 def replay() -> None:
-    """Replays: each is an operation in the store that any process can look at, pause, and carry on.
+    """Inspect and control replays. Each replay is an operation in the store that any process can see and control.
 
-    Begin one with producer-core dlq replay, in the dashboard, or from Python. One that was asked to look ahead first
-    is «ready» when that is done, and waits for go.
+    Start a replay with producer-core dlq replay, in the dashboard, or from Python. A replay that needs a decision is
+    "ready" after its preflight check and waits for "go".
 
     \b
       producer-core replay list
-      producer-core replay status               the latest: progress, what the look ahead found, outcomes
+      producer-core replay status               the latest replay: progress, preflight check, outcomes
       producer-core replay go OPERATION_ID --newer skip
       producer-core replay pause OPERATION_ID; producer-core replay resume OPERATION_ID
 
-    Exit codes: 0 done, 2 it could not be done: there is no such replay, or it is in no state for that. See
-    replay status --help for its own.
+    Exit codes: 0 done, 2 the replay does not exist or its state does not allow the command. For the exit codes of
+    status, see replay status --help.
     """
 
 
 @replay.command(name="list")
 @options.store_option
-@click.option(
-    "--limit", type=options.ROWS, default=20, show_default=True, help="At most so many, the latest."
-)
+@click.option("--limit", type=options.ROWS, default=20, show_default=True, help="Maximum number of replays.")
 @options.as_json
 def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
-    """The latest replays, each with how it stands."""
+    """List the latest replays with their states."""
     from producer_core.replay import list_operations
 
-    found = list_operations(_looked_after(store_path), limit=limit)
+    found = list_operations(_current_store(store_path), limit=limit)
     if as_json:
         output.emit([replay_text.as_dict(operation, operation.message or "") for operation in found])
     elif not found:
-        output.say(_BEGIN)
+        output.say(_NO_REPLAY)
     else:
-        columns = ("replay", "state", "began", "by", "done", "of", "failed again", "skipped", "in words")
+        columns = ("replay", "state", "started", "by", "done", "of", "failed again", "skipped", "message")
         output.table(
             columns,
             map(_row, found),
             right=("done", "of", "failed again", "skipped"),
-            shrink=("by", "in words"),
+            shrink=("by", "message"),
         )
 
 
-@replay.command(short_help="How a replay stands; the latest, unless named.")
+@replay.command(short_help="Show one replay, by default the latest.")
 @click.argument("operation_id", required=False)
 @options.store_option
 @options.as_json
 @click.pass_context
 def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | None, as_json: bool) -> None:
-    """How one replay stands, what its look ahead found, and its outcomes by reason; without OPERATION_ID the latest.
+    """Show one replay: state, preflight check, and outcomes by reason. Without OPERATION_ID, show the latest.
 
     \b
-    Exit codes: 0 it goes on or all went well, 1 it ended with some failed again, skipped or not sent,
-    2 there is no such replay.
+    Exit codes: 0 in progress or all delivered, 1 ended with records failed again, skipped or not sent,
+    2 the replay does not exist.
     """
     from producer_core.replay import get, list_operations
 
-    store = _looked_after(store_path)
+    store = _current_store(store_path)
     latest = [] if operation_id else list_operations(store, limit=1)
     if not operation_id and not latest:
-        output.emit(None) if as_json else output.say(_BEGIN)
+        output.emit(None) if as_json else output.say(_NO_REPLAY)
         return
     operation = get(store, operation_id) if operation_id else latest[0]
     if as_json:
         output.emit(replay_text.as_dict(operation, operation.message or "", store))
     else:
         output.pairs(replay_text.facts(operation))
-        replay_text.say_check(store, operation)
-        replay_text.say_reasons(store, operation)
-        replay_text.say_doubtful(store, operation)
+        replay_text.print_check(store, operation)
+        replay_text.print_reasons(store, operation)
+        replay_text.print_doubtful(store, operation)
     ctx.exit(1 if operation.ended and operation.acknowledged + operation.landed < operation.total else 0)
 
 
-@replay.command(short_help="Start a replay whose look ahead is done.")
+@replay.command(short_help="Start a replay that is ready.")
 @click.argument("operation_id")
 @click.option(
     "--newer",
     type=click.Choice(["auto", "skip", "send"]),
-    help="Records whose key has a newer one on the topic: skip them, send them all the same, or (auto) skip them on "
-    "topics that are compacted, or of which nobody can tell. As it was planned, unless given.",
+    help="Records whose key has a newer record. Default: as planned.",
 )
 @click.option(
     "--inconclusive",
     type=click.Choice(["keep", "send"]),
-    help="Records that may be on their topic and are not found there: keep them as dead letters, or send them anyway, "
-    "which may write a second copy. As it was planned, unless given.",
+    help="Records possibly on their topic but not found. Default: as planned.",
 )
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
-@click.option("--canary", type=click.IntRange(min=0), help="So many are settled before the rest goes.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum records per second.")
+@click.option("--canary", type=click.IntRange(min=0), help="Records to settle before the rest.")
 @click.option(
     "--stop-percent",
     type=click.FloatRange(0, 100),
-    help="It stops itself when more of the canary, or of the last ones, fail again.",
+    help="Stop if more of the canary, or of the latest records, fail again.",
 )
 @options.yes
 @options.store_option
@@ -127,9 +123,10 @@ def go(
     store_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Start a replay whose look ahead is done; a live producer of this store sends.
+    """Start a replay that is ready. A live producer of this store sends its records.
 
-    Shows the dry run again and asks, unless --yes.
+    The command shows the dry run again and asks for confirmation, unless --yes. --newer and --inconclusive are described
+    in dlq replay --help.
     """
     from producer_core.cli.replay import dry_run_text
     from producer_core.dlq import DeadLetterFilter
@@ -143,9 +140,9 @@ def go(
         run = dry_run(
             store, DeadLetterFilter(), operation=operation, newer=newer, inconclusive=inconclusive, rate=rate
         )
-        dry_run_text.say(run, err=True)
+        dry_run_text.print_sentences(run, err=True)
         options.confirm(f"Replay {output.count(run.total, 'dead letter')}?", yes)
-    begun = act(
+    started = act(
         store,
         operation_id,
         newer=newer,
@@ -155,55 +152,55 @@ def go(
         stop_percent=stop_percent,
         **_who(),
     )
-    _say_goes(store, begun, as_json)
+    _print_continuing(store, started, as_json)
 
 
-@replay.command(short_help="Send nothing more; the rest waits for resume.")
+@replay.command(short_help="Pause a replay until it is resumed.")
 @click.argument("operation_id")
 @options.store_option
 @options.as_json
 def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
-    """Send nothing more; what is on its way is settled, the rest waits for resume."""
+    """Pause a replay. Records in flight are settled; the rest waits for resume."""
     from producer_core.replay import pause as act
 
-    _say("Paused", act(_store(store_path), operation_id, **_who()), as_json)
+    _print("Paused", act(_store(store_path), operation_id, **_who()), as_json)
 
 
-@replay.command(short_help="Go on with a paused replay.")
+@replay.command(short_help="Resume a paused replay.")
 @click.argument("operation_id")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="From now on at most so many a second."
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="New maximum of records per second."
 )
 @options.store_option
 @options.as_json
 def resume(operation_id: str, rate: float | None, store_path: Path | None, as_json: bool) -> None:
-    """Go on with a paused replay, by a live producer of this store."""
+    """Resume a paused replay. A live producer of this store sends its records."""
     from producer_core.replay import resume as act
 
     store = _store(store_path)
-    begun = act(store, operation_id, rate=rate, **_who())
-    _say_goes(store, begun, as_json)
+    resumed = act(store, operation_id, rate=rate, **_who())
+    _print_continuing(store, resumed, as_json)
 
 
-@replay.command(short_help="End a replay; what was not sent stays dead.")
+@replay.command(short_help="Cancel a replay; unsent records stay dead letters.")
 @click.argument("operation_id")
 @options.yes
 @options.store_option
 @options.as_json
 def cancel(operation_id: str, yes: bool, store_path: Path | None, as_json: bool) -> None:
-    """End a replay for good; what was not sent stays a dead letter."""
+    """Cancel a replay permanently. Records that were not sent stay dead letters."""
     from producer_core.replay import cancel as act
     from producer_core.replay import get
 
-    store = _looked_after(store_path)
+    store = _current_store(store_path)
     left = get(store, operation_id).left
     options.confirm(
         f"Cancel replay {operation_id}? {output.count(left, 'dead letter')} will not be sent.", yes
     )
-    done = act(store, operation_id, **_who())
-    _say(
-        "Cancelled" if done.ended else "Is being cancelled, as soon as what is on its way is settled",
-        done,
+    operation = act(store, operation_id, **_who())
+    _print(
+        "Cancelled" if operation.ended else "Cancelling after the records in flight are settled",
+        operation,
         as_json,
     )
 
@@ -214,13 +211,13 @@ def _store(path: Path | None) -> Store:
     return Store.open(path, create=False)
 
 
-def _looked_after(path: Path | None) -> Store:
-    """The store, in which a cancelled replay that nobody holds any more has ended."""
+def _current_store(path: Path | None) -> Store:
+    """Open the store and end cancelled replays whose runner is gone."""
     from producer_core.errors import StoreError
     from producer_core.replay.operation import end_abandoned
 
     store = _store(path)
-    with contextlib.suppress(StoreError):  # to look is all that was asked for
+    with contextlib.suppress(StoreError):  # the command itself only reads
         end_abandoned(store, time.time())
     return store
 
@@ -229,36 +226,41 @@ def _who() -> dict[str, Any]:
     return {"who": options.current_user(), "origin": "cli"}
 
 
-def _say(word: str, operation: Operation, as_json: bool) -> None:
-    text = f"{word}: replay {operation.operation_id}, {operation.left:,} of {operation.total:,} left."
+def _print(status: str, operation: Operation, as_json: bool) -> None:
+    text = f"{status}: replay {operation.operation_id}, {operation.left:,} of {operation.total:,} left."
     output.emit(replay_text.as_dict(operation, text)) if as_json else output.say(text)
 
 
-def _say_goes(store: Store, operation: Operation, as_json: bool) -> None:
-    """Who goes on with it, and for what it waits."""
+def _print_continuing(store: Store, operation: Operation, as_json: bool) -> None:
+    """Print which process continues the replay, and what it waits for."""
     from producer_core.replay import runners
 
     now = time.time()
     held = (operation.lease_until or 0.0) - now if operation.owner else 0.0
     alive = runners(store, now, cluster_id=operation.cluster_id)
     if held > 0:
-        wait = f"for the process that has it, or for the end of its lease, within {max(held, 1):.0f} s"
-        _say(f"Waits {wait}", operation, as_json)
+        _print(
+            f"Waiting up to {max(held, 1):.0f} s for its current process or the end of its lease",
+            operation,
+            as_json,
+        )
     else:
-        _say(
-            "A live producer goes on with it within seconds" if alive else "Waits for a runner",
+        _print(
+            "A live producer continues it within seconds" if alive else "Waiting for a runner",
             operation,
             as_json,
         )
     if not alive:
         output.say(
-            "No live producer of this store runs replays: it waits for one, or for producer-core dlq replay with the "
-            "same selection and --bootstrap-servers.",
+            "No live producer of this store runs replays. Start one, or run producer-core dlq replay with the same "
+            "selection and --bootstrap-servers.",
             err=True,
         )
 
 
 def _row(operation: Operation) -> tuple[str | int | None, ...]:
+    from producer_core.replay.wording import STATES
+
     return (
         operation.operation_id,
         operation.state,
@@ -268,5 +270,5 @@ def _row(operation: Operation) -> tuple[str | int | None, ...]:
         operation.total,
         operation.failed_again,
         operation.skipped,
-        output.shorten(operation.message or replay_text.STATES[operation.state], 60),
+        output.shorten(operation.message or STATES[operation.state], 60),
     )

@@ -1,4 +1,4 @@
-"""The run of one replay from the command line: by a producer of our own, or by one that is alive."""
+"""Run one replay from the command line, with a producer of this process or by a live producer of the store."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ if TYPE_CHECKING:
     from producer_core.replay.dry_run import DryRun
     from producer_core.store import Store
 
-_FROM_HERE = "Give --bootstrap-servers to send from here, or start a producer on this store."
-_LOOK = 0.3
-_FOREVER = 10.0**9
-_PATIENCE = 30.0
-"""Seconds without a live runner after which watching has no use."""
+_NO_RUNNER_FIX = "Give --bootstrap-servers to send from here, or start a producer on this store."
+_POLL_INTERVAL = 0.3
+_NO_TIMEOUT = 10.0**9
+_RUNNER_TIMEOUT = 30.0
+"""Seconds without a live runner or an available store after which the command stops waiting."""
 
 
 @dataclass
 class ReplayRun:
-    """A replay of `where`. `client` is addresses and settings to send with, None to let a live producer do it."""
+    """A replay of `where`. `client` holds the broker addresses and settings; None leaves sending to a live producer."""
 
     store: Store
     where: DeadLetterFilter
     client: tuple[str, Mapping[str, Any]] | None
     to_cluster: str | None = None
     origin: str = "cli"
-    patience: ClassVar[float] = 20.0
-    """Seconds in which our runner gives the operation back."""
-    waits_for: ClassVar[str] = "What is on its way is waited for, 20 s at most; the rest stays in the store …"
-    """Said when Ctrl-C came."""
+    stop_timeout: ClassVar[float] = 20.0
+    """Seconds for the runner of this process to release the operation."""
+    pause_notice: ClassVar[str] = (
+        "Waiting for the records in flight, 20 s at most; the rest stays in the store …"
+    )
+    """Printed after Ctrl-C."""
     _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
-    _running: _Running | None = field(default=None, init=False)
+    _runner_thread: _RunnerThread | None = field(default=None, init=False)
     _operation_id: str = field(default="", init=False)
 
     def __enter__(self) -> Self:
@@ -56,40 +58,43 @@ class ReplayRun:
         if self._producer is not None:
             self._producer.close()
 
-    def counted(self, *, operation: Operation | None = None, **choices: Any) -> DryRun:
-        """The dry run as far as the store knows it, and as far as a runner has looked ahead."""
+    def dry_run(self, *, operation: Operation | None = None, **choices: Any) -> DryRun:
+        """Return the dry run by the store, and by the operation's preflight check if there is one."""
         from producer_core.replay.dry_run import dry_run
 
         return dry_run(self.store, self.where, operation=operation, to_cluster=self.to_cluster, **choices)
 
-    def look_ahead(
+    def preflight(
         self, *, allow_quarantined: bool = False, limit: int | None = None, **choices: Any
     ) -> DryRun:
-        """The dry run with a look at the topics by our own settings; nothing is planned or written."""
+        """Return the dry run with a check of the topics from this process; no replay is planned or stored."""
         from producer_core.replay.broker_check import check
         from producer_core.replay.guarantee import replay_guarantee
-        from producer_core.replay.preflight import which_keys
-        from producer_core.replay.selection_counts import listed
+        from producer_core.replay.preflight import topics_to_scan
+        from producer_core.replay.selection_counts import iter_selection
 
         assert self.client is not None
-        config, found = reached(*self.client, self.to_cluster)
-        dead_letters = listed(
+        config, cluster = connected_cluster(*self.client, self.to_cluster)
+        dead_letters = iter_selection(
             self.store,
             self.where,
             allow_quarantined=allow_quarantined,
-            cluster=None if self.to_cluster else found,
+            cluster=None if self.to_cluster else cluster,
             limit=limit,
         )
-        which = which_keys(choices.get("newer") or "auto", found, asked_first=True)
-        looked, _ = check(config.settings, dead_letters, newer=which, sends_at_most=config.max_message_bytes)
-        said = replay_guarantee(config, [topic.topic for topic in looked.topics if topic.partitions], found)
-        looked = replace(looked, delivery=said.delivery, why=said.why)
-        return self.counted(
-            check=looked, cluster=found, allow_quarantined=allow_quarantined, limit=limit, **choices
+        to_scan = topics_to_scan(choices.get("newer") or "auto", cluster, asked_first=True)
+        result, _ = check(
+            config.settings, dead_letters, newer=to_scan, sends_at_most=config.max_message_bytes
+        )
+        topics = [topic.topic for topic in result.topics if topic.partitions]
+        guarantee = replay_guarantee(config, topics, cluster)
+        result = replace(result, delivery=guarantee.delivery, why=guarantee.why)
+        return self.dry_run(
+            check=result, cluster=cluster, allow_quarantined=allow_quarantined, limit=limit, **choices
         )
 
     def plan(self, **choices: Any) -> Operation:
-        """The frozen operation, with the choices of `replay.plan`; the one under way where there is one already."""
+        """Plan the replay with the options of `replay.plan`, or return the unfinished one of the same selection."""
         try:
             planned = replay.plan(
                 self.store,
@@ -100,9 +105,9 @@ class ReplayRun:
                 **choices,
             )
         except NoReplayRunner as error:
-            raise NoReplayRunner(fix=_FROM_HERE) from error
+            raise NoReplayRunner(fix=_NO_RUNNER_FIX) from error
         except OtherCluster as error:
-            raise OtherCluster(error.what, fix=self._belong()) from error
+            raise OtherCluster(error.what, fix=self._other_cluster_fix()) from error
         self._operation_id = planned.operation_id
         return planned
 
@@ -114,7 +119,7 @@ class ReplayRun:
         inconclusive: replay.Inconclusive | None = None,
         rate: float | None = None,
     ) -> Operation:
-        """Starts what waits for a person: a look ahead that is done, or a pause. `rate`: another one from now on."""
+        """Start a replay that is ready or paused, with a new rate limit if given."""
         if operation.state == "ready":
             return replay.go(
                 self.store,
@@ -129,61 +134,61 @@ class ReplayRun:
         return operation
 
     def cancel(self) -> None:
-        """Ends what was planned and is not wanted; nothing of it was sent."""
+        """Cancel a planned replay of which no record was sent."""
         replay.cancel(self.store, self._operation_id, **_who())
 
     def watch(
         self, operation: Operation, until: Callable[[Operation], bool] = lambda operation: False
     ) -> Iterator[Operation]:
-        """The operation as it goes on, until it has ended, somebody paused it, or `until` says so.
+        """Yield the operation as it progresses, until it ends, is paused, or `until` returns true.
 
-        A store that is in use is asked again: who sends waits for it as well.
+        A locked store is retried, because the runner waits for it too.
         """
-        heard = answered = time.monotonic()
+        runner_seen = store_read = time.monotonic()
         while True:
             try:
                 operation = replay.get(self.store, operation.operation_id)
             except StoreLocked:
-                if time.monotonic() - answered > _PATIENCE:
+                if time.monotonic() - store_read > _RUNNER_TIMEOUT:
                     raise
                 continue
-            answered = time.monotonic()
+            store_read = time.monotonic()
             yield operation
             if operation.ended or operation.state == "paused" or until(operation):
                 return
             if self._runner is not None:
-                if self._running is not None and self._running.ended:
-                    self._running.wait(0)  # raises what ended it between two looks, instead of another try
-                if self._running is None or self._running.ended:
-                    self._running = _Running(self._runner, operation.operation_id)
-                self._running.wait(_LOOK)
+                if self._runner_thread is not None and self._runner_thread.ended:
+                    self._runner_thread.wait(0)  # raises the error that ended the thread, instead of a retry
+                if self._runner_thread is None or self._runner_thread.ended:
+                    self._runner_thread = _RunnerThread(self._runner, operation.operation_id)
+                self._runner_thread.wait(_POLL_INTERVAL)
                 continue
             if replay.runners(self.store, time.time(), cluster_id=operation.cluster_id):
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _PATIENCE:
+                runner_seen = time.monotonic()
+            elif time.monotonic() - runner_seen > _RUNNER_TIMEOUT:
                 raise NoReplayRunner(
-                    f"The process that ran the replay is gone; {operation.left:,} of {operation.total:,} are left.",
-                    fix="They wait in the store: give --bootstrap-servers to send them from here.",
+                    f"The process that ran the replay stopped; {operation.left:,} of {operation.total:,} records are left.",
+                    fix="The records stay in the store. Give --bootstrap-servers to send them from here.",
                 )
-            threading.Event().wait(_LOOK)
+            threading.Event().wait(_POLL_INTERVAL)
 
     def pause(self) -> Operation:
-        """Stop sending; what is on its way is settled, the rest waits."""
+        """Stop sending; records in flight are settled, the rest waits."""
         paused = replay.pause(self.store, self._operation_id, **_who())
         if self._stop():
             paused = replay.get(self.store, self._operation_id)
         return paused
 
     def _stop(self) -> bool:
-        """Our runner sends nothing more and gives the operation back; False when we have none."""
-        if self._runner is None or self._running is None:
+        """Stop the runner of this process and release the operation; return False if there is none."""
+        if self._runner is None or self._runner_thread is None:
             return False
         self._runner.stop()
-        self._running.join(self.patience)
+        self._runner_thread.join(self.stop_timeout)
         return True
 
-    def _belong(self) -> str:
-        return f"If they belong there, say so: --to {self._cluster or 'CLUSTER'}"
+    def _other_cluster_fix(self) -> str:
+        return f"If they belong there, give --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.kafka.cluster import Cluster
@@ -193,7 +198,7 @@ class ReplayRun:
         found = Cluster(config).view().cluster_id
         if self.to_cluster and self.to_cluster != found:
             raise OtherCluster(
-                f"{servers} is cluster {found}, not {self.to_cluster}.", fix="Nothing was sent."
+                f"{servers} is cluster {found}, not {self.to_cluster}.", fix="No record was sent."
             )
         self._producer = ReliableKafkaProducer(
             servers, settings, store=self.store, cluster_id=found, run_replays=False
@@ -202,14 +207,16 @@ class ReplayRun:
         self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
 
 
-def reached(servers: str, settings: Mapping[str, Any], to_cluster: str | None) -> tuple[ClientConfig, str]:
-    """The client's settings, and the id of the cluster at this address; OtherCluster when it is not the one told."""
+def connected_cluster(
+    servers: str, settings: Mapping[str, Any], to_cluster: str | None
+) -> tuple[ClientConfig, str]:
+    """Return the client settings and the id of the cluster; raise OtherCluster if it is not `to_cluster`."""
     from producer_core.kafka.cluster import Cluster
 
     config = client_config(servers, settings)
     found = Cluster(config).view().cluster_id
     if to_cluster and to_cluster != found:
-        raise OtherCluster(f"{servers} is cluster {found}, not {to_cluster}.", fix="Nothing was sent.")
+        raise OtherCluster(f"{servers} is cluster {found}, not {to_cluster}.", fix="No record was sent.")
     return config, found
 
 
@@ -217,8 +224,8 @@ def _who() -> dict[str, Any]:
     return {"who": options.current_user(), "origin": "cli"}
 
 
-class _Running:
-    """The runner in a thread of its own, so that Ctrl-C is heard; its error is raised where we wait."""
+class _RunnerThread:
+    """Run the runner in a thread, so that the main thread handles Ctrl-C; `wait` raises its error."""
 
     def __init__(self, runner: replay.ReplayRunner, operation_id: str) -> None:
         self._error: ProducerError | None = None
@@ -230,7 +237,7 @@ class _Running:
 
     @property
     def ended(self) -> bool:
-        """The runner is done with it: it ended, was paused, or waits for a person."""
+        """Whether the runner has finished: the operation ended, was paused, or needs a decision."""
         return self._done.is_set()
 
     def wait(self, seconds: float) -> None:
@@ -239,12 +246,12 @@ class _Running:
             raise self._error
 
     def join(self, seconds: float) -> None:
-        """Until the operation was given back, so that the next runner need not wait for its lease to end."""
+        """Wait for the release of the operation, so that the next runner need not wait for its lease to expire."""
         self._thread.join(seconds)
 
     def _run(self, runner: replay.ReplayRunner, operation_id: str) -> None:
         try:
-            runner.run_one(operation_id, _FOREVER)
+            runner.run_one(operation_id, _NO_TIMEOUT)
         except ProducerError as error:
             self._error = error
         finally:

@@ -23,7 +23,7 @@ _STAGES = {"typing": "reading the column types", "checking": "checking the compr
 
 
 @contextlib.contextmanager
-def shown(state: RunState) -> Iterator[None]:
+def show_progress(state: RunState) -> Iterator[None]:
     """Show progress on standard error while the block runs."""
     with contextlib.ExitStack() as stack:
         if sys.stderr.isatty():

@@ -25,7 +25,7 @@ class ResumeRefused(InputError):
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """Partition a send starts, and a sentence or two for its user."""
+    """The position where a send starts, and a message for its user."""
 
     progress: FileProgress
     mode: StartMode

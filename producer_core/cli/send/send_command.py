@@ -218,7 +218,7 @@ def send(
             listener=listener,
             command=resume_check.resume_command(ctx),
         )
-        with send_run.interruptible(run), progress_bar.shown(run.state):
+        with send_run.interruptible(run), progress_bar.show_progress(run.state):
             run.run()
     summary = run.summary()
     output.emit(summary.to_json()) if as_json else _print(summary, rows)

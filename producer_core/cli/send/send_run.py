@@ -72,7 +72,7 @@ class _Interrupted(Exception):
 
 
 def check_headers(headers: tuple[tuple[str, str], ...]) -> None:
-    """Refuse a header that no message may carry, before any row fails because of it."""
+    """Refuse an invalid header before it makes every row fail."""
     try:
         for name, value in headers:
             encode_headers({name: value})

@@ -253,7 +253,7 @@ def spark_runner(
         client=settings,
         # one batch is claimed and settled while Spark sends the other
         settings=RunnerSettings(in_flight=2 * choices.wave),
-        spread=spread,
+        make_spark_strategy=spread,
         probe=prober(
             settings, bulk=None if session is None else lookup_by_spark(session, ClientConfig(settings))
         ),

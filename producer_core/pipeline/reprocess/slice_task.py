@@ -209,7 +209,7 @@ class _Slice:
         """Count failures, and give back the rest of the slice when too many fail; the job's own rule decides on it."""
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
-                self._guard.heard(failed=one.ending == "failed")
+                self._guard.record(failed=one.ending == "failed")
         return [*outcomes, *self._replay.give_back()] if self._guard.verdict() else outcomes
 
     def _await_room(self) -> None:

@@ -75,4 +75,4 @@ def test_without_a_runner_replay_is_disabled_and_explains_the_options(browser, s
         assert button(page, "Replay 2").is_disabled()
         message(page, "These dead letters cannot be replayed now.")
         page.get_by_text("set to a client configuration file").first.wait_for()
-        message(page, "Their cause may still be there: 2 dead letters died of it within 2 min")
+        message(page, "The cause may still be active: 2 new dead letters within 2 min")

@@ -75,7 +75,10 @@ def test_a_dry_run_looks_at_the_topics_and_leaves_nothing_behind(kafka, store, s
 
     assert result.returncode == 0, result.stderr
     assert "2, compacted" in result.stdout
-    assert f"2 records of {state} will be skipped: a newer record of the same key is there" in result.stdout
+    assert (
+        f"2 records of {state} will be skipped: the topic has a newer record with the same key"
+        in result.stdout
+    )
     assert (found["total"], found["newer_keys"], found["skipped_newer"], found["safe"]) == (5, 2, 2, False)
     assert found["check"]["topics"][0]["looked_at"] == 2
     assert set(values_on(kafka, state)) == {"newer-0", "newer-1"}
@@ -88,7 +91,10 @@ def test_a_person_sees_the_dry_run_skips_the_newer_keys_and_says_go(kafka, store
 
     (operation,) = replay.list_operations(store)
     assert result.returncode == 1, result.stderr  # two were skipped
-    assert "Skip the 2 records for whose key a newer one is there?" in result.stdout + result.stderr
+    assert (
+        "The topic has newer records for the keys of 2 records. Keep them as dead letters?"
+        in result.stdout + result.stderr
+    )
     assert "Replay 5 dead letters" in result.stdout + result.stderr
     assert (operation.state, operation.acknowledged, operation.skipped) == ("done", 3, 2)
     assert (operation.newer, operation.reason, operation.delivery) == ("skip", "INC-4711", "exactly_once")
@@ -157,5 +163,8 @@ def test_a_topic_that_is_gone_is_said_before_anything_is_tried(kafka, store):
     result = run(kafka, store, "--topic", topic, "--dry-run")
 
     assert result.returncode == 0, result.stderr
-    assert f"3 records cannot be sent: there is no topic {topic}. They stay dead letters." in result.stdout
+    assert (
+        f"3 records cannot be sent: the topic {topic} does not exist. They stay dead letters."
+        in result.stdout
+    )
     assert "no topic" in result.stdout

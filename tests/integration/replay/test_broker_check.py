@@ -85,7 +85,7 @@ def test_keys_with_a_newer_record_on_a_compacted_topic_are_named(kafka, compacte
     assert flags == {name_of(number): "newer_key" for number in range(5)}
     assert (said.newer_keys, said.records, said.compacted, said.complete) == (5, 20, True, True)
     assert (said.looked_at, said.partitions, said.max_message_bytes) == (55, 3, 1_048_588)
-    assert "5 of 20 have keys for which a newer record was written since." in said.text
+    assert "5 of 20 have a newer record with the same key." in said.text
 
 
 def test_the_letter_itself_and_what_is_older_are_not_newer(kafka, compacted):
@@ -211,7 +211,7 @@ def test_a_partition_that_is_not_there_any_more_is_said(kafka, topic):
     found, _ = look(kafka, [listed(1, topic, partition=7), listed(2, topic, partition=2)])
 
     assert the_only(found).lost_partitions == 1
-    assert "1 ask for a partition that it does not have (it has 3)." in the_only(found).text
+    assert "1 request a partition that the topic does not have (it has 3)." in the_only(found).text
 
 
 def test_a_thousand_partitions_are_looked_at(kafka):
@@ -289,7 +289,7 @@ def test_records_that_retention_took_are_said(kafka, topic):
     found, _ = look(kafka, [listed(1, topic)])
 
     assert the_only(found).complete
-    assert "Records of that time are gone (retention)" in the_only(found).text
+    assert "Retention removed records of that time" in the_only(found).text
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +318,10 @@ def test_without_permission_nothing_is_guessed_and_what_to_grant_is_said(secured
 
     assert flags == {}
     assert (hidden.partitions, hidden.complete) == (0, False)
-    assert "Nobody could look at orders: no permission to describe orders (grant DESCRIBE" in hidden.text
+    assert (
+        "The topic orders could not be checked: no permission to describe orders (grant DESCRIBE"
+        in hidden.text
+    )
     assert (elsewhere.max_message_bytes, elsewhere.complete) == (None, False)
     assert "grant DESCRIBE_CONFIGS on elsewhere" in elsewhere.text
     assert "no permission to describe elsewhere (grant DESCRIBE and READ" in elsewhere.text

@@ -123,7 +123,7 @@ def test_killed_between_commit_and_settle_it_is_found_and_not_sent_twice(stage):
     stage.finish()
 
     judged(stage)
-    assert any("died before it could say so" in (text or "") for text in text_of(stage, "landed"))
+    assert any("died before it could report it" in (text or "") for text in text_of(stage, "landed"))
 
 
 def test_the_clock_steps_back_an_hour_in_the_middle_and_the_owner_is_killed_after_it(stage, tmp_path):
@@ -247,7 +247,7 @@ def test_two_operators_one_archives_what_the_other_replays_and_the_first_wins(st
     assert {n for n, state in found.state.items() if state == "archived"} == archived
     assert not [n for n in archived - stage.buried.there if found.counts[n]]
     assert not found.twice()
-    assert text_of(stage, "skipped") == {"archived meanwhile": 100}
+    assert text_of(stage, "skipped") == {"archived after the replay was planned": 100}
 
 
 def test_cancelled_in_the_middle_the_rest_stays_dead_and_nothing_is_half_sent(stage):

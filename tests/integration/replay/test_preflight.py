@@ -90,11 +90,11 @@ def test_it_waits_for_a_person_who_asked_to_see_first(place):
     place.give_up(topic, 5)
     planned = place.plan(check_first=True)
 
-    assert place.runner.look()
+    assert place.runner.poll()
     ready = replay.get(place.store, planned.operation_id)
     assert (ready.state, ready.acknowledged, ready.owner) == ("ready", 0, None)
     assert topic in ready.checked
-    assert not place.runner.look()
+    assert not place.runner.poll()
     assert place.plan(check_first=True).operation_id == planned.operation_id
 
     replay.go(place.store, planned.operation_id, **ACT)

@@ -53,7 +53,7 @@ def runner(settings):
     store = Store.open(settings["store"], clock=clock)
     producer = ReliableKafkaProducer(settings["servers"], settings["config"], store=None, run_replays=False)
     client = producer.config.settings
-    choices = {"lease": settings["lease"], "quiet": settings["quiet"], "look_every": 0.2, "clock": clock}
+    choices = {"lease": settings["lease"], "quiet": settings["quiet"], "poll_interval": 0.2, "clock": clock}
     if settings["delivery"] == "exactly_once":
         running = replay_runner(store, producer, client=client, **choices)
     else:

@@ -46,7 +46,7 @@ def plan(store, clock, where=ALL):
 
 
 def runner(store, sender, clock):
-    return replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+    return replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, poll_interval=0.01)
 
 
 def all_rows(store):

@@ -109,11 +109,11 @@ def test_a_replay_updates_rows_in_place_and_keeps_the_counts_correct(store, monk
     assert claims.take()
     before = row_ids(store)
 
-    turn = claims.turn([], want=20, busy=False)
+    turn = claims.settle_and_claim([], want=20, busy=False)
     assert_counts(store)
     outcomes = [RecordOutcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
     doubtful = RecordOutcome(ids[15], "skipped", "unknown", verdict="inconclusive")
-    claims.turn(
+    claims.settle_and_claim(
         [*outcomes, doubtful, *(RecordOutcome(one, "pending") for one in ids[16:20])], want=0, busy=False
     )
     assert_counts(store)

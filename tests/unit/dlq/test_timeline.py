@@ -127,7 +127,7 @@ def test_a_skipped_dead_letter_has_the_reason(store, dead_letters, clock):
 
     skipped = timeline(store, one.message_id)[-1]
 
-    assert skipped.what == "skipped" and "it never became a message" in skipped.text
+    assert skipped.what == "skipped" and "never sent as a message" in skipped.text
 
 
 def malformed_line():
@@ -162,7 +162,7 @@ def test_a_dead_letter_in_a_replay_has_the_event_being_sent(store, dead_letters,
     one, sender = dead_letter(1), ScriptedSender(hold=True)
     dead_letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
-    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
+    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, poll_interval=0.01)
     runner.start()
     eventually(lambda: sender.sent, timeout=60)
 

@@ -23,11 +23,11 @@ from tests.unit.pipeline.test_parquet_history import Killed
 @pytest.mark.parametrize(
     ("done", "words"),
     [
-        (MergeResult(), "No new batches came; /fleet.duckdb is as it was."),
-        (MergeResult(1, 0), "1 batch came, and /fleet.duckdb had it already."),
-        (MergeResult(1200, 0), "1,200 batches came, and /fleet.duckdb had them already."),
+        (MergeResult(), "No new batches arrived; /fleet.duckdb is unchanged."),
+        (MergeResult(1, 0), "1 batch arrived; /fleet.duckdb already had it."),
+        (MergeResult(1200, 0), "1,200 batches arrived; /fleet.duckdb already had them."),
         (MergeResult(15, 15), "Merged 15 batches into /fleet.duckdb."),
-        (MergeResult(15, 12), "Merged 12 of 15 batches into /fleet.duckdb; it had the others already."),
+        (MergeResult(15, 12), "Merged 12 of 15 batches into /fleet.duckdb, which already had the others."),
     ],
 )
 def test_the_result_of_a_run_is_one_sentence(done, words):

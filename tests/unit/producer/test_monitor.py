@@ -58,7 +58,7 @@ def test_a_terminal_without_a_kernel_gets_text(store, monkeypatch):
 def test_a_dry_run_counts_and_sends_nothing(store):
     run = Monitor(store).dry_run(DeadLetterFilter(topic="orders"))
     assert run.total == 10 and store.rows("operations") == []
-    assert "A replay would" in run._repr_html_() and "nothing can arrive twice" in run._repr_html_()
+    assert "Replay preview" in run._repr_html_() and "cannot cause duplicates" in run._repr_html_()
 
 
 def test_a_replay_sends_nothing_before_go(store):
@@ -70,8 +70,8 @@ def test_a_replay_sends_nothing_before_go(store):
 
     looked(store, plan.operation_id, newer_keys=2)
     assert plan.state == "ready"  # in code, a replay waits for go() even without findings
-    assert "a newer record was written since" in repr(plan) and "go() sends it" in repr(plan)
-    assert "A replay would" in plan._repr_html_() and "go() sends it" in plan._repr_html_()
+    assert "a newer record with the same key" in repr(plan) and "go() to start" in repr(plan)
+    assert "Replay preview" in plan._repr_html_() and "go() to start" in plan._repr_html_()
     assert monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1).operation_id == plan.operation_id
 
     assert plan.go(newer="skip", timeout=0.1) is plan
@@ -100,7 +100,7 @@ def test_a_replay_can_be_paused_resumed_and_cancelled_from_any_monitor(store):
     looked(store, found[0].operation_id)
     one = found[0].go(timeout=0.0)
 
-    assert one.pause().state == "paused" and "resume() goes on" in one._repr_html_()
+    assert one.pause().state == "paused" and "resume() to continue" in one._repr_html_()
     with pytest.raises(ReplayError, match="is paused"):
         one.go(timeout=0.0)
     assert one.resume(rate=5).operation.rate == 5

@@ -76,7 +76,7 @@ def test_what_the_sending_client_does_not_take_is_too_large(broker):
     found, flags = look(broker, [listed(1, size=2_000), listed(2, size=100)], sends_at_most=1_000)
 
     assert flags == {name_of(1): "too_large"}
-    assert "1 of 2 are larger than the 1,000 bytes that the sending client takes" in found.topics[0].text
+    assert "1 of 2 are larger than the 1,000 bytes that the sending client allows" in found.topics[0].text
 
 
 def test_a_topic_that_does_not_exist_is_said_for_each_letter_of_it(broker):
@@ -158,7 +158,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path,
     sender.cluster_id = broker.cluster_id
     client = {"bootstrap.servers": broker.bootstrap_servers}
 
-    replay_runner(store, sender, client=client).look(ahead=True)
+    replay_runner(store, sender, client=client).poll(preflight=True)
 
     operation = replay.get(store, operation.operation_id)
     assert operation.state == ("ready" if flagged else "planned")
@@ -171,7 +171,7 @@ def test_nobody_at_the_address_is_an_answer_within_the_bound():
 
     assert flags == {}
     assert {topic.partitions for topic in found.topics} == {0}
-    assert "Nobody could look at topic-0: no broker responds" in found.topics[0].text
+    assert "The topic topic-0 could not be checked: no broker responds" in found.topics[0].text
     assert not found.complete
 
 
@@ -194,7 +194,7 @@ def test_keys_beyond_the_bound_of_memory_are_counted_and_said(broker, monkeypatc
     found, _ = look(broker, [listed(number) for number in range(5)])
 
     assert not found.complete
-    assert "2 more keys were not looked for: 3 at once." in found.topics[0].text
+    assert "2 more keys were not looked up: the limit is 3 keys." in found.topics[0].text
 
 
 class Record:

@@ -20,7 +20,7 @@ BY = {"who": "ann", "origin": "python"}
 def seen(topic="orders", **changes) -> TopicCheck:
     known = {
         "topic": topic, "records": 3, "bytes": 9, "partitions": 4, "max_message_bytes": 1000, "cleanup_policy": "delete",
-        "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True, "text": f"{topic} takes them.",
+        "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True, "text": f"No problem found on {topic}.",
     }  # fmt: skip
     return TopicCheck(**{**known, **changes})
 
@@ -43,7 +43,7 @@ def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
     assert run.by_verdict == {"not_sent": 6, "rejected": 4}
     assert [tuple(one) for one in run.by_partition] == [("orders", None, 4), ("payments", 2, 6)]
     assert run.bytes == 4 * len(b"kv1") + 6 * len(b"kv10")
-    assert "No broker has any of them: of the attempts so far nothing can arrive twice." in run.sentences
+    assert "No broker has any of these records, so earlier attempts cannot cause duplicates." in run.sentences
 
 
 def test_without_a_rate_nobody_knows_how_long_it_takes(store):
@@ -71,8 +71,8 @@ def test_what_is_doubtful_is_said_with_what_will_be_done(store):
     doubtful = dry_run(store, ALL).doubtful
 
     assert (doubtful.count, doubtful.possibly_persisted, doubtful.inconclusive) == (4, 3, 1)
-    assert "3 records may be on their topic already: the replay looks for them there first." in doubtful.text
-    assert "1 record was looked for before and not found" in doubtful.text
+    assert "3 records may already be on their topics: the replay searches for them first." in doubtful.text
+    assert "1 record was not found by an earlier search" in doubtful.text
 
 
 def test_what_is_left_out_is_said_with_the_reason(store):
@@ -88,7 +88,7 @@ def test_what_is_left_out_is_said_with_the_reason(store):
     run = dry_run(store, ALL)
 
     assert (run.total, run.not_replayable, run.quarantined, run.other_cluster) == (2, 1, 1, 1)
-    assert "1 record is left out: quarantined, for they failed again and again." in run.sentences
+    assert "1 record is left out: quarantined after repeated failures." in run.sentences
     assert dry_run(store, ALL, allow_quarantined=True, to_cluster="elsewhere").total == 4
 
 
@@ -102,12 +102,12 @@ def test_the_worst_is_said_first(store):
 
     said = dry_run(store, ALL, check=found, newer="send").sentences
 
-    assert "2 records of state will replace a newer record of the same key for good" in said[0]
-    assert said[1] == "3 records cannot be sent: there is no topic gone. They stay dead letters."
+    assert "2 records of state will permanently replace a newer record with the same key" in said[0]
+    assert said[1] == "3 records cannot be sent: the topic gone does not exist. They stay dead letters."
     assert said[2].startswith(
-        "1 record of orders will probably fail again: larger than what it takes (1,000 bytes)"
+        "1 record of orders will probably fail again: larger than the topic allows (1,000 bytes)"
     )
-    assert "may be on their topic already" in said[3]
+    assert "may already be on their topic" in said[3]
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,7 @@ def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, po
     run = dry_run(store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer="skip")
     assert told.newer_reason(run).startswith(why)
     assert "they stay dead letters and can be sent later" in told.newer_reason(run)
-    unknown = (
-        "nobody can tell whether the topic is compacted: if it is, the old value would replace it for good"
-    )
+    unknown = "its cleanup policy is unknown: on a compacted topic the old value would permanently replace it"
     for newer in ("skip", "send"):
         said = dry_run(
             store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer=newer
@@ -144,10 +142,10 @@ def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_a
     ("newer", "policy", "skipped", "words"),
     [
         ("auto", "compact,delete", 2, "will be skipped"),
-        ("auto", None, 2, "nobody can tell whether the topic is compacted"),
-        ("auto", "delete", 0, "They can be skipped."),
+        ("auto", None, 2, "its cleanup policy is unknown"),
+        ("auto", "delete", 0, "You can skip them."),
         ("skip", "delete", 2, "will be skipped"),
-        ("send", "compact", 0, "will replace a newer record of the same key for good"),
+        ("send", "compact", 0, "will permanently replace a newer record with the same key"),
     ],
 )
 def test_newer_keys_are_skipped_as_the_operator_chose(store, newer, policy, skipped, words):
@@ -162,7 +160,7 @@ def test_newer_keys_are_skipped_as_the_operator_chose(store, newer, policy, skip
 def test_an_incomplete_look_is_said_and_is_not_safe(store):
     buried(store, 3)
     text = (
-        "Only 7 of about 90 records written since noon were looked at for newer keys: the time for it was up."
+        "Only 7 of about 90 records written since noon were scanned for newer keys: the time for it was up."
     )
 
     run = dry_run(store, ALL, check=checked(seen(complete=False, text=text)))
@@ -179,7 +177,7 @@ def test_nobody_has_looked_is_said(store):
 
     assert run.check is None
     assert not run.safe
-    assert any(sentence.startswith("Nobody has looked at the topics yet") for sentence in run.sentences)
+    assert any(sentence.startswith("The topics are not checked yet") for sentence in run.sentences)
 
 
 def test_nothing_to_replay_is_one_sentence(store):
@@ -203,7 +201,9 @@ def test_of_an_operation_it_is_what_it_froze_and_what_a_runner_found(store):
 def test_readers_that_may_see_an_aborted_attempt_are_said(store):
     buried(store, 1)
 
-    assert any("not read_committed may see copies" in sentence for sentence in dry_run(store, ALL).sentences)
+    assert any(
+        "not use read_committed may see copies" in sentence for sentence in dry_run(store, ALL).sentences
+    )
 
 
 def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store):
@@ -214,7 +214,7 @@ def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store)
     run = dry_run(store, ALL, operation=planned)
 
     assert (run.total, run.changed) == (2, 1)
-    assert "1 record is left out: somebody archived or replayed it since this was planned." in run.sentences
+    assert "1 record is left out: archived or replayed after this replay was planned." in run.sentences
 
 
 def test_a_check_comes_back_from_its_json():

@@ -65,7 +65,7 @@ def runner(store, sender, clock, **choices):
         store,
         sender,
         clock=clock,
-        **{"interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, **choices},
+        **{"interval": 0.01, "poll_interval": 0.01, "monotonic": clock, "quiet": 0.0, **choices},
     )
 
 
@@ -191,7 +191,7 @@ def test_a_malformed_and_a_quarantined_letter_are_skipped_with_the_reason(store,
 
     assert counts(done) == (1, 0, 0, 2)
     assert sender.sent_ids == [message_id(0)]
-    assert "never became a message" in records(store, done)[message_id(1)][1]
+    assert "never sent as a message" in records(store, done)[message_id(1)][1]
     assert "4 replays" in records(store, done)[message_id(2)][1]
 
 
@@ -231,7 +231,7 @@ def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
     stranger = ScriptedSender()
     stranger.cluster_id = "elsewhere"
 
-    assert not runner(store, stranger, clock).look()
+    assert not runner(store, stranger, clock).poll()
     with pytest.raises(OtherCluster):
         runner(store, stranger, clock).run_one(operation.operation_id, 1)
     assert stranger.sent == []
@@ -315,7 +315,7 @@ def test_archived_meanwhile_wins_and_the_replay_says_so(store, clock):
     DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
     done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
-    assert done.message == "Replayed 2 of 3; 1 skipped: archived meanwhile"
+    assert done.message == "Replayed 2 of 3; 1 skipped: archived after the replay was planned"
     assert states(store)[ids[0]] == "archived"
 
 
@@ -345,7 +345,7 @@ def test_two_selections_that_overlap_send_each_record_once(store, clock):
     second = running.run_one(two.operation_id, 60)
 
     assert sorted(sender.sent_ids) == sorted(ids)
-    assert second.message == "Replayed 0 of 4; 4 skipped: another replay delivered it"
+    assert second.message == "Replayed 0 of 4; 4 skipped: delivered by another replay"
 
 
 def test_no_more_than_the_bound_are_in_flight(store, clock):
@@ -405,13 +405,13 @@ def test_a_paused_replay_goes_on_at_another_rate_and_its_runner_hears_of_it(stor
     operation = planned(store, clock, rate=1000.0)
     claims = ReplayClaims(store, operation.operation_id, "r-1", lease=15.0, clock=clock)
     assert claims.take()
-    assert claims.turn([], want=0, busy=True).rate == 1000.0
+    assert claims.settle_and_claim([], want=0, busy=True).rate == 1000.0
 
     replay.pause(store, operation.operation_id, **BY)
     replay.resume(store, operation.operation_id, rate=2.0, **BY)
 
     assert replay.get(store, operation.operation_id).rate == 2.0
-    assert claims.turn([], want=0, busy=True).rate == 2.0
+    assert claims.settle_and_claim([], want=0, busy=True).rate == 2.0
     pace = ReplayPace(1000.0, now=0.0)
     pace.follow(2.0)
     assert pace.room(now=60.0, most=100) == 2
@@ -421,10 +421,10 @@ def test_a_rate_is_changed_only_by_whoever_may_resume(store, clock):
     buried(store, 3)
     operation = planned(store, clock, rate=9.0)
 
-    with pytest.raises(ReplayError, match="so this cannot be done"):
+    with pytest.raises(ReplayError, match="Cannot resume replay"):
         replay.resume(store, operation.operation_id, rate=2.0, **BY)
     replay.pause(store, operation.operation_id, **BY)
-    with pytest.raises(ReplayError, match="never ends"):
+    with pytest.raises(ReplayError, match="must be above 0"):
         replay.resume(store, operation.operation_id, rate=0.0, **BY)
 
     paused = replay.get(store, operation.operation_id)
@@ -487,8 +487,8 @@ def test_cancelling_a_dry_run_says_what_another_replay_delivered_meanwhile(store
     done = replay.cancel(store, dry.operation_id, **BY, clock=clock)
 
     assert done.message == (
-        "Cancelled: replayed 0 of 4; 2 skipped: another replay delivered it; "
-        "2 skipped: cancelled before it was sent"
+        "Cancelled: replayed 0 of 4; 2 skipped: cancelled before it was sent; "
+        "2 skipped: delivered by another replay"
     )
     assert sorted(states(store).values()) == ["dead"] * 2 + ["replayed"] * 2
 
@@ -509,10 +509,12 @@ def test_what_was_claimed_and_not_sent_is_dead_again_after_a_cancel(store, clock
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
-    claims.turn([], want=2, busy=False)
+    claims.settle_and_claim([], want=2, busy=False)
 
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
-    assert claims.turn([RecordOutcome(one, "pending") for one in ids[:2]], want=5, busy=False).over
+    assert claims.settle_and_claim(
+        [RecordOutcome(one, "pending") for one in ids[:2]], want=5, busy=False
+    ).over
 
     assert states(store) == dict.fromkeys(ids, "dead")
     assert replay.get(store, operation.operation_id).skipped == 3
@@ -522,7 +524,9 @@ def test_a_replay_for_a_cluster_that_vanished_does_not_stand_in_the_way(store, c
     buried(store, 3, cluster_id="gone")
     stale = replay.plan(store, ALL, **BY, can_run="gone", clock=clock)
     ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
-    ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).turn([], want=2, busy=False)
+    ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).settle_and_claim(
+        [], want=2, busy=False
+    )
     DeadLetters(store).add([dead_letter(9)])
 
     fresh = planned(store, clock)
@@ -629,7 +633,7 @@ def test_one_answer_sends_thousands_that_were_not_found_and_the_audit_keeps_it(s
     buried(store, 3000, verdict="possibly_persisted")
     sender = ScriptedSender()
     operation = planned(store, clock, check_first=True)
-    ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).checked(
+    ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).save_check(
         BrokerCheck((), 0.0), {}, ""
     )
 
@@ -638,7 +642,7 @@ def test_one_answer_sends_thousands_that_were_not_found_and_the_audit_keeps_it(s
 
     assert (done.acknowledged, done.skipped) == (3000, 0)
     (said,) = [row["outcome"] for row in store.rows("replay_acts") if row["action"] == "replay_go"]
-    assert "a second copy of them is possible" in said
+    assert "which may create duplicates" in said
 
 
 def test_without_permission_to_read_nothing_is_sent_twice_silently(store, clock):
@@ -652,7 +656,7 @@ def test_without_permission_to_read_nothing_is_sent_twice_silently(store, clock)
 
 
 def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
-    ids = buried(store, 1, verdict="inconclusive", verdict_reason="Nobody could look.")
+    ids = buried(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
     sender = ScriptedSender(refuse=ids)
     sender_outcome = sender.outcome
     sender.outcome = lambda one: replace(
@@ -677,14 +681,14 @@ def claimed_by_a_dead_runner(store, clock, **choices):
     operation = planned(store, clock, **choices)
     dead = ReplayClaims(store, operation.operation_id, "dead", lease=15, clock=clock)
     assert dead.take()
-    turn = dead.turn([], want=2, busy=False)
+    turn = dead.settle_and_claim([], want=2, busy=False)
     return operation, dead, [one.message_id for one in turn.dead_letters]
 
 
 def heir(store, sender, clock, *, after=16, **choices):
     """A runner that has watched the dead owner's lease for a while."""
     watching = runner(store, sender, clock, **choices)
-    assert not watching.look()
+    assert not watching.poll()
     clock.forward(after)
     return watching
 
@@ -695,10 +699,10 @@ def test_nobody_takes_an_operation_before_its_lease_has_run_out(store, clock):
     sender = ScriptedSender()
     running = heir(store, sender, clock, probe=answering({}), after=14)
 
-    assert not running.look()
+    assert not running.poll()
     assert sender.sent == []
     clock.forward(2)
-    assert running.look()
+    assert running.poll()
     assert counts(replay.get(store, operation.operation_id)) == (1, 0, 0, 2)
 
 
@@ -709,13 +713,13 @@ def test_a_living_owner_keeps_his_operation_when_the_clock_is_set(store, clock):
     watching = runner(store, ScriptedSender(), clock, monotonic=monotonic)
 
     for step in (3600, -7200, 3600):
-        assert not watching.look()
+        assert not watching.poll()
         clock.forward(step)
-        assert not watching.look()
+        assert not watching.poll()
         monotonic.forward(5)
         assert owner.renew()
 
-    assert not watching.look()
+    assert not watching.poll()
     assert replay.get(store, operation.operation_id).owner == "dead"
 
 
@@ -724,7 +728,7 @@ def test_a_dead_owner_is_followed_although_the_clock_was_set_back(store, clock):
     claimed_by_a_dead_runner(store, clock)
     clock.forward(-3600)
 
-    assert heir(store, ScriptedSender(), clock, probe=answering({})).look()
+    assert heir(store, ScriptedSender(), clock, probe=answering({})).poll()
 
 
 def test_what_a_dead_runner_left_claimed_is_looked_for_before_it_is_sent(store, clock):
@@ -771,7 +775,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     took = LeaseState(operation.operation_id, "dead", replay.get(store, operation.operation_id).lease_until)
     assert ReplayClaims(store, operation.operation_id, "heir", lease=15, clock=clock).take(took)
 
-    turn = dead.turn(
+    turn = dead.settle_and_claim(
         [RecordOutcome(first, "acknowledged"), RecordOutcome(second, "pending")], want=5, busy=False
     )
 
@@ -816,7 +820,7 @@ def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
             eventually(lambda: "replay-lease" not in {thread.name for thread in threading.enumerate()})
 
     sender = Robbed()
-    runner(store, sender, clock, lease=3).look()
+    runner(store, sender, clock, lease=3).poll()
 
     assert len(sender.sent) == 1
     assert replay.get(store, operation.operation_id).owner == "thief"
@@ -830,7 +834,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_cleared_up_without_sending(st
     assert not replay.get(store, operation.operation_id).ended
     sender = ScriptedSender()
 
-    assert heir(store, sender, clock, probe=answering({landed: "found"})).look()
+    assert heir(store, sender, clock, probe=answering({landed: "found"})).poll()
 
     done = replay.get(store, operation.operation_id)
     assert sender.sent == []
@@ -862,9 +866,7 @@ def test_a_replay_that_waits_for_old_attempts_says_so_and_takes_it_back(store, c
     def said():
         return replay.get(store, operation.operation_id).message or ""
 
-    eventually(
-        lambda: re.match(r"It waits \d+ s at most: an old attempt of the next dead letters may", said())
-    )
+    eventually(lambda: re.match(r"Waiting up to \d+ s: an old request of the next records may", said()))
     assert sender.sent == []
     eventually(lambda: len(sender.sent) == 3)
     eventually(lambda: said() == "")
@@ -933,12 +935,12 @@ def test_an_attempt_that_is_told_twice_is_counted_once(store, clock):
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
-    claims.turn([], want=1, busy=False)
+    claims.settle_and_claim([], want=1, busy=False)
     death = dead_letter(0, failed_at=6000.0, attempts=(Attempt(6000.0, "X", "x"),))
     outcome = RecordOutcome(ids[0], "failed", "x", death=FailedReplay.again(death))
 
-    claims.turn([outcome], want=0, busy=True)
-    claims.turn([outcome], want=0, busy=True)
+    claims.settle_and_claim([outcome], want=0, busy=True)
+    claims.settle_and_claim([outcome], want=0, busy=True)
 
     assert replay.get(store, operation.operation_id).failed_again == 1
     assert DeadLetters(store).get(ids[0]).replay_count == 1
@@ -982,8 +984,8 @@ def test_a_letter_that_was_in_many_replays_is_claimed_and_settled_in_the_next_on
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     assert claims.take()
 
-    while claimed := claims.turn([], want=10, busy=False).dead_letters:
-        claims.turn(
+    while claimed := claims.settle_and_claim([], want=10, busy=False).dead_letters:
+        claims.settle_and_claim(
             [RecordOutcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed], want=0, busy=True
         )
 
@@ -1031,11 +1033,11 @@ def test_what_is_given_back_is_claimed_again_in_another_transaction(store, clock
     buried(store, 3)
     claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
     claims.take()
-    first, second, _ = claims.turn([], want=3, busy=False).dead_letters
+    first, second, _ = claims.settle_and_claim([], want=3, busy=False).dead_letters
 
     given_back = [
         RecordOutcome(first.message_id, "acknowledged"),
         RecordOutcome(second.message_id, "pending"),
     ]
-    assert claims.turn(given_back, want=3, busy=True).dead_letters == ()
-    assert claims.turn([], want=3, busy=True).dead_letters == (second,)
+    assert claims.settle_and_claim(given_back, want=3, busy=True).dead_letters == ()
+    assert claims.settle_and_claim([], want=3, busy=True).dead_letters == (second,)

@@ -12,7 +12,7 @@ from producer_core.replay import execution
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import CanaryRule, ReplayGuard
-from producer_core.replay.runner import SPREAD_GROWTH
+from producer_core.replay.runner import SPARK_GROWTH
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.fixtures.replays import (
@@ -31,9 +31,9 @@ ACT = {"who": "ada", "origin": "cli"}
 
 def heard(guard, *, good=0, bad=0):
     for _ in range(good):
-        guard.heard(failed=False)
+        guard.record(failed=False)
     for _ in range(bad):
-        guard.heard(failed=True)
+        guard.record(failed=True)
     return guard
 
 
@@ -58,7 +58,7 @@ def test_it_grows_with_what_succeeded_up_to_the_bound():
 
 
 def test_with_spark_it_grows_tenfold():
-    guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPREAD_GROWTH), good=10)
+    guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPARK_GROWTH), good=10)
 
     assert guard.room(0, 10_000) == 101
     assert heard(guard, good=101).room(0, 10_000) == 1_111
@@ -79,7 +79,7 @@ def test_the_latest_outcomes_count_later_on():
     guard = heard(ReplayGuard(CanaryRule(canary=10, percent=20, last=50)), good=1000)
 
     assert heard(guard, bad=10).verdict() is None
-    assert heard(guard, bad=1).verdict() == "Too many fail again: 11 of the last 50 records"
+    assert heard(guard, bad=1).verdict() == "Too many records failed again: 11 of the last 50"
 
 
 def test_a_hundred_percent_never_stops():
@@ -111,7 +111,7 @@ def test_a_bad_replay_ends_at_its_canary(store):
 
     assert (ended.state, ended.failed_again, ended.skipped) == ("stopped", 5, 195)
     assert len(sender.sent) == 5
-    assert ended.message.startswith("Stopped itself. The canary failed: 5 of its first 5")
+    assert ended.message.startswith("Stopped automatically. The canary failed: 5 of its first 5")
     assert DeadLetters(store).count(DeadLetterFilter()) == 200
 
 
@@ -164,9 +164,9 @@ def test_bodies_are_claimed_within_the_room_that_memory_has(store):
     buried(store, 5, value=b"x" * 1000)
     claims = claims_of(store)
 
-    assert len(claims.turn([], want=5, busy=False, room=2500).dead_letters) == 2
-    assert claims.turn([], want=5, busy=True, room=500).dead_letters == ()
-    assert len(claims.turn([], want=5, busy=False, room=500).dead_letters) == 1
+    assert len(claims.settle_and_claim([], want=5, busy=False, room=2500).dead_letters) == 2
+    assert claims.settle_and_claim([], want=5, busy=True, room=500).dead_letters == ()
+    assert len(claims.settle_and_claim([], want=5, busy=False, room=500).dead_letters) == 1
 
 
 def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
@@ -174,29 +174,29 @@ def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
     DeadLetters(store).add([dead_letter(3, verdict="possibly_persisted", failed_at=4990.0)])
     claims = claims_of(store)
 
-    early = claims.turn([], want=10, busy=False, everything_may_go=False).dead_letters
+    early = claims.settle_and_claim([], want=10, busy=False, everything_may_go=False).dead_letters
     assert [one.message_id for one in early] == [message_id(number) for number in range(3)]
-    assert len(claims.turn([], want=10, busy=True).dead_letters) == 1
+    assert len(claims.settle_and_claim([], want=10, busy=True).dead_letters) == 1
 
 
 def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
     buried(store, 5, verdict="possibly_persisted")
     asked = iter([StoreLocked(), StoreLocked()])
-    look = DoubtfulRecord.look_first
+    look = DoubtfulRecord.search_first
 
     def away_at_first(self, dead_letters):
         if (error := next(asked, None)) is not None:
             raise error
         return look(self, dead_letters)
 
-    monkeypatch.setattr(DoubtfulRecord, "look_first", away_at_first)
+    monkeypatch.setattr(DoubtfulRecord, "search_first", away_at_first)
     assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
 
 
 def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
     buried(store, 5)
     failing = iter([True])
-    claim = ReplayClaims.turn
+    claim = ReplayClaims.settle_and_claim
 
     def breaks_after_the_commit(self, outcomes, **choices):
         turn = claim(self, outcomes, **choices)
@@ -204,7 +204,7 @@ def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, mon
             raise StoreLocked
         return turn
 
-    monkeypatch.setattr(ReplayClaims, "turn", breaks_after_the_commit)
+    monkeypatch.setattr(ReplayClaims, "settle_and_claim", breaks_after_the_commit)
     assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
 
 
@@ -213,7 +213,7 @@ def test_a_runner_that_cannot_look_ahead_leaves_the_decision_to_a_person(store):
     ready = run(store, ScriptedSender(), check_first=True)
 
     assert (ready.state, ready.owner) == ("ready", None)
-    assert "Nobody has looked ahead" in ready.message
+    assert "The topics were not checked" in ready.message
 
 
 def away(times, asked):
@@ -257,5 +257,5 @@ def test_looks_that_take_minutes_answer_for_every_topic():
     doubt = DoubtfulRecord(slow, monotonic=lambda: now[0])
     dead_letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
 
-    sendable, outcomes = doubt.look_first(dead_letters)
+    sendable, outcomes = doubt.search_first(dead_letters)
     assert (len(sendable), {one.verdict for one in outcomes}) == (0, {"inconclusive"})

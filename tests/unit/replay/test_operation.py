@@ -46,7 +46,7 @@ def sees(monkeypatch):
         known = {
             "topic": "orders", "records": 3, "bytes": 9, "partitions": 4, "max_message_bytes": 1000,
             "cleanup_policy": "delete", "too_large": 0, "newer_keys": 0, "looked_at": 7, "complete": True,
-            "text": "orders takes them.",
+            "text": "No problem found on orders.",
         }  # fmt: skip
         answer = BrokerCheck((TopicCheck(**{**known, **changes}),), 5000.0, stopped)
         monkeypatch.setattr(preflight, "check", lambda *_, **__: (answer, flags or {}))
@@ -63,7 +63,7 @@ def sender(**choices):
 
 def runner(store, sender, clock, **choices):
     given = {
-        "interval": 0.01, "look_every": 0.01, "monotonic": clock, "quiet": 0.0, "probe": answering({}),
+        "interval": 0.01, "poll_interval": 0.01, "monotonic": clock, "quiet": 0.0, "probe": answering({}),
         "client": {"acks": "all"},
     }  # fmt: skip
     return replay_runner(store, sender, clock=clock, **{**given, **choices})
@@ -82,7 +82,7 @@ def test_where_nothing_is_to_be_asked_it_goes_on_by_itself(store, clock, sees):
     done = runner(store, sends, clock).run_one(one, 60)
 
     assert (done.state, done.acknowledged, len(sends.sent)) == ("done", 3, 3)
-    assert "orders takes them" in done.checked
+    assert "No problem found on orders" in done.checked
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_runner_that_cannot_look_asks(store, clock):
     assert waits.state == "ready"
     run = dry_run(store, ALL, operation=waits)
     assert not run.safe
-    assert any("Nobody could look at the topics" in said for said in run.sentences)
+    assert any("could not be checked" in said for said in run.sentences)
 
 
 def test_looking_ahead_does_not_wait_for_a_replay_that_is_sent(store, clock, sees):
@@ -174,7 +174,7 @@ def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(st
     buried(store, 3, cluster_id=CLUSTER)
     one, sends = clicked(store, clock), sender()
     running = runner(store, sends, clock)
-    running.look(ahead=True)
+    running.poll(preflight=True)
     assert replay.get(store, one).state == "planned"
     sees(newer_keys=1)
     clock.forward(301)
@@ -242,7 +242,7 @@ def abandoned(store, clock, *, claim):
     claims = ReplayClaims(store, operation.operation_id, "dead/1", lease=15.0, clock=clock)
     assert claims.take()
     if claim:
-        claims.turn([], want=2, busy=False)
+        claims.settle_and_claim([], want=2, busy=False)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
     assert not replay.get(store, operation.operation_id).ended
     return operation.operation_id
@@ -298,7 +298,7 @@ def test_one_that_is_cancelled_while_it_is_looked_ahead_ends_with_the_look(store
         return given
 
     monkeypatch.setattr(preflight, "check", cancelled_meanwhile)
-    runner(store, sender(), clock).look()
+    runner(store, sender(), clock).poll()
 
     assert replay.get(store, one).ended
 
@@ -331,13 +331,11 @@ def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
     DeadLetters(store).add([dead_letter(1, failed_at=now - 4000), dead_letter(2, failed_at=now - 30)])
     DeadLetters(store).add([dead_letter(3, failed_at=now - 3000, topic="payments")])
 
-    (said,) = [one for one in dry_run(store, ALL).sentences if "cause" in one]
-    assert said.startswith(
-        "Their cause may still be there: 1 dead letter died of it within 2 min, the last 3"
-    )
+    (said,) = [one for one in dry_run(store, ALL).sentences if "The cause" in one]
+    assert said.startswith("The cause may still be active: 1 new dead letter within 2 min, the last 3")
     assert "(POLICY_VIOLATION)" in said and "may fail the same way." in said
     assert (
-        "once 10 more messages are delivered on orders without another death, or when none died for 2 min ("
+        "after 10 more messages are delivered on orders without a new dead letter, or after 2 min without one ("
         in said
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
@@ -371,7 +369,7 @@ def test_a_cause_is_gone_once_enough_was_delivered_since(store):
 
     assert "1 more" not in delivered(0, now - 60, 15)
     said = delivered(1, now - 20, 11)
-    assert "1 more message is delivered on orders" in said and "an alert fires" in said
+    assert "1 more message is delivered on orders" in said and "an alert is firing" in said
     assert delivered(2, now - 10, 1) == ""
 
 
@@ -398,7 +396,7 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
     AlertLog(store).record([AlertChange("fired", found)])
 
     assert (
-        "an alert fires: «orders: 2,000 dead letters of the last 15 min are pending"
+        'an alert is firing: "orders: 2,000 dead letters of the last 15 min are pending'
         in dry_run(store, ALL).active
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active

@@ -204,7 +204,7 @@ def test_a_failing_replay_stops_at_its_canary_and_the_rest_stays(spark, kafka, s
     assert done.state == "stopped"
     assert done.failed_again <= 3
     assert DeadLetters(store).count(DeadLetterFilter()) == 40
-    assert done.message.startswith("Stopped itself. The canary failed")
+    assert done.message.startswith("Stopped automatically. The canary failed")
 
 
 @pytest.mark.kafka
@@ -245,7 +245,7 @@ def test_the_command_shows_a_dry_run_first_and_reports_a_mistyped_topic(kafka, s
 
     assert refused.exit_code == 2
     assert "Dry run: 9 records" in refused.stderr
-    assert "3 records cannot be sent: there is no topic gone." in refused.stderr
+    assert "3 records cannot be sent: the topic gone does not exist." in refused.stderr
     assert "give --yes" in refused.stderr
     assert "Starting" not in refused.stderr
     assert replay.list_operations(store) == []

@@ -240,7 +240,7 @@ def test_replay_of_nothing_is_done_at_once(path):
 def test_replay_says_what_may_be_there_twice(path):
     result = run(path, "dlq", "replay", "--topic", "payments", "--message-id", dead_letter(3).message_id)
 
-    assert "1 record may be on its topic already" in result.stderr
+    assert "1 record may already be on its topic" in result.stderr
 
 
 # the store around it

@@ -61,7 +61,7 @@ def seen(**changes) -> TopicCheck:
     known = {
         "topic": "orders", "records": 4, "bytes": 12, "partitions": 3, "max_message_bytes": 1048588,
         "cleanup_policy": "compact", "too_large": 0, "newer_keys": 2, "looked_at": 9, "complete": True,
-        "text": "2 of 4 have keys for which a newer record was written since.",
+        "text": "2 of 4 have a newer record with the same key.",
     }  # fmt: skip
     return TopicCheck(**{**known, **changes})
 
@@ -72,9 +72,9 @@ def test_a_dry_run_is_printed_and_changes_nothing(store):
     assert result.exit_code == 0, result.output
     assert "Dry run: 5 records" in result.stdout
     assert "about 5 s at this rate. Nothing was sent." in result.stdout
-    assert "possibly_persisted        1  looked for on their topics first" in result.stdout
-    assert "1 record may be on its topic already" in result.stdout
-    assert "Nobody has looked at the topics yet" in result.stdout
+    assert "possibly_persisted        1  looked up on their topics first" in result.stdout
+    assert "1 record may already be on its topic" in result.stdout
+    assert "The topics are not checked yet" in result.stdout
     assert replay.list_operations(store) == []
 
 
@@ -174,12 +174,12 @@ def test_status_shows_the_choices_the_look_ahead_and_what_to_do_next(store):
     result = run(store, "replay", "status", operation.operation_id)
 
     assert result.exit_code == 0
-    assert "ready: it was looked ahead; start it with replay go" in result.output
+    assert "ready: waiting for your decision: replay go starts it" in result.output
     assert "INC-4711" in result.output
     assert "a canary of 3 first; stops when more than 20 % of the last 40 fail again" in result.output
     assert "records whose key has a newer one are skipped" in result.output
-    assert "at most 2 a second" in result.output
-    assert "Looked ahead" in result.output
+    assert "at most 2 per second" in result.output
+    assert "Topics checked" in result.output
     assert "2 records of orders will be skipped" in result.output
 
 
@@ -197,14 +197,14 @@ def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
     sender = ScriptedSender(refuse=[message_id(1)])
     clock = FakeClock(operation.created_at + 100)
     replay_runner(
-        store, sender, clock=clock, monotonic=clock, interval=0.01, look_every=0.01, quiet=0.0
+        store, sender, clock=clock, monotonic=clock, interval=0.01, poll_interval=0.01, quiet=0.0
     ).run_one(operation.operation_id, 30)
 
     result = run(store, "replay", "status")
 
     assert result.exit_code == 1
     assert "Broker: Policy violation" in result.output
-    assert "Nobody can say whether these are on their topic" in result.output
+    assert "These records may be on their topic." in result.output
     assert message_id(9) in result.output
 
 
@@ -229,7 +229,7 @@ def test_go_asks_with_what_was_found_and_starts_it(store):
 
     assert refused.exit_code == 2
     assert "2 records of orders will be skipped" in refused.stderr
-    assert "No live producer of this store runs replays: it waits for one" in begun.stderr
+    assert "No live producer of this store runs replays. Start one" in begun.stderr
     assert (begun.exit_code, now.state, now.newer, now.rate) == (0, "planned", "send", 7.0)
     assert now.stop_percent == 20.0
     assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2
@@ -258,15 +258,15 @@ def test_a_paused_replay_takes_another_rate(store):
 def test_the_list_says_how_each_stands_in_words(store):
     ready(store)
 
-    assert "it was looked ahead" in run(store, "replay", "list").output
+    assert "awaiting decision" in run(store, "replay", "list").output
     assert as_json(store, "replay", "list")[0][0]["state"] == "ready"
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (ReplayRun, "What is on its way is waited for"),
-        (ReprocessRun, "The wave that Spark is sending gets 8 s"),
+        (ReplayRun, "Waiting for the records in flight"),
+        (ReprocessRun, "Spark has 8 s to finish its current batch"),
     ],
 )
 def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monkeypatch, kind, words):
@@ -284,7 +284,7 @@ def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monke
     monkeypatch.setattr(job, "watch", interrupted)
     monkeypatch.setattr(job, "pause", pause)
     with click.Context(click.Command("replay")), pytest.raises(click.exceptions.Exit) as left:
-        replay_dead_letters.watched(job, operation)
+        replay_dead_letters.follow(job, operation)
 
     assert (left.value.exit_code, words in before[0]) == (130, True)
     assert "is paused with 5 of 5 left" in capsys.readouterr().err
@@ -297,13 +297,13 @@ def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys
     job = ReplayRun(store, DeadLetterFilter(), None)
     monkeypatch.setattr(job, "watch", lambda planned: iter((operation, operation, operation, further)))
 
-    replay_dead_letters.watched(job, operation)
+    replay_dead_letters.follow(job, operation)
 
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
 def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(store, monkeypatch):
-    monkeypatch.setattr("producer_core.cli.replay.replay_run._LOOK", 0.0)
+    monkeypatch.setattr("producer_core.cli.replay.replay_run._POLL_INTERVAL", 0.0)
     operation, go, ran = planned(store), threading.Event(), []
 
     class Runner:
@@ -318,7 +318,7 @@ def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(stor
     next(looks)
     next(looks)
     go.set()
-    job._running.join(20)
+    job._runner_thread.join(20)
 
     with pytest.raises(PipelineError, match="Spark is gone"):
         next(looks)

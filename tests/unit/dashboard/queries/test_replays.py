@@ -57,8 +57,10 @@ def test_later_dead_letters_outside_a_fixed_range_are_not_counted(store, until, 
 def test_the_pace_covers_recently_settled_records(store):
     buried(store, 4)
     one, claims = started(store)
-    claimed = claims.turn([], want=4, busy=False).dead_letters
-    claims.turn([RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True)
+    claimed = claims.settle_and_claim([], want=4, busy=False).dead_letters
+    claims.settle_and_claim(
+        [RecordOutcome(dead.message_id, "acknowledged") for dead in claimed[:3]], want=0, busy=True
+    )
 
     assert queries.one_replay(store, one, time.time()).pace == pytest.approx(3.0, rel=0.5)
     assert queries.one_replay(store, one, time.time() + 60).pace is None

@@ -60,7 +60,7 @@ def test_one_click_stops_for_a_decision_if_the_preflight_finds_a_question(path, 
 
 def test_the_page_warns_that_the_cause_may_still_be_active(path, store):
     buried(store, 3, failed_at=time.time() - 20)
-    assert "Their cause may still be there: 3 dead letters died of it within 2 min" in text_of(bar(path))
+    assert "The cause may still be active: 3 new dead letters within 2 min" in text_of(bar(path))
 
 
 def test_the_page_does_not_warn_of_an_old_cause(path, store):
@@ -156,7 +156,7 @@ def test_dead_letters_of_another_cluster_are_not_replayed(path, store):
     page = bar(path)
 
     assert page.button(key="replay").disabled
-    assert f"come from the cluster elsewhere, and {CLUSTER} is what can be reached" in text_of(page)
+    assert f"come from the cluster elsewhere, but only {CLUSTER} can be reached" in text_of(page)
 
 
 def test_read_only_users_see_disabled_buttons_and_their_actions_are_refused(path, store, monkeypatch):

@@ -23,7 +23,7 @@ def test_the_dry_run_waits_for_the_preflight_and_starts_with_the_choices(path, s
     page = bar(path)
     page.button(key="replay").click().run()
     one = only_replay(store).operation_id
-    assert "12 records may be on their topic already: the replay looks for them there first" in text_of(page)
+    assert "12 records may already be on their topics: the replay searches for them first" in text_of(page)
     preflight_done(store, one, newer_keys=3)
     redrawn(page)
     assert page.button(key="replay_confirm").label == "Replay 9 now"
@@ -51,7 +51,7 @@ def test_old_values_replace_newer_ones_only_on_request(path, store):
 
     page.segmented_control(key=f"newer_{one}").set_value("Send anyway").run()
     assert page.button(key="replay_confirm").label == "Replay 3 now"
-    assert "will replace a newer record of the same key for good" in text_of(page)
+    assert "will permanently replace a newer record with the same key" in text_of(page)
     page.button(key="replay_confirm").click().run()
 
     assert only_replay(store).newer == "send"
@@ -99,9 +99,7 @@ def test_the_dry_run_reports_records_archived_since_it_was_planned(path, store):
     redrawn(page)
 
     assert page.button(key="replay_confirm").label == "Replay 1 now"
-    assert "2 records are left out: somebody archived or replayed them since this was planned." in text_of(
-        page
-    )
+    assert "2 records are left out: archived or replayed after this replay was planned." in text_of(page)
 
 
 def test_texts_of_dead_letters_and_users_are_escaped(path, store):

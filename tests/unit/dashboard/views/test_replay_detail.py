@@ -54,7 +54,7 @@ def test_an_outdated_action_shows_why_it_failed(path, store):
     page.button(key=f"pause_{one}").click().run()
 
     assert not page.exception
-    assert f"The replay {one} is paused, so this cannot be done" in text_of(page)
+    assert f"Cannot pause replay {one}: it is paused." in text_of(page)
 
 
 def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):

@@ -22,7 +22,7 @@ HOSTILE = "<script>alert(1)</script> **bold**"
 def ended(store, *, failed=(), doubtful=()):
     """Return the id of a replay that a runner has finished."""
     one, claims = started(store)
-    claimed = claims.turn([], want=100, busy=False).dead_letters
+    claimed = claims.settle_and_claim([], want=100, busy=False).dead_letters
     outcomes = []
     for place, dead in enumerate(claimed):
         if place in doubtful:
@@ -34,7 +34,7 @@ def ended(store, *, failed=(), doubtful=()):
             outcomes.append(RecordOutcome(dead.message_id, "failed", "Broker: Policy violation", death=death))
         else:
             outcomes.append(RecordOutcome(dead.message_id, "acknowledged"))
-    assert claims.turn(outcomes, want=0, busy=False).over
+    assert claims.settle_and_claim(outcomes, want=0, busy=False).over
     return one
 
 
@@ -49,7 +49,7 @@ def test_an_empty_store_explains_how_to_start_a_replay(path, store):
 def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
     buried(store, 3)
     one, claims = started(store)
-    claims.turn([], want=1, busy=False)
+    claims.settle_and_claim([], want=1, busy=False)
 
     page = opened(path)
 

@@ -11,7 +11,7 @@ from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation
 from producer_core.replay.outcome import RecordOutcome
-from producer_core.replay.preflight import NEWER_KEY
+from producer_core.replay.phrases import NEWER_KEY
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.replay_pages import ALL, NOW, started
 from tests.fixtures.replays import buried
@@ -133,13 +133,13 @@ def test_skipped_records_are_explained_without_command_line_options(store):
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operation_records SET flag = 'newer_key' WHERE message_id = ?", [ids[0]])
     claims.skip_flagged("newer_key", NEWER_KEY)
-    taken = claims.turn([], want=10, busy=False).dead_letters
-    assert claims.turn(
+    taken = claims.settle_and_claim([], want=10, busy=False).dead_letters
+    assert claims.settle_and_claim(
         [RecordOutcome(dead.message_id, "acknowledged") for dead in taken], want=0, busy=False
     ).over
 
     text = replay_wording.outcome(replay.get(store, one))[1]
-    assert "its key has a newer record on the topic" in text
+    assert "the topic has a newer record with its key" in text
     assert "--" not in text
 
 

@@ -401,9 +401,9 @@ def test_a_finished_audit_moves_its_watermarks_and_a_failed_one_does_not(store):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--fail-on", "lost,mislaid"], "'mislaid' is nothing that can be found"),
-        (["--from-offsets", "[1]"], "is not offsets by partition"),
-        (["--from-offsets", '{"0": -4}'], "is not offsets by partition"),
+        (["--fail-on", "lost,mislaid"], "'mislaid' is not a finding"),
+        (["--from-offsets", "[1]"], "is not a JSON object of offsets by partition"),
+        (["--from-offsets", '{"0": -4}'], "is not a JSON object of offsets by partition"),
         (["--since", "yesterday"], "is not a time"),
         (["--since", "2h", "--incremental"], "An audit has one start."),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from producer_core import replay
 from producer_core.cli.lazy_group import Failed
-from producer_core.cli.pipeline.reprocess import ReprocessRun, _only_goes_on
+from producer_core.cli.pipeline.reprocess import ReprocessRun, _refuse_changes
 from producer_core.delivery.exactly_once.read_back import ReadBackResult
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.errors import BrokerError, ConfigError, OtherCluster, PipelineError, ReplayError
@@ -551,7 +551,7 @@ def test_the_message_of_a_running_batch_is_replaced_when_it_is_settled(
     runner = replay_runner(
         store,
         ScriptedSender(),
-        spread=lambda execution, claims, operation: spark_replay_of(log, report=execution.say),
+        make_spark_strategy=lambda execution, claims, operation: spark_replay_of(log, report=execution.say),
     )
 
     assert runner.run_one(planned.operation_id, 60).acknowledged == 4
@@ -637,7 +637,7 @@ def test_an_ordinary_runner_does_not_run_sparks_operations(store):
     sender = ScriptedSender()
     ordinary = replay_runner(store, sender)
 
-    assert ordinary.look() is False
+    assert ordinary.poll() is False
     with pytest.raises(ReplayError, match=r"pipeline reprocess --operation " + planned.operation_id):
         ordinary.run_one(planned.operation_id, 1)
     assert sender.sent == []
@@ -646,9 +646,11 @@ def test_an_ordinary_runner_does_not_run_sparks_operations(store):
 def test_sparks_runner_does_not_run_ordinary_operations(store):
     buried(store, 5)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER)
-    runner = replay_runner(store, ScriptedSender(), spread=lambda *_: pytest.fail("it ran the operation"))
+    runner = replay_runner(
+        store, ScriptedSender(), make_spark_strategy=lambda *_: pytest.fail("it ran the operation")
+    )
 
-    assert runner.look() is False
+    assert runner.poll() is False
     with pytest.raises(ReplayError, match="not planned for Spark"):
         runner.run_one(planned.operation_id, 1)
 
@@ -661,7 +663,7 @@ def test_an_operation_of_another_cluster_stays_paused(store, monkeypatch):
     with pytest.raises(OtherCluster):
         job.reprocess(Session, store, "broker:9092", operation_id=one)
     with pytest.raises(OtherCluster):
-        command_for(store, Elsewhere.cluster_id).chosen(one)
+        command_for(store, Elsewhere.cluster_id).select(one)
 
     assert replay.get(store, one).state == "paused"
 
@@ -699,7 +701,7 @@ def test_a_request_for_other_slices_fails_and_releases_the_lease(store, log, mon
     )
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 3)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(slices=3), session=lambda: Session)
-    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+    monkeypatch.setattr(runner, "_obstacle", lambda *_: "")
     monkeypatch.setattr(runner, "_client", None)
 
     with pytest.raises(ReplayError, match="started with 4 slices by key"):
@@ -726,7 +728,7 @@ def test_a_driver_whose_spark_has_ended_reports_it_and_releases_the_lease(store,
     buried(store, 3)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(), session=lambda: Killed)
-    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+    monkeypatch.setattr(runner, "_obstacle", lambda *_: "")
     monkeypatch.setattr(runner, "_client", None)
 
     with pytest.raises(PipelineError, match="Java process has ended"):
@@ -764,8 +766,8 @@ def test_the_next_driver_settles_a_cancelled_operation_and_sends_nothing(store, 
     log.on_topic = {in_hand(0).message_id: 4}
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 16)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(slices=3), session=None)
-    runner._lease = runner._watch._lease = 0.3
-    monkeypatch.setattr(runner, "_lacks", lambda *_: "")
+    runner._lease = runner._lease_monitor._lease = 0.3
+    monkeypatch.setattr(runner, "_obstacle", lambda *_: "")
 
     (ended,) = job.end_cancelled(store, runner, CLUSTER)
 
@@ -779,10 +781,10 @@ def test_the_next_driver_settles_a_cancelled_operation_and_sends_nothing(store, 
 
 def test_a_started_operation_keeps_its_plan():
     nothing = {"limit": None, "rate": 5.0, "canary": None, "allow_quarantined": False, "to_cluster": None}
-    _only_goes_on(DeadLetterFilter(), nothing)
+    _refuse_changes(DeadLetterFilter(), nothing)
 
     with pytest.raises(Failed, match="a selection, --canary, --include-quarantined"):
-        _only_goes_on(DeadLetterFilter(topic="orders"), {**nothing, "canary": 0, "allow_quarantined": True})
+        _refuse_changes(DeadLetterFilter(topic="orders"), {**nothing, "canary": 0, "allow_quarantined": True})
 
 
 def paused_replay(store, rate=None):
@@ -806,12 +808,12 @@ def test_a_paused_replay_continues_at_another_rate_with_its_own_progress_topic(s
     monkeypatch.setattr(progress_topic, "require_topic", lambda settings, topic: topics.append(topic))
     command = command_for(store)
 
-    assert command.go(command.chosen(one), rate=7.0).rate == 7.0
+    assert command.go(command.select(one), rate=7.0).rate == 7.0
     assert topics == ["seals"]
-    with pytest.raises(Failed, match="at the rate that it has"):
-        command.go(command.chosen(one), rate=8.0)
+    with pytest.raises(Failed, match="The rate of replay"):
+        command.go(command.select(one), rate=8.0)
     with pytest.raises(ReplayError, match="progress topic seals"):
-        command_for(store, progress_topic="others").go(command.chosen(one))
+        command_for(store, progress_topic="others").go(command.select(one))
 
 
 def test_a_replay_without_a_usable_progress_topic_stays_paused(store, monkeypatch):
@@ -822,7 +824,7 @@ def test_a_replay_without_a_usable_progress_topic_stays_paused(store, monkeypatc
     command = command_for(store)
 
     with pytest.raises(BrokerError, match="WRITE on topic producer-core-progress is missing"):
-        command.go(command.chosen(one))
+        command.go(command.select(one))
 
     assert replay.get(store, one).state == "paused"
 

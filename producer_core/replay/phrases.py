@@ -1,0 +1,53 @@
+"""The reasons and phrases from which the sentences about replays are built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+# reasons for which a record is not sent
+
+NO_TOPIC = "its topic no longer exists; create it and replay again"
+NEWER_KEY = "the topic has a newer record with its key, and consumers would read the old value last"
+NEVER_SENT = "never sent as a message; fix the line at its source"
+QUARANTINED = "quarantined: it failed again"
+OTHER_CLUSTER = "from another cluster"
+UNKNOWN_CLUSTER = "it may be on an unknown cluster, so it is not sent to this one"
+CHANGED = "changed after the replay was planned"
+CANCELLED = "cancelled before it was sent"
+UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(
+    {
+        "archived": "archived after the replay was planned",
+        "purged": "purged after the replay was planned",
+        "replaying": "claimed by another replay",
+        "replayed": "delivered by another replay",
+        "landed": "already found on its topic",
+        "dead": "it cannot be replayed",
+        None: "no longer in the store",
+    }
+)
+"""Why a record could not be claimed, by the current state of its dead letter."""
+ABANDONED = "its runner stopped, and no other runner can look for it on the topic"
+
+SENT_ANYWAY = "inconclusive records are sent anyway, which may create duplicates"
+"""The note in the audit for the choice to send inconclusive records."""
+
+
+def records(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def stay_dead_letters(count: int) -> str:
+    return "It stays a dead letter" if count == 1 else "They stay dead letters"
+
+
+def newer_key_fact(count: int) -> str:
+    """Return how many records have a newer record with their key, without a full stop."""
+    if count == 1:
+        return "The topic has a newer record for the key of 1 record"
+    return f"The topic has newer records for the keys of {count:,} records"
+
+
+def inconclusive_fact(count: int) -> str:
+    """Return how many records may already be on their topic, without a full stop."""
+    return f"{records(count)} may already be on {'its topic' if count == 1 else 'their topics'}"
