@@ -766,7 +766,7 @@ def test_the_next_driver_settles_a_cancelled_operation_and_sends_nothing(store, 
     log.on_topic = {in_hand(0).message_id: 4}
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 16)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(slices=3), session=None)
-    runner._lease = runner._lease_monitor._lease = 0.3
+    runner._lease = runner._watch._lease = 0.3
     monkeypatch.setattr(runner, "_obstacle", lambda *_: "")
 
     (ended,) = job.end_cancelled(store, runner, CLUSTER)
