@@ -7,7 +7,7 @@ import math
 import numbers
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,9 @@ from typing import Any
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names, refusal
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError
+
+DEFAULT_SERVERS = ("localhost:9092",)
+"""Addresses that apply unless the user gives some. Compared by identity: an explicit localhost:9092 is not the default."""
 
 DEFAULT_RETRIABLE = (
     "KafkaTimeoutError",
@@ -67,6 +70,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Names whose librdkafka spelling needs more than dots for underscores: Kafka's, kafka-python's, and aliases."""
 
+_SERVERS = ("bootstrap.servers", "metadata.broker.list")
 _OWN_SETTINGS = ("max_block_ms", "value_serializer", "key_serializer")
 _CONNECTION = (
     "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "oauth_cb",
@@ -190,6 +194,8 @@ def client_config(
     chosen = _translate(given)
     if "bootstrap.servers" not in chosen:
         chosen["bootstrap.servers"] = addresses(bootstrap_servers)
+    else:
+        _check_same_servers(bootstrap_servers, chosen["bootstrap.servers"])
     chosen.setdefault("client.id", f"{prefix}-{uuid.uuid4().hex[:8]}")
     explicit = dict(chosen)
     for name, value in DEFAULTS.items():
@@ -234,6 +240,25 @@ def servers_and_settings(
                 fix="A name is text, for example 'linger.ms'.",
             )
     return servers, given
+
+
+def _check_same_servers(argument: Any, setting: str) -> None:
+    """Raise ConfigError if the argument and the setting name different brokers."""
+    if argument is None or argument is DEFAULT_SERVERS or (isinstance(argument, Sized) and not len(argument)):
+        return
+    named = addresses(argument)
+    if set(named.split(",")) != set(setting.split(",")):
+        raise ConfigError(
+            f"The argument names the brokers {named}, and the setting bootstrap.servers names {setting}.",
+            fix="Keep one: messages must not go to a cluster that the other does not name.",
+        )
+
+
+def pop_servers(settings: dict[str, Any]) -> Any:
+    """Remove the addresses from the settings, under any of their names, and return them; None without any."""
+    names = [name for name in settings if isinstance(name, str) and name.replace("_", ".") in _SERVERS]
+    values = [settings.pop(name) for name in names]
+    return next(filter(None, values), None)
 
 
 def addresses(servers: str | Sequence[str]) -> str:
@@ -308,7 +333,7 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
 def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
     if name in ("buffer_memory", "buffer.memory"):
         return [("queue.buffering.max.kbytes", max(1, _as_int(name, value) // 1024))]
-    if name in ("bootstrap_servers", "bootstrap.servers", "metadata.broker.list"):
+    if name.replace("_", ".") in _SERVERS:
         return [("bootstrap.servers", addresses(value))]
     # librdkafka spells log_level with an underscore
     dotted = name if knows_property(name) else name.replace("_", ".")

@@ -15,7 +15,7 @@ from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
 from producer_core.alerts.routes import AlertFunction, given_routes
-from producer_core.config import RetryConfig, client_config, servers_and_settings
+from producer_core.config import DEFAULT_SERVERS, RetryConfig, client_config, servers_and_settings
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
@@ -88,7 +88,7 @@ class ReliableKafkaProducer:
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = ("localhost:9092",),
+        bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = DEFAULT_SERVERS,
         config: Mapping[str, Any] | None = None,
         retry_config: RetryConfig | None = None,
         redis_client: Any = None,

@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core import ReliableKafkaProducer
 from producer_core._internal.librdkafka import knows_property, property_names
-from producer_core.config import DEFAULTS, NAMES, ClientConfig, RetryConfig, addresses, client_config
+from producer_core.config import (
+    DEFAULT_SERVERS,
+    DEFAULTS,
+    NAMES,
+    ClientConfig,
+    RetryConfig,
+    addresses,
+    client_config,
+)
 from producer_core.errors import ConfigError, ProducerError
 
 
@@ -201,6 +210,25 @@ def test_addresses_that_librdkafka_accepts_are_valid(server):
 def test_an_invalid_address_raises_an_error_with_an_example(servers):
     with pytest.raises(ConfigError, match=r"localhost:9092|broker1:9092"):
         addresses(servers)
+
+
+@pytest.mark.parametrize("setting", ["bootstrap.servers", "bootstrap_servers", "metadata.broker.list"])
+def test_different_brokers_in_the_argument_and_the_settings_raise_an_error(setting):
+    with pytest.raises(ConfigError, match="real:9092") as raised:
+        client_config(["localhost:9092"], {setting: "real:9092"})
+    assert "localhost:9092" in str(raised.value)
+    assert "Keep one" in raised.value.fix
+
+
+@pytest.mark.parametrize("argument", [DEFAULT_SERVERS, None, [], "", "b:2, a:1", ["a:1", "b:2"]])
+def test_brokers_only_in_the_settings_or_named_twice_alike_are_accepted(argument):
+    config = client_config(argument, {"bootstrap.servers": "a:1,b:2"})
+    assert config.bootstrap_servers == "a:1,b:2"
+
+
+def test_a_producer_refuses_brokers_that_its_settings_contradict():
+    with pytest.raises(ConfigError, match="real:9092"):
+        ReliableKafkaProducer(["localhost:1"], {"bootstrap.servers": "real:9092"}, store=None)
 
 
 # secrets

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from confluent_kafka import KafkaError
 
 from producer_core.alerts.lease import LEASE, Lease
-from producer_core.config import ClientConfig, client_config
+from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.dlq.topics.origin import Written
@@ -119,7 +119,7 @@ def publish(
     chosen = dead.frozen(where)
     counts = dead.count_by(chosen, "topic")
     given = dict(settings)
-    servers = given.pop("bootstrap.servers", None) or given.pop("bootstrap_servers", "localhost:9092")
+    servers = pop_servers(given) or DEFAULT_SERVERS[0]
     config = client_config(servers, given)
     job = _PublishJob(store, chosen, topic, config, dialect, again, who, origin, clock, sum(counts.values()))
     if live := sorted({topic_for(name, topic) for name in counts} & {*counts}):
