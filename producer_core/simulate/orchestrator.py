@@ -11,8 +11,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from producer_core.config import DEFAULT_SERVERS
 from producer_core.alerts.health import default_alert_handler
+from producer_core.config import DEFAULT_SERVERS
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.generator import ECommerceDataGenerator
