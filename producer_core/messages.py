@@ -207,7 +207,13 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     if value is None or isinstance(value, bytes):
         return value
     if serializer is not None:
-        return _run_serializer(serializer, value)
+        data = _run_serializer(serializer, value)
+        if data is None:
+            raise InvalidMessage(
+                "The serializer returned None for a value. A forgotten return deletes keys on compacted topics.",
+                fix="Return bytes. For a tombstone, send value=None.",
+            )
+        return data
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     return _to_json(value)
@@ -270,6 +276,8 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             name, value = pair
         except (TypeError, ValueError) as error:
             raise InvalidMessage(_HEADERS) from error
+        if isinstance(pair, str | bytes):  # "ab" would be the name "a" and the value "b"
+            raise InvalidMessage(f"{_HEADERS} {short_repr(pair)} is neither.")
         if name == ID_HEADER:
             raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
         if name == ORIGINAL_TIMESTAMP:
