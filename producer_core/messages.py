@@ -207,13 +207,13 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     if value is None or isinstance(value, bytes):
         return value
     if serializer is not None:
-        data = _run_serializer(serializer, value)
-        if data is None:
+        serialized = _run_serializer(serializer, value)
+        if serialized is None:
             raise InvalidMessage(
                 "The serializer returned None for a value. A forgotten return deletes keys on compacted topics.",
                 fix="Return bytes. For a tombstone, send value=None.",
             )
-        return data
+        return serialized
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     return _to_json(value)
