@@ -23,7 +23,7 @@ import orjson
 
 from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
 from producer_core._internal.user_callbacks import short_repr
-from producer_core.errors import InvalidMessage
+from producer_core.errors import ConfigError, InvalidMessage
 
 ID_HEADER = "pc-id"
 """Name of the header with a record's id: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
@@ -174,6 +174,14 @@ def parse_id(text: str) -> bytes:
     if not 0 <= number < 1 << 64:
         raise ValueError(f"{text!r} is not a message id")
     return _session_bytes(session) + _pack(number)
+
+
+def check_message_id(message_id: Any) -> None:
+    """Raise ConfigError unless the argument is a text. A text that is no id is valid: no message has it."""
+    if not isinstance(message_id, str):
+        raise ConfigError(
+            f"{short_repr(message_id)} is not a message id.", fix="Pass the text that send_message returned."
+        )
 
 
 @lru_cache(maxsize=256)

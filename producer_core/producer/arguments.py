@@ -30,7 +30,12 @@ def check_callback(function: Any, name: str) -> None:
 
 def check_batch(messages: Any, key_extractor: Any) -> None:
     """Raise InvalidMessage unless the argument is a collection of messages. A dict would be sent as its keys, a text as
-    its characters."""
+    its characters, a frame as the names of its columns."""
+    if hasattr(messages, "columns") or hasattr(messages, "column_names"):
+        raise InvalidMessage(
+            f"send_batch takes a list of messages, not a frame ({type(messages).__name__}).",
+            fix="Use send_frame(frame, topic), which sends each row.",
+        )
     if not isinstance(messages, Iterable) or isinstance(messages, str | bytes | bytearray | Mapping):
         raise InvalidMessage(
             f"send_batch takes a list of messages, not {short_repr(messages)}.",
@@ -115,6 +120,45 @@ def check_timeout(value: Any, *, optional: bool = False) -> None:
         raise ConfigError(
             f"timeout={short_repr(value)} is not a number of seconds.", fix="For example timeout=30."
         )
+
+
+def check_topic_filter(topic: Any, *, optional: bool = True) -> None:
+    """Raise ConfigError unless `topic` can select dead letters: a text, or None for all topics if `optional`."""
+    if not isinstance(topic, str) and not (topic is None and optional):
+        every = ", or None for all topics" if optional else ""
+        raise ConfigError(
+            f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as text{every}."
+        )
+
+
+def check_replay(topic: Any, max_messages: Any, timeout: Any, inconclusive: Any) -> None:
+    """Raise ConfigError for an argument of a replay with a wrong type or range."""
+    check_topic_filter(topic, optional=False)
+    whole = isinstance(max_messages, Integral) and not isinstance(max_messages, bool)
+    if max_messages is not None and not (whole and max_messages >= 0):
+        raise ConfigError(
+            f"max_messages={short_repr(max_messages)} is not a whole number of 0 or more.",
+            fix="Leave it out to replay all dead letters of the topic.",
+        )
+    check_timeout(timeout)
+    if inconclusive not in ("keep", "send"):
+        raise ConfigError(
+            f"inconclusive={short_repr(inconclusive)} is not 'keep' or 'send'.",
+            fix="'keep' leaves dead letters that were not found on the topic; 'send' sends them and may write a second copy.",
+        )
+
+
+def check_malformed(topic: Any, raw: Any, code: Any, text: Any, source: Any) -> None:
+    """Raise InvalidMessage for an argument of `dead_letter` with a wrong type."""
+    if not isinstance(topic, str):
+        raise InvalidMessage(f"{short_repr(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
+    if not (raw is None or isinstance(raw, bytes)):
+        raise InvalidMessage(f"raw must be bytes or None, not {short_repr(raw)}.", fix="Encode it first.")
+    for name, value in (("code", code), ("text", text)):
+        if not isinstance(value, str):
+            raise InvalidMessage(f"{name} must be a text, not {short_repr(value)}.")
+    if not (source is None or isinstance(source, str)):
+        raise InvalidMessage(f"source must be a text or None, not {short_repr(source)}.")
 
 
 def _check_path(name: str, value: Any, *, hint: str) -> None:

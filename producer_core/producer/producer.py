@@ -351,6 +351,7 @@ class ReliableKafkaProducer:
         Dead letters of other clusters in the same store are left out. While the producer does not know its cluster yet (it
         asks for at most 2 s), only dead letters without a known cluster are returned.
         """
+        arguments.check_topic_filter(topic)
         return self._components.dead_letter_backend.messages(topic)
 
     def clear_dlq(self, topic: str | None = None) -> int:
@@ -358,6 +359,7 @@ class ReliableKafkaProducer:
 
         With a store this can be undone (`producer-core dlq restore`).
         """
+        arguments.check_topic_filter(topic)
         return self._components.dead_letter_backend.clear(topic)
 
     def replay_dlq_messages(
@@ -382,6 +384,7 @@ class ReliableKafkaProducer:
         this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
         """
         self._shutdown.check()
+        arguments.check_replay(topic, max_messages, timeout, inconclusive)
         backend = self._components.dead_letter_backend
         return backend.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
 
@@ -402,6 +405,7 @@ class ReliableKafkaProducer:
     ) -> str:
         """Add malformed input as a dead letter with the verdict `not_sent`. It cannot be replayed until it is edited."""
         self._shutdown.check()
+        arguments.check_malformed(topic, raw, code, text, source)
         return self._dead_letters.add_malformed(topic, raw, code=code, text=text, source=source, key=key)
 
     def go_on(self, topic: str) -> int:

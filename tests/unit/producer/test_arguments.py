@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas
+import pyarrow
 import pytest
 
 from producer_core import ReliableKafkaProducer
@@ -147,6 +149,78 @@ def test_an_argument_of_a_wrong_type_raises_a_config_error(options, expected):
 def test_a_malformed_message_is_rejected_with_a_reason(producer, message, expected):
     with pytest.raises(InvalidMessage, match=expected):
         producer.send_message(**{"topic": "orders", "value": {}, **message})
+
+
+FRAME = {"order": [1, 2], "total": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    "frame", [pandas.DataFrame(FRAME), pyarrow.table(FRAME)], ids=lambda frame: type(frame).__name__
+)
+def test_a_batch_that_is_a_frame_points_to_send_frame(producer, frame):
+    with pytest.raises(InvalidMessage, match="send_frame"):
+        producer.send_batch("orders", frame)
+
+
+@pytest.fixture(scope="module", params=["memory", "store"])
+def either(request, tmp_path_factory):
+    """A producer that keeps its dead letters in memory, and one with a store."""
+    store = None if request.param == "memory" else tmp_path_factory.mktemp("store") / "s.duckdb"
+    with ReliableKafkaProducer(
+        "memory:1", store=store, run_replays=False, transport=InMemoryTransport
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"max_messages": -1}, "0 or more"),
+        ({"max_messages": "x"}, "0 or more"),
+        ({"max_messages": 1.5}, "0 or more"),
+        ({"max_messages": True}, "0 or more"),
+        ({"inconclusive": "x"}, "'keep' or 'send'"),
+        ({"inconclusive": 0}, "'keep' or 'send'"),
+        ({"inconclusive": -1}, "'keep' or 'send'"),
+        ({"inconclusive": []}, "'keep' or 'send'"),
+        ({"timeout": "x"}, "number of seconds"),
+        ({"timeout": None}, "number of seconds"),
+        ({"topic": 5}, "not a topic name"),
+        ({"topic": None}, "not a topic name"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_argument_of_a_replay_raises_a_config_error(either, arguments, expected):
+    with pytest.raises(ConfigError, match=expected):
+        either.replay_dlq_messages(**{"topic": "orders", **arguments})
+
+
+def test_a_replay_of_no_messages_sends_none(either):
+    assert either.replay_dlq_messages("orders", max_messages=0) == 0
+
+
+@pytest.mark.parametrize("topic", [5, [], b"orders"], ids=repr)
+def test_a_wrong_topic_of_dead_letters_raises_a_config_error(either, topic):
+    for call in (either.get_dlq_messages, either.clear_dlq):
+        with pytest.raises(ConfigError, match="not a topic name"):
+            call(topic)
+
+
+@pytest.mark.parametrize("message_id", [5, [], None], ids=repr)
+def test_a_dead_letter_is_looked_up_by_text_only(either, message_id):
+    with pytest.raises(ConfigError, match="not a message id"):
+        either.dlq.get(message_id)
+    assert either.dlq.get("unknown") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"code": None}, {"code": 5}, {"text": None}, {"raw": "text"}, {"source": 5}, {"topic": 5}, {"key": {}}],
+    ids=repr,
+)
+def test_a_wrong_argument_of_malformed_input_raises_invalid_message(either, wrong):
+    with pytest.raises(InvalidMessage):
+        either.dead_letter(**{"topic": "orders", "raw": b"x", "text": "no JSON", **wrong})
 
 
 @pytest.mark.parametrize("messages", [{"order": 1}, "order", b"order", 5, None])
