@@ -78,11 +78,22 @@ _CONNECTION = (
 )  # fmt: skip
 _SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
 _ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@\0]+)(?::(?P<port>\d{1,5}))?$")
+_WHOLE = re.compile(r"[+-]?\d{1,100}")
+_RANGE = re.compile(r"-?\d+\.\.-?\d+")
 _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 _ALTERNATIVES = {
     "partitioner": "Name one of librdkafka's, for example 'murmur2_random', or pass partition= to send_message.",
     "on_delivery": "Pass on_delivery= to send_message.",
     "dr_cb": "Pass on_delivery= to send_message.",
+    "sasl.jaas.config": "Set sasl_mechanism, sasl_plain_username and sasl_plain_password; only Java clients read JAAS.",
+    "ssl.truststore.location": "Set ssl_cafile to a PEM file; only Java clients read trust stores.",
+    "ssl.truststore.password": "Set ssl_cafile to a PEM file; only Java clients read trust stores.",
+}
+
+
+_RETRY_FIX = {
+    "max_retries": "max_retries=0 disables retries.",
+    "backoff_multiplier": "backoff_multiplier=1.0 keeps the delay constant.",
 }
 
 
@@ -108,8 +119,8 @@ class RetryConfig:
             number = isinstance(value, numbers.Integral if name == "max_retries" else numbers.Real)
             if isinstance(value, bool) or not number or not 0 <= value < math.inf:
                 raise ConfigError(
-                    f"RetryConfig: {name}={value!r} is not a number of 0 or more.",
-                    fix="max_retries=0 disables retries.",
+                    f"RetryConfig: {name}={value!r} is not a {'whole ' if name == 'max_retries' else ''}number of 0 or more.",
+                    fix=_RETRY_FIX.get(name, "Write a number of milliseconds."),
                 )
         if self.backoff_multiplier < 1:
             raise ConfigError(
@@ -122,6 +133,11 @@ class RetryConfig:
             raise ConfigError(
                 "RetryConfig: retriable_errors must be a list of names.",
                 fix=f"Write retriable_errors=[{names!r}].",
+            )
+        if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(
+                f"RetryConfig: retriable_errors={short_repr(names)} is not a list of error names.",
+                fix="For example retriable_errors=['REQUEST_TIMED_OUT']; leave it out for the default.",
             )
 
 
@@ -190,7 +206,7 @@ def client_config(
     Names may be Kafka's (`linger.ms`), kafka-python's (`linger_ms`) or librdkafka's.
     """
     bootstrap_servers, given = servers_and_settings(bootstrap_servers, overrides)
-    own = {name: given.pop(name) for name in _OWN_SETTINGS if name in given}
+    own = _own_settings(given)
     chosen = _translate(given)
     if "bootstrap.servers" not in chosen:
         chosen["bootstrap.servers"] = addresses(bootstrap_servers)
@@ -312,6 +328,19 @@ def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _own_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the settings that librdkafka does not have, with dots or underscores, and return them."""
+    own: dict[str, Any] = {}
+    for name in [name for name in given if name.replace(".", "_") in _OWN_SETTINGS]:
+        value, plain = given.pop(name), name.replace(".", "_")
+        if plain in own and own[plain] != value:
+            raise ConfigError(
+                f"The setting {plain!r} is given twice, with different values.", fix="Keep one."
+            )
+        own[plain] = value
+    return own
+
+
 def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -338,6 +367,8 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
     # librdkafka spells log_level with an underscore
     dotted = name if knows_property(name) else name.replace("_", ".")
     target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
+    if not knows_property(target):  # Java's name of a setting that kafka-python spells with underscores
+        target = NAMES.get(name.replace(".", "_"), target)
     if not name.endswith("_cb") and not knows_property(target):
         raise ConfigError(f"Unknown setting {name!r}.", fix=_ALTERNATIVES.get(name) or _nearest(name))
     if target == "acks" and str(value) == "-1":
@@ -372,15 +403,31 @@ def _check_values(chosen: Mapping[str, Any]) -> None:
                 fix=_ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md for its values."),
             )
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if (reason := refusal(name, text)) is not None:
+        if (reason := _number_refusal(name, value, text) or refusal(name, text)) is not None:
             problem = "Its value is not valid" if _SECRET.search(name) else reason
             raise ConfigError(
-                f"Setting {name!r}: {problem.rstrip().rstrip('.')}.", fix="See librdkafka's CONFIGURATION.md."
+                f"Setting {name!r}: {problem.rstrip().rstrip('.')}.",
+                fix=_ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md."),
             )
+
+
+def _number_refusal(name: str, value: Any, text: str) -> str | None:
+    """Return why a number is not valid that librdkafka would misread: NaN, infinity, or more than 32 bits."""
+    if isinstance(value, numbers.Real) and not math.isfinite(value):
+        return f"{value!r} is not a number that the client accepts; give a finite one"
+    if not _WHOLE.fullmatch(text) or -(2**31) <= int(text) < 2**31 or refusal(name, "x") is None:
+        return None
+    found = _RANGE.search(refusal(name, str(2**31 - 1)) or refusal(name, str(-(2**31))) or "")
+    return f"{text} is outside the allowed range {found[0] if found else f'up to {2**31 - 1}'}"
 
 
 def _check_security(chosen: Mapping[str, Any]) -> None:
     """Have librdkafka check what no single setting shows: the mechanism, certificates, a missing password."""
+    if "ssl.keystore.location" in chosen and "ssl.keystore.password" not in chosen:
+        raise ConfigError(
+            "ssl.keystore.location is set, and ssl.keystore.password is not.",
+            fix="Set the password too, or set ssl_certfile and ssl_keyfile to PEM files.",
+        )
     if str(chosen.get("security.protocol", "plaintext")).lower() == "plaintext":
         return
     mechanism = chosen.get("sasl.mechanism") or chosen.get("sasl.mechanisms")
@@ -449,7 +496,7 @@ def _block_seconds(milliseconds: Any) -> float:
 def _as_int(name: str, value: Any) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"{name}={value!r} is not a number.", fix="Give a whole number of bytes."
         ) from error
@@ -462,6 +509,9 @@ def _is_true(value: Any) -> bool:
 def _as_number(chosen: Mapping[str, Any], name: str) -> float:
     """Return a setting as a number; librdkafka itself accepts text that only begins with one."""
     try:
-        return float(chosen[name])
+        number = float(chosen[name])
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}={chosen[name]!r} is not a number.", fix="Write a whole number.") from error
+    if not math.isfinite(number):
+        raise ConfigError(f"{name}={chosen[name]!r} is not a number.", fix="Write a whole number.")
+    return number

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas
 import pyarrow
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.config import addresses, client_config
-from producer_core.errors import ConfigError, InvalidMessage, ProducerError
+from producer_core.delivery import transport
+from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.testing import InMemoryTransport
 
 
@@ -83,6 +87,15 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.passw
             "sasl.username and sasl.password",
         ),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"}, "ssl.ca.location failed"),
+        ({"ssl.keystore.location": "x"}, "ssl.keystore.password is not"),
+        ({"sasl.jaas.config": "x"}, "sasl_plain_username and sasl_plain_password"),
+        ({"linger.ms": math.nan}, "finite"),
+        ({"linger.ms": "nan"}, "not a number"),
+        ({"buffer_memory": math.inf}, "not a number"),
+        ({"delivery_timeout_ms": 10**12}, r"1000000000000 is outside the allowed range 0\.\.2147483647"),
+        ({"delivery_timeout_ms": 2**32 + 60_000}, r"outside the allowed range 0\.\.2147483647"),
+        ({"message.max.bytes": 10**10}, r"10000000000 is outside the allowed range 1000\.\.1000000000"),
+        ({"max.block.ms": 5, "max_block_ms": 6}, "given twice"),
         ({"value_serializer": 5}, "not a function"),
         (5, "must be a dict"),
         ("linger.ms=5", "must be a dict"),
@@ -99,8 +112,17 @@ def test_an_oauth_callback_without_a_token_raises_a_config_error():
         raise ValueError("mine")
 
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": no_token}
-    with pytest.raises(ProducerError, match="No Kafka client can be made"):
+    with pytest.raises(ConfigError, match="No Kafka client can be made: OAuth token not set") as raised:
         ReliableKafkaProducer("127.0.0.1:1", settings, store=None)
+    assert "Check oauth_cb" in raised.value.fix
+    assert "KafkaError{" not in str(raised.value)
+
+
+def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reason():
+    error = KafkaError(KafkaError._INVALID_ARG, "Failed to create producer: `a` needs `b`")
+    raised = transport._no_client(error)
+    assert isinstance(raised, ConfigError)
+    assert "No Kafka client can be made: `a` needs `b` (_INVALID_ARG)." in str(raised)
 
 
 @pytest.mark.parametrize(
