@@ -12,6 +12,7 @@ from typing import Any
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import RetryConfig
 from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.events import Hook
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 TOPIC_RULE = "A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
@@ -66,8 +67,10 @@ def check(
     journal_dir: Any,
     telemetry_topic: Any,
     transactional_id: Any,
-    hooks: Any,
     alert_routes: Any,
+    cluster_id: Any,
+    transport: Any,
+    journal: Any,
 ) -> None:
     """Raise ConfigError for an argument of the producer with a wrong type or range."""
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
@@ -99,9 +102,52 @@ def check(
             f"transactional_id={short_repr(transactional_id)} is not a text.",
             fix="Give a name, for example 'shop'.",
         )
-    for name, value in (("hooks", hooks), ("alert_routes", alert_routes)):
-        if not isinstance(value, Iterable) or isinstance(value, str):
-            raise ConfigError(f"{name} must be a list, not {short_repr(value)}.", fix=f"Write {name}=[…].")
+    _check_list("alert_routes", alert_routes)
+    if cluster_id is not None and not (isinstance(cluster_id, str) and cluster_id):
+        raise ConfigError(
+            f"cluster_id={short_repr(cluster_id)} is not the id of a cluster.",
+            fix="Give the id as text, or leave it out: the producer asks the brokers.",
+        )
+    if transport is not None and not callable(transport):
+        raise ConfigError(
+            f"transport={short_repr(transport)} is not a function that creates a transport.",
+            fix="Leave it out for Kafka, or pass transport=InMemoryTransport in tests.",
+        )
+    if journal is not None and not all(hasattr(journal, name) for name in _JOURNAL):
+        raise ConfigError(
+            f"journal={short_repr(journal)} is not a replayable input.",
+            fix="For a journal on disk, pass journal_dir= with the path of a directory.",
+        )
+
+
+_JOURNAL = ("ids", "lasting_id", "numbers", "pending_log", "unsettled", "close")
+"""Members of a `ReplayableSource` that a producer needs."""
+
+
+def _check_list(name: str, value: Any) -> None:
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise ConfigError(f"{name} must be a list, not {short_repr(value)}.", fix=f"Write {name}=[…].")
+
+
+def hooks_of(given: Any) -> tuple[Hook, ...]:
+    """Return the hooks that were given to a producer. Raise ConfigError for anything that is not a Hook."""
+    _check_list("hooks", given)
+    hooks = tuple(given)
+    for hook in hooks:
+        _check_hook(hook)
+    return hooks
+
+
+def _check_hook(hook: Any) -> None:
+    if isinstance(hook, type):
+        raise ConfigError(
+            f"hooks contains the class {hook.__name__}.", fix=f"Pass an instance: hooks=[{hook.__name__}()]."
+        )
+    if not all(callable(getattr(hook, name, None)) for name in vars(Hook) if not name.startswith("_")):
+        raise ConfigError(
+            f"hooks contains {short_repr(hook)}, which is not a Hook.",
+            fix="Derive its class from producer_core.events.Hook and override the methods that you need.",
+        )
 
 
 def _check_number(

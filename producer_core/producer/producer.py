@@ -119,8 +119,8 @@ class ReliableKafkaProducer:
         arguments.check(
             retry_config=retry_config, enable_deduplication=enable_deduplication, dlq_max_size=dlq_max_size,
             health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,
-            journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id, hooks=hooks,
-            alert_routes=alert_routes,
+            journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id,
+            alert_routes=alert_routes, cluster_id=cluster_id, transport=transport, journal=journal,
         )  # fmt: skip
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
@@ -136,7 +136,8 @@ class ReliableKafkaProducer:
             enable_deduplication=enable_deduplication, redis_client=redis_client, dedup_ttl=dedup_ttl,
             health_check_interval=health_check_interval, thresholds=thresholds or {}, store=store,
             dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic, ledger=ledger,
-            alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=hooks, transport=transport, clock=clock,
+            alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=arguments.hooks_of(hooks),
+            transport=transport, clock=clock,
         )  # fmt: skip
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)

@@ -9,11 +9,12 @@ import pyarrow
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import ReliableKafkaProducer
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.config import addresses, client_config
 from producer_core.delivery import transport
 from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
 
 
@@ -142,12 +143,26 @@ def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reas
         ({"transactional_id": 5}, "not a text"),
         ({"hooks": 5}, "must be a list"),
         ({"alert_routes": 5}, "must be a list"),
+        ({"hooks": [object()]}, "not a Hook.*producer_core.events.Hook"),
+        ({"hooks": [Hook]}, r"hooks=\[Hook\(\)\]"),
+        ({"cluster_id": 5}, "id of a cluster"),
+        ({"cluster_id": ""}, "id of a cluster"),
+        ({"journal": 5}, "journal_dir="),
+        (
+            {"retry_config": RetryConfig(retriable_errors=["NOPE"])},
+            "retriable_errors: There is no error code",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 def test_an_argument_of_a_wrong_type_raises_a_config_error(options, expected):
     with pytest.raises(ConfigError, match=expected):
         ReliableKafkaProducer("memory:1", **{"store": None, **options}, transport=InMemoryTransport)
+
+
+def test_a_transport_that_cannot_be_called_raises_a_config_error():
+    with pytest.raises(ConfigError, match="transport=5 is not a function"):
+        ReliableKafkaProducer("memory:1", store=None, transport=5)
 
 
 @pytest.mark.parametrize(
