@@ -7,7 +7,7 @@ import math
 import numbers
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,9 @@ from typing import Any
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names, refusal
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError
+
+DEFAULT_SERVERS = ("localhost:9092",)
+"""Addresses that apply unless the user gives some. Compared by identity: an explicit localhost:9092 is not the default."""
 
 DEFAULT_RETRIABLE = (
     "KafkaTimeoutError",
@@ -67,6 +70,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Names whose librdkafka spelling needs more than dots for underscores: Kafka's, kafka-python's, and aliases."""
 
+_SERVERS = ("bootstrap.servers", "metadata.broker.list")
 _OWN_SETTINGS = ("max_block_ms", "value_serializer", "key_serializer")
 _CONNECTION = (
     "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "oauth_cb",
@@ -74,11 +78,22 @@ _CONNECTION = (
 )  # fmt: skip
 _SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
 _ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@\0]+)(?::(?P<port>\d{1,5}))?$")
+_WHOLE = re.compile(r"[+-]?\d{1,100}")
+_RANGE = re.compile(r"-?\d+\.\.-?\d+")
 _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 _ALTERNATIVES = {
     "partitioner": "Name one of librdkafka's, for example 'murmur2_random', or pass partition= to send_message.",
     "on_delivery": "Pass on_delivery= to send_message.",
     "dr_cb": "Pass on_delivery= to send_message.",
+    "sasl.jaas.config": "Set sasl_mechanism, sasl_plain_username and sasl_plain_password; only Java clients read JAAS.",
+    "ssl.truststore.location": "Set ssl_cafile to a PEM file; only Java clients read trust stores.",
+    "ssl.truststore.password": "Set ssl_cafile to a PEM file; only Java clients read trust stores.",
+}
+
+
+_RETRY_FIX = {
+    "max_retries": "max_retries=0 disables retries.",
+    "backoff_multiplier": "backoff_multiplier=1.0 keeps the delay constant.",
 }
 
 
@@ -104,8 +119,8 @@ class RetryConfig:
             number = isinstance(value, numbers.Integral if name == "max_retries" else numbers.Real)
             if isinstance(value, bool) or not number or not 0 <= value < math.inf:
                 raise ConfigError(
-                    f"RetryConfig: {name}={value!r} is not a number of 0 or more.",
-                    fix="max_retries=0 disables retries.",
+                    f"RetryConfig: {name}={value!r} is not a {'whole ' if name == 'max_retries' else ''}number of 0 or more.",
+                    fix=_RETRY_FIX.get(name, "Write a number of milliseconds."),
                 )
         if self.backoff_multiplier < 1:
             raise ConfigError(
@@ -118,6 +133,11 @@ class RetryConfig:
             raise ConfigError(
                 "RetryConfig: retriable_errors must be a list of names.",
                 fix=f"Write retriable_errors=[{names!r}].",
+            )
+        if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(
+                f"RetryConfig: retriable_errors={short_repr(names)} is not a list of error names.",
+                fix="For example retriable_errors=['REQUEST_TIMED_OUT']; leave it out for the default.",
             )
 
 
@@ -186,10 +206,12 @@ def client_config(
     Names may be Kafka's (`linger.ms`), kafka-python's (`linger_ms`) or librdkafka's.
     """
     bootstrap_servers, given = servers_and_settings(bootstrap_servers, overrides)
-    own = {name: given.pop(name) for name in _OWN_SETTINGS if name in given}
+    own = _own_settings(given)
     chosen = _translate(given)
     if "bootstrap.servers" not in chosen:
         chosen["bootstrap.servers"] = addresses(bootstrap_servers)
+    else:
+        _check_same_servers(bootstrap_servers, chosen["bootstrap.servers"])
     chosen.setdefault("client.id", f"{prefix}-{uuid.uuid4().hex[:8]}")
     explicit = dict(chosen)
     for name, value in DEFAULTS.items():
@@ -234,6 +256,25 @@ def servers_and_settings(
                 fix="A name is text, for example 'linger.ms'.",
             )
     return servers, given
+
+
+def _check_same_servers(argument: Any, setting: str) -> None:
+    """Raise ConfigError if the argument and the setting name different brokers."""
+    if argument is None or argument is DEFAULT_SERVERS or (isinstance(argument, Sized) and not len(argument)):
+        return
+    named = addresses(argument)
+    if set(named.split(",")) != set(setting.split(",")):
+        raise ConfigError(
+            f"The argument names the brokers {named}, and the setting bootstrap.servers names {setting}.",
+            fix="Keep one: messages must not go to a cluster that the other does not name.",
+        )
+
+
+def pop_servers(settings: dict[str, Any]) -> Any:
+    """Remove the addresses from the settings, under any of their names, and return them; None without any."""
+    names = [name for name in settings if isinstance(name, str) and name.replace("_", ".") in _SERVERS]
+    values = [settings.pop(name) for name in names]
+    return next(filter(None, values), None)
 
 
 def addresses(servers: str | Sequence[str]) -> str:
@@ -287,6 +328,19 @@ def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _own_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the settings that librdkafka does not have, with dots or underscores, and return them."""
+    own: dict[str, Any] = {}
+    for name in [name for name in given if name.replace(".", "_") in _OWN_SETTINGS]:
+        value, plain = given.pop(name), name.replace(".", "_")
+        if plain in own and own[plain] != value:
+            raise ConfigError(
+                f"The setting {plain!r} is given twice, with different values.", fix="Keep one."
+            )
+        own[plain] = value
+    return own
+
+
 def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -308,11 +362,13 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
 def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
     if name in ("buffer_memory", "buffer.memory"):
         return [("queue.buffering.max.kbytes", max(1, _as_int(name, value) // 1024))]
-    if name in ("bootstrap_servers", "bootstrap.servers", "metadata.broker.list"):
+    if name.replace("_", ".") in _SERVERS:
         return [("bootstrap.servers", addresses(value))]
     # librdkafka spells log_level with an underscore
     dotted = name if knows_property(name) else name.replace("_", ".")
     target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
+    if not knows_property(target):  # Java's name of a setting that kafka-python spells with underscores
+        target = NAMES.get(name.replace(".", "_"), target)
     if not name.endswith("_cb") and not knows_property(target):
         raise ConfigError(f"Unknown setting {name!r}.", fix=_ALTERNATIVES.get(name) or _nearest(name))
     if target == "acks" and str(value) == "-1":
@@ -347,15 +403,31 @@ def _check_values(chosen: Mapping[str, Any]) -> None:
                 fix=_ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md for its values."),
             )
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if (reason := refusal(name, text)) is not None:
+        if (reason := _number_refusal(name, value, text) or refusal(name, text)) is not None:
             problem = "Its value is not valid" if _SECRET.search(name) else reason
             raise ConfigError(
-                f"Setting {name!r}: {problem.rstrip().rstrip('.')}.", fix="See librdkafka's CONFIGURATION.md."
+                f"Setting {name!r}: {problem.rstrip().rstrip('.')}.",
+                fix=_ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md."),
             )
+
+
+def _number_refusal(name: str, value: Any, text: str) -> str | None:
+    """Return why a number is not valid that librdkafka would misread: NaN, infinity, or more than 32 bits."""
+    if isinstance(value, numbers.Real) and not math.isfinite(value):
+        return f"{value!r} is not a number that the client accepts; give a finite one"
+    if not _WHOLE.fullmatch(text) or -(2**31) <= int(text) < 2**31 or refusal(name, "x") is None:
+        return None
+    found = _RANGE.search(refusal(name, str(2**31 - 1)) or refusal(name, str(-(2**31))) or "")
+    return f"{text} is outside the allowed range {found[0] if found else f'up to {2**31 - 1}'}"
 
 
 def _check_security(chosen: Mapping[str, Any]) -> None:
     """Have librdkafka check what no single setting shows: the mechanism, certificates, a missing password."""
+    if "ssl.keystore.location" in chosen and "ssl.keystore.password" not in chosen:
+        raise ConfigError(
+            "ssl.keystore.location is set, and ssl.keystore.password is not.",
+            fix="Set the password too, or set ssl_certfile and ssl_keyfile to PEM files.",
+        )
     if str(chosen.get("security.protocol", "plaintext")).lower() == "plaintext":
         return
     mechanism = chosen.get("sasl.mechanism") or chosen.get("sasl.mechanisms")
@@ -424,7 +496,7 @@ def _block_seconds(milliseconds: Any) -> float:
 def _as_int(name: str, value: Any) -> int:
     try:
         return int(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"{name}={value!r} is not a number.", fix="Give a whole number of bytes."
         ) from error
@@ -437,6 +509,9 @@ def _is_true(value: Any) -> bool:
 def _as_number(chosen: Mapping[str, Any], name: str) -> float:
     """Return a setting as a number; librdkafka itself accepts text that only begins with one."""
     try:
-        return float(chosen[name])
+        number = float(chosen[name])
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}={chosen[name]!r} is not a number.", fix="Write a whole number.") from error
+    if not math.isfinite(number):
+        raise ConfigError(f"{name}={chosen[name]!r} is not a number.", fix="Write a whole number.")
+    return number

@@ -23,7 +23,7 @@ import orjson
 
 from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
 from producer_core._internal.user_callbacks import short_repr
-from producer_core.errors import InvalidMessage
+from producer_core.errors import ConfigError, InvalidMessage
 
 ID_HEADER = "pc-id"
 """Name of the header with a record's id: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
@@ -176,6 +176,14 @@ def parse_id(text: str) -> bytes:
     return _session_bytes(session) + _pack(number)
 
 
+def check_message_id(message_id: Any) -> None:
+    """Raise ConfigError unless the argument is a text. A text that is no id is valid: no message has it."""
+    if not isinstance(message_id, str):
+        raise ConfigError(
+            f"{short_repr(message_id)} is not a message id.", fix="Pass the text that send_message returned."
+        )
+
+
 @lru_cache(maxsize=256)
 def _session_bytes(text: str) -> bytes:
     return uuid.UUID(text).bytes
@@ -207,7 +215,13 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     if value is None or isinstance(value, bytes):
         return value
     if serializer is not None:
-        return _run_serializer(serializer, value)
+        serialized = _run_serializer(serializer, value)
+        if serialized is None:
+            raise InvalidMessage(
+                "The serializer returned None for a value. A forgotten return deletes keys on compacted topics.",
+                fix="Return bytes. For a tombstone, send value=None.",
+            )
+        return serialized
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     return _to_json(value)
@@ -270,6 +284,8 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             name, value = pair
         except (TypeError, ValueError) as error:
             raise InvalidMessage(_HEADERS) from error
+        if isinstance(pair, str | bytes):  # "ab" would be the name "a" and the value "b"
+            raise InvalidMessage(f"{_HEADERS} {short_repr(pair)} is neither.")
         if name == ID_HEADER:
             raise InvalidMessage(f"The header {ID_HEADER!r} carries the message id; choose another name.")
         if name == ORIGINAL_TIMESTAMP:

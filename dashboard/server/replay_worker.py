@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from producer_core._internal.settings_file import read_settings
-from producer_core.config import client_config
+from producer_core.config import client_config, pop_servers
 from producer_core.dashboard.server.alert_worker import wait_for_store
 from producer_core.errors import ConfigError, ProducerError
 from producer_core.producer.producer import ReliableKafkaProducer
@@ -46,7 +46,7 @@ def worker_settings() -> WorkerSettings | None:
     file = Path(named).expanduser()
     try:
         given = read_settings(file)
-        servers = given.pop("bootstrap.servers", None) or given.pop("bootstrap_servers", None)
+        servers = pop_servers(given)
         if not servers:
             raise ConfigError(f"{file} names no brokers.", fix="Add bootstrap.servers=HOST:PORT.")
         found = WorkerSettings(file, str(servers), {**given, "client.id": CLIENT_ID})

@@ -31,7 +31,10 @@ _VERDICTS = {
 }
 
 
-@click.command(short_help="Explain an error code and how to fix it.")
+@click.command(
+    short_help="Explain an error code and how to fix it.",
+    context_settings={"ignore_unknown_options": True},  # librdkafka's own numbers are negative
+)
 @click.argument("code", required=False)
 @click.option("--all", "everything", is_flag=True, help="List every code with its meaning.")
 @options.as_json
@@ -46,13 +49,16 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
       producer-core explain 19
       producer-core explain --all
     """
-    from producer_core.kafka.classify import known_failures, lookup, other_names
+    from producer_core.kafka.classify import bare_name, known_failures, lookup, other_names
 
     if everything:
         _list(known_failures(), as_json)
         return
     if code is None:
         raise click.UsageError("Missing argument 'CODE'; --all lists every code.")
+    if code.startswith("-") and not code[1:].isdecimal():
+        raise click.NoSuchOption(code)
+    code = bare_name(code)
     if (meaning := _exception(code)) is not None:
         output.emit({"code": code, "meaning": meaning}) if as_json else output.say(
             f"{code}\n{_wrapped('', meaning)}"
@@ -77,8 +83,8 @@ def explain(code: str | None, everything: bool, as_json: bool) -> None:
 def _exception(name: str) -> str | None:
     """Return the meaning of an exception class of producer_core or Python; None for a Kafka error code."""
     found = getattr(errors, name, None) or getattr(builtins, name, None)
-    if not (isinstance(found, type) and issubclass(found, Exception)):
-        return None
+    if found is BufferError or not (isinstance(found, type) and issubclass(found, Exception)):
+        return None  # confluent_kafka raises BufferError for a full queue, which is an error code
     meaning = (found.__doc__ or "").split("\n\n")[0].strip()
     if issubclass(found, errors.ProducerError):
         return f"Raised by producer_core: {meaning} The message of the exception contains the fix."

@@ -17,6 +17,7 @@ import click
 
 from producer_core._internal.settings_file import read_settings
 from producer_core.cli.lazy_group import Failed
+from producer_core.config import pop_servers
 from producer_core.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -149,7 +150,7 @@ def client_settings(
             fix="Name a broker, or omit the option for localhost:9092. Check for an empty variable.",
         )
     chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
-    inside = chosen.pop("bootstrap.servers", None) or chosen.pop("bootstrap_servers", None)
+    inside = pop_servers(chosen)
     return servers or inside or "localhost:9092", chosen
 
 

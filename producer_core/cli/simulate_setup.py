@@ -52,7 +52,7 @@ def orchestrator(
     from producer_core.simulate.orchestrator import DataGenerationOrchestrator
 
     cluster_id = Cluster(client_config(address, client)).view(timeout=10.0).cluster_id
-    producer = ReliableKafkaProducer(address, client, store=store, cluster_id=cluster_id)
+    producer = ReliableKafkaProducer(address, client, store=store, cluster_id=cluster_id or None)
     generation = DataGenerationOrchestrator(shop, producer=producer, seed=seed)
     try:
         yield generation

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError
 
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.wakeup import Wakeup
+from producer_core.config import ClientConfig
 from producer_core.delivery.ambiguity import AmbiguityResolver
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.context import DeliveryContext, DeliverySettings
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from producer_core.delivery.replayable_source import FeederTarget, PendingLog, SequenceSource
 
 _topic_of = attrgetter("topic")
+_STATISTICS_DELAY = 0.3
+"""Seconds by which statistics may arrive later than their interval."""
 
 
 class SessionNumbers(Protocol):
@@ -71,6 +74,7 @@ class DeliveryEngine:
         lost_on: Callable[[str, float], bool],
     ) -> None:
         self._settled = Wakeup()
+        self._statistics_within = _statistics_within(settings.client)
         self._hooks = HookDispatcher(hooks)
         self.connection = ConnectionState(self.notice, clock=settings.clock)
         self.retry_manager = retries = RetryManager(settings.retry, send=self._due)
@@ -206,10 +210,12 @@ class DeliveryEngine:
     def close(self, deadline: Deadline) -> None:
         """Wait for pending messages; the rest stays in the journal or becomes dead letters.
 
-        A fifth of the time, but at most 2 s, is reserved for the steps after the wait.
+        A fifth of the time, but at most 2 s, is reserved for the steps after the wait. While no broker is connected, half
+        of it is reserved, because the verdicts on the rest need statistics that arrive after it left the client.
         """
         left = deadline.left()
-        self.wait_idle(left - min(2.0, left / 5))
+        share = 5 if self.connection.unreachable is None else 2
+        self.wait_idle(left - min(2.0, left / share))
         self.enqueuer.end()
         if self.pending_log is not None:
             self.pending_log.stop()
@@ -218,12 +224,26 @@ class DeliveryEngine:
         if self.pending:
             self.transport.purge()
             self._wait_reports(deadline.left(at_least=0.5, at_most=2.0))
+            if self.pending_log is None:  # with a journal the rest becomes no dead letters
+                self._wait_statistics(deadline.left(at_most=self._statistics_within))
         self.transport.stop(deadline.left(at_least=0.5, at_most=5.0))
         self._failure_handler.end()
         if self.pending_log is not None:
             self.pending_log.flush()
 
+    def _wait_statistics(self, timeout: float) -> None:
+        """Wait for the statistics that prove which purged messages were never sent."""
+        deadline = time.monotonic() + timeout
+        while self._failure_handler.awaits_statistics and time.monotonic() < deadline:
+            self._settled.wait(0.02)
+
     def _wait_reports(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while self.transport.outstanding() and time.monotonic() < deadline:
             self._settled.wait(0.02)
+
+
+def _statistics_within(client: ClientConfig) -> float:
+    """Return the seconds within which the client emits its next statistics; 0 if it emits none."""
+    interval = float(client.settings["statistics.interval.ms"]) / 1000
+    return interval and interval + _STATISTICS_DELAY

@@ -75,13 +75,11 @@ class FailureHandler:
             return
         failure = failure_of(error)
         verdict = _judge(failure, message, self._retry_backoff)
-        failure, text = self._cause(failure, error.str(), verdict)
+        text = error.str()
         partition = None if message is None else message.partition()
         expected = self._expected_verdict(delivery, failure, verdict, message)
         if expected is None:
             self._record(delivery, failure, text, verdict, partition)
-        elif self._dispatcher.ended:  # more statistics may not arrive
-            self._record(delivery, failure, text, "possibly_persisted", partition)
         else:
             self._defer(PendingVerdict(delivery, expected, failure, text, partition, _produced_at(message)))
 
@@ -102,20 +100,26 @@ class FailureHandler:
         """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
         delivery = pending.delivery
         delivery.state = PROBING
-        if isinstance(decide(pending.failure, len(delivery.attempts) + 1, self._retry_config), RetryAfter):
+        if not self._dispatcher.ended and isinstance(
+            decide(pending.failure, len(delivery.attempts) + 1, self._retry_config), RetryAfter
+        ):
             self._lanes.failed(delivery)
         self._awaiting_statistics.append(pending)
+
+    @property
+    def awaits_statistics(self) -> bool:
+        """Whether a verdict waits for the next statistics."""
+        return bool(self._awaiting_statistics)
 
     def decide_pending(self) -> None:
         """Decide the verdicts that waited for the latest statistics. Called on the poll thread."""
         decidable, self._awaiting_statistics = self._awaiting_statistics, []
         for pending in decidable:
-            proved = self._is_proved(pending)
+            verdict: Verdict = pending.expected if self._is_proved(pending) else "possibly_persisted"
             text, reason = pending.text, self._connection.unreachable
-            if proved and pending.expected == "not_sent" and reason is not None:
+            if verdict == "not_sent" and reason is not None and not self._purged_at_close(pending.failure):
                 text = f"{text}, no broker was connected: {reason}"
             pending.delivery.state = QUEUED
-            verdict: Verdict = pending.expected if proved else "possibly_persisted"
             self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 
     def _is_proved(self, pending: PendingVerdict) -> bool:
@@ -131,16 +135,20 @@ class FailureHandler:
     ) -> None:
         if delivery.id not in self._pending:
             return
+        failure, text = self._cause(failure, text, verdict)
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, text), verdict))
         self._follow(delivery, failure, verdict, partition)
 
     def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
         """Return the cause and its text: for a message purged at close, the reason why no broker was reachable."""
         reason = self._connection.unreachable
-        if reason is None or failure.code != "_PURGE_QUEUE" or not self._dispatcher.ended:
+        if reason is None or not self._purged_at_close(failure):
             return failure, text
         text = f"closed while no broker was connected: {reason}"
         return (failure_of(self._connection.cause), text) if verdict == "not_sent" else (failure, text)
+
+    def _purged_at_close(self, failure: Failure) -> bool:
+        return failure.code == "_PURGE_QUEUE" and self._dispatcher.ended
 
     def _follow(self, delivery: Delivery, failure: Failure, verdict: Verdict, partition: int | None) -> None:
         """Retry the message, probe its topic first, or give it up."""
@@ -202,7 +210,8 @@ class FailureHandler:
 
     def end(self) -> None:
         """Settle what is still pending, once the threads have stopped."""
-        for verdict in self._awaiting_statistics:  # no further statistics arrived, so nothing is proved
+        unproved, self._awaiting_statistics = self._awaiting_statistics, []
+        for verdict in unproved:  # no further statistics arrived
             verdict.delivery.state = QUEUED
             self._record(
                 verdict.delivery, verdict.failure, verdict.text, "possibly_persisted", verdict.partition

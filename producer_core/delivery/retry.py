@@ -85,6 +85,14 @@ def _codes(names: frozenset[str]) -> frozenset[str]:
     return retriable_codes(tuple(names))
 
 
+def _check_names(config: RetryConfig) -> None:
+    """Raise ConfigError for an unknown name at the start, not at the first failure."""
+    try:
+        retriable_codes(config.retriable_errors)
+    except ConfigError as error:
+        raise ConfigError(f"RetryConfig: retriable_errors: {error.what}", fix=error.fix) from error
+
+
 _MAX_COUNTED = 10_000
 """Messages whose retries `schedule_retry` counts by id; the oldest is dropped first."""
 
@@ -103,9 +111,7 @@ class RetryManager:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config or RetryConfig()
-        retriable_codes(
-            self.config.retriable_errors
-        )  # raises for an unknown name now, not at the first failure
+        _check_names(self.config)
         self._send = send
         self._clock = clock
         # Guards the fields below. Code acquires the lock itself: an interrupt inside Condition would leave it locked.

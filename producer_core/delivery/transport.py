@@ -27,7 +27,7 @@ from producer_core.delivery.delivery import Delivery, DeliveryState, Report
 from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.delivery.missing_report import NOT_SENT
 from producer_core.delivery.report_batch import ReportBatch
-from producer_core.errors import ForkedProducer, ProducerError
+from producer_core.errors import ConfigError, ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
@@ -230,10 +230,8 @@ class KafkaTransport:
     def _first_client(self) -> Producer:
         try:
             return self._new_client()
-        except KafkaException as error:  # oauth_cb returned no token, or the process cannot start a thread
-            raise ProducerError(
-                f"No Kafka client can be made: {mask_or_hide(str(error.args[0]))}."
-            ) from error
+        except KafkaException as error:
+            raise _no_client(error.args[0]) from error
 
     def _new_client(self) -> Producer:
         return Producer(self._settings())
@@ -365,3 +363,17 @@ class KafkaTransport:
         with contextlib.suppress(KafkaException):
             client.purge()
             client.poll(0)
+
+
+def _no_client(error: KafkaError) -> ProducerError:
+    """Return the exception for a client that cannot be created: a wrong setting, no token, or no thread for it."""
+    reason = error.str().removeprefix("Failed to create producer: ").rstrip(".")
+    what = f"No Kafka client can be made: {mask_or_hide(reason)} ({error.name()})."
+    if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:
+        return ConfigError(
+            what,
+            fix="Check oauth_cb: it raised an exception, or did not return a token and its expiry time in seconds since 1970.",
+        )
+    if error.code() == KafkaError._INVALID_ARG:
+        return ConfigError(what, fix="Check the settings that the reason names, and the files behind them.")
+    return ProducerError(what)

@@ -16,7 +16,15 @@ from producer_core.dlq.dataframe import LIMIT, frame
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
-from producer_core.messages import Message, MessageStatus, decode_value, encode_key, encode_value, parse_id
+from producer_core.messages import (
+    Message,
+    MessageStatus,
+    check_message_id,
+    decode_value,
+    encode_key,
+    encode_value,
+    parse_id,
+)
 
 if TYPE_CHECKING:
     from producer_core.producer.frames import Kind
@@ -126,6 +134,7 @@ class DeadLetterQueue:
         return found[offset : offset + limit]
 
     def get(self, message_id: str) -> DeadLetter | None:
+        check_message_id(message_id)
         with self._lock:
             return self._dead_letters.get(message_id)
 

@@ -39,6 +39,8 @@ class Failure:
 
 
 _MAX_DIGITS = 6
+_PRINTED_CODE = re.compile(r"(?:cimpl\.)?KafkaError\{code=([A-Z0-9_]+)")
+_QUALIFIED = re.compile(r"(?:[A-Za-z_]\w*[.$])+([A-Za-z_]\w*)(?::.*)?", re.DOTALL)
 
 
 def failure_of(error: KafkaError | int | str) -> Failure:
@@ -53,7 +55,7 @@ def failure_of(error: KafkaError | int | str) -> Failure:
 
 def lookup(name: str) -> Failure:
     """Return a failure by librdkafka's name, the protocol's, a kafka-python or Java class name, or its number."""
-    text = name.strip()
+    text = bare_name(name)
     if re.fullmatch(r"-?[0-9]+", text):
         if len(text) > _MAX_DIGITS:  # larger than any code
             raise ConfigError(f"There is no error code {text:.20}.", fix="See producer-core explain --all.")
@@ -67,6 +69,14 @@ def lookup(name: str) -> Failure:
         )
         raise ConfigError(f"There is no error code {name!r}.", fix=suggestion)
     return _table()[code]
+
+
+def bare_name(text: str) -> str:
+    """Return the name of an error from its text: the code of `KafkaError{code=…}`, or a class name without its package."""
+    text = text.strip()
+    if found := _PRINTED_CODE.match(text) or _QUALIFIED.fullmatch(text):
+        return found[1]
+    return text
 
 
 def _reject_non_errors(name: str) -> None:

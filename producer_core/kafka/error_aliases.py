@@ -40,6 +40,7 @@ ALIASES = {
     "Disconnect": "_TRANSPORT",
     "NoBrokersAvailable": "_ALL_BROKERS_DOWN",
     "BufferExhausted": "_QUEUE_FULL",
+    "BufferError": "_QUEUE_FULL",  # raised by confluent_kafka's produce()
     "UnknownServer": "UNKNOWN",
     "Serialization": "_VALUE_SERIALIZATION",
     # other class names of kafka-python and Java, also of errors without a code in the protocol

@@ -12,6 +12,7 @@ from typing import Any
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import RetryConfig
 from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.events import Hook
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 TOPIC_RULE = "A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
@@ -30,7 +31,12 @@ def check_callback(function: Any, name: str) -> None:
 
 def check_batch(messages: Any, key_extractor: Any) -> None:
     """Raise InvalidMessage unless the argument is a collection of messages. A dict would be sent as its keys, a text as
-    its characters."""
+    its characters, a frame as the names of its columns."""
+    if hasattr(messages, "columns") or hasattr(messages, "column_names"):
+        raise InvalidMessage(
+            f"send_batch takes a list of messages, not a frame ({type(messages).__name__}).",
+            fix="Use send_frame(frame, topic), which sends each row.",
+        )
     if not isinstance(messages, Iterable) or isinstance(messages, str | bytes | bytearray | Mapping):
         raise InvalidMessage(
             f"send_batch takes a list of messages, not {short_repr(messages)}.",
@@ -61,8 +67,10 @@ def check(
     journal_dir: Any,
     telemetry_topic: Any,
     transactional_id: Any,
-    hooks: Any,
     alert_routes: Any,
+    cluster_id: Any,
+    transport: Any,
+    journal: Any,
 ) -> None:
     """Raise ConfigError for an argument of the producer with a wrong type or range."""
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
@@ -94,9 +102,52 @@ def check(
             f"transactional_id={short_repr(transactional_id)} is not a text.",
             fix="Give a name, for example 'shop'.",
         )
-    for name, value in (("hooks", hooks), ("alert_routes", alert_routes)):
-        if not isinstance(value, Iterable) or isinstance(value, str):
-            raise ConfigError(f"{name} must be a list, not {short_repr(value)}.", fix=f"Write {name}=[…].")
+    _check_list("alert_routes", alert_routes)
+    if cluster_id is not None and not (isinstance(cluster_id, str) and cluster_id):
+        raise ConfigError(
+            f"cluster_id={short_repr(cluster_id)} is not the id of a cluster.",
+            fix="Give the id as text, or leave it out: the producer asks the brokers.",
+        )
+    if transport is not None and not callable(transport):
+        raise ConfigError(
+            f"transport={short_repr(transport)} is not a function that creates a transport.",
+            fix="Leave it out for Kafka, or pass transport=InMemoryTransport in tests.",
+        )
+    if journal is not None and not all(hasattr(journal, name) for name in _JOURNAL):
+        raise ConfigError(
+            f"journal={short_repr(journal)} is not a replayable input.",
+            fix="For a journal on disk, pass journal_dir= with the path of a directory.",
+        )
+
+
+_JOURNAL = ("ids", "lasting_id", "numbers", "pending_log", "unsettled", "close")
+"""Members of a `ReplayableSource` that a producer needs."""
+
+
+def _check_list(name: str, value: Any) -> None:
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise ConfigError(f"{name} must be a list, not {short_repr(value)}.", fix=f"Write {name}=[…].")
+
+
+def hooks_of(given: Any) -> tuple[Hook, ...]:
+    """Return the hooks that were given to a producer. Raise ConfigError for anything that is not a Hook."""
+    _check_list("hooks", given)
+    hooks = tuple(given)
+    for hook in hooks:
+        _check_hook(hook)
+    return hooks
+
+
+def _check_hook(hook: Any) -> None:
+    if isinstance(hook, type):
+        raise ConfigError(
+            f"hooks contains the class {hook.__name__}.", fix=f"Pass an instance: hooks=[{hook.__name__}()]."
+        )
+    if not all(callable(getattr(hook, name, None)) for name in vars(Hook) if not name.startswith("_")):
+        raise ConfigError(
+            f"hooks contains {short_repr(hook)}, which is not a Hook.",
+            fix="Derive its class from producer_core.events.Hook and override the methods that you need.",
+        )
 
 
 def _check_number(
@@ -115,6 +166,45 @@ def check_timeout(value: Any, *, optional: bool = False) -> None:
         raise ConfigError(
             f"timeout={short_repr(value)} is not a number of seconds.", fix="For example timeout=30."
         )
+
+
+def check_topic_filter(topic: Any, *, optional: bool = True) -> None:
+    """Raise ConfigError unless `topic` can select dead letters: a text, or None for all topics if `optional`."""
+    if not isinstance(topic, str) and not (topic is None and optional):
+        every = ", or None for all topics" if optional else ""
+        raise ConfigError(
+            f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as text{every}."
+        )
+
+
+def check_replay(topic: Any, max_messages: Any, timeout: Any, inconclusive: Any) -> None:
+    """Raise ConfigError for an argument of a replay with a wrong type or range."""
+    check_topic_filter(topic, optional=False)
+    whole = isinstance(max_messages, Integral) and not isinstance(max_messages, bool)
+    if max_messages is not None and not (whole and max_messages >= 0):
+        raise ConfigError(
+            f"max_messages={short_repr(max_messages)} is not a whole number of 0 or more.",
+            fix="Leave it out to replay all dead letters of the topic.",
+        )
+    check_timeout(timeout)
+    if inconclusive not in ("keep", "send"):
+        raise ConfigError(
+            f"inconclusive={short_repr(inconclusive)} is not 'keep' or 'send'.",
+            fix="'keep' leaves dead letters that were not found on the topic; 'send' sends them and may write a second copy.",
+        )
+
+
+def check_malformed(topic: Any, raw: Any, code: Any, text: Any, source: Any) -> None:
+    """Raise InvalidMessage for an argument of `dead_letter` with a wrong type."""
+    if not isinstance(topic, str):
+        raise InvalidMessage(f"{short_repr(topic, 80)} is not a topic name.", fix=TOPIC_RULE)
+    if not (raw is None or isinstance(raw, bytes)):
+        raise InvalidMessage(f"raw must be bytes or None, not {short_repr(raw)}.", fix="Encode it first.")
+    for name, value in (("code", code), ("text", text)):
+        if not isinstance(value, str):
+            raise InvalidMessage(f"{name} must be a text, not {short_repr(value)}.")
+    if not (source is None or isinstance(source, str)):
+        raise InvalidMessage(f"source must be a text or None, not {short_repr(source)}.")
 
 
 def _check_path(name: str, value: Any, *, hint: str) -> None:

@@ -15,7 +15,7 @@ from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
 from producer_core.alerts.routes import AlertFunction, given_routes
-from producer_core.config import RetryConfig, client_config, servers_and_settings
+from producer_core.config import DEFAULT_SERVERS, RetryConfig, client_config, servers_and_settings
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
@@ -88,7 +88,7 @@ class ReliableKafkaProducer:
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = ("localhost:9092",),
+        bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = DEFAULT_SERVERS,
         config: Mapping[str, Any] | None = None,
         retry_config: RetryConfig | None = None,
         redis_client: Any = None,
@@ -119,8 +119,8 @@ class ReliableKafkaProducer:
         arguments.check(
             retry_config=retry_config, enable_deduplication=enable_deduplication, dlq_max_size=dlq_max_size,
             health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,
-            journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id, hooks=hooks,
-            alert_routes=alert_routes,
+            journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id,
+            alert_routes=alert_routes, cluster_id=cluster_id, transport=transport, journal=journal,
         )  # fmt: skip
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
@@ -136,7 +136,8 @@ class ReliableKafkaProducer:
             enable_deduplication=enable_deduplication, redis_client=redis_client, dedup_ttl=dedup_ttl,
             health_check_interval=health_check_interval, thresholds=thresholds or {}, store=store,
             dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic, ledger=ledger,
-            alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=hooks, transport=transport, clock=clock,
+            alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=arguments.hooks_of(hooks),
+            transport=transport, clock=clock,
         )  # fmt: skip
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
@@ -351,6 +352,7 @@ class ReliableKafkaProducer:
         Dead letters of other clusters in the same store are left out. While the producer does not know its cluster yet (it
         asks for at most 2 s), only dead letters without a known cluster are returned.
         """
+        arguments.check_topic_filter(topic)
         return self._components.dead_letter_backend.messages(topic)
 
     def clear_dlq(self, topic: str | None = None) -> int:
@@ -358,6 +360,7 @@ class ReliableKafkaProducer:
 
         With a store this can be undone (`producer-core dlq restore`).
         """
+        arguments.check_topic_filter(topic)
         return self._components.dead_letter_backend.clear(topic)
 
     def replay_dlq_messages(
@@ -382,6 +385,7 @@ class ReliableKafkaProducer:
         this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
         """
         self._shutdown.check()
+        arguments.check_replay(topic, max_messages, timeout, inconclusive)
         backend = self._components.dead_letter_backend
         return backend.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
 
@@ -402,6 +406,7 @@ class ReliableKafkaProducer:
     ) -> str:
         """Add malformed input as a dead letter with the verdict `not_sent`. It cannot be replayed until it is edited."""
         self._shutdown.check()
+        arguments.check_malformed(topic, raw, code, text, source)
         return self._dead_letters.add_malformed(topic, raw, code=code, text=text, source=source, key=key)
 
     def go_on(self, topic: str) -> int:
@@ -541,7 +546,7 @@ class ReliableKafkaProducer:
     def close(self, timeout: float = 30.0) -> CloseReport:
         """Stop accepting messages, wait for pending ones, then keep the rest, all within `timeout` seconds.
 
-        A fifth of the time, at most 2 s, is reserved for keeping the rest. Close exceeds the timeout only while a slow disk
+        A fifth of the time (half of it while no broker is connected), at most 2 s, is reserved for keeping the rest. Close exceeds the timeout only while a slow disk
         writes dead letters. With a journal the rest stays there and is sent at the next start; without one it becomes
         dead letters. Further calls return the same report.
         """

@@ -41,7 +41,7 @@ from producer_core.store.paths import check_writable
 
 if TYPE_CHECKING:
     from producer_core.metrics.telemetry import TelemetryPublisher
-    from producer_core.replay import Inconclusive, ReplayProducer
+    from producer_core.replay import Inconclusive, Operation, ReplayProducer
 
 logger = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ class StoreBackend:
         done = runner.run_one(operation.operation_id, timeout)
         if done.acknowledged + done.landed < done.total or not done.ended:
             logger.warning(
-                f"dead letters were not replayed: {done.message}",
+                _unfinished(done) if not done.ended else f"dead letters were not replayed: {_left(done)}",
                 extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
             )
         return done.acknowledged + done.landed
@@ -312,6 +312,21 @@ class StoreBackend:
                 return next_batch(connection, self._producer.identity)
         except StoreError:
             return None
+
+
+def _unfinished(operation: Operation) -> str:
+    done = operation.acknowledged + operation.landed
+    return (
+        f"the replay is not finished: {done:,} of {operation.total:,} dead letters are done. "
+        f"It continues in the store as {operation.operation_id}."
+    )
+
+
+def _left(operation: Operation) -> str:
+    """Return why dead letters of an ended replay were not sent."""
+    counts = {"failed again": operation.failed_again, "skipped": operation.skipped}
+    named = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return "; ".join(filter(None, (named, operation.message))) or f"the replay is {operation.state}"
 
 
 def _open_if_available(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
-from producer_core.messages import Message
+from producer_core.messages import Message, check_message_id
 
 
 class StoredDeadLetters(Protocol):
@@ -35,6 +35,7 @@ class StoreQueue:
 
     def get(self, message_id: str) -> DeadLetter | None:
         """Return one dead letter with all its bytes."""
+        check_message_id(message_id)
         return self._backend.dead_letters().get(message_id)
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:

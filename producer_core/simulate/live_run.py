@@ -139,7 +139,7 @@ class LiveRun:
             _SETTINGS,
             health_check_interval=5,  # alerts on the page keep up with its tiles
             store=self.store,
-            cluster_id=target.cluster_id,
+            cluster_id=target.cluster_id or None,
             transport=target.transport,
         )
         self._parts.callback(producer.close, _CLOSE_WITHIN)

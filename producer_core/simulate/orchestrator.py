@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from producer_core.alerts.health import default_alert_handler
+from producer_core.config import DEFAULT_SERVERS
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.config import DataGenerationConfig
 from producer_core.simulate.generator import ECommerceDataGenerator
@@ -41,7 +42,7 @@ class DataGenerationOrchestrator:
         use_reliable_producer: bool = True,
         redis_client: Any = None,
         *,
-        bootstrap_servers: str | Sequence[str] = ("localhost:9092",),
+        bootstrap_servers: str | Sequence[str] = DEFAULT_SERVERS,
         producer_config: Mapping[str, Any] | None = None,
         producer: ReliableKafkaProducer | None = None,
         store: Any = "auto",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from producer_core.config import DEFAULT_SERVERS
 from producer_core.delivery.reports import DeliveryReport
 from producer_core.errors import BrokerError
 from producer_core.kafka.cluster import Cluster
@@ -33,7 +34,7 @@ class KafkaDataProducer:
     def __init__(
         self,
         generator: ECommerceDataGenerator,
-        bootstrap_servers: str | Sequence[str] = ("localhost:9092",),
+        bootstrap_servers: str | Sequence[str] = DEFAULT_SERVERS,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.generator = generator

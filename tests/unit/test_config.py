@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core import ReliableKafkaProducer
 from producer_core._internal.librdkafka import knows_property, property_names
-from producer_core.config import DEFAULTS, NAMES, ClientConfig, RetryConfig, addresses, client_config
+from producer_core.config import (
+    DEFAULT_SERVERS,
+    DEFAULTS,
+    NAMES,
+    ClientConfig,
+    RetryConfig,
+    addresses,
+    client_config,
+)
 from producer_core.errors import ConfigError, ProducerError
 
 
@@ -64,6 +73,10 @@ def test_the_defaults_are_as_documented():
         ({"client_id": "me"}, {"client.id": "me"}),
         ({"acks": -1}, {"acks": "all"}),
         ({"max_request_size": 2_000_000}, {"message.max.bytes": 2_000_000}),
+        ({"max.request.size": 2_000_000}, {"message.max.bytes": 2_000_000}),
+        ({"send.buffer.bytes": 7000}, {"socket.send.buffer.bytes": 7000}),
+        ({"receive.buffer.bytes": 7000}, {"socket.receive.buffer.bytes": 7000}),
+        ({"client_id": "99999999999999"}, {"client.id": "99999999999999"}),
         (
             {"sasl_plain_username": "u", "sasl_plain_password": "p"},
             {"sasl.username": "u", "sasl.password": "p"},
@@ -103,6 +116,10 @@ def test_producer_settings_do_not_reach_librdkafka():
     )
     assert (config.max_block, config.value_serializer, config.key_serializer) == (1.5, bytes, str.encode)
     assert not {"max_block_ms", "max.block.ms", "value_serializer"} & set(config.settings)
+
+
+def test_a_setting_of_the_producer_has_javas_name_too():
+    assert client_config("a:1", {"max.block.ms": 1500}).max_block == 1.5
 
 
 def test_none_means_the_default_as_in_kafka_python():
@@ -203,6 +220,25 @@ def test_an_invalid_address_raises_an_error_with_an_example(servers):
         addresses(servers)
 
 
+@pytest.mark.parametrize("setting", ["bootstrap.servers", "bootstrap_servers", "metadata.broker.list"])
+def test_different_brokers_in_the_argument_and_the_settings_raise_an_error(setting):
+    with pytest.raises(ConfigError, match="real:9092") as raised:
+        client_config(["localhost:9092"], {setting: "real:9092"})
+    assert "localhost:9092" in str(raised.value)
+    assert "Keep one" in raised.value.fix
+
+
+@pytest.mark.parametrize("argument", [DEFAULT_SERVERS, None, [], "", "b:2, a:1", ["a:1", "b:2"]])
+def test_brokers_only_in_the_settings_or_named_twice_alike_are_accepted(argument):
+    config = client_config(argument, {"bootstrap.servers": "a:1,b:2"})
+    assert config.bootstrap_servers == "a:1,b:2"
+
+
+def test_a_producer_refuses_brokers_that_its_settings_contradict():
+    with pytest.raises(ConfigError, match="real:9092"):
+        ReliableKafkaProducer(["localhost:1"], {"bootstrap.servers": "real:9092"}, store=None)
+
+
 # secrets
 
 
@@ -276,11 +312,20 @@ def test_the_retry_defaults_are_as_documented():
         ("backoff_multiplier", math.inf),
         ("jitter", "no"),
         ("retriable_errors", "KafkaTimeoutError"),
+        ("retriable_errors", [5]),
+        ("retriable_errors", None),
     ],
 )
 def test_an_invalid_retry_setting_raises_an_error_with_its_name(field, value):
     with pytest.raises(ConfigError, match=field):
         RetryConfig(**{field: value})
+
+
+@pytest.mark.parametrize("field", ["initial_delay_ms", "max_delay_ms", "backoff_multiplier", "max_retries"])
+def test_only_the_error_about_retries_says_how_to_disable_them(field):
+    with pytest.raises(ConfigError) as raised:
+        RetryConfig(**{field: -1})
+    assert ("max_retries=0" in str(raised.value)) == (field == "max_retries")
 
 
 def test_numpy_numbers_are_numbers():

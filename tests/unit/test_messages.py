@@ -183,6 +183,13 @@ def test_values_without_a_json_type_are_written_as_documented(value, text):
     assert encode_value(value).decode() == text
 
 
+def test_a_serializer_that_returns_none_for_a_value_raises_instead_of_writing_a_tombstone():
+    with pytest.raises(InvalidMessage, match="returned None") as raised:
+        encode_value({"a": 1}, lambda value: None)
+    assert "value=None" in raised.value.fix
+    assert encode_value(None, lambda value: None) is None  # a tombstone on purpose
+
+
 def test_a_user_serializer_is_used_and_its_errors_are_reported():
     assert encode_value({"n": 1}, lambda value: b"mine") == b"mine"
     with pytest.raises(InvalidMessage, match="serializer failed: division by zero"):
@@ -226,6 +233,12 @@ def test_headers_keep_order_duplicates_and_null(headers):
     assert [value for _, value in encoded] == [
         value.encode() if isinstance(value, str) else value for _, value in headers
     ]
+
+
+@pytest.mark.parametrize("headers", [["ab"], [b"ab"], "ab", ("ab", "cd")])
+def test_a_text_of_two_characters_is_no_header(headers):
+    with pytest.raises(InvalidMessage, match="pairs of a name and a value"):
+        encode_headers(headers)
 
 
 def test_headers_can_be_a_dict():

@@ -201,7 +201,7 @@ class ReplayRun:
                 f"{servers} is cluster {found}, not {self.to_cluster}.", fix="No record was sent."
             )
         self._producer = ReliableKafkaProducer(
-            servers, settings, store=self.store, cluster_id=found, run_replays=False
+            servers, settings, store=self.store, cluster_id=found or None, run_replays=False
         )
         self._cluster = found
         self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)

@@ -145,7 +145,7 @@ def open_producer(
         store=store,
         telemetry_topic=telemetry_topic,
         ledger=store is not None,
-        cluster_id=cluster_id,
+        cluster_id=cluster_id or None,
         enable_deduplication=dedup,
         run_replays=False,
         delivery=delivery,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from confluent_kafka import KafkaError
 
 from producer_core._internal.lease_watch import LEASE
-from producer_core.config import ClientConfig, client_config
+from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.dlq.topics.origin import WrittenDialect
@@ -121,9 +121,7 @@ def publish(
     selection = dead_letters.frozen(where)
     counts = dead_letters.count_by(selection, "topic")
     properties = dict(settings)
-    servers = properties.pop("bootstrap.servers", None) or properties.pop(
-        "bootstrap_servers", "localhost:9092"
-    )
+    servers = pop_servers(properties) or DEFAULT_SERVERS[0]
     config = client_config(servers, properties)
     total = sum(counts.values())
     job = _PublishJob(store, selection, topic, config, dialect, again, who, origin, clock, total)

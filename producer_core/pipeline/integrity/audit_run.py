@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from producer_core.config import ClientConfig, client_config
+from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config
 from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.kafka.clients import admin, cluster_id
 from producer_core.pipeline.integrity import caveats, ledgers, topic_bounds, watermarks
@@ -68,7 +68,7 @@ def audit(
     session: SparkSession,
     topic: str,
     *,
-    bootstrap_servers: str | Sequence[str] | ClientConfig = "localhost:9092",
+    bootstrap_servers: str | Sequence[str] | ClientConfig = DEFAULT_SERVERS,
     config: Mapping[str, Any] | None = None,
     ledger_topics: Sequence[str] = (),
     store: Store | None = None,

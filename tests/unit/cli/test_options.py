@@ -65,6 +65,31 @@ def test_every_command_teaches_in_its_help(name):
     assert len(result.output.splitlines()) > 5
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("org.apache.kafka.common.errors.TimeoutException", "_MSG_TIMED_OUT"),
+        ("org.apache.kafka.common.errors.TimeoutException: Topic x not present", "_MSG_TIMED_OUT"),
+        ("kafka.errors.KafkaTimeoutError", "_MSG_TIMED_OUT"),
+        ('KafkaError{code=_MSG_TIMED_OUT,val=-192,str="Local: Message timed out"}', "_MSG_TIMED_OUT"),
+        ("BufferError", "_QUEUE_FULL"),
+        ("-1", "UNKNOWN"),
+        ("-192", "_MSG_TIMED_OUT"),
+        ("producer_core.errors.QueueFull", "QueueFull"),
+    ],
+)
+def test_explain_reads_an_error_as_programs_print_it(given, expected):
+    result = run("explain", given)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[0].split(" ")[0] == expected
+
+
+def test_explain_still_rejects_an_unknown_option():
+    result = run("explain", "--jsn")
+    assert result.exit_code == 2
+    assert "No such option" in result.output
+
+
 @pytest.mark.parametrize("name", ["send", "stats", "health", "explain", "audit", "doctor"])
 def test_the_help_of_a_command_shows_an_example(name):
     assert f"producer-core {name}" in run(name, "--help").output.split("\n", 1)[1]

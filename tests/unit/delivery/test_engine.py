@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
 from producer_core.errors import ProducerClosed, QueueFull
 from producer_core.events import Hook
-from producer_core.testing import InMemoryTransport
+from producer_core.testing import FakeMessage, InMemoryTransport
 from tests.support import eventually
 
 QUICK = RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2, jitter=False)
@@ -232,6 +232,75 @@ def test_close_turns_unsettled_messages_into_dead_letters():
     assert {producer.dlq.get(message_id).verdict for message_id in ids} == {"possibly_persisted"}
     with pytest.raises(ProducerClosed):
         producer.send_message("orders", {})
+
+
+class Outage(InMemoryTransport):
+    """Keeps messages in the client's queue, as librdkafka does without a connection. `after_purge` emits statistics."""
+
+    down = False
+
+    def _outcomes(self, batch):
+        if not self.down:
+            return super()._outcomes(batch)
+        self._held.extend(batch)
+        return ()
+
+    def purge(self):
+        held, self._held = self._held, []
+        code = KafkaError(KafkaError._PURGE_QUEUE)
+        self._listener.reports([(message, code, FakeMessage(0, None, 0.0, message)) for message in held])
+        self._later = threading.Thread(target=self.after_purge)
+        self._later.start()
+
+    def stop(self, timeout=5.0):
+        super().stop(timeout)
+        self._later.join(timeout)  # as librdkafka's poll thread
+
+    def after_purge(self):
+        self._emit_down(self._requests)
+
+    def _emit_down(self, requests):
+        broker = {"state": "CONNECT", "nodeid": 1, "req": {"Produce": requests}}
+        self._listener.statistics({"brokers": {"memory": broker}})
+
+    def go_down(self):
+        self.down = True
+        self._listener.connection_error(KafkaError(KafkaError._TRANSPORT, "Connection refused"))
+        self._listener.connection_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        self._emit_down(self._requests)
+
+
+def closed_in_an_outage(transport):
+    made = []
+    producer = ReliableKafkaProducer("memory:1", store=None, transport=transport.factory(made))
+    producer.send_message("orders", {"n": 0})
+    producer.flush(10)
+    made[0].go_down()
+    ids = [producer.send_message("orders", {"n": n}) for n in range(1, 4)]
+    producer.close(1)
+    return [producer.dlq.get(message_id) for message_id in ids]
+
+
+def test_messages_of_an_outage_that_close_leaves_are_not_sent_if_the_next_statistics_prove_it():
+    for dead_letter in closed_in_an_outage(Outage):
+        assert (dead_letter.verdict, dead_letter.code) == ("not_sent", "_ALL_BROKERS_DOWN")
+        assert dead_letter.error_text == "closed while no broker was connected: Connection refused"
+
+
+class NoMoreStatistics(Outage):
+    def after_purge(self):
+        pass
+
+
+class SentAtTheEnd(Outage):
+    def after_purge(self):
+        self._emit_down(self._requests + 1)
+
+
+@pytest.mark.parametrize("transport", [NoMoreStatistics, SentAtTheEnd])
+def test_messages_that_close_leaves_are_possibly_persisted_without_proof(transport):
+    for dead_letter in closed_in_an_outage(transport):
+        assert (dead_letter.verdict, dead_letter.code) == ("possibly_persisted", "_PURGE_QUEUE")
 
 
 def test_close_keeps_a_message_that_waits_for_its_retry():

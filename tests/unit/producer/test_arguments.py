@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import math
 
-from producer_core import ReliableKafkaProducer
+import pandas
+import pyarrow
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.config import addresses, client_config
-from producer_core.errors import ConfigError, InvalidMessage, ProducerError
+from producer_core.delivery import transport
+from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
 
 
@@ -81,6 +88,15 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.passw
             "sasl.username and sasl.password",
         ),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/such/file"}, "ssl.ca.location failed"),
+        ({"ssl.keystore.location": "x"}, "ssl.keystore.password is not"),
+        ({"sasl.jaas.config": "x"}, "sasl_plain_username and sasl_plain_password"),
+        ({"linger.ms": math.nan}, "finite"),
+        ({"linger.ms": "nan"}, "not a number"),
+        ({"buffer_memory": math.inf}, "not a number"),
+        ({"delivery_timeout_ms": 10**12}, r"1000000000000 is outside the allowed range 0\.\.2147483647"),
+        ({"delivery_timeout_ms": 2**32 + 60_000}, r"outside the allowed range 0\.\.2147483647"),
+        ({"message.max.bytes": 10**10}, r"10000000000 is outside the allowed range 1000\.\.1000000000"),
+        ({"max.block.ms": 5, "max_block_ms": 6}, "given twice"),
         ({"value_serializer": 5}, "not a function"),
         (5, "must be a dict"),
         ("linger.ms=5", "must be a dict"),
@@ -97,8 +113,17 @@ def test_an_oauth_callback_without_a_token_raises_a_config_error():
         raise ValueError("mine")
 
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": no_token}
-    with pytest.raises(ProducerError, match="No Kafka client can be made"):
+    with pytest.raises(ConfigError, match="No Kafka client can be made: OAuth token not set") as raised:
         ReliableKafkaProducer("127.0.0.1:1", settings, store=None)
+    assert "Check oauth_cb" in raised.value.fix
+    assert "KafkaError{" not in str(raised.value)
+
+
+def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reason():
+    error = KafkaError(KafkaError._INVALID_ARG, "Failed to create producer: `a` needs `b`")
+    raised = transport._no_client(error)
+    assert isinstance(raised, ConfigError)
+    assert "No Kafka client can be made: `a` needs `b` (_INVALID_ARG)." in str(raised)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +143,26 @@ def test_an_oauth_callback_without_a_token_raises_a_config_error():
         ({"transactional_id": 5}, "not a text"),
         ({"hooks": 5}, "must be a list"),
         ({"alert_routes": 5}, "must be a list"),
+        ({"hooks": [object()]}, "not a Hook.*producer_core.events.Hook"),
+        ({"hooks": [Hook]}, r"hooks=\[Hook\(\)\]"),
+        ({"cluster_id": 5}, "id of a cluster"),
+        ({"cluster_id": ""}, "id of a cluster"),
+        ({"journal": 5}, "journal_dir="),
+        (
+            {"retry_config": RetryConfig(retriable_errors=["NOPE"])},
+            "retriable_errors: There is no error code",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 def test_an_argument_of_a_wrong_type_raises_a_config_error(options, expected):
     with pytest.raises(ConfigError, match=expected):
         ReliableKafkaProducer("memory:1", **{"store": None, **options}, transport=InMemoryTransport)
+
+
+def test_a_transport_that_cannot_be_called_raises_a_config_error():
+    with pytest.raises(ConfigError, match="transport=5 is not a function"):
+        ReliableKafkaProducer("memory:1", store=None, transport=5)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +186,78 @@ def test_an_argument_of_a_wrong_type_raises_a_config_error(options, expected):
 def test_a_malformed_message_is_rejected_with_a_reason(producer, message, expected):
     with pytest.raises(InvalidMessage, match=expected):
         producer.send_message(**{"topic": "orders", "value": {}, **message})
+
+
+FRAME = {"order": [1, 2], "total": [3, 4]}
+
+
+@pytest.mark.parametrize(
+    "frame", [pandas.DataFrame(FRAME), pyarrow.table(FRAME)], ids=lambda frame: type(frame).__name__
+)
+def test_a_batch_that_is_a_frame_points_to_send_frame(producer, frame):
+    with pytest.raises(InvalidMessage, match="send_frame"):
+        producer.send_batch("orders", frame)
+
+
+@pytest.fixture(scope="module", params=["memory", "store"])
+def either(request, tmp_path_factory):
+    """A producer that keeps its dead letters in memory, and one with a store."""
+    store = None if request.param == "memory" else tmp_path_factory.mktemp("store") / "s.duckdb"
+    with ReliableKafkaProducer(
+        "memory:1", store=store, run_replays=False, transport=InMemoryTransport
+    ) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"max_messages": -1}, "0 or more"),
+        ({"max_messages": "x"}, "0 or more"),
+        ({"max_messages": 1.5}, "0 or more"),
+        ({"max_messages": True}, "0 or more"),
+        ({"inconclusive": "x"}, "'keep' or 'send'"),
+        ({"inconclusive": 0}, "'keep' or 'send'"),
+        ({"inconclusive": -1}, "'keep' or 'send'"),
+        ({"inconclusive": []}, "'keep' or 'send'"),
+        ({"timeout": "x"}, "number of seconds"),
+        ({"timeout": None}, "number of seconds"),
+        ({"topic": 5}, "not a topic name"),
+        ({"topic": None}, "not a topic name"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_argument_of_a_replay_raises_a_config_error(either, arguments, expected):
+    with pytest.raises(ConfigError, match=expected):
+        either.replay_dlq_messages(**{"topic": "orders", **arguments})
+
+
+def test_a_replay_of_no_messages_sends_none(either):
+    assert either.replay_dlq_messages("orders", max_messages=0) == 0
+
+
+@pytest.mark.parametrize("topic", [5, [], b"orders"], ids=repr)
+def test_a_wrong_topic_of_dead_letters_raises_a_config_error(either, topic):
+    for call in (either.get_dlq_messages, either.clear_dlq):
+        with pytest.raises(ConfigError, match="not a topic name"):
+            call(topic)
+
+
+@pytest.mark.parametrize("message_id", [5, [], None], ids=repr)
+def test_a_dead_letter_is_looked_up_by_text_only(either, message_id):
+    with pytest.raises(ConfigError, match="not a message id"):
+        either.dlq.get(message_id)
+    assert either.dlq.get("unknown") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"code": None}, {"code": 5}, {"text": None}, {"raw": "text"}, {"source": 5}, {"topic": 5}, {"key": {}}],
+    ids=repr,
+)
+def test_a_wrong_argument_of_malformed_input_raises_invalid_message(either, wrong):
+    with pytest.raises(InvalidMessage):
+        either.dead_letter(**{"topic": "orders", "raw": b"x", "text": "no JSON", **wrong})
 
 
 @pytest.mark.parametrize("messages", [{"order": 1}, "order", b"order", 5, None])

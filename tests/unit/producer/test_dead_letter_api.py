@@ -102,6 +102,17 @@ def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(st
     assert (said.count, said.clusters, said.own) == (1, ["elsewhere"], broker.cluster_id)
 
 
+def test_a_replay_that_its_timeout_ends_says_that_it_continues_in_the_store(store, dead_letters, caplog):
+    with producer_of(store) as producer:
+        assert producer.replay_dlq_messages("orders", timeout=0) == 0
+
+    (said,) = [one for one in caplog.records if "replay is not finished" in one.message]
+    assert said.message == (
+        "the replay is not finished: 0 of 2 dead letters are done. "
+        f"It continues in the store as {said.operation}."
+    )
+
+
 def test_dead_letters_of_another_cluster_are_replayed_if_to_cluster_is_the_producers_own(store, broker):
     add_dead_letters(store, broker.cluster_id)
 
