@@ -1,76 +1,12 @@
-"""Dead letters over a real store: kept whole, found, and moved only along the allowed ways."""
+"""Dead letters in a store: kept whole, archived, restored, purged, and audited."""
 
 from __future__ import annotations
 
-import itertools
-import threading
-
 import pytest
 
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, states
-from producer_core.dlq.files.selection import freeze
-from producer_core.dlq.topics import publisher
+from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
-from producer_core.events import Attempt, DeadLetter
-from producer_core.store import Store
-
-NOW = 1_800_000_000.0
-EVERYTHING = DeadLetterFilter(state=None)
-
-
-def dead_letter(number=1, **fields):
-    known = {
-        "message_id": f"m-{number}",
-        "cluster_id": "c",
-        "producer_id": "p",
-        "topic": "orders",
-        "key": b"key",
-        "value": b'{"n":1}',
-        "headers": (),
-        "partition": None,
-        "timestamp_ms": None,
-        "verdict": "rejected",
-        "verdict_reason": "one transmission",
-        "kind": "permanent",
-        "code": "MSG_SIZE_TOO_LARGE",
-        "error_text": "Broker: Message size too large",
-        "fingerprint": "f1",
-        "attempts": (Attempt(NOW + number, "MSG_SIZE_TOO_LARGE", "too large"),),
-        "accepted_at": NOW + number - 1,
-        "failed_at": NOW + number,
-        "host": "h",
-        "version": "0.1",
-    }
-    return DeadLetter(**{**known, **fields})
-
-
-@pytest.fixture
-def now():
-    return [NOW + 100]
-
-
-@pytest.fixture
-def dead_letters(tmp_path, now):
-    return DeadLetters(Store.open(tmp_path / "store.duckdb"), clock=lambda: now[0])
-
-
-def state_of(dead_letters, message_id):
-    return dead_letters.get(message_id).state
-
-
-WHOLE = dead_letter(
-    1,
-    key=b"\x00\xff",
-    value=bytes(range(256)) * 40,
-    headers=(("a", b"1"), ("a", None), ("b", b""), ("a", b"\xff\x00")),
-    partition=3,
-    timestamp_ms=1_700_000_000_123,
-    attempts=(Attempt(1.25, "X", "first"), Attempt(2.5, "Y", "second")),
-    replayable=False,
-    source="line 17 of flights.csv",
-    quarantined=True,
-    replay_count=4,
-)
+from tests.fixtures.dead_letters import EVERYTHING, SOME, WHOLE, dead_letter, state_of
 
 
 @pytest.mark.parametrize(
@@ -85,38 +21,10 @@ WHOLE = dead_letter(
     ],
     ids=["everything", "tombstone", "empty value", "no key", "empty key", "no attempts"],
 )
-def test_a_letter_comes_back_byte_for_byte(dead_letters, whole):
+def test_a_dead_letter_is_read_back_byte_for_byte(dead_letters, whole):
     dead_letters.add([whole])
 
     assert dead_letters.get(whole.message_id) == whole
-
-
-def test_a_listing_is_the_latest_death_first_and_without_bodies(dead_letters):
-    dead_letters.add([dead_letter(1), dead_letter(3, headers=(("a", b"1"),)), dead_letter(2)])
-
-    found = dead_letters.find(DeadLetterFilter())
-
-    assert [one.message_id for one in found] == ["m-3", "m-2", "m-1"]
-    assert {(one.value, one.headers, one.attempts) for one in found} == {(None, (), ())}
-    assert [one.message_id for one in dead_letters.find(DeadLetterFilter(), limit=1, offset=1)] == ["m-2"]
-    table = dead_letters.table(DeadLetterFilter(), limit=2)
-    assert table["value_size"].to_pylist() == [7, 7] and table["attempts"].to_pylist() == [1, 1]
-
-
-def test_what_a_batch_accepted_in_one_instant_keeps_its_order_wherever_it_goes(tmp_path, monkeypatch):
-    """Ids end with a number: as text 10 comes before 9, and the last value of a key would be an old one."""
-    store = Store.open(tmp_path / "store.duckdb")
-    dead_letters = DeadLetters(store, clock=lambda: NOW + 100)
-    dead_letters.add([dead_letter(number, accepted_at=NOW, failed_at=NOW + 1) for number in (11, 9, 10, 8)])
-    monkeypatch.setattr(publisher, "_LISTED", 3)
-    in_order = ["m-8", "m-9", "m-10", "m-11"]
-
-    assert dead_letters.ids(EVERYTHING) == in_order
-    assert [one.message_id for one in dead_letters.bodies(in_order[::-1])] == in_order
-    with freeze(store, EVERYTHING, tmp_path) as exported:
-        assert [one.message_id for some in exported.slices() for one in some] == in_order
-    published = publisher._slices(store, EVERYTHING, NOW)
-    assert [one.message_id for some in published for one in some] == in_order
 
 
 def test_bodies_come_the_oldest_message_first(dead_letters):
@@ -127,105 +35,10 @@ def test_bodies_come_the_oldest_message_first(dead_letters):
     assert dead_letters.get("nobody") is None
 
 
-def test_a_message_that_dies_again_stays_one_letter_with_all_its_attempts(dead_letters, now):
-    dead_letters.add([dead_letter(1, replay_count=2)])
-    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
-
-    again = Attempt(NOW + 50, "_MSG_TIMED_OUT", "timed out")
-    dead_letters.add(
-        [dead_letter(1, failed_at=NOW + 50, code="_MSG_TIMED_OUT", attempts=(again,), accepted_at=NOW + 49)]
-    )
-
-    one = dead_letters.get("m-1")
-    assert (one.state, one.code, one.replay_count, one.failed_at) == ("dead", "_MSG_TIMED_OUT", 2, NOW + 50)
-    assert one.accepted_at == NOW
-    assert [attempt.code for attempt in one.attempts] == ["MSG_SIZE_TOO_LARGE", "_MSG_TIMED_OUT"]
-    assert dead_letters.count(EVERYTHING) == 1
-
-
-def test_the_same_death_told_twice_changes_nothing(dead_letters):
-    dead_letters.add([dead_letter(1), dead_letter(1)])
-    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
-
-    dead_letters.add([dead_letter(1)])
-
-    assert state_of(dead_letters, "m-1") == "archived"
-    assert dead_letters.count(EVERYTHING) == 1
-
-
-def test_two_deaths_of_one_message_in_one_batch_are_joined(dead_letters):
-    later = dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),))
-    dead_letters.add([dead_letter(1), later])
-
-    assert len(dead_letters.get("m-1").attempts) == 2
-
-
-def test_a_text_that_utf8_cannot_write_does_not_keep_a_message_from_being_kept(dead_letters):
-    dead_letters.add([dead_letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
-
-    assert dead_letters.get("m-1").error_text == "bad ?"
-
-
-def test_nothing_added_is_nothing_done(dead_letters):
+def test_adding_nothing_changes_nothing(dead_letters):
     dead_letters.add([])
 
     assert dead_letters.count(EVERYTHING) == 0
-
-
-SOME = [
-    dead_letter(
-        1,
-        topic="orders",
-        code="A",
-        verdict="not_sent",
-        fingerprint="fa",
-        key=b"k1",
-        error_text="Broker 17 down",
-    ),
-    dead_letter(
-        2, topic="orders", code="B", verdict="rejected", fingerprint="fb", key=b"k2", producer_id="q"
-    ),
-    dead_letter(3, topic="refunds", code="A", verdict="possibly_persisted", fingerprint="fa", cluster_id="d"),
-    dead_letter(
-        4, topic="refunds", code="B", verdict="rejected", fingerprint="fb", error_text="100% wrong_topic"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def some_letters(tmp_path_factory):
-    dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("some") / "store.duckdb"))
-    dead_letters.add(SOME)
-    return dead_letters
-
-
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        (DeadLetterFilter(), "1234"),
-        (DeadLetterFilter(topic="orders"), "12"),
-        (DeadLetterFilter(group="fa"), "13"),
-        (DeadLetterFilter(code="B", topic="refunds"), "4"),
-        (DeadLetterFilter(verdict="rejected"), "24"),
-        (DeadLetterFilter(state="archived"), ""),
-        (DeadLetterFilter(since=NOW + 2, until=NOW + 4), "23"),
-        (DeadLetterFilter(key="k1"), "1"),
-        (DeadLetterFilter(message_id="m-3"), "3"),
-        (DeadLetterFilter(text="BROKER 17"), "1"),
-        (DeadLetterFilter(text="100%"), "4"),
-        (DeadLetterFilter(text="wrong_"), "4"),
-        (DeadLetterFilter(cluster_id="d"), "3"),
-        (DeadLetterFilter(producer_id="q"), "2"),
-        (DeadLetterFilter(ids=("m-1", "m-4", "x")), "14"),
-        (DeadLetterFilter(topic="'; DROP TABLE dead_letters; --"), ""),
-    ],
-)
-def test_a_filter_means_the_same_in_the_store_and_in_memory(some_letters, where, expected):
-    found = "".join(sorted(one.message_id[-1] for one in some_letters.find(where)))
-
-    assert found == expected
-    assert found == "".join(one.message_id[-1] for one in SOME if where.matches(one))
-    assert some_letters.count(where) == len(expected)
 
 
 def test_counts_by_a_column(dead_letters):
@@ -240,21 +53,7 @@ def test_counts_by_a_column(dead_letters):
         dead_letters.count_by(DeadLetterFilter(), "key")
 
 
-def test_groups_are_the_largest_first_with_a_sample_and_advice(dead_letters):
-    dead_letters.add([*SOME, dead_letter(5, fingerprint="fa", code="MSG_SIZE_TOO_LARGE", topic="orders")])
-
-    first, second = dead_letters.groups(DeadLetterFilter())
-
-    assert isinstance(first, Group)
-    assert (first.fingerprint, first.count, first.topics) == ("fa", 3, ("orders", "refunds"))
-    assert (first.first_seen, first.last_seen) == (NOW + 1, NOW + 5)
-    assert first.verdicts == {"not_sent": 1, "possibly_persisted": 1, "rejected": 1}
-    assert first.sample_text == "Broker: Message size too large"
-    assert first.advice and first.meaning
-    assert (second.fingerprint, second.advice) == ("fb", "")
-
-
-def test_clearing_archives_and_undo_brings_back_exactly_that(dead_letters):
+def test_restore_brings_back_exactly_the_archived_dead_letters(dead_letters):
     dead_letters.add(SOME)
     first = dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
     second = dead_letters.archive(DeadLetterFilter(), who="ada", origin="dashboard")
@@ -272,7 +71,7 @@ def test_clearing_archives_and_undo_brings_back_exactly_that(dead_letters):
 
 
 @pytest.mark.parametrize("state", ["archived", "replayed", "replaying", None])
-def test_archive_touches_only_what_is_dead(dead_letters, state):
+def test_archive_changes_only_dead_letters_in_state_dead(dead_letters, state):
     dead_letters.add(SOME)
     dead_letters.claim("op", ["m-1", "m-2"])
     dead_letters.settle_replayed("m-2", 0, 1)
@@ -282,7 +81,7 @@ def test_archive_touches_only_what_is_dead(dead_letters, state):
     assert (state_of(dead_letters, "m-1"), state_of(dead_letters, "m-2")) == ("replaying", "replayed")
 
 
-def test_a_letter_that_died_after_the_clear_is_not_cleared(dead_letters):
+def test_a_dead_letter_newer_than_the_request_is_not_archived(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
     dead_letters.add([dead_letter(2)])
@@ -294,7 +93,7 @@ def purge(dead_letters, phrase, where=EVERYTHING, **more):
     return dead_letters.purge(where, who="ada", origin="cli", confirmation=phrase, **more)
 
 
-def test_purging_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
+def test_a_purge_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
     dead_letters.add(SOME)
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="cli")
 
@@ -314,7 +113,7 @@ def test_purging_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
     assert dead_letters.get("m-3") == SOME[2]
 
 
-def test_what_waits_can_never_be_purged(dead_letters, now):
+def test_a_dead_letter_in_state_dead_is_never_purged(dead_letters, now):
     dead_letters.add(SOME)
     now[0] += 1e6
 
@@ -322,7 +121,7 @@ def test_what_waits_can_never_be_purged(dead_letters, now):
     assert dead_letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
 
 
-def test_every_act_is_in_the_audit_once(dead_letters, now):
+def test_every_change_is_audited_once(dead_letters, now):
     dead_letters.add(SOME)
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
     dead_letters.restore(DeadLetterFilter(topic="orders"), who="bob", origin="cli")
@@ -339,84 +138,6 @@ def test_every_act_is_in_the_audit_once(dead_letters, now):
     ]
 
 
-def test_a_claim_takes_only_what_is_still_dead_and_may_be_replayed(dead_letters):
-    dead_letters.add([dead_letter(1), dead_letter(2), dead_letter(3, replayable=False)])
-
-    assert dead_letters.claim("op-1", ["m-2", "m-1", "m-3", "nobody"]) == ["m-2", "m-1"]
-    assert dead_letters.claim("op-2", ["m-1", "m-2"]) == []
-    assert dead_letters.claim("op-2", []) == []
-
-
-def test_two_runners_never_claim_one_letter(tmp_path):
-    path = tmp_path / "store.duckdb"
-    ids = [f"m-{number}" for number in range(40)]
-    DeadLetters(Store.open(path)).add([dead_letter(number) for number in range(40)])
-    claimed, start = [], threading.Barrier(4)
-
-    def run(name):
-        dead_letters = DeadLetters(Store.open(path))
-        start.wait()
-        for first in range(0, 40, 5):
-            claimed.extend(dead_letters.claim(name, ids[first : first + 5]))
-
-    threads = [threading.Thread(target=run, args=(str(number),)) for number in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert sorted(claimed) == sorted(ids)
-
-
-def test_a_replay_settles_a_letter_once(dead_letters):
-    dead_letters.add([dead_letter(1), dead_letter(2)])
-    dead_letters.claim("op", ["m-1", "m-2"])
-
-    assert dead_letters.settle_replayed("m-1", 2, 77)
-    assert not dead_letters.settle_replayed("m-1", 2, 78)
-    assert dead_letters.settle_landed("m-2", 0, 5)
-    row = dead_letters.table(DeadLetterFilter(state="replayed")).to_pylist()[0]
-    assert (row["landed_partition"], row["landed_offset"], row["operation_id"]) == (2, 77, "op")
-
-
-def test_a_letter_that_failed_again_is_dead_with_one_replay_more(dead_letters):
-    dead_letters.add([dead_letter(1)])
-    dead_letters.claim("op", ["m-1"])
-    again = dead_letter(1, failed_at=NOW + 60, code="X", attempts=(Attempt(NOW + 60, "X", "again"),))
-
-    assert dead_letters.settle_failed(again)
-
-    one = dead_letters.get("m-1")
-    assert (one.state, one.replay_count, one.code, len(one.attempts)) == ("dead", 1, "X", 2)
-    assert not dead_letters.settle_failed(dead_letter(9))
-
-
-def test_a_replay_that_gives_up_leaves_its_letters_as_they_were(dead_letters):
-    dead_letters.add(SOME)
-    dead_letters.claim("op", ["m-1", "m-2"])
-    dead_letters.claim("other", ["m-3"])
-
-    assert dead_letters.unclaim("op", ["m-2", "m-3"]) == ["m-2"]
-    assert dead_letters.unclaim("op") == ["m-1"]
-    assert dead_letters.count_by(EVERYTHING, "state") == {"dead": 3, "replaying": 1}
-    assert dead_letters.get("m-1") == SOME[0]
-
-
-def test_who_archives_what_another_replays_comes_second(dead_letters):
-    dead_letters.add([dead_letter(1)])
-    dead_letters.claim("op", ["m-1"])
-
-    assert dead_letters.archive(DeadLetterFilter(ids=("m-1",)), who="ada", origin="cli").count == 0
-    assert dead_letters.settle_replayed("m-1", 0, 1)
-    assert dead_letters.restore(EVERYTHING, who="ada", origin="cli").count == 0
-
-
-def test_only_the_drawn_ways_are_ways(dead_letters):
-    for before, after in itertools.product(
-        ("dead", "replaying", "replayed", "landed", "archived", "purged"), repeat=2
-    ):
-        if (before, after) not in states.ALLOWED:
-            with pytest.raises(ValueError, match="cannot go"):
-                states.move(None, ("true", []), before, after, now=0)
-
-
 def test_many_changes_can_be_one_transaction(dead_letters):
     dead_letters.add(SOME)
 
@@ -427,12 +148,3 @@ def test_many_changes_can_be_one_transaction(dead_letters):
             raise ZeroDivisionError
 
     assert dead_letters.count(DeadLetterFilter()) == 4
-
-
-def test_groups_of_a_producer_leave_no_threads_that_a_fork_would_lose(dead_letters):
-    dead_letters.add([dead_letter(1)])
-
-    assert dead_letters.groups(DeadLetterFilter(producer_id=dead_letter(1).producer_id))
-
-    with dead_letters._store.borrow() as connection:
-        assert connection.execute("SELECT current_setting('threads')").fetchone() == (1,)
