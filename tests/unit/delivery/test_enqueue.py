@@ -6,13 +6,14 @@ import os
 import threading
 
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer
 from producer_core.delivery.grouping import TOGETHER
 from producer_core.delivery.journal import Journal
-from producer_core.errors import Fenced, JournalFull, ProducerClosed
+from producer_core.errors import Fenced, JournalFull, ProducerClosed, QueueFull
 from producer_core.testing import FakeClock, InMemoryTransport
-from tests.fixtures.enqueueing import claimed, counts, memory_producer
+from tests.fixtures.enqueueing import claimed, counts, memory_producer, quick_producer
 from tests.fixtures.journal import crash, kept
 from tests.support import eventually
 
@@ -356,3 +357,75 @@ def test_messages_that_wait_in_the_journal_during_close_stay_there(tmp_path):
 
     assert not feeder.is_alive()
     assert producer.close(0.1).journaled == 3
+
+
+def test_a_full_queue_blocks_up_to_max_block_then_raises_and_drops_nothing():
+    producer, transport = quick_producer(
+        lambda delivery: "hold", config={"max_block_ms": 50}, memory={"capacity": 2}
+    )
+
+    producer.send_message("orders", {})
+    producer.send_message("orders", {})
+    with pytest.raises(QueueFull, match="No room"):
+        producer.send_message("orders", {})
+    assert producer.pending_count == 2
+    eventually(lambda: transport.held == 2)
+    transport.release()
+    producer.flush(5)
+    assert producer.get_stats()["messages_sent"] == 2
+    producer.close()
+
+
+def test_a_sender_blocked_by_a_full_queue_continues_when_there_is_room():
+    producer, transport = quick_producer(lambda delivery: "hold", memory={"capacity": 1})
+    producer.send_message("orders", {"n": 1})
+    eventually(lambda: transport.held == 1)
+
+    waiting = threading.Thread(target=producer.send_message, args=("orders", {"n": 2}))
+    waiting.start()
+    transport.release()
+    waiting.join(5)
+
+    assert not waiting.is_alive()
+    eventually(lambda: transport.held == 1)
+    transport.release()
+    producer.close()
+
+
+def test_a_callback_that_sends_to_a_full_queue_gets_an_error_at_once():
+    """The callback runs on the thread that makes room, so waiting would block all reports until the timeout."""
+    errors = []
+
+    def send_more(ok, message, report):
+        try:
+            for _ in range(3):
+                producer.send_message("other", b"x")
+        except QueueFull as error:
+            errors.append(str(error))
+
+    script = lambda delivery: "hold" if delivery.topic == "other" else None  # noqa: E731
+    producer, transport = quick_producer(script, memory={"capacity": 2}, config={"max_block_ms": 60_000})
+    producer.send_message("orders", b"1", callback=send_more)
+    eventually(lambda: errors)
+
+    assert "callback cannot wait" in errors[0]
+    transport.release()
+    producer.close(timeout=5)
+
+
+def test_a_client_that_fails_while_it_receives_a_message_does_not_have_it():
+    class FailingTransport(InMemoryTransport):
+        def produce(self, delivery):
+            self._listener.fatal(KafkaError(KafkaError._FATAL), 0)
+            super().produce(delivery)
+
+    producer = ReliableKafkaProducer(
+        "memory:1", store=None, transport=lambda config, listener: FailingTransport(config, listener)
+    )
+    reports = []
+    producer.send_message("orders", {"n": 1}, on_delivery=reports.append)
+    producer.flush(5)
+
+    assert [(report.error, report.attempts) for report in reports] == [(None, 1)]
+    assert producer.metrics.snapshot().total("failed_attempts") == 0
+    producer.close()

@@ -13,7 +13,7 @@ from producer_core import Message, MessageStatus, ReliableKafkaProducer, RetryCo
 from producer_core.cli import main
 from producer_core.errors import ConfigError, DeliveryFailed
 from producer_core.testing import InMemoryTransport
-from tests.fixtures.enqueueing import counts, memory_producer
+from tests.fixtures.enqueueing import counts, memory_producer, quick_producer
 from tests.support import eventually
 
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
@@ -237,4 +237,23 @@ def test_the_result_of_a_batch_counts_failures_and_duplicates(tmp_path):
 
     assert counts(first) == {"total": 4, "sent": 1, "failed": 2, "duplicate": 1}
     assert counts(second) == {"total": 3, "sent": 1, "failed": 1, "duplicate": 1}
+    producer.close()
+
+
+def test_send_batch_counts_acknowledged_messages():
+    producer, _ = quick_producer(
+        lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None
+    )
+
+    result = producer.send_batch(
+        "orders", [{"n": 1}, {"n": "bad"}, {"n": float("nan")}], key_extractor=lambda row: str(row["n"])
+    )
+
+    assert {name: result[name] for name in ("total", "sent", "failed", "duplicate")} == {
+        "total": 3,
+        "sent": 1,
+        "failed": 2,
+        "duplicate": 0,
+    }
+    assert len(result["message_ids"]) == 2
     producer.close()

@@ -191,3 +191,9 @@ def test_outcomes_wait_in_memory_while_the_store_is_locked(store, clock, tmp_pat
     running.stop()
     assert replay.get(store, operation.operation_id).message == "Replayed 6 of 6"
     assert len(sender.sent) == 6
+
+
+def test_a_pace_may_accumulate_up_to_its_burst():
+    pace = ReplayPace(100.0, 0.0, burst=5.0)
+    assert pace.room(60.0, 10_000) == 500
+    assert ReplayPace(100.0, 0.0).room(0.0, 10_000) == 1
