@@ -10,7 +10,7 @@ from producer_core.config import client_config
 from producer_core.errors import BrokerUnreachable, ConfigError, PipelineError
 from producer_core.pipeline import checkpoint, telemetry
 from producer_core.pipeline.job_status import JobStatus
-from tests.unit.pipeline.test_parquet_history import Query
+from tests.fixtures.spark import Query
 
 
 @pytest.mark.parametrize("while_it_runs", [False, True])
