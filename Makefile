@@ -1,25 +1,26 @@
-# make run    a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
-# make test   everything, on real services; installs what is missing
-# make check  the quick loop: format, lint, types, unit tests
-# make advisories   known security advisories of every pinned package and jar; says so when the database is out of reach
-# make faults       every scenario of tests/scenarios/faults against real and embedded brokers, 45 minutes at most
-# make faults-long  100,000 messages a scenario and a thousand kills; goes on where it stopped
-# make bench        every benchmark that fits in an hour, into benchmarks/README.md; goes on where it stopped
-# make bench-quick  the same at tiny counts, in two minutes: only to see that each still runs
-# make soak         half an hour of even sending while the network fails at random: does anything grow? (MINUTES=60)
-# make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; goes on too
-# make replays-long 200,000 dead letters a scenario, replayed under kill -9, SIGSTOP and lost answers; goes on too
-# Without bytecode every process of a test compiles each module anew: five to ten times the processor time.
+# make run           a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
+# make test          all tests, on real services; installs missing packages
+# make check         the quick loop: format, lint, types, unit tests
+# make docs          the documentation site, built with --strict into site/
+# make advisories    known security advisories of every pinned package and jar; reports if the database is unreachable
+# make faults        every scenario of tests/scenarios/faults against real and embedded brokers, 45 minutes at most
+# make faults-long   100,000 messages per scenario and a thousand kills; resumes after an interrupt
+# make bench         every benchmark that fits in an hour, into benchmarks/README.md; resumes after an interrupt
+# make bench-quick   the same at tiny counts, in two minutes, to verify that each still runs
+# make soak          half an hour of steady sending while the network fails at random, to find leaks (MINUTES=60)
+# make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; resumes after an interrupt
+# make replays-long  200,000 dead letters per scenario, replayed under kill -9, SIGSTOP and lost answers; resumes too
+# Without bytecode, each test process compiles every module again: five to ten times the CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 PORT ?= 8501
 MINUTES ?= 30
-AGAIN = { echo "What failed runs once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+AGAIN = { echo "Failed tests run once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check lint units advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
+.PHONY: help run test check lint units docs advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -27,8 +28,8 @@ help:
 run: .venv/.run
 	@exec $(BIN)/python -m producer_core.simulate.live --port $(PORT) $(if $(BOOTSTRAP),--bootstrap-servers $(BOOTSTRAP))
 
-# Tests of real processes can be late on a loaded machine. What failed runs once more, alone, and both are shown:
-# what is broken fails twice. A browser shares the two cores with nobody.
+# Tests of real processes can be late on a loaded machine. Failed tests run once more, alone, and both results are shown:
+# a real fault fails twice. Browser tests run alone on the two cores.
 test: export PRODUCER_CORE_REQUIRE_SERVICES := 1
 test: .venv/.dev services units
 	@bad=0; \
@@ -66,6 +67,10 @@ soak: .venv/.dev services
 pipeline-test: .venv/.dev services
 	@$(BIN)/python -m tests.scenarios.pipelines run --resume --out artifacts/pipelines
 
+docs: .venv-docs/.done
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --strict --quiet
+	@echo "The documentation is in site/. To read and search it: python3 -m http.server -d site"
+
 advisories:
 	@$(PYTHON) scripts/advisories.py
 
@@ -75,7 +80,7 @@ format: .venv/.dev
 services: .venv/.dev
 	@scripts/setup_services.sh $(BIN)
 
-# Two sets of packages, both pinned with hashes. The larger contains the smaller, so nothing is ever taken away.
+# Two sets of packages, both pinned with hashes. The larger contains the smaller, so no package is ever removed.
 .venv/.uv:
 	@scripts/make_venv.sh $(PYTHON)
 	@touch $@
@@ -91,11 +96,19 @@ services: .venv/.dev
 	@$(PIP) --no-deps -e .
 	@touch $@ .venv/.run
 
+# A virtual environment of its own, so that .venv keeps the packages of the tests only.
+.venv-docs/.done: .venv/.uv requirements-docs.lock
+	@test -e .venv-docs/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python .venv-docs
+	@VIRTUAL_ENV=.venv-docs $(BIN)/uv pip install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
 lock: .venv/.uv
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra run pyproject.toml -o requirements.lock
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra all --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--group docs -c requirements-dev.lock pyproject.toml -o requirements-docs.lock
 
 clean:
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-docs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

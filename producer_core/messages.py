@@ -193,8 +193,8 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
     """Return the bytes of a value. Bytes pass through, None is a tombstone, everything else becomes compact JSON.
 
     NumPy numbers become numbers, datetimes ISO 8601, sets and all kinds of tuples lists, all kinds of mappings objects;
-    UUID, Decimal, Path and the other types of docs/values.md become text. NaN, infinity and values of any other type
-    have no JSON form and raise InvalidMessage, which names the place inside the value.
+    UUID, Decimal, Path and the other types of docs/reference/values.md become text. NaN, infinity and values of any
+    other type have no JSON form and raise InvalidMessage, which names the place inside the value.
     """
     if serializer is None and type(value) is dict:  # the most frequent case
         try:

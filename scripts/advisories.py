@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-docs.lock")
 DATABASE = os.environ.get("OSV_API", "https://api.osv.dev") + "/v1/querybatch"
 BATCH = 500
 """Queries in one request; the API accepts at most 1,000."""

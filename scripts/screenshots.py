@@ -1,4 +1,4 @@
-"""The screenshots of the README: every page in light, dark and narrow, from a shop with a real incident.
+"""The screenshots of the documentation: every page in light, dark and narrow, from a shop with a real incident.
 
 Two producers send to an embedded broker. The broker refuses product updates for a while, which is mended and partly
 replayed, and then payments, which nobody has mended yet. A day of history stands before it in the store.

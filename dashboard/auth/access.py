@@ -10,8 +10,7 @@ from typing import Any
 
 from producer_core._internal.actor import current_actor
 from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.auth.login import COOKIE
-from producer_core.dashboard.auth.sessions import EndedSessions, LoginAttempts, LoginSessions
+from producer_core.dashboard.auth.sessions import COOKIE, EndedSessions, LoginAttempts, LoginSessions
 from producer_core.errors import ProducerError
 
 

@@ -145,7 +145,7 @@ def _provider(auth: Any) -> tuple[str | None, str]:
             where = "[auth]" if table is auth else f"[auth.{name}]"
             raise ConfigError(
                 f"{where} in secrets.toml has no {missing[0]}.",
-                fix="Configure one provider with all keys that the README lists under Access.",
+                fix="Configure one provider with all keys that docs/how-to/sign-in.md lists.",
             )
     if not auth["redirect_uri"].endswith("/oauth2callback"):
         raise ConfigError(

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
-_POLICY = b"content-security-policy"
-_HEADERS = ((_POLICY, b"frame-ancestors 'self'"), (b"x-frame-options", b"SAMEORIGIN"))
+from producer_core.dashboard.auth.asgi import header_value, path_prefix
+
+_POLICY = "content-security-policy"
+_HEADERS = {_POLICY: "frame-ancestors 'self'", "x-frame-options": "SAMEORIGIN"}
 """`self` instead of `none`, because Streamlit's components and a notebook behind jupyter-server-proxy frame pages of
 their own origin. X-Frame-Options serves browsers that do not support frame-ancestors."""
 
@@ -19,7 +24,7 @@ _SCHEMES = ("http", "https")
 """Schemes of a page that may open a WebSocket. Over https, http is excluded: any host on the network can forge such a page."""
 
 _REFUSAL = (
-    b"The dashboard does not accept this host name. Start it with: producer-core dashboard --host NAME\n"
+    "The dashboard does not accept this host name. Start it with: producer-core dashboard --host NAME\n"
 )
 
 
@@ -29,7 +34,7 @@ class BrowserPolicy:
     It wraps all other middleware, so that every response carries the headers.
     """
 
-    def __init__(self, app: App, *, hosts: Sequence[str], base: str = "", https: bool = False) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str], base: str = "", https: bool = False) -> None:
         """Take `hosts` in the form of Streamlit's `server.allowedHosts`, which Streamlit checks for the WebSocket only.
 
         `https` says that browsers use only https, even if a request arrives over http from a proxy.
@@ -44,17 +49,19 @@ class BrowserPolicy:
             return await self._app(scope, receive, send)
         secure = self._https or scope.get("scheme") in ("https", "wss")
         if not self._accepts_host(scope) or _is_cross_origin(scope, secure=secure):
-            return await _refuse(scope, send)
+            return await _refuse(scope, receive, send)
 
         async def send_protected(message: Message) -> None:
-            await send(_protected(message, secure=secure))
+            if message["type"] == "http.response.start":
+                _protect(MutableHeaders(scope=message), secure=secure)
+            await send(message)
 
         return await self._app(_with_unique_cookies(scope), receive, send_protected)
 
     def _accepts_host(self, scope: Scope) -> bool:
         if scope["type"] == "http" and scope["path"].removeprefix(self._base) == _HEALTH:
             return True
-        given = _header(scope, b"host")
+        given = Headers(scope=scope).getlist("host")
         return len(given) == 1 and any(_matches(_hostname(given[0]), pattern) for pattern in self._hosts)
 
 
@@ -64,42 +71,36 @@ def _is_cross_origin(scope: Scope, *, secure: bool) -> bool:
     Streamlit also accepts every port of localhost and of this machine's addresses. Before Streamlit rejects any other
     origin, it requests this machine's address from a public service and blocks all other requests for up to two seconds.
     """
-    origins = _header(scope, b"origin") if scope["type"] == "websocket" else []
-    own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES[secure:] for host in _header(scope, b"host")]
+    headers = Headers(scope=scope)
+    origins = headers.getlist("origin") if scope["type"] == "websocket" else []
+    own = [f"{scheme}://{host.lower()}" for scheme in _SCHEMES[secure:] for host in headers.getlist("host")]
     return bool(origins) and not (len(origins) == 1 and origins[0].lower() in own)
 
 
-def _header(scope: Scope, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == wanted]
-
-
 def _with_unique_cookies(scope: Scope) -> Scope:
-    """Keep only the first cookie of each name, because Streamlit and the standard library use the last.
+    """Keep only the first cookie of each name, because Starlette and Streamlit use the last.
 
     Browsers send the cookie with the longest path first: that of a dashboard at /kafka before that of one at /.
     """
-    pairs = [pair.strip() for line in _header(scope, b"cookie") for pair in line.split(";")]
+    headers = Headers(scope=scope).mutablecopy()
+    pairs = [pair.strip() for line in headers.getlist("cookie") for pair in line.split(";")]
     first: dict[str, str] = {}
     for pair in pairs:
         first.setdefault(pair.partition("=")[0].strip(), pair)
     if len(first) == len(pairs):
         return scope
-    others = [(name, value) for name, value in scope["headers"] if name.lower() != b"cookie"]
-    return {**scope, "headers": [*others, (b"cookie", "; ".join(first.values()).encode("latin-1"))]}
+    headers["cookie"] = "; ".join(first.values())
+    return {**scope, "headers": headers.raw}
 
 
-def _protected(message: Message, *, secure: bool) -> Message:
-    if message["type"] != "http.response.start":
-        return message
-    headers = list(message.get("headers", ()))
+def _protect(headers: MutableHeaders, *, secure: bool) -> None:
     if secure:
-        headers = [
-            (name, _secure(value) if name.lower() == b"set-cookie" else value) for name, value in headers
+        headers.raw[:] = [
+            (name, _secure(value) if name == b"set-cookie" else value) for name, value in headers.raw
         ]
-    known = {name.lower(): value for name, value in headers}
-    if b"frame-ancestors" not in known.get(_POLICY, b""):  # the sign-in page sets a stricter rule
-        headers += _HEADERS
-    return {**message, "headers": headers}
+    if "frame-ancestors" not in header_value(headers, _POLICY):  # the sign-in page sets a stricter rule
+        for name, value in _HEADERS.items():
+            headers.append(name, value)
 
 
 def _secure(cookie: bytes) -> bytes:
@@ -127,15 +128,8 @@ def _matches(name: str, pattern: str) -> bool:
     return pattern in ("*", name)
 
 
-async def _refuse(scope: Scope, send: Send) -> None:
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(_REFUSAL)).encode()),
-        (b"cache-control", b"no-store"),
-        *_HEADERS,
-    ]
-    await send({"type": "http.response.start", "status": 421, "headers": headers})
-    await send({"type": "http.response.body", "body": _REFUSAL})
+        return await WebSocketClose(1008)(scope, receive, send)
+    headers = {"cache-control": "no-store", **_HEADERS}
+    return await PlainTextResponse(_REFUSAL, 421, headers)(scope, receive, send)

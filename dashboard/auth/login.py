@@ -10,23 +10,36 @@ import html
 import logging
 import time
 from collections import Counter
-from http.cookies import CookieError, SimpleCookie
-from typing import NamedTuple
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from producer_core.dashboard.auth import known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
-from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions, network
+from producer_core.dashboard.auth.asgi import header_value, path_prefix
+from producer_core.dashboard.auth.sessions import COOKIE, LoginAttempts, LoginSessions, network
 from producer_core.dashboard.theme import asset
 
 logger = logging.getLogger(__name__)
 
-COOKIE = "producer_core_session"
 SIGN_IN = "/sign-in"
 
 _PUBLIC_PATHS = ("/_stcore/health",)
 """Reports only that the server is running."""
+
+_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
 
 _MAX_FORM_BYTES = 4096
 _MAX_QUEUED = 32
@@ -40,7 +53,7 @@ class LoginMiddleware:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         *,
         rules: AccessRules,
         sessions: LoginSessions,
@@ -58,18 +71,22 @@ class LoginMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        request = _parse(scope)
         path = scope["path"].removeprefix(self._base)
-        token = request.token
         if scope["type"] == "http" and path == SIGN_IN:
-            return await self._sign_in(scope, request, receive, send)
+            response = await self._sign_in(Request(scope, receive))
+            return await response(scope, receive, send)
+        token = HTTPConnection(scope).cookies.get(COOKIE)
         if path in _PUBLIC_PATHS or self._sessions.name(token) is not None:
             return await self._app(scope, self._receive_until_session_ends(token, receive), send)
         if scope["type"] == "websocket":
-            return await send({"type": "websocket.close", "code": 1008})
-        if scope["method"] == "GET" and "text/html" in request.header("accept"):
-            return await _redirect(send, self._sign_in_url(scope))
-        return await _respond(send, 401, "Sign in first.", kind="text/plain")
+            return await WebSocketClose(1008)(scope, receive, send)
+        return await self._rejection(Request(scope))(scope, receive, send)
+
+    def _rejection(self, request: Request) -> Response:
+        """Return the response without a session: a redirect to the sign-in for a page, an error for all others."""
+        if request.method == "GET" and "text/html" in header_value(request.headers, "accept"):
+            return _redirect(self._sign_in_url(request.scope))
+        return PlainTextResponse("Sign in first.", 401, _HEADERS)
 
     def _sign_in_url(self, scope: Scope) -> str:
         """Return the address of the sign-in form, with the requested page as its destination.
@@ -98,34 +115,43 @@ class LoginMiddleware:
 
         return receive_while_signed_in
 
-    async def _sign_in(self, scope: Scope, request: _LoginRequest, receive: Receive, send: Send) -> None:
-        destination = self._destination(request.query("next"))
-        if scope["method"] in ("GET", "HEAD"):
-            if self._sessions.name(request.token) is not None:
-                return await _redirect(send, destination)
-            return await _respond(send, 200, _form_page(destination, ""))
-        if scope["method"] != "POST" or not request.same_origin:
-            return await _respond(
-                send, 403, "The request does not come from this dashboard.", kind="text/plain"
-            )
-        form = await _read_form(receive)
+    async def _sign_in(self, request: Request) -> Response:
+        destination = self._destination(request.query_params.get("next", ""))
+        if request.method in ("GET", "HEAD"):
+            if self._sessions.name(request.cookies.get(COOKIE)) is not None:
+                return _redirect(destination)
+            return HTMLResponse(_form_page(destination, ""), headers=_HEADERS)
+        if request.method != "POST" or not _is_same_origin(request):
+            return PlainTextResponse("The request does not come from this dashboard.", 403, _HEADERS)
+        try:
+            form = await _read_form(request)
+        except ClientDisconnect:
+            return PlainTextResponse("The form is incomplete.", 400, _HEADERS)
         name, entered = form.get("name", "").strip()[:200], form.get("password", "")
         destination = self._destination(form.get("next", ""))
-        device = known_devices.known(request.cookie(known_devices.COOKIE), name, self._password_hash(name))
-        problem = await self._problem(name, entered, request.address, device)
-        if problem is not None:
-            return await _respond(
-                send, 429 if problem.startswith("Too many") else 401, _form_page(destination, problem, name)
-            )
-        secure = scope["scheme"] == "https" or request.header("origin").startswith("https:")
-        # Without Path the browser uses the folder of the sign-in page, which is correct below a stripped path as well.
-        attributes = f"; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
-        device_value = known_devices.issue(name, self._password_hash(name) or "")
-        device_cookie = f"{known_devices.COOKIE}={device_value}{attributes}; Max-Age={known_devices.SECONDS}"
-        session_cookie = (
-            f"{COOKIE}={self._sessions.begin(name)}{attributes}; Max-Age={self._rules.session:.0f}"
+        device = known_devices.known(
+            request.cookies.get(known_devices.COOKIE, ""), name, self._password_hash(name)
         )
-        return await _redirect(send, destination, cookies=(device_cookie, session_cookie))
+        problem = await self._problem(name, entered, request.client.host if request.client else "", device)
+        if problem is not None:
+            status = 429 if problem.startswith("Too many") else 401
+            return HTMLResponse(_form_page(destination, problem, name), status, _HEADERS)
+        return self._signed_in(request, name, destination)
+
+    def _signed_in(self, request: Request, name: str, destination: str) -> Response:
+        """Return the redirect to the destination, with the cookies of the device and of a new session."""
+        response = _redirect(destination)
+        secure = request["scheme"] == "https" or header_value(request.headers, "origin").startswith("https:")
+        device = known_devices.issue(name, self._password_hash(name) or "")
+        for cookie, value, seconds in (
+            (known_devices.COOKIE, device, known_devices.SECONDS),
+            (COOKIE, self._sessions.begin(name), round(self._rules.session)),
+        ):
+            # Without Path the browser uses the folder of the sign-in page, which is correct below a stripped path as well.
+            response.set_cookie(
+                cookie, value, max_age=seconds, path=None, secure=secure, httponly=True, samesite="lax"
+            )
+        return response
 
     def _destination(self, page: str) -> str:
         """Return the page to open after the sign-in; the first page if `page` is not on this server."""
@@ -166,50 +192,12 @@ class LoginMiddleware:
         return "The name or the password is wrong."
 
 
-class _LoginRequest(NamedTuple):
-    """The headers, query parameters and client address of a request."""
-
-    headers: dict[str, str]
-    params: dict[str, list[str]]
-    address: str
-
-    def header(self, name: str) -> str:
-        return self.headers.get(name, "")
-
-    def query(self, name: str) -> str:
-        return self.params.get(name, [""])[0]
-
-    @property
-    def token(self) -> str | None:
-        return self.cookie(COOKIE) or None
-
-    def cookie(self, name: str) -> str:
-        try:
-            found = SimpleCookie(self.header("cookie")).get(name)
-        except CookieError:
-            return ""
-        return found.value if found is not None else ""
-
-    @property
-    def same_origin(self) -> bool:
-        """Return whether the form was sent by a page of this server; another site must not sign a user in."""
-        if site := self.header("sec-fetch-site"):
-            return site == "same-origin"
-        return bool(self.header("origin")) and urlsplit(self.header("origin")).netloc == self.header("host")
-
-
-def _parse(scope: Scope) -> _LoginRequest:
-    headers: dict[str, str] = {}
-    for raw_name, raw in scope["headers"]:
-        name = raw_name.decode("latin-1").lower()
-        separator = "; " if name == "cookie" else ", "
-        headers[name] = (
-            f"{headers[name]}{separator}{raw.decode('latin-1')}" if name in headers else raw.decode("latin-1")
-        )
-    client = scope.get("client")
-    return _LoginRequest(
-        headers, parse_qs(scope["query_string"].decode("latin-1")), client[0] if client else ""
-    )
+def _is_same_origin(request: Request) -> bool:
+    """Return whether the form was sent by a page of this server; another site must not sign a user in."""
+    if site := header_value(request.headers, "sec-fetch-site"):
+        return site == "same-origin"
+    origin = header_value(request.headers, "origin")
+    return bool(origin) and urlsplit(origin).netloc == header_value(request.headers, "host")
 
 
 def local_path(path: str, default: str) -> str:
@@ -218,38 +206,18 @@ def local_path(path: str, default: str) -> str:
     return path if is_local else default
 
 
-async def _read_form(receive: Receive) -> dict[str, str]:
-    body, more = b"", True
-    while more and len(body) <= _MAX_FORM_BYTES:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-    if len(body) > _MAX_FORM_BYTES:
-        return {}
-    return {name: values[0] for name, values in parse_qs(body.decode("latin-1")).items()}
+async def _read_form(request: Request) -> QueryParams:
+    """Return the fields of the form; none if it is too long. `Request.form` would read the whole body."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_FORM_BYTES:
+            return QueryParams()
+    return QueryParams(body)
 
 
-async def _redirect(send: Send, path: str, *, cookies: tuple[str, ...] = ()) -> None:
-    headers = [(b"location", path.encode("latin-1", "replace")), (b"cache-control", b"no-store")]
-    headers += [(b"set-cookie", cookie.encode("latin-1")) for cookie in cookies]
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
-
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-
-
-async def _respond(send: Send, status: int, text: str, *, kind: str = "text/html") -> None:
-    headers = [
-        (b"content-type", f"{kind}; charset=utf-8".encode()),
-        (b"cache-control", b"no-store"),
-        (b"content-security-policy", _POLICY.encode()),
-        (b"x-frame-options", b"DENY"),
-        (b"referrer-policy", b"no-referrer"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text.encode()})
+def _redirect(address: str) -> RedirectResponse:
+    return RedirectResponse(address, 303, {"cache-control": "no-store"})
 
 
 def _form_page(destination: str, problem: str, name: str = "") -> str:

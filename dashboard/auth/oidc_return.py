@@ -5,10 +5,15 @@ Streamlit itself always returns to the first page. During the sign-in a cookie o
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable
 from urllib.parse import quote, unquote, urlsplit
 
-from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from producer_core.dashboard.auth.asgi import header_value, path_prefix
 from producer_core.dashboard.auth.login import local_path
 
 COOKIE = "producer_core_back"
@@ -21,76 +26,71 @@ _SECONDS = 600
 class OidcReturn:
     """Remember the requested page before the sign-in and redirect to it afterwards. ASGI middleware."""
 
-    def __init__(self, app: App, *, base: str = "") -> None:
+    def __init__(self, app: ASGIApp, *, base: str = "") -> None:
         self._app = app
         self._base = path_prefix(base)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(self._base) if scope["type"] == "http" else ""
-        if path == _LOGIN_PATH and (page := _referring_page(scope)):
-            await self._app(
-                scope, receive, self._setting_cookie(send, page, secure=scope["scheme"] == "https")
-            )
-        elif path == _CALLBACK_PATH and (page := _remembered_page(scope)):
-            await self._app(scope, receive, self._redirecting(send, page))
-        else:
-            await self._app(scope, receive, send)
+        if path == _LOGIN_PATH and (page := _referring_page(HTTPConnection(scope))):
+            send = self._remembering(send, page, secure=scope["scheme"] == "https")
+        elif path == _CALLBACK_PATH and (page := _remembered_page(HTTPConnection(scope))):
+            send = self._redirecting(send, page)
+        await self._app(scope, receive, send)
 
-    def _setting_cookie(self, send: Send, page: str, *, secure: bool) -> Send:
-        value = (
-            f"{quote(page, safe='')}; {self._attributes}; Max-Age={_SECONDS}{'; Secure' if secure else ''}"
-        )
+    def _remembering(self, send: Send, page: str, *, secure: bool) -> Send:
+        def remember(message: Message) -> None:
+            self._add_cookie(message, quote(page, safe=""), seconds=_SECONDS, secure=secure)
 
-        async def send_with_cookie(message: Message) -> None:
-            await send(_with_header(message, (b"set-cookie", f"{COOKIE}={value}".encode("latin-1"))))
-
-        return send_with_cookie
+        return _changing(send, remember)
 
     def _redirecting(self, send: Send, page: str) -> Send:
-        deletion = f"{COOKIE}=; {self._attributes}; Max-Age=0"
+        def redirect(message: Message) -> None:
+            if 300 <= message["status"] < 400:
+                MutableHeaders(scope=message)["location"] = page
+            self._add_cookie(message, "", seconds=0)
 
-        async def send_redirect(message: Message) -> None:
-            if message["type"] == "http.response.start" and 300 <= message["status"] < 400:
-                others = [pair for pair in message["headers"] if pair[0].lower() != b"location"]
-                message = {**message, "headers": [*others, (b"location", page.encode("latin-1"))]}
-            await send(_with_header(message, (b"set-cookie", deletion.encode("latin-1"))))
+        return _changing(send, redirect)
 
-        return send_redirect
-
-    @property
-    def _attributes(self) -> str:
-        return f"Path={self._base or '/'}; HttpOnly; SameSite=Lax"
-
-
-def _with_header(message: Message, header: tuple[bytes, bytes]) -> Message:
-    if message["type"] != "http.response.start":
-        return message
-    return {**message, "headers": [*message["headers"], header]}
+    def _add_cookie(self, message: Message, value: str, *, seconds: int, secure: bool = False) -> None:
+        cookie = Response()
+        cookie.set_cookie(
+            COOKIE,
+            value,
+            max_age=seconds,
+            path=self._base or "/",
+            secure=secure,
+            httponly=True,
+            samesite="lax",
+        )
+        MutableHeaders(scope=message).append("set-cookie", cookie.headers["set-cookie"])
 
 
-def _referring_page(scope: Scope) -> str:
+def _changing(send: Send, change: Callable[[Message], None]) -> Send:
+    """Return a `send` that changes the start of the response."""
+
+    async def send_changed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            change(message)
+        await send(message)
+
+    return send_changed
+
+
+def _referring_page(request: HTTPConnection) -> str:
     """Return the page of this dashboard from which the user started the sign-in.
 
     The result is empty if the referring page is on another server or the browser sends no Referer.
     """
-    referer = urlsplit(_header(scope, b"referer"))
-    if referer.netloc != _header(scope, b"host"):
+    referer = urlsplit(header_value(request.headers, "referer"))
+    if referer.netloc != header_value(request.headers, "host"):
         return ""
     return _valid_page(f"{referer.path}?{referer.query}" if referer.query else referer.path)
 
 
-def _remembered_page(scope: Scope) -> str:
-    try:
-        found = SimpleCookie(_header(scope, b"cookie")).get(COOKIE)
-    except CookieError:
-        return ""
-    return _valid_page(unquote(found.value)) if found is not None else ""
+def _remembered_page(request: HTTPConnection) -> str:
+    return _valid_page(unquote(request.cookies.get(COOKIE, "")))
 
 
 def _valid_page(page: str) -> str:
     return local_path(page, "") if len(page) <= _MAX_PAGE_LENGTH and page.isascii() else ""
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    values = [value.decode("latin-1") for found, value in scope["headers"] if found.lower() == name]
-    return "; ".join(values)

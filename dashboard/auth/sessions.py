@@ -10,6 +10,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+COOKIE = "producer_core_session"
+
 _MAX_ENTRIES = 10_000
 _FORGET_AFTER = 3600.0
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from producer_core._internal.lease_watch import LEASE
 from producer_core.alerts import Alert, AlertLog, AlertRule, RuleSet, Silence, rule_set_of
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, ReportedByProducer, windows_of
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
-from producer_core.alerts.lease import LEASE
 from producer_core.alerts.notify_policy import shared_duplicates
 from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
 from producer_core.dashboard.queries.replays import operations, where_of

@@ -180,7 +180,7 @@ def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[AuditF
             row["partition"],
             row["offset"],
             row["text"] or "",
-            row["letter"],
+            row["dead_letter_state"],
             row["operation_id"],
         )
         for row in rows

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, PageCursor, SearchResult
-from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess, judge, measure
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess, exceeded_limits, measure
 from producer_core.dlq.timeline import TimelineEvent, timeline
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store
@@ -217,11 +217,11 @@ def clusters(store: Store) -> tuple[str, ...]:
 
 def waiting(store: Store, now: float) -> PendingCounts:
     """Return the pending dead letters against the limits of this store."""
-    bounds = DeadLetterLimits().set_by(store.settings())
+    bounds = DeadLetterLimits().overridden_by(store.settings())
     with store.borrow():
         load = measure(store)
         archived = DeadLetters(store).count(DeadLetterFilter(state="archived"))
-    return PendingCounts(load, bounds, judge(load, bounds, now), archived)
+    return PendingCounts(load, bounds, exceeded_limits(load, bounds, now), archived)
 
 
 # one dead letter

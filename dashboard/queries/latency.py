@@ -112,6 +112,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
         samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view.producer)
         cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
+        died = store.rows("death_times", since=since, until=until, **view.where)[0]
         failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
     slices = _slices(step, at, failed, *series)
@@ -136,7 +137,9 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         topics=tuple(_topics(totals, by_topic, view.topic)),
         brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
         rtt_by_broker=_rtt_by_broker(slices),
-        findings=tuple(_with_exact_outage(one, cut_off, at) for one in findings),
+        findings=tuple(
+            _with_exact_failures(_with_exact_outage(one, cut_off, at), died, at) for one in findings
+        ),
         whole=whole,
         seen_at=seen_at,
     )
@@ -169,6 +172,15 @@ def _with_exact_outage(found: CauseFinding, rows: Rows, now: float) -> CauseFind
     since, until = rows[0]["window_start"], rows[-1]["window_start"] + rows[-1]["seconds"]
     lasted = sum(min(row["seconds"], row["cut_off"]) for row in rows)
     return replace(found, since=since, until=now if found.ongoing else min(until, now), lasted=lasted)
+
+
+def _with_exact_failures(found: CauseFinding, times: Mapping[str, Any], now: float) -> CauseFinding:
+    """Take the limits of failing messages from their dead letters, because a slice may be longer than the failures."""
+    first, last = times["first_at"], times["last_at"]
+    if found.key != "failing" or first is None:
+        return found
+    since, until = max(found.since, first), now if found.ongoing else min(last, now)
+    return replace(found, since=since, until=until, lasted=min(found.lasted, max(until - since, 1.0)))
 
 
 def per_batch(numbers: CauseInputs) -> float | None:

@@ -152,7 +152,8 @@ def earlier(store: Store, view: View, now: float) -> WindowTotals:
         )
         known = _sums(store, view, since, until, None, histogram, failed)
         if view.seconds > _FINE or view.over(now):
-            return replace(known, throughput=share(known.acknowledged, until - since))
+            pace = share(known.acknowledged, until - since)
+            return replace(known, throughput=pace if known.accepted else None)
         last = _total(_minute(store, view, until), view)
     return replace(known, throughput=last["acknowledged"] / last["seconds"] if known.accepted else None)
 

@@ -137,7 +137,7 @@ def cluster_connection(cluster_id: str, settings: str) -> ClusterConnection:
 
 def _bounds(changed: Mapping[str, float]) -> tuple[StoreSetting, ...]:
     names = {"dlq_max_size": "dead_letters", "dlq_max_bytes": "bytes", "dlq_max_age": "age"}
-    now, default = DeadLetterLimits().set_by(changed), DeadLetterLimits()
+    now, default = DeadLetterLimits().overridden_by(changed), DeadLetterLimits()
     return tuple(
         StoreSetting(name, getattr(now, field), getattr(default, field), name in changed)
         for name, field in names.items()

@@ -6,7 +6,11 @@ Without the address, Streamlit's front end first requests `/alerts/_stcore/healt
 
 from __future__ import annotations
 
-from producer_core.dashboard.auth.asgi import App, Message, Receive, Scope, Send, path_prefix
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from producer_core.dashboard.auth.asgi import header_value, path_prefix
 from producer_core.dashboard.server import first_paint
 from producer_core.dashboard.server.static_files import CompressedFile, StaticFiles
 
@@ -17,8 +21,9 @@ _HOST_CONFIG = b", HOST_CONFIG: { allowedOrigins: [location.origin], useExternal
 _HEAD, _HEAD_END = b"<head>", b"</head>"
 _FIRST_PAGE = "overview"
 """The page at the root address, which Streamlit does not serve under a name."""
-_CONDITIONAL_HEADERS = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
-_BODY_HEADERS = (b"content-length", b"etag", b"last-modified")
+_SERVER_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
+"""The folders that Streamlit serves. A page has an address of one segment, and its files are relative to that."""
+_CONDITIONAL_HEADERS = ("accept-encoding", "if-none-match", "if-modified-since", "range")
 
 
 class PageMiddleware:
@@ -27,7 +32,9 @@ class PageMiddleware:
     All other responses pass unchanged.
     """
 
-    def __init__(self, app: App, *, files: StaticFiles, base: str = "", connect_early: bool = True) -> None:
+    def __init__(
+        self, app: ASGIApp, *, files: StaticFiles, base: str = "", connect_early: bool = True
+    ) -> None:
         """Let the page connect before its first request is answered, if `connect_early`.
 
         With OIDC that is not possible: Streamlit identifies the user by a cookie that its first response sets.
@@ -41,23 +48,27 @@ class PageMiddleware:
         if scope["type"] != "http" or scope["method"] != "GET":
             return await self._app(scope, receive, send)
         path = scope["path"].removeprefix(self._base).lstrip("/")
+        headers = Headers(scope=scope).mutablecopy()
         file = self._files.compressed(path)
-        if file is not None and _accepts_gzip(scope):
-            return await _send_compressed(file, send)
-        if not _requests_page(scope):
+        if file is not None and _accepts_gzip(headers):
+            return await _compressed(file)(scope, receive, send)
+        if "text/html" not in header_value(headers, "accept"):
             return await self._app(scope, receive, send)
         if path.rstrip("/") == _FIRST_PAGE:
-            return await _redirect(b"../" if path.endswith("/") else b"./", scope, send)
-        headers = [
-            (name, value) for name, value in scope["headers"] if name.lower() not in _CONDITIONAL_HEADERS
-        ]
+            return await _redirect("../" if path.endswith("/") else "./", scope)(scope, receive, send)
+        page, *below = path.rstrip("/").split("/")
+        if below and page not in _SERVER_FOLDERS:
+            steps = len(below) - (not path.endswith("/"))
+            return await _redirect(f"{'../' * (steps + 1)}{page}", scope)(scope, receive, send)
+        for name in _CONDITIONAL_HEADERS:
+            del headers[name]
         extensions = {
             name: extension
             for name, extension in (scope.get("extensions") or {}).items()
             if name != "http.response.pathsend"
         }
         rewriter = _PageRewriter(send, self._script, self._files.hints(path))
-        return await self._app({**scope, "headers": headers, "extensions": extensions}, receive, rewriter)
+        return await self._app({**scope, "headers": headers.raw, "extensions": extensions}, receive, rewriter)
 
 
 class _PageRewriter:
@@ -83,45 +94,37 @@ class _PageRewriter:
         body = self._body.replace(_HEAD, _HEAD + self._script, 1)
         body = body.replace(_HEAD_END, self._hints + _HEAD_END, 1)
         body = first_paint.with_first_paint(body)
-        headers = [(name, value) for name, value in start["headers"] if name.lower() not in _BODY_HEADERS]
-        headers.append((b"content-length", str(len(body)).encode()))
+        headers = Headers(scope=start).mutablecopy()
+        headers["content-length"] = str(len(body))
+        del headers["etag"]
+        del headers["last-modified"]
         self._start = None
-        await self._send({**start, "headers": headers})
+        await self._send({**start, "headers": headers.raw})
         await self._send({"type": "http.response.body", "body": body})
 
 
-async def _redirect(address: bytes, scope: Scope, send: Send) -> None:
+def _redirect(address: str, scope: Scope) -> Response:
     """Redirect to an address relative to this one, with the same query."""
-    query = scope.get("query_string", b"")
-    headers = [(b"location", address + (b"?" + query if query else b"")), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 307, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+    query = scope.get("query_string", b"").decode("latin-1")
+    return RedirectResponse(f"{address}?{query}" if query else address)
 
 
-async def _send_compressed(file: CompressedFile, send: Send) -> None:
+def _compressed(file: CompressedFile) -> Response:
     """Send the file as immutable: each version has its own name, so a browser never requests it again."""
-    headers = [
-        (b"content-type", file.content_type),
-        (b"content-encoding", b"gzip"),
-        (b"content-length", str(len(file.body)).encode()),
-        (b"cache-control", b"public, immutable, max-age=31536000"),
-        (b"vary", b"Accept-Encoding"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": file.body})
+    headers = {
+        "content-encoding": "gzip",
+        "cache-control": "public, immutable, max-age=31536000",
+        "vary": "Accept-Encoding",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(file.body, headers=headers, media_type=file.content_type)
 
 
-def _accepts_gzip(scope: Scope) -> bool:
-    headers = {name.lower(): value for name, value in scope["headers"]}
-    return b"gzip" in headers.get(b"accept-encoding", b"") and b"range" not in headers
-
-
-def _requests_page(scope: Scope) -> bool:
-    return any(name.lower() == b"accept" and b"text/html" in value for name, value in scope["headers"])
+def _accepts_gzip(headers: Headers) -> bool:
+    return "gzip" in header_value(headers, "accept-encoding") and "range" not in headers
 
 
 def _is_page(message: Message) -> bool:
-    headers = {name.lower(): value for name, value in message["headers"]}
-    is_html = headers.get(b"content-type", b"").startswith(b"text/html")
-    return message["status"] == 200 and is_html and b"content-encoding" not in headers
+    headers = Headers(scope=message)
+    is_html = headers.get("content-type", "").startswith("text/html")
+    return message["status"] == 200 and is_html and "content-encoding" not in headers

@@ -47,7 +47,7 @@ def load_guard(address: str, hosts: Sequence[str]) -> access.AccessGuard:
     """Return the guard for the rules in the secrets files; raise ConfigError if they forbid this address or a host."""
     rules = access_rules.read()
     if problem := access_rules.refusal(address, hosts, rules):
-        raise ConfigError(problem, fix="Configure passwords or OIDC; see Access in the README.")
+        raise ConfigError(problem, fix="Configure passwords or OIDC; see docs/how-to/sign-in.md.")
     return access.AccessGuard(rules, LoginSessions(rules.session), LoginAttempts(), started=True)
 
 

@@ -24,14 +24,14 @@ _MORE_ELEMENTS = {"fleet": ("TextInput",)}
 """Additional elements by the address of a page."""
 _IN_PAGE = re.compile(r'(?:src|href)="\./(static/[\w./-]+\.(?:js|css|woff2))"')
 _IMPORTS = re.compile(r'(?:from|import)\s*["\'`]\./([\w.-]+\.js)["\'`]')
-_CONTENT_TYPES = {".js": b"text/javascript; charset=utf-8", ".css": b"text/css; charset=utf-8"}
+_CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 
 class CompressedFile(NamedTuple):
     """A gzipped file with its content type."""
 
     body: bytes
-    content_type: bytes
+    content_type: str
 
 
 class StaticFiles:

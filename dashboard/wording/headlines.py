@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -216,9 +217,10 @@ def _share(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -
     worst = causes[0]
     if len(causes) == 1:
         return ", on " if dead == 1 else ", all on ", ": "
+    largest = "most" if 2 * number(worst) > dead else "the largest group"
     if all(cause.topic == worst.topic for cause in causes):
-        return ", all on ", f", most ({count(number(worst))}): "
-    return f", most ({count(number(worst))}) on ", ": "
+        return ", all on ", f", {largest} ({count(number(worst))}): "
+    return f", {largest} ({count(number(worst))}) on ", ": "
 
 
 def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
@@ -266,6 +268,7 @@ def _lost(now: Situation) -> Iterator[HeadlinePart]:
 
 def announcement(found: Headline) -> str:
     """Return the headline without its numbers, so that screen readers announce only changes of state."""
-    return "".join(
+    text = "".join(
         piece.text for piece in found.pieces if piece.page or not any(map(str.isdigit, piece.text))
     )
+    return re.sub(r"(^|[.] )[ ,]+(\w)", lambda found: found[1] + found[2].upper(), text)

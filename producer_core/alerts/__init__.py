@@ -1,11 +1,11 @@
 """Alerts: rules, evaluation, notifications and the alert log."""
 
+from producer_core._internal.lease_watch import LEASE
 from producer_core.alerts.alert_log import AlertLog
 from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State, after, alert, follow
 from producer_core.alerts.conditions import Absence, BurnRate, ReportedByProducer, Threshold, WindowPair
 from producer_core.alerts.evaluation import evaluate
 from producer_core.alerts.evaluator import AlertEvaluator, this_process
-from producer_core.alerts.lease import LEASE
 from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.alerts.reported_alerts import END_CONDITIONS, ReportedAlerts
 from producer_core.alerts.routes import Callback, Route

@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from producer_core._internal.lease_watch import LEASE
 from producer_core.alerts.alert_log import AlertLog
 from producer_core.alerts.alert_state import AlertChange
 from producer_core.alerts.evaluation import evaluate
-from producer_core.alerts.lease import LEASE, Lease
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.rule_set_file import RuleSetFile
 from producer_core.alerts.snapshot_reader import SnapshotReader
@@ -47,6 +47,8 @@ class AlertEvaluator:
         monotonic: Callable[[], float] = time.monotonic,
         lease: float = LEASE,
     ) -> None:
+        from producer_core.store.lease import Lease  # loads DuckDB
+
         # Process ids can be equal, for example in two containers.
         self.owner = owner or f"{this_process()}/{uuid.uuid4().hex[:6]}"
         self._clock = clock

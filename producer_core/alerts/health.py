@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -28,6 +29,9 @@ DEFAULT_THRESHOLDS: Mapping[str, float] = {
 
 _SUMMARISED = 10
 """The number of samples in a summary."""
+
+_CURRENT_S = 1.0
+"""The age up to which a sample describes the present. A summary of older ones begins with a check."""
 
 
 class _Check(NamedTuple):
@@ -74,10 +78,12 @@ def evaluate(
 def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, float]) -> dict[str, Any]:
     """Return status, metrics and issues over the last ten of at least one sample.
 
-    A missing or None threshold is never exceeded.
+    A sample counts by its number of messages, so that idle checks do not dilute a rate. A missing or None threshold is
+    never exceeded.
     """
     recent = list(history)[-_SUMMARISED:]
-    error_rate, latency = _mean(recent, "error_rate"), _mean(recent, "avg_latency_ms")
+    error_rate = _weighted_mean(recent, "error_rate", ("acknowledged_messages", "dead_messages"))
+    latency = _weighted_mean(recent, "avg_latency_ms", ("acknowledged_messages",))
     dlq_size = max((sample.get("dlq_size") or 0 for sample in recent), default=0)
     memory = recent[-1].get("memory_usage") or 0.0
 
@@ -103,9 +109,15 @@ def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, flo
     }
 
 
-def _mean(samples: Sequence[Mapping[str, Any]], key: str) -> float:
-    values = [float(sample[key]) for sample in samples if sample.get(key) is not None]
-    return sum(values) / len(values) if values else 0.0
+def _weighted_mean(samples: Sequence[Mapping[str, Any]], key: str, counts: Sequence[str]) -> float:
+    """Return the mean of `key`, weighted by the sum of `counts`. A sample without these counts has the weight 1."""
+    pairs = [
+        (float(sample[key]), sum(sample.get(count, 0) for count in counts) if counts[0] in sample else 1)
+        for sample in samples
+        if sample.get(key) is not None
+    ]
+    total = sum(weight for _, weight in pairs)
+    return sum(value * weight for value, weight in pairs) / total if total else 0.0
 
 
 class HealthMonitor:
@@ -121,6 +133,7 @@ class HealthMonitor:
         self._unreachable: Callable[[], str | None] = lambda: None
         self._checking = threading.Lock()  # serializes the checks, so that each change is reported once
         self._firing: dict[str, dict[str, Any]] = {}  # each check replaces the whole dict
+        self._checked_at = float("-inf")  # of the last sample taken, on the monotonic clock
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -188,9 +201,10 @@ class HealthMonitor:
     def get_health_summary(self) -> dict[str, Any]:
         """Return `status` (healthy, degraded, unhealthy, unknown) with its issues, over the last ten checks.
 
-        Before the monitor is started, the status is unknown, with only a `message`. Without a check, check first.
+        The last of them is made in this call, unless one is less than a second old. Before the monitor is started, the
+        status is unknown, with only a `message`.
         """
-        if not self.health_history:
+        if time.monotonic() - self._checked_at > _CURRENT_S:
             self._check_now()
         history = list(self.health_history)
         if not history:
@@ -223,6 +237,7 @@ class HealthMonitor:
                 return
             try:
                 self.check(self._take_sample())
+                self._checked_at = time.monotonic()
             except Exception:
                 logger.exception("health check failed")
 

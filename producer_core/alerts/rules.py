@@ -160,7 +160,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "high_dlq_size": AlertRule(
             "warning",
-            "{value:,.0f} dead letters are pending; the limit is {threshold:,.0f}",
+            "{value:,.0f} dead letters are pending; dlq_size_threshold is {threshold:,.0f}",
             "Open the groups of dead letters, fix the causes, then replay or archive them.",
             keep_firing_for=5 * MINUTE,
             shared=True,

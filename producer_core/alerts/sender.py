@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from producer_core._internal.lease_watch import LEASE
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts.alert_state import Alert
-from producer_core.alerts.lease import LEASE, Lease
 from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.alerts.outbox import MAX_RETRY_DELAY, Outbox, OutboxEntry, retry_delay
 from producer_core.alerts.payload import Status, notification
@@ -47,6 +47,8 @@ class RouteSender:
         monotonic: Callable[[], float] = time.monotonic,
         lease: float | None = None,
     ) -> None:
+        from producer_core.store.lease import Lease  # loads DuckDB
+
         self.route = route
         self._rule_set = rule_set
         self._every = every

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import FileLock, lock_file
 from producer_core.brokers import kafka, layout, readiness
 from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
@@ -143,12 +141,9 @@ def _file() -> Path:
     return _state_folder() / "state.json"
 
 
-@contextmanager
-def _locked() -> Iterator[None]:
+def _locked() -> FileLock:
     """Allow one start or stop at a time; a second one waits."""
-    with (_state_folder() / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return lock_file(_state_folder() / "lock")
 
 
 def _write(state: DetachedState) -> None:

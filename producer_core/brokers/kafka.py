@@ -52,7 +52,7 @@ def start(
 ) -> KafkaCluster:
     """Start a cluster and wait until every broker answers.
 
-    Without `folder` the data are in a temporary folder, which is deleted with the cluster; in a folder of yours they
+    Without `folder` the data are in a temporary folder, which is deleted with the cluster; in a given folder they
     stay, and a later start continues with them. `properties` override all others; a function gets each Node (its
     ports, its folder), for example {"producer.id.expiration.ms": "5000"}. Topics are created automatically on first
     use, with 4 partitions, unless `auto_create=False`. `advertise` gives clients another (host, port) than the one a

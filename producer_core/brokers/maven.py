@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import lock_file
 from producer_core.errors import MissingTool
 
 RESOLVE_ERRORS = (OSError, RuntimeError, ValueError)
@@ -51,7 +50,7 @@ def fetch_jars(
     if is_complete(target):
         return
     private_files.make_folder(target.parent)
-    with _locked(target.with_suffix(".lock")):
+    with lock_file(target.with_suffix(".lock")):
         if is_complete(target):
             return
         before()
@@ -90,10 +89,3 @@ def _repositories() -> dict[str, str] | None:
     """Return the mirror that DEFAULT_ARTIFACT_REPOSITORY names (Spark's variable); None selects Maven Central."""
     mirror = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
     return {"mirror": mirror.rstrip("/")} if mirror else None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

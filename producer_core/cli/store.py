@@ -68,7 +68,7 @@ def _limits(settings: dict[str, Any]) -> str:
     """Return the limits of dead letters as text. A producer may set another number."""
     from producer_core.dlq.limits import DeadLetterLimits
 
-    limits = DeadLetterLimits().set_by(settings)
+    limits = DeadLetterLimits().overridden_by(settings)
     parts = [f"over {output.count(limits.dead_letters, 'dead letter')}"] if limits.dead_letters else []
     parts += [f"over {output.size(limits.bytes)}"] if limits.bytes else []
     parts += [f"pending for over {output.duration(limits.age)}"] if limits.age else []

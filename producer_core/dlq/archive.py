@@ -1,7 +1,7 @@
-"""The clearing of dead letters: put aside, brought back, deleted for good; each act with its trace.
+"""Archive, restore, purge and reveal dead letters, each as one audited transaction.
 
-An act is one transaction: the dead letters' states, a line in the life of each (`letter_events`), and one row of the
-audit. Whoever was first wins: what somebody else has changed meanwhile stays as it is, and the result says so.
+The transaction changes the states, adds an event for each dead letter (`letter_events`) and writes one audit row. Dead
+letters that another operator has changed first stay unchanged, and the result counts them.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 MIN_AGE = 86400.0
-"""Seconds a dead letter must have been archived before it may be purged, unless somebody says otherwise."""
+"""Default of the seconds for which a dead letter must have been archived before it may be purged."""
 
-_TRACED = """
+_ADD_EVENTS = """
 INSERT INTO letter_events (message_id, happened_at, what, who, origin)
 SELECT message_id, ?, ?, ?, ? FROM dead_letters WHERE state = ? AND state_at = ?"""
 
-_REVEALED = """
+_ADD_REVEALED = """
 INSERT INTO letter_events (message_id, happened_at, what, who, origin)
 SELECT unnest(?::VARCHAR[]), ?, 'revealed', ?, ?"""
 
 _REPLAYING = """
 SELECT count(*) AS n, list_sort(list(DISTINCT operations.who)) AS who
-FROM dead_letters AS letters LEFT JOIN operations USING (operation_id)
-WHERE letters.message_id IN (SELECT message_id FROM dead_letters WHERE ({where}) AND state = 'replaying')"""
+FROM dead_letters AS stored LEFT JOIN operations USING (operation_id)
+WHERE stored.message_id IN (SELECT message_id FROM dead_letters WHERE ({where}) AND state = 'replaying')"""
 
 _PLANNED = """
 SELECT operations.operation_id, operations.who, count(*) AS n
 FROM operations JOIN operation_records AS records USING (operation_id)
-JOIN dead_letters AS letters USING (message_id)
+JOIN dead_letters AS stored USING (message_id)
 WHERE operations.state IN ('checking', 'ready', 'planned', 'running', 'paused') AND records.state = 'pending'
-  AND letters.state = 'archived' AND letters.state_at = ?
+  AND stored.state = 'archived' AND stored.state_at = ?
 GROUP BY ALL ORDER BY n DESC"""
 
 _PURGED = "SELECT message_id FROM dead_letters WHERE state = 'purged' AND state_at = ?"
 
-_STAYED = {
-    "dead": "waiting already",
-    "archived": "archived already",
-    "replayed": "replayed already",
-    "landed": "found on the topic already",
-    "purged": "purged already",
+_UNCHANGED_STATES = {
+    "dead": "already pending",
+    "archived": "already archived",
+    "replayed": "already replayed",
+    "landed": "already on the topic",
+    "purged": "already purged",
 }
 
 
 @dataclass(frozen=True)
 class ArchiveResult:
-    """How many dead letters an act changed, in a sentence. `moment` names the act, for an exact undo.
+    """The number of dead letters changed, with a sentence for the operator. `moment` identifies the change for an undo.
 
-    `left` counts by state what was meant too and stayed as it is, because somebody else was first.
+    `left` counts, by state, selected dead letters that stayed unchanged because another operator was first.
     """
 
     count: int
@@ -70,7 +70,7 @@ class ArchiveResult:
 
 @dataclass(frozen=True)
 class Archive:
-    """Acts of one operator on a store's dead letters."""
+    """Applies one operator's changes to the dead letters of a store and audits them."""
 
     store: Store
     clock: Callable[[], float]
@@ -79,64 +79,65 @@ class Archive:
 
     def archive(self, where: DeadLetterFilter) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
-            now = self._moment(connection)
+            now = self._unique_time(connection)
             count = states.move(connection, where.where(), "dead", "archived", now=now)
-            self._trace(connection, "archived", "archived", now)
-            left, told = _left(connection, where, "archived", now)
+            self._add_events(connection, "archived", "archived", now)
+            left, reasons = _unchanged(connection, where, "archived", now)
             planned = _rows(connection, _PLANNED, [now])
-            sentences = [f"Archived {dead_letters(count)}.", *told, *map(_leaves_out, planned)]
-            return self._done("archive", where, ArchiveResult(count, " ".join(sentences), now, left))
+            sentences = [f"Archived {dead_letters(count)}.", *reasons, *map(_skipped_by_replay, planned)]
+            return self._audited("archive", where, ArchiveResult(count, " ".join(sentences), now, left))
 
     def restore(self, where: DeadLetterFilter, *, moment: float | None = None) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
             condition, parameters = replace(where, state=None).where()
             if moment is not None:
                 condition, parameters = f"{condition} AND state_at = ?", [*parameters, moment]
-            now = self._moment(connection)
+            now = self._unique_time(connection)
             count = states.move(connection, (condition, parameters), "archived", "dead", now=now)
-            self._trace(connection, "restored", "dead", now)
-            left, told = (
-                _left(connection, where, "dead", now)
+            self._add_events(connection, "restored", "dead", now)
+            left, reasons = (
+                _unchanged(connection, where, "dead", now)
                 if moment is None
                 else _changed_since(connection, moment, count)
             )
-            sentences = [f"Restored {dead_letters(count)}.", *told]
-            return self._done("restore", where, ArchiveResult(count, " ".join(sentences), now, left))
+            sentences = [f"Restored {dead_letters(count)}.", *reasons]
+            return self._audited("restore", where, ArchiveResult(count, " ".join(sentences), now, left))
 
     def purge(self, where: DeadLetterFilter, *, confirmation: str, min_age: float) -> ArchiveResult:
-        """ConfigError when it was not confirmed; that is in the audit as well."""
+        """Purge, or audit the refusal and raise ConfigError if the confirmation is wrong."""
         with self.store.borrow(write=True) as connection:
-            now = self._moment(connection)
-            which = purgeable(where, now - min_age)
-            phrase = purge_phrase(connection, which)
+            now = self._unique_time(connection)
+            condition = purgeable(where, now - min_age)
+            phrase = purge_phrase(connection, condition)
             confirmed = confirmation.strip() == phrase
             if confirmed:
-                result = self._purged(connection, which, now, min_age)
+                result = self._purge(connection, condition, now, min_age)
             else:
                 result = ArchiveResult(
-                    0, f"Refused: {confirmation.strip()!r} was typed instead of {phrase!r}.", now
+                    0, f"Not confirmed: {confirmation.strip()!r} was typed instead of {phrase!r}.", now
                 )
-            self._done("purge", where, result)
+            self._audited("purge", where, result)
         if not confirmed:
             raise ConfigError(
-                "Purging deletes for good and was not confirmed.", fix=f"Type exactly: {phrase}"
+                "The purge is permanent and was not confirmed. Nothing was purged.",
+                fix=f"Type exactly: {phrase}",
             )
         return result
 
     def reveal(self, ids: Sequence[str], selection: Mapping[str, Any]) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
             now = self.clock()
-            connection.execute(_REVEALED, [list(ids), now, self.who, self.origin])
+            connection.execute(_ADD_REVEALED, [list(ids), now, self.who, self.origin])
             result = ArchiveResult(len(ids), f"{dead_letters(len(ids)).capitalize()} shown unmasked.", now)
             self._audit("reveal", selection, result)
         return result
 
-    def _purged(
-        self, connection: duckdb.DuckDBPyConnection, which: states.Condition, now: float, min_age: float
+    def _purge(
+        self, connection: duckdb.DuckDBPyConnection, condition: states.Condition, now: float, min_age: float
     ) -> ArchiveResult:
         count = states.move(
             connection,
-            which,
+            condition,
             "archived",
             "purged",
             now=now,
@@ -150,20 +151,21 @@ class Archive:
             f"UPDATE operation_records SET text = NULL WHERE text IS NOT NULL AND message_id IN ({_PURGED})",
             [now],
         )
-        self._trace(connection, "purged", "purged", now)
+        self._add_events(connection, "purged", "purged", now)
         if not count:
             return ArchiveResult(
                 0,
-                f"Nothing was purged: no archived dead letter that matches is older than {min_age / 3600:g} h.",
+                f"Nothing was purged: no matching dead letter was archived more than {min_age / 3600:g} h ago.",
                 now,
             )
         return ArchiveResult(
             count,
-            f"Purged {dead_letters(count)} for good. New records use their room in the store's file; `store compact` clears it now.",
+            f"Purged {dead_letters(count)} permanently. New records overwrite the freed space in the store file; "
+            "`store compact` clears it now.",
             now,
         )
 
-    def _done(self, action: str, where: DeadLetterFilter, result: ArchiveResult) -> ArchiveResult:
+    def _audited(self, action: str, where: DeadLetterFilter, result: ArchiveResult) -> ArchiveResult:
         self._audit(action, where.to_query(), result)
         return result
 
@@ -177,12 +179,12 @@ class Archive:
             outcome=result.text,
         )
 
-    def _trace(self, connection: duckdb.DuckDBPyConnection, what: str, state: str, now: float) -> None:
-        """A line in the life of each dead letter that this act moved: those of its state and moment."""
-        connection.execute(_TRACED, [now, what, self.who, self.origin, state, now])
+    def _add_events(self, connection: duckdb.DuckDBPyConnection, what: str, state: str, now: float) -> None:
+        """Add an event for each dead letter that this transaction moved; its state and state time identify it."""
+        connection.execute(_ADD_EVENTS, [now, what, self.who, self.origin, state, now])
 
-    def _moment(self, connection: duckdb.DuckDBPyConnection) -> float:
-        """Now, or the next moment that no act has yet: two clears within one tick of the clock stay two."""
+    def _unique_time(self, connection: duckdb.DuckDBPyConnection) -> float:
+        """Return the current time, or the next later value without a change, so that each change has its own time."""
         now = self.clock()
         while _rows(connection, "SELECT 1 FROM dead_letters WHERE state_at = ? LIMIT 1", [now]):
             now = math.nextafter(now, math.inf)
@@ -190,14 +192,14 @@ class Archive:
 
 
 def purgeable(where: DeadLetterFilter, before: float) -> states.Condition:
-    """What the filter matches and was archived by then."""
+    """Return the condition for matching dead letters that were archived at or before that time."""
     condition, parameters = replace(where, state=None).where()
     return f"{condition} AND state_at <= ?", [*parameters, before]
 
 
-def purge_phrase(connection: duckdb.DuckDBPyConnection, which: states.Condition) -> str:
-    """What a person must type: it names the count, so that it fits only what was seen."""
-    condition, parameters = which
+def purge_phrase(connection: duckdb.DuckDBPyConnection, purgeable: states.Condition) -> str:
+    """Return the text that confirms the purge. It contains the count, so that it fits only the selection shown."""
+    condition, parameters = purgeable
     sql = f"SELECT count(*) FROM dead_letters WHERE state = 'archived' AND {condition}"
     return f"purge {_rows(connection, sql, parameters)[0][0]}"
 
@@ -206,18 +208,19 @@ def dead_letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count:,} dead letters"
 
 
-def _left(
+def _unchanged(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, state: str, now: float
 ) -> tuple[dict[str, int], list[str]]:
-    """What was meant too and stays as it is: what is being replayed now, and any of those chosen by id."""
+    """Return counts and sentences for selected dead letters that stayed unchanged: those in a replay, and any chosen by
+    id."""
     condition, parameters = replace(where, state=None).where()
-    (number, people), *_ = _rows(connection, _REPLAYING.format(where=condition), parameters)
-    left, told = {}, []
+    (number, operators), *_ = _rows(connection, _REPLAYING.format(where=condition), parameters)
+    left, reasons = {}, []
     if number:
         left["replaying"] = number
-        by = f" by {', '.join(filter(None, people))}" if any(people) else ""
-        told.append(
-            f"{_are(number)} being replayed{by} now, so nothing was done about {'it' if number == 1 else 'them'}."
+        by = f" by {', '.join(filter(None, operators))}" if any(operators) else ""
+        reasons.append(
+            f"{_are(number)} being replayed{by} and {'was' if number == 1 else 'were'} not changed."
         )
     if where.ids or where.message_id:
         others = (
@@ -226,26 +229,28 @@ def _left(
         )
         for name, count in _rows(connection, others, [*parameters, state, now]):
             left[name] = count
-            told.append(f"{_are(count)} {_STAYED[name]}.")
-    return left, told
+            reasons.append(f"{_are(count)} {_UNCHANGED_STATES[name]}.")
+    return left, reasons
 
 
 def _changed_since(
     connection: duckdb.DuckDBPyConnection, moment: float, count: int
 ) -> tuple[dict[str, int], list[str]]:
-    """Of what one act archived: what is not archived by it any more."""
+    """Return count and sentence for the dead letters archived at `moment` that have changed since."""
     sql = "SELECT count(*) FROM letter_events WHERE what = 'archived' AND happened_at = ?"
-    gone = _rows(connection, sql, [moment])[0][0] - count
-    if gone <= 0:
+    changed = _rows(connection, sql, [moment])[0][0] - count
+    if changed <= 0:
         return {}, []
-    return {"changed": gone}, [
-        f"{_are(gone)} not archived by that act any more: somebody was there meanwhile."
+    return {"changed": changed}, [
+        "1 has changed since it was archived and was not restored."
+        if changed == 1
+        else f"{changed:,} have changed since they were archived and were not restored."
     ]
 
 
-def _leaves_out(row: Sequence[Any]) -> str:
+def _skipped_by_replay(row: Sequence[Any]) -> str:
     operation_id, who, number = row
-    return f"The replay {operation_id} of {who} meant to send {number:,} of them, and leaves them out now."
+    return f"Replay {operation_id} by {who} skips {number:,} of them."
 
 
 def _are(number: int) -> str:

@@ -1,8 +1,8 @@
-"""Thousands of dead letters and records changed at once, inside a write transaction: first found, then updated by row ids.
+"""Claim and settle thousands of dead letters and replay records in one write transaction.
 
-DuckDB changes rows in place that way. With RETURNING, or with a trigger, it deletes each row and writes it anew with its
-entry in the index, which takes ten times as long. What is found stays in temporary tables: a join of two tables takes a
-fifth of the time that a list of ids does. Row ids hold for the transaction only.
+The rows are located first and then updated by row id, which lets DuckDB change them in place. With RETURNING or a
+trigger, DuckDB deletes and reinserts each row with its index entry, which takes ten times as long. The located rows are
+in temporary tables, because a join takes a fifth of the time of an id list. Row ids are valid for one transaction only.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq.codec import read_headers
-from producer_core.dlq.lookup import LISTED, fetch_rows, reads_whole
+from producer_core.dlq.lookup import LISTED, fetch_rows, prefers_full_scan
 from producer_core.store import dead_letter_counts
 from producer_core.store.queries import query, run
 
 if TYPE_CHECKING:
     import duckdb
 
-_WAVE = {"message_id": "VARCHAR", "ord": "BIGINT"}
-_TOLD = {
-    "message_id": "VARCHAR", "ending": "VARCHAR", "text": "VARCHAR", "landed_partition": "INTEGER",
+_SELECTED_COLUMNS = {"message_id": "VARCHAR", "ord": "BIGINT"}
+_OUTCOME_COLUMNS = {
+    "message_id": "VARCHAR", "outcome": "VARCHAR", "text": "VARCHAR", "landed_partition": "INTEGER",
     "landed_offset": "BIGINT", "verdict": "VARCHAR",
 }  # fmt: skip
-_PLACED = {"record": "operation_records", "letter": "dead_letters", "body": "dead_letter_bodies"}
-_LETTERS = """
-SELECT placed.message_id, letters.topic, letters.key, body.value, nullif(body.headers, '[]') AS headers,
-       letters.partition, body.timestamp_ms, letters.accepted_at, letters.verdict, letters.verdict_reason
-FROM placed JOIN dead_letters AS letters ON letters.rowid = placed.letter
-LEFT JOIN (SELECT letter, bodies.* FROM embodied JOIN dead_letter_bodies AS bodies ON bodies.rowid = embodied.body)
-     AS body ON body.letter = placed.letter
-ORDER BY placed.ord"""
-"""The columns of a `burial.Letter`, in order. A LEFT JOIN with the bodies themselves would read every one of them."""
-_NOT_PLACED = "SELECT message_id FROM wave WHERE record NOT IN (SELECT record FROM placed) ORDER BY ord"
-_RECORD = "operation_id = ? AND state = ?"
-_REPLAYED = "operation_id = ? AND state = 'replaying'"
-_DEAD = "replayable AND state = 'dead'"
+_TABLES = {"record": "operation_records", "dead_letter": "dead_letters", "body": "dead_letter_bodies"}
+_REPLAY_RECORDS = """
+SELECT located.message_id, dead_letters.topic, dead_letters.key, body.value, nullif(body.headers, '[]') AS headers,
+       dead_letters.partition, body.timestamp_ms, dead_letters.accepted_at, dead_letters.verdict,
+       dead_letters.verdict_reason
+FROM located JOIN dead_letters ON dead_letters.rowid = located.dead_letter
+LEFT JOIN (SELECT dead_letter, bodies.* FROM with_bodies
+           JOIN dead_letter_bodies AS bodies ON bodies.rowid = with_bodies.body) AS body
+     ON body.dead_letter = located.dead_letter
+ORDER BY located.ord"""
+"""The columns of a `ReplayRecord`, in order. A LEFT JOIN with `dead_letter_bodies` itself would scan all bodies."""
+_NOT_LOCATED = "SELECT message_id FROM selected WHERE record NOT IN (SELECT record FROM located) ORDER BY ord"
+_RECORD_IN_STATE = "operation_id = ? AND state = ?"
+_REPLAYING = "operation_id = ? AND state = 'replaying'"
+_CLAIMABLE = "replayable AND state = 'dead'"
 
-_TOGETHER = 500
+_FETCH_SIZE = 500
 
 Row = tuple[Any, ...]
 
@@ -48,137 +50,144 @@ def claim_next(
     operation_id: str,
     *,
     count: int,
-    room: int,
-    until: float,
-    alone: bool,
+    max_bytes: int,
+    arrived_by: float,
+    allow_oversized: bool,
     now: float,
 ) -> tuple[list[ReplayRecord], list[str]]:
-    """Claims the next pending records of an operation, `count` at most: their dead letters, in their order; and the ids of
-    records whose dead letters cannot be had.
+    """Claim the next pending records of an operation, at most `count`. Return them in order, and the ids of records whose
+    dead letters can no longer be claimed.
 
-    They end before `room` bytes are full, though one that is larger than that goes `alone`, and before one of which an
-    old attempt may arrive after the moment `until`.
+    The batch ends before it exceeds `max_bytes`; with `allow_oversized`, a larger record is claimed alone. It also ends
+    before the first record whose earlier attempt may still arrive after the time `arrived_by`.
     """
-    asked = query("replay_wave")
-    given = {"operation": operation_id, "count": count, "room": room, "until": until, "alone": alone}
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE wave AS {asked.sql}", asked.bind(given))
-    _place(connection, "letter", of="wave", where=_DEAD)
-    dead_letters = _dead_letters(connection)  # before the change: it may move them
-    _claim_placed(connection, operation_id, now)
-    moved = run(connection, "replay_claim_records").fetchone()
-    if moved is None or moved[0] != len(dead_letters):
-        raise AssertionError("a dead letter would be sent whose record is not claimed")
-    return dead_letters, [one for (one,) in connection.execute(_NOT_PLACED).fetchall()]
+    next_records = query("replay_next_records")
+    values = {
+        "operation": operation_id, "count": count, "max_bytes": max_bytes, "arrived_by": arrived_by,
+        "allow_oversized": allow_oversized,
+    }  # fmt: skip
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE selected AS {next_records.sql}", next_records.bind(values)
+    )
+    _locate(connection, "dead_letter", of="selected", where=_CLAIMABLE)
+    records = _read_located(connection)  # before the update, which may move rows
+    _claim_located(connection, operation_id, now)
+    claimed = run(connection, "replay_claim_records").fetchone()
+    if claimed is None or claimed[0] != len(records):
+        raise AssertionError("a dead letter was claimed without its replay record")
+    return records, [message_id for (message_id,) in connection.execute(_NOT_LOCATED).fetchall()]
 
 
-def dead_letters_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[ReplayRecord]:
-    """Those of these that are there, in their order."""
-    _place_ids(connection, ids)
-    return _dead_letters(connection)
+def read_replay_records(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[ReplayRecord]:
+    """Return the dead letters with these ids, in the order of the ids. Ids without a dead letter are left out."""
+    _locate_ids(connection, ids)
+    return _read_located(connection)
 
 
-def claim_records(
+def claim_by_id(
     connection: duckdb.DuckDBPyConnection, operation_id: str, ids: Sequence[str], *, now: float
 ) -> list[str]:
-    """Takes these dead letters for a replay: the ids, in their order, of those that were dead and can be replayed."""
-    _place_ids(connection, ids, where=_DEAD)
-    _claim_placed(connection, operation_id, now)
-    return [one for (one,) in connection.execute("SELECT message_id FROM placed ORDER BY ord").fetchall()]
+    """Claim these dead letters for a replay. Return the ids of those that were dead and replayable, in order."""
+    _locate_ids(connection, ids, where=_CLAIMABLE)
+    _claim_located(connection, operation_id, now)
+    found = connection.execute("SELECT message_id FROM located ORDER BY ord").fetchall()
+    return [message_id for (message_id,) in found]
 
 
-def settle(
+def settle_claimed(
     connection: duckdb.DuckDBPyConnection,
     operation_id: str,
-    told: Sequence[Row],
+    outcomes: Sequence[Row],
     *,
     now: float,
     quarantine_after: int,
 ) -> set[str]:
-    """What became of claimed records, and with them of their dead letters; the ids of those that were claimed.
+    """Write the outcomes of claimed records and of their dead letters. Return the ids of those that were claimed.
 
-    Of each told: message id, ending, text, partition, offset, verdict; what follows is not read.
+    An outcome has message id, outcome, text, partition, offset and verdict; further values are ignored.
     """
-    moved = end_records(connection, operation_id, "claimed", told, now=now)
-    _place(connection, "letter", of="placed", into="settled", where=_REPLAYED, given=[operation_id])
-    with dead_letter_counts.in_place(connection, "SELECT letter FROM settled"):
-        run(connection, "replay_settle_letters", now=now, quarantine_after=quarantine_after)
-    return moved
+    settled = settle_records(connection, operation_id, "claimed", outcomes, now=now)
+    _locate(connection, "dead_letter", of="located", into="settled", where=_REPLAYING, values=[operation_id])
+    with dead_letter_counts.in_place(connection, "SELECT dead_letter FROM settled"):
+        run(connection, "replay_settle_dead_letters", now=now, quarantine_after=quarantine_after)
+    return settled
 
 
-def end_records(
+def settle_records(
     connection: duckdb.DuckDBPyConnection,
     operation_id: str,
     before: str,
-    told: Sequence[Row],
+    outcomes: Sequence[Row],
     *,
     now: float,
 ) -> set[str]:
-    """The same of records that are in the state `before`, and of no letters."""
-    _give(connection, "told", _TOLD, told)
-    _place(connection, "record", of="told", where=_RECORD, given=[operation_id, before])
-    run(connection, "replay_end_records", now=now)
-    return {one for (one,) in connection.execute("SELECT message_id FROM placed").fetchall()}
+    """Write the outcomes of records in the state `before`, without their dead letters. Return the ids of those found."""
+    _create_table(connection, "outcomes", _OUTCOME_COLUMNS, outcomes)
+    _locate(connection, "record", of="outcomes", where=_RECORD_IN_STATE, values=[operation_id, before])
+    run(connection, "replay_settle_records", now=now)
+    return {message_id for (message_id,) in connection.execute("SELECT message_id FROM located").fetchall()}
 
 
-def _place_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str], *, where: str = "true") -> None:
-    """Their dead letters, in the order of the ids."""
-    _give(connection, "wave", _WAVE, [*zip(ids, range(len(ids)), strict=True)])
-    _place(connection, "letter", of="wave", where=where)
+def _locate_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str], *, where: str = "true") -> None:
+    """Locate the dead letters with these ids, in the order of the ids."""
+    _create_table(connection, "selected", _SELECTED_COLUMNS, [*zip(ids, range(len(ids)), strict=True)])
+    _locate(connection, "dead_letter", of="selected", where=where)
 
 
-def _give(
+def _create_table(
     connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str], rows: Sequence[Row]
 ) -> None:
-    """Makes a temporary table of these rows, in a third of the time that an INSERT takes; the first column's values
-    differ, and where another has only one it is given once. Of longer rows only the first columns are."""
+    """Create a temporary table of these rows in a third of the time of an INSERT. Values beyond the columns are ignored.
+
+    The first column must have distinct values. A column with a single distinct value is passed as one parameter.
+    """
     lists = [list(column) for column, _ in zip(zip(*rows, strict=True), columns, strict=False)]
     lists = lists or [[] for _ in columns]
-    alike = [False, *(bool(rows) and column.count(column[0]) == len(rows) for column in lists[1:])]
-    values = ", ".join(
-        f"?::{kind} AS {column}" if same else f"unnest(?::{kind}[]) AS {column}"
-        for (column, kind), same in zip(columns.items(), alike, strict=True)
+    constant = [False, *(bool(rows) and column.count(column[0]) == len(rows) for column in lists[1:])]
+    expressions = ", ".join(
+        f"?::{kind} AS {column}" if single else f"unnest(?::{kind}[]) AS {column}"
+        for (column, kind), single in zip(columns.items(), constant, strict=True)
     )
-    given = [column[0] if same else column for same, column in zip(alike, lists, strict=True)]
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {values}", given)
+    values = [column[0] if single else column for single, column in zip(constant, lists, strict=True)]
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {expressions}", values)
 
 
-def _dead_letters(connection: duckdb.DuckDBPyConnection) -> list[ReplayRecord]:
-    """Those that are `placed`. A few rows at a time: what lives at once is what Python's collector goes through."""
-    _place(connection, "body", of="placed", into="embodied")
-    found, dead_letters = connection.execute(_LETTERS), list[ReplayRecord]()
-    while rows := found.fetchmany(_TOGETHER):
-        dead_letters += map(_dead_letter, rows)
-    return dead_letters
+def _read_located(connection: duckdb.DuckDBPyConnection) -> list[ReplayRecord]:
+    """Return the located dead letters. Small fetches leave few live objects for Python's garbage collector to traverse."""
+    _locate(connection, "body", of="located", into="with_bodies")
+    found, records = connection.execute(_REPLAY_RECORDS), list[ReplayRecord]()
+    while rows := found.fetchmany(_FETCH_SIZE):
+        records += map(_replay_record, rows)
+    return records
 
 
-def _dead_letter(row: Row) -> ReplayRecord:
-    """Nearly all have no headers."""
+def _replay_record(row: Row) -> ReplayRecord:
     headers = () if row[4] is None else read_headers(row[4])
     return ReplayRecord._make((*row[:4], headers, *row[5:]))
 
 
-def _claim_placed(connection: duckdb.DuckDBPyConnection, operation_id: str, now: float) -> None:
-    with dead_letter_counts.in_place(connection, "SELECT letter FROM placed"):
-        run(connection, "replay_claim_letters", operation=operation_id, now=now)
+def _claim_located(connection: duckdb.DuckDBPyConnection, operation_id: str, now: float) -> None:
+    with dead_letter_counts.in_place(connection, "SELECT dead_letter FROM located"):
+        run(connection, "replay_claim_dead_letters", operation=operation_id, now=now)
 
 
-def _place(
+def _locate(
     connection: duckdb.DuckDBPyConnection,
     what: str,
     *,
     of: str,
     where: str = "true",
-    given: Sequence[Any] = (),
-    into: str = "placed",
+    values: Sequence[Any] = (),
+    into: str = "located",
 ) -> None:
-    """Makes a temporary table: those rows of `of` whose dead letter, record or body meets the condition, with its row id."""
-    table = _PLACED[what]
-    if reads_whole(connection, table, dead_letter_counts.count_of(connection, of)):
-        found, parameters = f"SELECT message_id, rowid AS {what} FROM {table} WHERE {where}", list(given)
+    """Create a temporary table of the rows of `of` whose dead letter, record or body meets the condition, with the row id."""
+    table = _TABLES[what]
+    if prefers_full_scan(connection, table, dead_letter_counts.count_of(connection, of)):
+        found, parameters = f"SELECT message_id, rowid AS {what} FROM {table} WHERE {where}", list(values)
     else:
         found = f"SELECT unnest(?::VARCHAR[]) AS message_id, unnest(?::BIGINT[]) AS {what}"
-        ids = [one for (one,) in connection.execute(f"SELECT message_id FROM {of}").fetchall()]
-        rows = _by_index(connection, table, ids, where, given)
+        ids = [message_id for (message_id,) in connection.execute(f"SELECT message_id FROM {of}").fetchall()]
+        rows = _row_ids(connection, table, ids, where, values)
         parameters = [[row[0] for row in rows], [row[1] for row in rows]]
     connection.execute(
         f"CREATE OR REPLACE TEMP TABLE {into} AS "
@@ -187,19 +196,22 @@ def _place(
     )
 
 
-def _by_index(
+def _row_ids(
     connection: duckdb.DuckDBPyConnection,
     table: str,
     ids: Sequence[str],
     condition: str,
-    given: Sequence[Any],
+    values: Sequence[Any],
 ) -> list[Row]:
-    """Message id and row id of those that meet the condition. A dead letter has a record in each of its replays, so the
-    index's limit (`by_id`) may hide ours behind those of others: what it did not find is looked for in the whole column."""
-    found = fetch_rows(connection, table, ("message_id", "rowid"), ids, condition, given)
+    """Return the message id and row id of the rows that meet the condition.
+
+    A dead letter has one record per replay, so the LIMIT of `lookup.id_in` may exclude records of this replay. Ids that
+    the index lookup misses are therefore looked up by a scan.
+    """
+    found = fetch_rows(connection, table, ("message_id", "rowid"), ids, condition, values)
     if table == "operation_records" and len(found) < len(ids):
         known = {row[0] for row in found}
         missing = [message_id for message_id in ids if message_id not in known]
         sql = f"SELECT message_id, rowid FROM {table} WHERE {LISTED} AND {condition}"
-        found += connection.execute(sql, [missing, *given]).fetchall()
+        found += connection.execute(sql, [missing, *values]).fetchall()
     return found

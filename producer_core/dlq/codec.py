@@ -1,4 +1,4 @@
-"""A dead letter's written form: the rows of the store, and a line of the spill file."""
+"""Encode and decode dead letters as rows of the store and as lines of the spill file."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ WHOLE_COLUMNS = tuple(
     for field in fields(DeadLetter)
     if field.name not in ("value", "headers", "timestamp_ms", "attempts")
 )
-"""In the order of a dead letter's fields; the four others are in its body."""
+"""The columns of `dead_letters` in the order of DeadLetter's fields; the other four fields are in the body."""
 OLDEST_FIRST = "accepted_at, length(message_id), message_id"
-"""ORDER BY: as they were accepted. Messages of a batch have the same time, and ids that end with their number."""
+"""The ORDER BY of acceptance. Messages of one batch have the same time, and ids that end with their number."""
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
 
 
-def age(dead_letter: DeadLetter) -> tuple[float, int, str]:
-    """As OLDEST_FIRST."""
+def acceptance_order(dead_letter: DeadLetter) -> tuple[float, int, str]:
+    """Return the sort key that corresponds to OLDEST_FIRST."""
     return dead_letter.accepted_at, len(dead_letter.message_id), dead_letter.message_id
 
 
 def dead_letter_row(
     dead_letter: DeadLetter, *, now: float, operation_id: str | None = None
 ) -> tuple[Any, ...]:
-    """The listing row of a dead letter that dies now; the columns of `dead_letters`, in order."""
-    known = {
+    """Return the row of `dead_letters` for a new dead letter: LETTER_COLUMNS, in order."""
+    values = {
         **{name: getattr(dead_letter, name) for name in _SAME},
         "value_size": None if dead_letter.value is None else len(dead_letter.value),
         "attempts": len(dead_letter.attempts),
         "operation_id": operation_id,
         "state_at": now,
     }
-    return tuple(known.get(column) for column in LETTER_COLUMNS)
+    return tuple(values.get(column) for column in LETTER_COLUMNS)
 
 
 def written_row(dead_letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:
-    """The row as it is written; WRITTEN_COLUMNS, in order."""
+    """Return the row to write: WRITTEN_COLUMNS, in order."""
     return (*dead_letter_row(dead_letter, now=now, operation_id=operation_id), key_mark(dead_letter.key))
 
 
 def key_mark(key: bytes | None) -> int | None:
-    """A small number of a key: in SQL `(md5_number_lower(key) & 4294967295)::UINTEGER`.
+    """Return a 32-bit hash of the key; in SQL `(md5_number_lower(key) & 4294967295)::UINTEGER`.
 
-    Among ten million dead letters those of a key are found by it in a tenth of the time. An index would find them
-    quicker still, and make the writing of a thousand dead letters take three times as long.
+    Comparing it first finds a key among ten million dead letters in a tenth of the time. An index would be faster
+    still, but writing a thousand dead letters would take three times as long.
     """
     if key is None:
         return None
@@ -70,7 +70,7 @@ def key_mark(key: bytes | None) -> int | None:
 
 
 def body_row(dead_letter: DeadLetter) -> tuple[Any, ...]:
-    """What a listing does not need: the columns of `dead_letter_bodies`, in order."""
+    """Return the row of `dead_letter_bodies`: BODY_COLUMNS, in order."""
     return (
         dead_letter.message_id,
         dead_letter.value,
@@ -81,7 +81,7 @@ def body_row(dead_letter: DeadLetter) -> tuple[Any, ...]:
 
 
 def read_dead_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> DeadLetter:
-    """A dead letter from its listing row, whole where its body is given."""
+    """Return the dead letter of a row, with its content if the body is given."""
     body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
     return DeadLetter(
         **{name: row[name] for name in _SAME},
@@ -93,7 +93,7 @@ def read_dead_letter(row: Mapping[str, Any], body: Mapping[str, Any] | None = No
 
 
 def whole_dead_letter(row: Sequence[Any], body: Sequence[Any] | None) -> DeadLetter:
-    """A dead letter from the values of WHOLE_COLUMNS and of BODY_COLUMNS: of thousands, in half the time of `read_letter`."""
+    """Return the dead letter with the values of WHOLE_COLUMNS and BODY_COLUMNS, in half the time of `read_dead_letter`."""
     _, value, headers, timestamp_ms, attempts = body or (row[0], None, "[]", None, "[]")
     values = (
         *row[:5],
@@ -126,8 +126,8 @@ def read_attempts(text: str) -> tuple[Attempt, ...]:
 
 
 def write_line(dead_letter: DeadLetter) -> bytes:
-    """One line of JSON with every field; bytes as base64."""
-    dead_letter = writable(dead_letter)
+    """Return one line of JSON with all fields; bytes are base64."""
+    dead_letter = encodable(dead_letter)
     record = {field.name: getattr(dead_letter, field.name) for field in fields(dead_letter)}
     record |= {name: _text(record[name]) for name in _BYTES}
     record["headers"] = [[name, _text(value)] for name, value in dead_letter.headers]
@@ -136,7 +136,7 @@ def write_line(dead_letter: DeadLetter) -> bytes:
 
 
 def read_line(line: bytes) -> DeadLetter:
-    """The dead letter that `write_line` wrote; ValueError for anything else, a torn line for example."""
+    """Parse a line of `write_line`. Raise ValueError for any other line, such as a truncated one."""
     try:
         record = orjson.loads(line)
         record |= {name: _bytes(record[name]) for name in _BYTES}
@@ -147,8 +147,8 @@ def read_line(line: bytes) -> DeadLetter:
         raise ValueError(f"not a dead letter: {error}") from error
 
 
-def writable(dead_letter: DeadLetter) -> DeadLetter:
-    """The dead letter with texts that UTF-8 can write: an odd error text must not keep a message from being kept."""
+def encodable(dead_letter: DeadLetter) -> DeadLetter:
+    """Return the dead letter with texts that are valid in UTF-8, so that no error text prevents storing it."""
     texts: dict[str, Any] = {
         name: _utf8(value)
         for name in ("topic", "error_text", "verdict_reason", "source", "host", "code")

@@ -1,4 +1,4 @@
-"""The numbers of dead letters that a filter matches, from the counts by hour wherever those can answer."""
+"""Build the query that counts a filter's dead letters, from the hourly counts where possible."""
 
 from __future__ import annotations
 
@@ -14,45 +14,47 @@ HOUR = 3600.0
 Column = Literal["topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id"]
 COLUMNS = ("topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id")
 
-_COUNTED = frozenset(COLUMNS) - {"producer_id"}
-_ANSWERED = frozenset(
+_COUNTED_COLUMNS = frozenset(COLUMNS) - {"producer_id"}
+_COUNTED_FIELDS = frozenset(
     {"topic", "group", "code", "verdict", "state", "cluster_id", "cluster_or_unknown", "since", "until"}
 )
 HOUR_OF = f"floor(failed_at / {HOUR:.0f})::BIGINT"
 
 
-def counted(where: DeadLetterFilter, keys: Sequence[str]) -> tuple[str, list[Any]]:
-    """A query for the number `n` of dead letters by these columns, among them perhaps `hour`; a key may come twice.
+def count_query(where: DeadLetterFilter, keys: Sequence[str]) -> tuple[str, list[Any]]:
+    """Return a query for the number `n` of dead letters per value of these columns, with its parameters.
 
-    Whole hours come from `dead_letter_counts`, the pieces of hours at both ends of a time range, and what a
-    filter asks of single dead letters, from the letters. Both say the same: triggers keep the counts.
+    `hour` is also a valid column. The same key may occur in several rows. Whole hours are read from
+    `dead_letter_counts`, which triggers keep up to date. Partial hours, and filters on single dead letters, are read
+    from `dead_letters`.
     """
-    if not answered(where) or not {*keys} <= _COUNTED | {"hour"}:
+    if not has_counts(where) or not {*keys} <= _COUNTED_COLUMNS | {"hour"}:
         return _from_dead_letters(where, keys)
     first, last = _whole_hours(where)
     queries = [
         _from_counts(where, keys, first, last),
-        *(_from_dead_letters(end, keys) for end in _ends(where)),
+        *(_from_dead_letters(end, keys) for end in _partial_hours(where)),
     ]
-    return " UNION ALL ".join(sql for sql, _ in queries), [one for _, given in queries for one in given]
+    parameters = [value for _, values in queries for value in values]
+    return " UNION ALL ".join(sql for sql, _ in queries), parameters
 
 
-def answered(where: DeadLetterFilter) -> bool:
-    """Whether the counts can answer: the filter asks nothing of single dead letters, and of an hour at least."""
-    asked = {field.name for field in fields(where) if getattr(where, field.name) not in (None, ())}
+def has_counts(where: DeadLetterFilter) -> bool:
+    """Return whether the hourly counts cover the filter: only counted columns, and at least one whole hour."""
+    restricted = {field.name for field in fields(where) if getattr(where, field.name) not in (None, ())}
     first, last = _whole_hours(where)
-    return asked <= _ANSWERED and first < last
+    return restricted <= _COUNTED_FIELDS and first < last
 
 
 def _whole_hours(where: DeadLetterFilter) -> tuple[float, float]:
-    """The first whole hour of the filter's range, and the one after the last."""
+    """Return the first whole hour of the filter's range and the hour after the last one."""
     first = -math.inf if where.since is None else math.ceil(where.since / HOUR)
     last = math.inf if where.until is None else math.floor(where.until / HOUR)
     return first, last
 
 
-def _ends(where: DeadLetterFilter) -> Iterator[DeadLetterFilter]:
-    """The filter within the pieces of hours before and after the whole ones."""
+def _partial_hours(where: DeadLetterFilter) -> Iterator[DeadLetterFilter]:
+    """Yield the filter for the partial hours before and after the whole ones."""
     first, last = _whole_hours(where)
     if where.since is not None and where.since < first * HOUR:
         yield replace(where, until=first * HOUR)

@@ -1,4 +1,4 @@
-"""Dead letters as a frame: masked, because what a notebook shows is saved with it."""
+"""Convert dead letters to a data frame, masked by default because notebooks save their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def frame(
     bodies: bool,
     masked: bool,
 ) -> Any:
-    """One row a dead letter, in the order given."""
+    """Return a data frame with one row per dead letter, in the order given."""
     import pyarrow
 
     from producer_core._internal.dataframe import make_frame

@@ -1,4 +1,4 @@
-"""A selection of dead letters, as one value that lists, counts, replays and clears the same ones."""
+"""A filter for dead letters, used alike to list, count, replay and archive them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from producer_core.dlq.codec import Headers, key_mark
-from producer_core.dlq.lookup import among
+from producer_core.dlq.lookup import id_in
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
 
@@ -26,24 +26,24 @@ _COLUMNS = {
     "producer_id": "producer_id",
 }
 _TIMES = ("since", "until")
-_OWN = "cluster_id IN ('', ?)"
+_CLUSTER_OR_UNKNOWN = "cluster_id IN ('', ?)"
 _KEY = "key_mark = ? AND key = ?"
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """Every field restricts; one that is left out does not. «All» is what this matches now.
+    """Selects dead letters. Each field that is set restricts the selection.
 
-    `group` is a fingerprint, `since` and `until` bound when a dead letter last died ([since, until), seconds
-    since 1970), `key` is compared whole: text, or any bytes in hexadecimal (`0x00ff`; `0x` is the empty
-    key). `text` is looked for in the error text, without regard to case. `state` None means any state; the
-    default selects those that wait for a decision. `cluster_or_unknown` selects the dead letters of that cluster and
-    those that died before their cluster was known; the empty text selects only the latter.
+    `group` is a fingerprint. `since` and `until` limit the time of the last failure ([since, until), seconds since
+    1970). `key` must equal the whole key: text, or bytes in hexadecimal (`0x00ff`; `0x` is the empty key). `text` must
+    occur in the error text; case is ignored. `state` None means any state; the default selects pending dead letters.
+    `cluster_or_unknown` selects dead letters of that cluster and those without a known cluster; an empty text selects
+    only the latter.
 
-    `body` is looked for in value, key and headers: text without regard to the case of a to z, or bytes in
-    hexadecimal. No index holds bodies, so it is a bounded search and no condition: `DeadLetters.search` says
-    how far it looked, and `DeadLetters.frozen` turns a complete look into the ids that it found.
+    `body` must occur in value, key or headers: text, ignoring the case of a to z, or bytes in hexadecimal. Bodies have
+    no index, so this is a limited search instead of an SQL condition: `DeadLetters.search` returns how many dead
+    letters were searched, and `DeadLetters.frozen` replaces a complete search with the ids found.
     """
 
     topic: str | None = None
@@ -65,16 +65,16 @@ class DeadLetterFilter:
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in STATES:
             raise ConfigError(
-                f"There is no state {self.state!r}.", fix=f"Use one of {', '.join(STATES)}, or any."
+                f"Unknown state {self.state!r}.", fix=f"Use one of {', '.join(STATES)}, or any."
             )
         for name in _TIMES:
             if (moment := getattr(self, name)) is not None and not math.isfinite(moment):
                 raise ConfigError(f"{name}={moment} is not a time.", fix="Give seconds since 1970.")
         if self.body == "":
-            raise ConfigError("A search for nothing finds everything.", fix="Leave body out.")
+            raise ConfigError("The filter body is empty.", fix="Leave body out.")
 
     def to_query(self) -> dict[str, str]:
-        """As the parameters of a URL or of a command; what is at its default is left out."""
+        """Return the filter as parameters of a URL or a command, without defaults."""
         return {
             field.name: _as_text(field.name, value)
             for field in fields(self)
@@ -83,18 +83,18 @@ class DeadLetterFilter:
 
     @classmethod
     def from_query(cls, mapping: Mapping[str, str]) -> DeadLetterFilter:
-        """What `to_query` wrote; other parameters of the URL, and empty ones, are not ours and are left alone."""
-        given = {field.name: mapping[field.name] for field in fields(cls) if mapping.get(field.name)}
-        return cls(**{name: _from_text(name, text) for name, text in given.items()})
+        """Parse the result of `to_query`. Unknown and empty parameters are ignored."""
+        texts = {field.name: mapping[field.name] for field in fields(cls) if mapping.get(field.name)}
+        return cls(**{name: _from_text(name, text) for name, text in texts.items()})
 
     def where(self) -> tuple[str, list[Any]]:
-        """An SQL condition over `dead_letters`, and its parameters in order.
+        """Return an SQL condition over `dead_letters` and its parameters.
 
-        ConfigError for a filter with a `body`: whoever forgot to look would act on more than was asked for.
+        Raise ConfigError for a filter with a `body`; without that restriction the condition would select too much.
         """
         if self.body is not None:
             raise ConfigError(
-                "A search in bodies is looked for first, and then acted on by the ids that it found.",
+                "A filter with body is not an SQL condition; search first and use the ids found.",
                 fix="Use DeadLetters.frozen(filter).",
             )
         tests = [
@@ -103,7 +103,7 @@ class DeadLetterFilter:
             if (value := getattr(self, name)) is not None
         ]
         if self.cluster_or_unknown is not None:
-            tests.append((_OWN, self.cluster_or_unknown))
+            tests.append((_CLUSTER_OR_UNKNOWN, self.cluster_or_unknown))
         tests += [("failed_at >= ?", self.since)] if self.since is not None else []
         tests += [("failed_at < ?", self.until)] if self.until is not None else []
         tests += [("error_text ILIKE ? ESCAPE '$'", _like(self.text))] if self.text is not None else []
@@ -112,16 +112,16 @@ class DeadLetterFilter:
             [value for _, value in tests],
         )
         if self.key is not None:
-            key = bytes_of(self.key)
+            key = parse_bytes(self.key)
             condition, parameters = f"{condition} AND {_KEY}", [*parameters, key_mark(key), key]
         for ids in ((self.message_id,) if self.message_id is not None else (), self.ids):
             if ids:
-                chosen, listed = among(ids)
-                condition, parameters = f"{condition} AND {chosen}", [*parameters, *listed]
+                id_condition, values = id_in(ids)
+                condition, parameters = f"{condition} AND {id_condition}", [*parameters, *values]
         return condition, parameters
 
     def matches(self, dead_letter: DeadLetter) -> bool:
-        """The same question as `where`, of a dead letter in memory; and the one in its body."""
+        """Return whether a dead letter in memory matches the filter, including `body`."""
         return (
             all(
                 getattr(dead_letter, column) == value
@@ -131,24 +131,25 @@ class DeadLetterFilter:
             and (self.cluster_or_unknown is None or dead_letter.cluster_id in ("", self.cluster_or_unknown))
             and (self.since is None or dead_letter.failed_at >= self.since)
             and (self.until is None or dead_letter.failed_at < self.until)
-            and (self.key is None or dead_letter.key == bytes_of(self.key))
+            and (self.key is None or dead_letter.key == parse_bytes(self.key))
             and (self.text is None or _lower(self.text) in _lower(dead_letter.error_text))
             and (self.message_id is None or dead_letter.message_id == self.message_id)
             and (not self.ids or dead_letter.message_id in self.ids)
             and (
-                self.body is None or holds(self.body, dead_letter.key, dead_letter.value, dead_letter.headers)
+                self.body is None
+                or content_matches(self.body, dead_letter.key, dead_letter.value, dead_letter.headers)
             )
         )
 
 
-def bytes_of(text: str) -> bytes:
-    """The bytes that a person means: `0x` and whole bytes in hexadecimal, or else the text's UTF-8."""
+def parse_bytes(text: str) -> bytes:
+    """Return the bytes that an operator entered: hexadecimal after `0x`, else text as UTF-8."""
     return bytes.fromhex(text[2:]) if _HEX.fullmatch(text) else text.encode()
 
 
-def holds(body: str, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
-    """Whether this is in a message's value, key, or a header's name or value."""
-    wanted, exact = bytes_of(body), _HEX.fullmatch(body) is not None
+def content_matches(body: str, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
+    """Return whether the text or bytes occur in the value, the key, or the name or value of a header."""
+    wanted, exact = parse_bytes(body), _HEX.fullmatch(body) is not None
     wanted = wanted if exact else wanted.lower()
     parts = [key, value]
     for name, content in headers:
@@ -157,18 +158,18 @@ def holds(body: str, key: bytes | None, value: bytes | None, headers: Headers) -
 
 
 def _like(text: str) -> str:
-    """A pattern for ILIKE: the text anywhere. Three times as quick as contains(lower(…)), and the same answer."""
+    """Return the ILIKE pattern for a text that contains this one. It is three times as fast as contains(lower(…))."""
     return "%" + re.sub(r"([%_$])", r"$\1", text) + "%"
 
 
 def _lower(text: str) -> str:
-    """Small dead letters one by one, as DuckDB makes them: no character becomes two, a sigma is a sigma everywhere."""
+    """Lower the case character by character as DuckDB does: without expansion, and with one form of sigma."""
     return text.lower() if text.isascii() else "".join(map(_lower_one, text))
 
 
 def _lower_one(character: str) -> str:
-    small = character.lower()
-    return small if len(small) == 1 else small[0]
+    lower = character.lower()
+    return lower if len(lower) == 1 else lower[0]
 
 
 def _as_text(name: str, value: Any) -> str:

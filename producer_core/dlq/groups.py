@@ -1,4 +1,4 @@
-"""A group: dead letters with one cause, known by the fingerprint of their error."""
+"""Group dead letters by cause: dead letters whose errors have the same fingerprint form one group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core.dlq.count import HOUR, HOUR_OF, answered, counted
+from producer_core.dlq.count import HOUR, HOUR_OF, count_query, has_counts
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.errors import ConfigError
 from producer_core.events import SAFE_VERDICTS
@@ -18,23 +18,22 @@ from producer_core.kafka.classify import lookup
 if TYPE_CHECKING:
     import duckdb
 
-_BARS = 48
-"""A trend has at most so many bars."""
+_MAX_BARS = 48
 
 _WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 _FINE_WIDTHS = (1.0, 5.0, 15.0, 60.0, 300.0, 600.0)
-_LONGEST = _BARS * _WIDTHS[-1]
-"""Hours that a trend begins before the first dead letter at most, and ends after the last, whatever the filter's range."""
-_SHORT = 6
-"""Hours up to which a trend is drawn from the dead letters themselves, so that a run of minutes has a shape …"""
+_MAX_MARGIN = _MAX_BARS * _WIDTHS[-1]
+"""Most hours of a trend before the first and after the last dead letter, even if the filter's range is longer."""
+_FINE_HOURS = 6
+"""Shorter trends are computed from the dead letters instead of the hourly counts, in bars of seconds or minutes."""
 
-_FEW = 2_000_000
-"""… where there are no more than so many."""
+_FINE_COUNT = 2_000_000
+"""Most dead letters for such a trend."""
 
 
 @dataclass(frozen=True)
 class GroupTrend:
-    """Deaths in time: one count for each `width` seconds from `start`. The same bars for all groups of a look."""
+    """Dead letters over time: one count per `width` seconds from `start`. All groups of one result have the same bars."""
 
     start: float = 0.0
     width: float = HOUR
@@ -43,7 +42,7 @@ class GroupTrend:
 
 @dataclass(frozen=True)
 class Group:
-    """`meaning` and `advice` are from the failures table; empty for a code it does not know."""
+    """Dead letters with one cause. `meaning` and `advice` explain the error code; empty for an unknown code."""
 
     fingerprint: str
     code: str
@@ -76,41 +75,43 @@ class Groups(list[Group]):
             for one in self
         ]
         title = (
-            f"{sum(one.count for one in self):,} dead letters by cause" if self else "No dead letters wait."
+            f"{sum(one.count for one in self):,} dead letters by cause"
+            if self
+            else "No pending dead letters."
         )
-        columns = ("letters", "code", "topics", "error", "what it means, what to do", "sent again")
+        columns = ("dead letters", "code", "topics", "error", "meaning and advice", "replay")
         return html.page(title, columns=columns, rows=rows)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Text for a terminal."""
-        printer.text("\n".join(map(_said, self)) or "No dead letters wait.")
+        """Print the groups as text for a terminal."""
+        printer.text("\n".join(map(_as_text, self)) or "No pending dead letters.")
 
 
-def _said(group: Group) -> str:
-    text = f"{group.count:,} x {group.code} on {', '.join(group.topics)}, sent again: {_safety(group)}"
+def _as_text(group: Group) -> str:
+    text = f"{group.count:,} x {group.code} on {', '.join(group.topics)}, replay: {_safety(group)}"
     return mask_or_hide(f"{text}\n  {group.meaning} {group.advice}".rstrip())
 
 
 def _safety(group: Group) -> str:
     doubtful = sum(count for verdict, count in group.verdicts.items() if verdict not in SAFE_VERDICTS)
-    return f"{doubtful:,} may arrive twice" if doubtful else "safe"
+    return f"{doubtful:,} may be duplicated" if doubtful else "safe"
 
 
 def find(connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, *, limit: int) -> tuple[Group, ...]:
-    """The largest groups of what the filter matches, the largest first, the latest among equals."""
-    with _on_two_cores(connection) if where.producer_id or where.text else contextlib.nullcontext():
-        rows = _summed(connection, where, limit)
+    """Return the largest groups of the matching dead letters, the largest first, the latest first among equal ones."""
+    with _two_threads(connection) if where.producer_id or where.text else contextlib.nullcontext():
+        rows = _count_groups(connection, where, limit)
         if not rows:
             return ()
-        seen = _seen(connection, where, rows)
+        details = _details(connection, where, rows)
         bars = _bars(connection, where, rows)
-    groups = [_group(row, seen[row["fingerprint"]], bars[row["fingerprint"]]) for row in rows]
+    groups = [_group(row, details[row["fingerprint"]], bars[row["fingerprint"]]) for row in rows]
     return tuple(sorted(groups, key=lambda group: (-group.count, -group.last_seen, group.fingerprint)))
 
 
 @contextlib.contextmanager
-def _on_two_cores(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """For a look at all letters. Back to one thread at its end: an instance at rest has none that a fork would lose."""
+def _two_threads(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let DuckDB scan with two threads. An idle instance has one, because a fork would lose the others."""
     connection.execute(f"SET threads = {min(2, os.cpu_count() or 1)}")
     try:
         yield
@@ -118,8 +119,8 @@ def _on_two_cores(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("SET threads = 1")
 
 
-# In one look: the largest groups, and of each its topics and verdicts, and its dead letters by hour.
-_SUMMED = """
+# One query for the largest groups with their topics, verdicts and hourly counts.
+_GROUPS = """
 WITH {scanned} kinds AS MATERIALIZED (
     SELECT fingerprint, topic, verdict, sum(n)::BIGINT AS n FROM ({kinds}) GROUP BY ALL HAVING sum(n) > 0
 ), hours AS MATERIALIZED (
@@ -146,66 +147,64 @@ _SCANNED_ENDS = """
 JOIN (SELECT fingerprint, min(first_seen) AS first_seen, arg_max(latest, last_seen) AS latest,
              max(last_seen) AS last_seen FROM scanned GROUP BY ALL) USING (fingerprint)"""
 
-_SEEN = """
+_DETAILS = """
 SELECT fingerprint, min(failed_at) AS first_seen, max(failed_at) AS last_seen, arg_max(rowid, failed_at) AS latest
 FROM dead_letters WHERE {where} AND fingerprint IN ({marks}) GROUP BY fingerprint"""
 
 _SAMPLES = "SELECT fingerprint, code, error_text AS sample_text FROM dead_letters WHERE rowid IN ({marks})"
 
 
-def _summed(
+def _count_groups(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, limit: int
 ) -> list[dict[str, Any]]:
     kinds, hours = ("fingerprint", "topic", "verdict"), ("fingerprint", "hour")
-    if answered(where):
-        (by_kind, given), (by_hour, also) = counted(where, kinds), counted(where, hours)
+    if has_counts(where):
+        (by_kind, kind_values), (by_hour, hour_values) = count_query(where, kinds), count_query(where, hours)
         return _rows(
             connection,
-            _SUMMED.format(scanned="", kinds=by_kind, hours=by_hour, ends=""),
-            [*given, *also, limit],
+            _GROUPS.format(scanned="", kinds=by_kind, hours=by_hour, ends=""),
+            [*kind_values, *hour_values, limit],
         )
-    condition, given = (
-        where.where()
-    )  # these dead letters are chosen by a look at each: one look for everything
-    once = "SELECT * FROM scanned"
+    # This filter needs a scan of the dead letters, so one scan reads everything.
+    condition, parameters = where.where()
+    from_scan = "SELECT * FROM scanned"
     scanned = _SCANNED.format(where=condition)
-    sql = _SUMMED.format(scanned=scanned, kinds=once, hours=once, ends=_SCANNED_ENDS)
-    return _rows(connection, sql, [*given, limit])
+    sql = _GROUPS.format(scanned=scanned, kinds=from_scan, hours=from_scan, ends=_SCANNED_ENDS)
+    return _rows(connection, sql, [*parameters, limit])
 
 
-def _seen(
+def _details(
     connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """The first and the last dead letter of each group, looked for only in the hours that the counts name."""
-    seen = {row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows}
+    """Return the first and latest dead letter of each group, read only in the hours that the counts give."""
+    details = {row["fingerprint"]: dict(row) if "latest" in row else {} for row in rows}
     for hour in {
         hour for row in rows for hour in (row["first_hour"], row["last_hour"]) if "latest" not in row
     }:
-        marks = [row["fingerprint"] for row in rows if hour in (row["first_hour"], row["last_hour"])]
-        _look(connection, _within(where, hour * HOUR, (hour + 1) * HOUR), marks, seen)
-    if missed := [mark for mark, found in seen.items() if not found]:
-        _look(
-            connection, where, missed, seen
-        )  # a dead letter at the very edge of an hour, which rounding put beyond it
-    latest = [found["latest"] for found in seen.values()]
+        fingerprints = [row["fingerprint"] for row in rows if hour in (row["first_hour"], row["last_hour"])]
+        _read_details(connection, _within(where, hour * HOUR, (hour + 1) * HOUR), fingerprints, details)
+    # Rounding can count a dead letter at the edge of an hour in the next one.
+    if missed := [fingerprint for fingerprint, found in details.items() if not found]:
+        _read_details(connection, where, missed, details)
+    latest = [found["latest"] for found in details.values()]
     for sample in _rows(connection, _SAMPLES.format(marks=", ".join("?" * len(latest))), latest):
-        seen[sample["fingerprint"]] |= sample
-    return seen
+        details[sample["fingerprint"]] |= sample
+    return details
 
 
-def _look(
+def _read_details(
     connection: duckdb.DuckDBPyConnection,
     where: DeadLetterFilter,
-    marks: Sequence[str],
-    seen: dict[str, dict[str, Any]],
+    fingerprints: Sequence[str],
+    details: dict[str, dict[str, Any]],
 ) -> None:
     condition, parameters = where.where()
-    sql = _SEEN.format(where=condition, marks=", ".join("?" * len(marks)))
-    for found in _rows(connection, sql, [*parameters, *marks]):
-        seen[found["fingerprint"]] = _latest(seen[found["fingerprint"]], found)
+    sql = _DETAILS.format(where=condition, marks=", ".join("?" * len(fingerprints)))
+    for found in _rows(connection, sql, [*parameters, *fingerprints]):
+        details[found["fingerprint"]] = _merged(details[found["fingerprint"]], found)
 
 
-def _latest(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     if not one:
         return other
     latest = max(one, other, key=lambda found: found["last_seen"])
@@ -217,12 +216,12 @@ def _bars(
 ) -> dict[str, GroupTrend]:
     first, last = min(row["first_hour"] for row in rows), max(row["last_hour"] for row in rows)
     if where.since is not None:
-        first = max(where.since // HOUR, first - _LONGEST)
+        first = max(where.since // HOUR, first - _MAX_MARGIN)
     if where.until is not None:
-        last = min((where.until - 1e-6) // HOUR, last + _LONGEST)
-    if last - first < _SHORT and sum(row["count"] for row in rows) <= _FEW:
+        last = min((where.until - 1e-6) // HOUR, last + _MAX_MARGIN)
+    if last - first < _FINE_HOURS and sum(row["count"] for row in rows) <= _FINE_COUNT:
         return _fine_bars(connection, where, rows, first * HOUR, (last + 1) * HOUR)
-    width = next((width for width in _WIDTHS if last // width - first // width < _BARS), _WIDTHS[-1])
+    width = next((width for width in _WIDTHS if last // width - first // width < _MAX_BARS), _WIDTHS[-1])
     counts = {row["fingerprint"]: row["hours"] for row in rows}
     return _trends(counts, float(first), float(last), float(width), scale=HOUR)
 
@@ -234,22 +233,25 @@ def _fine_bars(
     since: float,
     until: float,
 ) -> dict[str, GroupTrend]:
-    """Bars of seconds or minutes, over what is there and not over the whole hours around it."""
+    """Return bars of seconds or minutes from the first to the latest dead letter, not over whole hours."""
     condition, parameters = where.where()
-    marks = [row["fingerprint"] for row in rows]
-    chosen = f"FROM dead_letters WHERE {condition} AND fingerprint IN ({', '.join('?' * len(marks))})"
+    fingerprints = [row["fingerprint"] for row in rows]
+    marks = ", ".join("?" * len(fingerprints))
+    selected = f"FROM dead_letters WHERE {condition} AND fingerprint IN ({marks})"
     ends = _rows(
-        connection, f"SELECT min(failed_at) AS a, max(failed_at) AS b {chosen}", [*parameters, *marks]
+        connection,
+        f"SELECT min(failed_at) AS first, max(failed_at) AS last {selected}",
+        [*parameters, *fingerprints],
     )[0]
-    first = since if ends["a"] is None or where.since is not None else ends["a"]
-    last = until - 1e-6 if ends["b"] is None or where.until is not None else ends["b"]
+    first = since if ends["first"] is None or where.since is not None else ends["first"]
+    last = until - 1e-6 if ends["last"] is None or where.until is not None else ends["last"]
     first, last = where.since or first, min(last, (where.until or until) - 1e-6)
     width = next(
-        (width for width in _FINE_WIDTHS if last // width - first // width < _BARS), _FINE_WIDTHS[-1]
+        (width for width in _FINE_WIDTHS if last // width - first // width < _MAX_BARS), _FINE_WIDTHS[-1]
     )
-    counts: dict[str, list[tuple[float, int]]] = {mark: [] for mark in marks}
-    sql = f"SELECT fingerprint, floor(failed_at / {width}) AS bar, count(*) AS n {chosen} GROUP BY ALL"
-    for row in _rows(connection, sql, [*parameters, *marks]):
+    counts: dict[str, list[tuple[float, int]]] = {fingerprint: [] for fingerprint in fingerprints}
+    sql = f"SELECT fingerprint, floor(failed_at / {width}) AS bar, count(*) AS n {selected} GROUP BY ALL"
+    for row in _rows(connection, sql, [*parameters, *fingerprints]):
         counts[row["fingerprint"]].append((row["bar"] * width, row["n"]))
     return _trends(counts, first, last, width, scale=1.0)
 
@@ -264,11 +266,11 @@ def _trends(
 ) -> dict[str, GroupTrend]:
     start, number = first // width, int(last // width - first // width) + 1
     trends = {}
-    for mark, pairs in counts.items():
+    for fingerprint, pairs in counts.items():
         bars = [0] * number
         for moment, n in pairs:
             bars[min(max(int(moment // width - start), 0), number - 1)] += n
-        trends[mark] = GroupTrend(start * width * scale, width * scale, tuple(bars))
+        trends[fingerprint] = GroupTrend(start * width * scale, width * scale, tuple(bars))
     return trends
 
 
@@ -280,17 +282,16 @@ def _within(where: DeadLetterFilter, since: float, until: float) -> DeadLetterFi
     )
 
 
-def _group(row: Mapping[str, Any], seen: Mapping[str, Any], trend: GroupTrend) -> Group:
-    """A group from what was counted and seen of it, with what the failures table says of its code."""
-    meaning, advice = explained(seen["code"])
+def _group(row: Mapping[str, Any], details: Mapping[str, Any], trend: GroupTrend) -> Group:
+    meaning, advice = explain_code(details["code"])
     return Group(
         fingerprint=row["fingerprint"],
-        code=seen["code"],
+        code=details["code"],
         count=row["count"],
-        first_seen=seen["first_seen"],
-        last_seen=seen["last_seen"],
+        first_seen=details["first_seen"],
+        last_seen=details["last_seen"],
         topics=tuple(row["topics"]),
-        sample_text=seen["sample_text"],
+        sample_text=details["sample_text"],
         meaning=meaning,
         advice=advice,
         verdicts=dict(row["verdicts"]),
@@ -298,8 +299,8 @@ def _group(row: Mapping[str, Any], seen: Mapping[str, Any], trend: GroupTrend) -
     )
 
 
-def explained(code: str) -> tuple[str, str]:
-    """What an error code means, and what to do about it."""
+def explain_code(code: str) -> tuple[str, str]:
+    """Return the meaning of an error code and the advice for it, or two empty texts for an unknown code."""
     try:
         failure = lookup(code)
     except ConfigError:

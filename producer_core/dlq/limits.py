@@ -1,9 +1,8 @@
-"""The bounds of the dead letters that wait: how many, how many bytes, how long; and what is said beyond them.
+"""Check the number, bytes and age of pending dead letters against limits, and report changes as notices.
 
-With a store a bound is a threshold, not a knife: nothing is dropped or refused, a notice (and its alert) says once
-that it was passed, with what to do, and once that it holds again. Without a store the dead letters are in memory up to the
-bound; beyond it the oldest go to the spill file beside the default store, where the next producer with a store takes
-them in.
+With a store, a limit is only a threshold: no dead letter is dropped or rejected. A notice, and its alert, reports when
+a limit is exceeded and when it is met again. Without a store, dead letters above the limit go to the spill file beside
+the default store; the next producer with that store imports them.
 """
 
 from __future__ import annotations
@@ -19,41 +18,43 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 OVER, WITHIN = "dlq_over_bound", "dlq_within_bound"
-"""The kinds of the notices at the beginning and at the end."""
+"""The kinds of the notices for a limit that is exceeded, and met again."""
 
-What = Literal["number", "bytes", "age"]
+LimitKind = Literal["number", "bytes", "age"]
 
-_SUBJECTS: Mapping[What, str] = {
+_SUBJECTS: Mapping[LimitKind, str] = {
     "number": "number of dead letters",
     "bytes": "bytes of dead letters",
     "age": "age of dead letters",
 }
-_ADVICE: Mapping[What, str] = {
-    "number": "Look at the groups, mend the cause, then replay or archive them.",
-    "bytes": "Replay, archive or export the largest, and purge what is archived; the disk of the store holds them.",
-    "age": "Decide about the oldest: readers and retention go on without them. Replay or archive.",
+_ADVICE: Mapping[LimitKind, str] = {
+    "number": "List the groups, fix the cause, then replay or archive the dead letters.",
+    "bytes": "They use the disk of the store. Replay, archive or export the largest, and purge archived ones.",
+    "age": "Replay or archive the oldest; consumers continue without these messages.",
 }
 
-_SHARE = 100.0
-_SOONEST = 5.0
+_IDLE_SHARE = 100.0
+_MIN_INTERVAL = 5.0
 _DAY = 86400.0
 
-_MEASURED = """
+_LOAD = """
 SELECT count(*), coalesce(sum(value_size), 0), min(failed_at) FROM dead_letters WHERE state = 'dead'"""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimits:
-    """What may wait; None: as much as comes. A store's settings `dlq_max_size`, `dlq_max_bytes` and `dlq_max_age`
-    go before what a producer was given, because all producers of a store share one queue.
+    """Limits of pending dead letters; None means no limit.
+
+    A store's settings `dlq_max_size`, `dlq_max_bytes` and `dlq_max_age` override the producer's, because all producers
+    of a store share one queue.
     """
 
     dead_letters: int | None = 10_000
     bytes: int | None = 256 << 20
     age: float | None = 7 * _DAY
 
-    def set_by(self, settings: Mapping[str, Any]) -> DeadLetterLimits:
-        """These bounds, where the store's settings say nothing else; 0 there means none."""
+    def overridden_by(self, settings: Mapping[str, Any]) -> DeadLetterLimits:
+        """Return these limits with the store's settings applied; a setting of 0 removes a limit."""
         return DeadLetterLimits(
             settings.get("dlq_max_size", self.dead_letters) or None,
             settings.get("dlq_max_bytes", self.bytes) or None,
@@ -63,7 +64,7 @@ class DeadLetterLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLoad:
-    """What waits: dead letters, bytes of their values, when the one that waits longest died."""
+    """The number of pending dead letters, the bytes of their values, and the time of the oldest failure."""
 
     dead_letters: int
     bytes: int
@@ -72,9 +73,9 @@ class DeadLetterLoad:
 
 @dataclass(frozen=True, slots=True)
 class LimitExcess:
-    """A bound that was passed."""
+    """A limit that is exceeded."""
 
-    what: What
+    what: LimitKind
     value: float
     limit: float
     text: str
@@ -85,63 +86,64 @@ class LimitExcess:
         return _SUBJECTS[self.what]
 
 
-def judge(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> tuple[LimitExcess, ...]:
-    """The bounds that are passed."""
-    return tuple(_passed(load, bounds, now))
+def exceeded_limits(load: DeadLetterLoad, limits: DeadLetterLimits, now: float) -> tuple[LimitExcess, ...]:
+    """Return the limits that are exceeded."""
+    return tuple(_exceeded(load, limits, now))
 
 
 def measure(store: Store) -> DeadLetterLoad:
-    """What waits in a store; of ten million dead letters in under a second."""
+    """Return the pending dead letters of a store; takes less than a second for ten million."""
     with store.borrow() as connection:
-        row = connection.execute(_MEASURED).fetchone()
-    assert row is not None, "an aggregate has a row"
+        row = connection.execute(_LOAD).fetchone()
+    assert row is not None, "an aggregate query returns one row"
     dead_letters, size, oldest = row
     return DeadLetterLoad(int(dead_letters), int(size), oldest)
 
 
 class LimitWatch:
-    """Looks now and then and says what changed. Asked once a second; looks at most every five seconds, and so seldom
-    that it takes a hundredth of its caller's time, however many dead letters there are. One thread.
+    """Reports changes of exceeded limits. `check` may be called every second. It measures at most every five seconds and
+    uses at most 1 % of the caller's time, for any number of dead letters. Not thread-safe.
     """
 
-    def __init__(self, bounds: DeadLetterLimits, *, timer: Callable[[], float] = time.monotonic) -> None:
-        self._bounds = bounds
+    def __init__(self, limits: DeadLetterLimits, *, timer: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
         self._timer = timer
         self._next = 0.0
-        self._passed: frozenset[What] = frozenset()
+        self._exceeded: frozenset[LimitKind] = frozenset()
 
-    def look(self, store: Store, now: float) -> list[Notice]:
-        """What began or ended since the last look; StoreError when the store cannot be had."""
-        began = self._timer()
-        if began < self._next:
+    def check(self, store: Store, now: float) -> list[Notice]:
+        """Return a notice for each limit that is newly exceeded or met again. Raise StoreError if the store is
+        unavailable."""
+        started = self._timer()
+        if started < self._next:
             return []
-        found = judge(measure(store), self._bounds.set_by(store.settings()), now)
-        took = self._timer() - began
-        self._next = began + max(_SOONEST, took * _SHARE)
-        return self.follow(found, now)
+        found = exceeded_limits(measure(store), self._limits.overridden_by(store.settings()), now)
+        duration = self._timer() - started
+        self._next = started + max(_MIN_INTERVAL, duration * _IDLE_SHARE)
+        return self._changes(found, now)
 
-    def follow(self, found: tuple[LimitExcess, ...], now: float) -> list[Notice]:
-        """One notice for each bound that is passed now and was not, and for each that holds again."""
-        passed: frozenset[What] = frozenset(excess.what for excess in found)
-        began = [_over(excess, now) for excess in found if excess.what not in self._passed]
-        ended = [_within(what, now) for what in sorted(self._passed - passed)]
-        self._passed = passed
-        return began + ended
+    def _changes(self, found: tuple[LimitExcess, ...], now: float) -> list[Notice]:
+        exceeded: frozenset[LimitKind] = frozenset(excess.what for excess in found)
+        over = [_over(excess, now) for excess in found if excess.what not in self._exceeded]
+        within = [_within(what, now) for what in sorted(self._exceeded - exceeded)]
+        self._exceeded = exceeded
+        return over + within
 
 
-def _passed(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> Iterator[LimitExcess]:
-    if bounds.dead_letters is not None and load.dead_letters > bounds.dead_letters:
+def _exceeded(load: DeadLetterLoad, limits: DeadLetterLimits, now: float) -> Iterator[LimitExcess]:
+    if limits.dead_letters is not None and load.dead_letters > limits.dead_letters:
+        text = f"{load.dead_letters:,} dead letters pending; the limit (dlq_max_size) is {limits.dead_letters:,}."
+        yield LimitExcess("number", load.dead_letters, limits.dead_letters, text, _ADVICE["number"])
+    if limits.bytes is not None and load.bytes > limits.bytes:
         text = (
-            f"{load.dead_letters:,} dead letters wait; the bound (dlq_max_size) is {bounds.dead_letters:,}."
+            f"{_mebibytes(load.bytes)} of dead letters pending; the limit (dlq_max_bytes) is "
+            f"{_mebibytes(limits.bytes)}."
         )
-        yield LimitExcess("number", load.dead_letters, bounds.dead_letters, text, _ADVICE["number"])
-    if bounds.bytes is not None and load.bytes > bounds.bytes:
-        text = f"{_mebibytes(load.bytes)} of dead letters wait; the bound (dlq_max_bytes) is {_mebibytes(bounds.bytes)}."
-        yield LimitExcess("bytes", load.bytes, bounds.bytes, text, _ADVICE["bytes"])
-    waits = 0.0 if load.oldest is None else now - load.oldest
-    if bounds.age is not None and waits > bounds.age:
-        text = f"A dead letter has waited for {_length(waits)}; the bound (dlq_max_age) is {_length(bounds.age)}."
-        yield LimitExcess("age", waits, bounds.age, text, _ADVICE["age"])
+        yield LimitExcess("bytes", load.bytes, limits.bytes, text, _ADVICE["bytes"])
+    age = 0.0 if load.oldest is None else now - load.oldest
+    if limits.age is not None and age > limits.age:
+        text = f"The oldest dead letter has been pending for {_length(age)}; the limit (dlq_max_age) is {_length(limits.age)}."
+        yield LimitExcess("age", age, limits.age, text, _ADVICE["age"])
 
 
 def _over(excess: LimitExcess, now: float) -> Notice:
@@ -149,9 +151,9 @@ def _over(excess: LimitExcess, now: float) -> Notice:
     return Notice(OVER, "warning", f"{excess.text} {excess.advice}", now, details)
 
 
-def _within(what: What, now: float) -> Notice:
+def _within(what: LimitKind, now: float) -> Notice:
     subject = _SUBJECTS[what]
-    return Notice(WITHIN, "info", f"The {subject} is within its bound again.", now, {"subject": subject})
+    return Notice(WITHIN, "info", f"The {subject} is within its limit again.", now, {"subject": subject})
 
 
 def _mebibytes(number: int) -> str:

@@ -1,4 +1,4 @@
-"""A page of a listing: dead letters without their bodies, the latest death first, and where the next page begins."""
+"""List dead letters page by page, without bodies, the latest failure first."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _AFTER = "failed_at <= ? AND (failed_at < ? OR message_id < ?)"
 
 @dataclass(frozen=True, slots=True)
 class PageCursor:
-    """The last dead letter of a page. The page after it is found in the same time, however far down the list it is.
+    """The last dead letter of a page. Finding the next page takes the same time anywhere in the list.
 
-    A dead letter that dies while somebody turns pages stands before the first page and moves nothing.
+    Dead letters that are added while an operator pages through the list come before the first page and shift nothing.
     """
 
     failed_at: float
     message_id: str
 
     def __str__(self) -> str:
-        """For a URL or a command."""
+        """Return the cursor as text for a URL or a command."""
         return f"{self.failed_at!r}/{self.message_id}"
 
     @classmethod
     def parse(cls, text: str) -> PageCursor:
-        """What `str` wrote."""
+        """Parse the result of `str`."""
         moment, _, message_id = text.partition("/")
         try:
             return cls(float(moment), message_id)
         except ValueError as error:
             raise ConfigError(
-                f"{text!r} is no place in a list.", fix="Take `next` of the page before."
+                f"{text!r} is not a page cursor.", fix="Use `next` of the previous page."
             ) from error
 
 
 @dataclass(frozen=True)
 class Page:
-    """`next` is None when there is nothing after these."""
+    """One page; `next` is None on the last page."""
 
     dead_letters: tuple[DeadLetter, ...]
     next: PageCursor | None
@@ -52,7 +52,7 @@ class Page:
 def listing(
     where: DeadLetterFilter, what: str, *, limit: int, offset: int = 0, after: PageCursor | None = None
 ) -> tuple[str, list[Any]]:
-    """The query for a page, and its parameters."""
+    """Return the query for a page and its parameters."""
     condition, parameters = where.where()
     if after is not None:
         condition = f"{condition} AND {_AFTER}"

@@ -1,4 +1,4 @@
-"""Rows by their message ids, in the form in which DuckDB uses its index."""
+"""Find and delete rows by message id, with queries for which DuckDB uses its index."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import duckdb
 
-_AT_ONCE = 2000
-"""Ids written out in one statement; beyond that DuckDB reads the whole column, which is then the quicker way."""
+_INDEX_LIMIT = 2000
+"""Ids written out in one statement. For more, DuckDB scans the column, which is then faster."""
 
+_ALWAYS_INDEXED = 100
+"""Up to this number of ids the index is always used, because querying the table's size would take as long."""
 
-_FEW = 100
-"""Ids that are always looked up in the index: to ask how large the table is would cost as much."""
-
-_ROWS_AN_ID = 500
-"""Rows of a table whose ids are read in the time in which the index finds one (70 ns and 45 us were measured)."""
+_ROWS_PER_ID = 500
+"""Rows that a scan reads in the time of one index lookup (measured: 70 ns per row, 45 us per lookup)."""
 
 _SIZE = (
     "SELECT estimated_size FROM duckdb_tables() WHERE database_name = current_database() AND table_name = ?"
 )
 
-_MORE = 10
-"""Times as many rows as ids, which are never there: a limit tells DuckDB that few come of the list. Without one it
-expects a fifth of the table, and a page of a hundred ids among ten million dead letters took seven seconds."""
+_MAX_ROWS_PER_ID = 10
+"""A LIMIT of this many rows per id tells DuckDB to expect few rows. Without one it expects a fifth of the table, and a
+page of a hundred ids among ten million dead letters took seven seconds."""
 
 
 LISTED = "message_id IN (SELECT unnest(?))"
 
 
-def among(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
-    """The condition for exactly these ids, and its parameters, of a table in which an id has ten rows at most.
+def id_in(ids: Sequence[str], table: str = "dead_letters") -> tuple[str, list[Any]]:
+    """Return the SQL condition for these ids, and its parameters. An id may have at most ten rows in the table.
 
-    Through row ids, because a second condition beside the list would keep DuckDB from using the index.
+    The condition selects row ids, because DuckDB does not use the index if another condition is combined with the list.
     """
     if not ids:
         return "false", []
-    if len(ids) <= _AT_ONCE:
+    if len(ids) <= _INDEX_LIMIT:
         listed = f"message_id IN ({', '.join('?' * len(ids))})"
-        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed} LIMIT {_MORE * len(ids)})", list(ids)
+        limit = _MAX_ROWS_PER_ID * len(ids)
+        return f"rowid IN (SELECT rowid FROM {table} WHERE {listed} LIMIT {limit})", list(ids)
     return LISTED, [list(ids)]
 
 
 def fetch(
     connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """The named columns of a table's rows with these ids, by id."""
+    """Return these columns of the rows with these ids, by id."""
     named = (dict(zip(columns, row, strict=True)) for row in fetch_rows(connection, table, columns, ids))
     return {row["message_id"]: row for row in named}
 
@@ -57,34 +57,34 @@ def fetch_rows(
     columns: Sequence[str],
     ids: Sequence[str],
     condition: str = "true",
-    given: Sequence[Any] = (),
+    values: Sequence[Any] = (),
 ) -> list[tuple[Any, ...]]:
-    """The named columns of a table's rows with these ids, each row once; of those that meet the condition."""
+    """Return these columns of the rows that have one of these ids and meet the condition, each row once."""
     found: list[tuple[Any, ...]] = []
     ids = list(dict.fromkeys(ids))
-    whole = reads_whole(connection, table, len(ids))
-    for some in [ids] if whole else _chunks(ids):
-        listed, parameters = (LISTED, [list(some)]) if whole else among(some, table)
+    scan = prefers_full_scan(connection, table, len(ids))
+    for chunk in [ids] if scan else _chunks(ids):
+        listed, parameters = (LISTED, [list(chunk)]) if scan else id_in(chunk, table)
         sql = f"SELECT {', '.join(columns)} FROM {table} WHERE ({listed}) AND ({condition})"
-        found += connection.execute(sql, [*parameters, *given]).fetchall()
+        found += connection.execute(sql, [*parameters, *values]).fetchall()
     return found
 
 
-def forget(connection: duckdb.DuckDBPyConnection, table: str, ids: Sequence[str]) -> None:
-    """Delete a table's rows with these ids."""
-    for some in _chunks(ids):
-        condition, parameters = among(some, table)
+def delete(connection: duckdb.DuckDBPyConnection, table: str, ids: Sequence[str]) -> None:
+    """Delete the rows with these ids."""
+    for chunk in _chunks(ids):
+        condition, parameters = id_in(chunk, table)
         connection.execute(f"DELETE FROM {table} WHERE {condition}", parameters)
 
 
-def reads_whole(connection: duckdb.DuckDBPyConnection, table: str, count: int) -> bool:
-    """Whether one read of the whole column is quicker than the index for so many ids."""
-    if count < _FEW:
+def prefers_full_scan(connection: duckdb.DuckDBPyConnection, table: str, count: int) -> bool:
+    """Return whether one scan of the column is faster than index lookups of this many ids."""
+    if count < _ALWAYS_INDEXED:
         return False
     row = connection.execute(_SIZE, [table]).fetchone()
-    return row is not None and int(row[0]) < _ROWS_AN_ID * count
+    return row is not None and int(row[0]) < _ROWS_PER_ID * count
 
 
 def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for first in range(0, len(ids), _AT_ONCE):
-        yield ids[first : first + _AT_ONCE]
+    for first in range(0, len(ids), _INDEX_LIMIT):
+        yield ids[first : first + _INDEX_LIMIT]

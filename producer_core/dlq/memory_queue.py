@@ -1,4 +1,4 @@
-"""Dead letters in memory, up to a bound: what a producer without a store has, and what the old name means."""
+"""Keep a limited number of dead letters in memory, for producers without a store."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Overflow = Callable[[Sequence[DeadLetter]], None]
 
 
 class DeadLetterQueue:
-    """The dead letters of one producer, in the order in which they died. Thread-safe.
+    """The dead letters of one producer, in the order of their failures. Thread-safe.
 
-    Beyond `max_size` dead letters, `max_bytes` bytes of theirs or `max_age` seconds since they died (None: no such bound)
-    the oldest are handed to `overflow` (a spill file's `append`, say) and counted as `spilled`. Age is looked at when
-    a dead letter comes. Without an overflow they are counted as `dropped`, and a warning says so when it begins: only the
-    class by itself does that, a producer always has one.
+    Above `max_size` dead letters, `max_bytes` bytes or `max_age` seconds since the failure (None: no limit), the oldest
+    are passed to `overflow`, such as a spill file's `append`, and counted as `spilled`. The age is checked when a dead
+    letter is added. Without `overflow` they are dropped and counted as `dropped`, and the first one logs a warning. A
+    producer always sets `overflow`.
     """
 
     def __init__(
@@ -54,29 +54,29 @@ class DeadLetterQueue:
         self.dropped = 0
         self._overflow = overflow
         self._clock = clock
-        self._lock = threading.RLock()  # guards the two tables and the three counts
+        self._lock = threading.RLock()  # guards both dicts, `bytes`, `spilled` and `dropped`
         self._dead_letters: dict[str, DeadLetter] = {}
         self._messages: dict[str, Message] = {}
 
-    # the contract
+    # messages
 
     @property
     def messages(self) -> deque[Message]:
-        """What is held now, the oldest first: a copy."""
+        """Return a copy of the messages held, the oldest first."""
         with self._lock:
             return deque(self._messages.values(), maxlen=self.max_size)
 
     @property
     def topic_stats(self) -> dict[str, int]:
-        """How many are held now, by topic."""
+        """Return the number of dead letters held, by topic."""
         with self._lock:
             return dict(Counter(dead_letter.topic for dead_letter in self._dead_letters.values()))
 
     def add_message(self, message: Message, error: str) -> None:
-        """Keep a message that failed for good, with what is known of why."""
+        """Add a message that failed permanently, with its error text."""
         text, now = str(error), self._clock()
         dead = replace(message, status=MessageStatus.DLQ, last_error=text)
-        self._hold(dead_letter_of(dead, text, now), dead)
+        self._insert(dead_letter_of(dead, text, now), dead)
         logger.warning(
             "message dead",
             extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(text)},
@@ -86,7 +86,7 @@ class DeadLetterQueue:
         return [message for message in self.messages if message.topic == topic]
 
     def get_stats(self) -> dict[str, Any]:
-        """`total_messages` and `topic_breakdown` speak of what is held now, and always agree."""
+        """Return the statistics. `total_messages` and `topic_breakdown` count the same messages held now."""
         held = self.messages
         return {
             "total_messages": len(held),
@@ -98,21 +98,21 @@ class DeadLetterQueue:
         }
 
     def clear_topic(self, topic: str) -> int:
-        """Forget a topic's dead letters; how many there were."""
+        """Remove a topic's dead letters and return their number."""
         removed = self.remove([dead_letter.message_id for dead_letter in self.dead_letters(topic)])
         logger.info("dead letters cleared", extra={"topic": topic, "count": removed})
         return removed
 
-    # the store-less twin of DeadLetters
+    # the interface of DeadLetters, without a store
 
     def add(self, dead_letter: DeadLetter) -> None:
-        """Keep a dead letter; one more death of a message that is held joins its attempts."""
+        """Add a dead letter; if the message already has one, merge the attempts."""
         with self._lock:
-            dead_letter = _joined(self._dead_letters.get(dead_letter.message_id), dead_letter)
-            self._hold(dead_letter, message_of(dead_letter))
+            dead_letter = _merged(self._dead_letters.get(dead_letter.message_id), dead_letter)
+            self._insert(dead_letter, message_of(dead_letter))
 
     def dead_letters(self, topic: str | None = None) -> list[DeadLetter]:
-        """Whole dead letters, the oldest death first."""
+        """Return the dead letters with bodies, the oldest failure first."""
         with self._lock:
             return [
                 dead_letter
@@ -121,7 +121,7 @@ class DeadLetterQueue:
             ]
 
     def find(self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
-        """The latest death first."""
+        """Return the matching dead letters, the latest failure first."""
         found = [dead_letter for dead_letter in reversed(self.dead_letters()) if where.matches(dead_letter)]
         return found[offset : offset + limit]
 
@@ -138,7 +138,7 @@ class DeadLetterQueue:
         bodies: bool = False,
         masked: bool = True,
     ) -> Any:
-        """What is held and matches, the latest death first, as a frame; keys, values and error texts masked."""
+        """Return the matching dead letters as a data frame, the latest failure first, masked unless `masked=False`."""
         dead_letters = self.find(where or DeadLetterFilter(), limit=limit)
         sizes = [None if one.value is None else len(one.value) for one in dead_letters]
         return frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
@@ -147,40 +147,40 @@ class DeadLetterQueue:
         return sum(map(where.matches, self.dead_letters()))
 
     def remove(self, ids: Sequence[str]) -> int:
-        """Forget these, because the broker has them now or somebody said so; how many were held."""
+        """Remove these dead letters and return the number of those that were held."""
         with self._lock:
-            return sum(self._forget(message_id) for message_id in ids)
+            return sum(self._remove(message_id) for message_id in ids)
 
     def __len__(self) -> int:
         return len(self._dead_letters)
 
     @property
     def full(self) -> bool:
-        """More is held than the bounds allow, because the overflow could not take it."""
-        if not self._dead_letters:  # asked for each message that is sent
+        """Return whether the queue is above a limit because `overflow` failed."""
+        if not self._dead_letters:  # without the lock, because this is called for each message that is sent
             return False
         with self._lock:
-            return bool(self._dead_letters) and self._over()
+            return bool(self._dead_letters) and self._is_over_limit()
 
-    def _hold(self, dead_letter: DeadLetter, message: Message) -> None:
+    def _insert(self, dead_letter: DeadLetter, message: Message) -> None:
         with self._lock:
-            self._forget(dead_letter.message_id)
+            self._remove(dead_letter.message_id)
             self._dead_letters[dead_letter.message_id] = dead_letter
             self._messages[dead_letter.message_id] = message
             self.bytes += _size(dead_letter)
-            self._keep_bounds()
+            self._enforce_limits()
 
-    def _forget(self, message_id: str) -> bool:
+    def _remove(self, message_id: str) -> bool:
         self._messages.pop(message_id, None)
         dead_letter = self._dead_letters.pop(message_id, None)
         self.bytes -= 0 if dead_letter is None else _size(dead_letter)
         return dead_letter is not None
 
-    def _keep_bounds(self) -> None:
-        while self._dead_letters and self._over():
+    def _enforce_limits(self) -> None:
+        while self._dead_letters and self._is_over_limit():
             self._spill_oldest()
 
-    def _over(self) -> bool:
+    def _is_over_limit(self) -> bool:
         oldest = next(iter(self._dead_letters.values()))
         return (
             len(self._dead_letters) > self.max_size
@@ -191,25 +191,25 @@ class DeadLetterQueue:
     def _spill_oldest(self) -> None:
         oldest = next(iter(self._dead_letters.values()))
         if self._overflow is not None:
-            self._overflow([oldest])  # it raises when it cannot: then the dead letter stays here
+            self._overflow([oldest])  # if this raises, the dead letter stays in memory
             self.spilled += 1
         else:
             if not self.dropped:
                 logger.warning(
-                    "dead letter queue full, the oldest are dropped", extra={"max_size": self.max_size}
+                    "dead letter queue full, dropping the oldest", extra={"max_size": self.max_size}
                 )
             self.dropped += 1
-        self._forget(oldest.message_id)
+        self._remove(oldest.message_id)
 
 
 def _size(dead_letter: DeadLetter) -> int:
-    """Bytes of its content."""
+    """Return the bytes of key, value and header values."""
     parts = (dead_letter.key, dead_letter.value, *(value for _, value in dead_letter.headers))
     return sum(len(part) for part in parts if part is not None)
 
 
 def message_of(dead_letter: DeadLetter) -> Message:
-    """The dead letter as the message that its sender knows; JSON values are decoded, other bytes stay bytes."""
+    """Return the dead letter as a message. JSON values are decoded; other values stay bytes."""
     return Message(
         id=dead_letter.message_id,
         topic=dead_letter.topic,
@@ -223,7 +223,7 @@ def message_of(dead_letter: DeadLetter) -> Message:
 
 
 def dead_letter_of(message: Message, error: str, now: float) -> DeadLetter:
-    """What can be known of a message that was handed in without its story: its outcome is open."""
+    """Return a dead letter for a message without a delivery report. Its verdict is `possibly_persisted`."""
     return DeadLetter(
         message_id=message.id,
         cluster_id="",
@@ -235,7 +235,7 @@ def dead_letter_of(message: Message, error: str, now: float) -> DeadLetter:
         partition=None,
         timestamp_ms=None,
         verdict="possibly_persisted",
-        verdict_reason="Handed in without its delivery report, so nobody knows whether the broker has it.",
+        verdict_reason="The message was added without a delivery report; the broker may have it.",
         kind="permanent",
         code="unknown",
         error_text=error,
@@ -243,7 +243,7 @@ def dead_letter_of(message: Message, error: str, now: float) -> DeadLetter:
         attempts=(Attempt(now, "unknown", error),),
         accepted_at=message.timestamp.timestamp(),
         failed_at=now,
-        replayable=_is_id(message.id),  # a record carries no other id
+        replayable=_is_id(message.id),  # the message id header cannot carry any other id
     )
 
 
@@ -255,7 +255,7 @@ def _is_id(text: str) -> bool:
     return True
 
 
-def _joined(earlier: DeadLetter | None, dead_letter: DeadLetter) -> DeadLetter:
+def _merged(earlier: DeadLetter | None, dead_letter: DeadLetter) -> DeadLetter:
     if earlier is None:
         return dead_letter
     attempts = tuple(dict.fromkeys((*earlier.attempts, *dead_letter.attempts)))

@@ -1,4 +1,4 @@
-"""The spill: a file beside the store where dead letters wait while the store cannot be had."""
+"""Write dead letters to a file beside the store while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -11,48 +11,46 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import lock_file
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import StoreFull, StoreUnavailable
 from producer_core.events import DeadLetter
-
-if sys.platform != "win32":
-    import fcntl
 
 logger = logging.getLogger(__name__)
 
 
 class Spill:
-    """JSON lines, bytes as base64, for the owner's eyes alone. Several processes may share one file."""
+    """A file of JSON lines with bytes as base64, readable only by its owner. Several processes may share it."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
     def append(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """On disk when this returns; StoreFull or StoreUnavailable when it cannot be, and then nothing is added."""
+        """Append the dead letters and sync them to disk. Raise StoreFull or StoreUnavailable, with nothing appended."""
         if not dead_letters:
             return
         try:
-            for made in private_files.make_folder(self.path.parent):
-                _sync_names(made.parent)
+            for created in private_files.make_folder(self.path.parent):
+                _sync_folder(created.parent)
             with self._locked(create=True) as file:
                 assert file is not None
                 if not os.fstat(file).st_size:
-                    _sync_names(self.path.parent)
+                    _sync_folder(self.path.parent)
                 _append(file, b"".join(map(write_line, dead_letters)))
         except OSError as error:
-            raise _refused(self.path, error) from error
+            raise _write_error(self.path, error) from error
 
     def take(self) -> list[DeadLetter]:
-        """Everything that waits, and the file is gone: at most once. Prefer `taking`, which cannot lose."""
+        """Return all dead letters and delete the file (at most once). Prefer `taking`, which loses none."""
         with self.taking() as dead_letters:
             return dead_letters
 
     @contextlib.contextmanager
     def taking(self) -> Iterator[list[DeadLetter]]:
-        """Everything that waits; the file goes when the block ends well, and stays when it does not.
+        """Yield all dead letters and delete the file at the end of the block, unless the block raises.
 
-        A process killed inside leaves the file for the next one: `DeadLetters.add` knows a dead letter that is
-        there already. Appending waits meanwhile.
+        If the process is killed inside the block, the file remains and is read again; `DeadLetters.add` ignores dead
+        letters that it already has. Appending is blocked until the block ends.
         """
         with self._locked(create=False) as file:
             if file is None:
@@ -65,33 +63,26 @@ class Spill:
             self.path.unlink(missing_ok=True)
 
     def __bool__(self) -> bool:
-        """Whether anything waits."""
+        """Return whether the file exists."""
         return self.path.exists()
 
     @contextlib.contextmanager
     def _locked(self, *, create: bool) -> Iterator[int | None]:
-        """The file under an exclusive lock; None when there is none. Kernel-held: a killed process lets go."""
+        """Yield the exclusively locked file, or None without one. The kernel releases the lock of a killed process."""
         if sys.platform == "win32":
             raise StoreUnavailable(
-                "The spill file needs file locks that Windows does not have.", fix="Use WSL."
+                "The spill file needs file locks, which Windows does not support.", fix="Use WSL."
             )
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT if create else 0)
-        while True:
-            try:
-                file = os.open(self.path, flags, 0o600)
-            except FileNotFoundError:
-                if create:
-                    raise
-                yield None
-                return
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if not _is_at(file, self.path):
-                    continue  # taken while we waited: what we would write there nobody would read
-                yield file
-                return
-            finally:
-                os.close(file)
+        try:
+            lock = lock_file(self.path, flags=flags)
+        except FileNotFoundError:
+            if create:
+                raise
+            yield None
+            return
+        with lock:
+            yield lock.descriptor
 
     def _set_aside(self, lines: Sequence[bytes]) -> None:
         aside = self.path.with_name(self.path.name + ".damaged")
@@ -99,19 +90,20 @@ class Spill:
         with os.fdopen(file, "ab") as kept:
             kept.write(b"\n".join([*lines, b""]))
         logger.warning(
-            "damaged lines in the spill were set aside", extra={"path": str(aside), "count": len(lines)}
+            "damaged lines moved out of the spill file", extra={"path": str(aside), "count": len(lines)}
         )
 
 
-def _sync_names(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every file system can, nor is every folder readable
+def _sync_folder(folder: Path) -> None:
+    # Some file systems do not support it, and some folders are not readable.
+    with contextlib.suppress(OSError):
         private_files.sync_folder(folder)
 
 
 def _append(file: int, data: bytes) -> None:
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
-        data = b"\n" + data  # the last writer was killed within a line
+        data = b"\n" + data  # the previous writer was killed in the middle of a line
     try:
         while data:
             data = data[os.write(file, data) :]
@@ -133,15 +125,8 @@ def _read(file: int) -> tuple[list[DeadLetter], list[bytes]]:
     return dead_letters, damaged
 
 
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _refused(path: Path, error: OSError) -> StoreUnavailable:
-    fix = "Free some space or repair the folder; until then dead letters wait in memory."
+def _write_error(path: Path, error: OSError) -> StoreUnavailable:
+    fix = "Free disk space or fix the folder; until then dead letters are in memory."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"The disk of the spill file {path} is full.", fix=fix)
     return StoreUnavailable(f"The spill file {path} cannot be written ({error.strerror or error}).", fix=fix)

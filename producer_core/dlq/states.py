@@ -1,4 +1,4 @@
-"""The state of a dead letter: which change is allowed, and the one statement that makes it.
+"""Change the state of dead letters; only the transitions below are allowed.
 
 dead ⇄ archived → purged
 dead → replaying → replayed | landed | dead
@@ -38,9 +38,9 @@ def move(
     now: float,
     **columns: Any,
 ) -> int:
-    """Move what `where` matches and is in state `before`; how many. First come, first served.
+    """Change the state of the matching dead letters from `before` to `after`. Return their number.
 
-    `columns` are set as well. Runs within the caller's write transaction.
+    Dead letters in another state stay unchanged. `columns` are set as well. Runs within the caller's transaction.
     """
     sql, parameters = _update(where, before, after, now=now, columns=columns)
     row = connection.execute(sql, parameters).fetchone()
@@ -56,7 +56,7 @@ def take(
     now: float,
     **columns: Any,
 ) -> list[str]:
-    """Move as `move` does; the ids that were moved."""
+    """Change the state like `move`. Return the ids of the changed dead letters."""
     sql, parameters = _update(where, before, after, now=now, columns=columns)
     return [
         message_id

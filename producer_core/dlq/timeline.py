@@ -1,4 +1,4 @@
-"""The timeline of a dead letter: everything that is known to have happened to it, in order."""
+"""Assemble the timeline of a dead letter: all its recorded events, in order."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _EVENTS = (
     "SELECT happened_at, what, who, origin, text FROM letter_events WHERE message_id = ? ORDER BY happened_at"
 )
 
-_SAID = {
+_OUTCOMES = {
     "acknowledged": "acknowledged",
     "landed": "landed",
     "failed": "failed again",
     "skipped": "skipped",
 }
 _ORDER = ("read", "accepted", "malformed", "attempt failed", "failed again", "dead", "replay planned")
-"""Of one moment, in this order; everything else comes after."""
+"""The order of events with the same time; all others follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """One thing that happened: when (seconds since 1970), a word for it, who did it, and a sentence.
+    """One event: its time (seconds since 1970), its type, the actor and a text.
 
-    `what` is accepted, attempt failed (of an input that never became a message: read, malformed), dead, quarantined, replay planned, being sent, acknowledged, landed, failed
-    again, skipped, archived, restored, purged, revealed, or the word that another act was written with. `who` is an
-    operator, or the producer; None for what nobody did. Texts may quote an error: mask them for people.
+    `what` is accepted, attempt failed (for malformed input: read, malformed), dead, quarantined, replay planned, being
+    sent, acknowledged, landed, failed again, skipped, archived, restored, purged, revealed, or another type in
+    `letter_events`. `who` is an operator, the producer, or None. Texts may quote an error: mask them before display.
     """
 
     at: float
@@ -50,9 +50,9 @@ class TimelineEvent:
 
 
 def timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
-    """A dead letter's whole life: accepted, attempts, dead, replays, acts of operators; () for an unknown id.
+    """Return all events of a dead letter, from acceptance to operators' changes; () for an unknown id.
 
-    Of a death that a later one replaced, its last attempt is what is left.
+    Of a failure before a replay, only the last attempt is known.
     """
     with store.borrow() as connection:
         rows = fetch(connection, "dead_letters", (*LETTER_COLUMNS,), [message_id])
@@ -63,30 +63,30 @@ def timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
         replays = _replays(connection, message_id)
         events = connection.execute(_EVENTS, [message_id]).fetchall()
     dead_letter = read_dead_letter(row, body)
-    moments = [
-        *_beginning(dead_letter),
-        *_deaths(dead_letter, [replay["created_at"] for replay in replays]),
-        *(moment for replay in replays for moment in _replay(replay, row)),
+    timeline_events = [
+        *_sending_events(dead_letter),
+        *_failure_events(dead_letter, [replay["created_at"] for replay in replays]),
+        *(event for replay in replays for event in _replay_events(replay, row)),
         *(TimelineEvent(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
     ]
-    return tuple(sorted(moments, key=lambda moment: (moment.at, _rank(moment.what))))
+    return tuple(sorted(timeline_events, key=lambda event: (event.at, _rank(event.what))))
 
 
 def _replays(connection: duckdb.DuckDBPyConnection, message_id: str) -> list[dict[str, Any]]:
-    """Two questions: a join keeps DuckDB from using the index of message ids."""
-    records = {record["operation_id"]: record for record in _named(connection, _RECORDS, message_id)}
-    operations = _named(connection, _OPERATIONS, [*records])
+    """Read the replays with two queries, because DuckDB does not use the index on message ids in a join."""
+    records = {record["operation_id"]: record for record in _rows(connection, _RECORDS, message_id)}
+    operations = _rows(connection, _OPERATIONS, [*records])
     return [{**operation, **records[operation["operation_id"]]} for operation in operations]
 
 
-def _named(connection: duckdb.DuckDBPyConnection, sql: str, given: Any) -> list[dict[str, Any]]:
-    found = connection.execute(sql, [given])
+def _rows(connection: duckdb.DuckDBPyConnection, sql: str, value: Any) -> list[dict[str, Any]]:
+    found = connection.execute(sql, [value])
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _beginning(dead_letter: DeadLetter) -> Iterator[TimelineEvent]:
-    """Accepted, and each attempt; what never became a message was only read."""
+def _sending_events(dead_letter: DeadLetter) -> Iterator[TimelineEvent]:
+    """Yield the acceptance and each attempt; for malformed input, the read and its errors."""
     where = f"for {dead_letter.topic}, on {dead_letter.host}"
     if not dead_letter.never_a_message:
         yield TimelineEvent(dead_letter.accepted_at, "accepted", dead_letter.producer_id, where)
@@ -94,8 +94,8 @@ def _beginning(dead_letter: DeadLetter) -> Iterator[TimelineEvent]:
         return
     source = f"{dead_letter.source}, " if dead_letter.source else ""
     yield TimelineEvent(dead_letter.accepted_at, "read", dead_letter.producer_id, f"{source}{where}")
-    for found in dead_letter.attempts:
-        yield TimelineEvent(found.failed_at, "malformed", None, found.text)
+    for attempt in dead_letter.attempts:
+        yield TimelineEvent(attempt.failed_at, "malformed", None, attempt.text)
 
 
 def _attempts(attempts: Sequence[Attempt]) -> Iterator[TimelineEvent]:
@@ -105,8 +105,8 @@ def _attempts(attempts: Sequence[Attempt]) -> Iterator[TimelineEvent]:
         )
 
 
-def _deaths(dead_letter: DeadLetter, replays: Sequence[float]) -> Iterator[TimelineEvent]:
-    """The last death with its verdict; an earlier one, before the first replay, from its last attempt."""
+def _failure_events(dead_letter: DeadLetter, replays: Sequence[float]) -> Iterator[TimelineEvent]:
+    """Yield the last failure with its verdict, and the failure before the first replay from its last attempt."""
     if replays and replays[0] < dead_letter.failed_at:
         before = [attempt for attempt in dead_letter.attempts if attempt.failed_at <= replays[0]]
         if before:
@@ -118,11 +118,11 @@ def _deaths(dead_letter: DeadLetter, replays: Sequence[float]) -> Iterator[Timel
             dead_letter.failed_at,
             "quarantined",
             None,
-            f"it failed again in {dead_letter.replay_count} replays",
+            f"failed again in {dead_letter.replay_count} replays",
         )
 
 
-def _replay(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[TimelineEvent]:
+def _replay_events(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[TimelineEvent]:
     operation = replay["operation_id"]
     why = f": {replay['reason']}" if replay["reason"] else ""
     yield TimelineEvent(
@@ -130,17 +130,17 @@ def _replay(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[TimelineEve
     )
     if replay["state"] == "claimed" and row["operation_id"] == operation:
         yield TimelineEvent(row["state_at"], "being sent", None, f"replay {operation}")
-    elif replay["state"] in _SAID:
+    elif replay["state"] in _OUTCOMES:
         at = replay["created_at"] if replay["settled_at"] is None else replay["settled_at"]
-        yield TimelineEvent(at, _SAID[replay["state"]], None, _outcome(operation, replay, row))
+        yield TimelineEvent(at, _OUTCOMES[replay["state"]], None, _outcome(operation, replay, row))
 
 
 def _outcome(operation: str, replay: dict[str, Any], row: dict[str, Any]) -> str:
     if replay["state"] in ("acknowledged", "landed") and row["operation_id"] == operation:
+        if row["landed_offset"] is None:
+            return f"replay {operation}: on its topic, offset unknown"
         place = f"partition {row['landed_partition']}, offset {row['landed_offset']}"
-        known = row["landed_offset"] is not None
-        where = f" at {place}" if known else ""
-        return f"replay {operation}: {'on its topic' if known else 'the broker has it'}{where}"
+        return f"replay {operation}: on its topic at {place}"
     return f"replay {operation}" + (f": {replay['text']}" if replay["text"] else "")
 
 

@@ -1,4 +1,4 @@
-"""The taking in of dead letters from elsewhere: as they were there, unless they are known here."""
+"""Import dead letters of another store unchanged, except for those that this store already has."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from producer_core.store.merge import insert
 if TYPE_CHECKING:
     import duckdb
 
-_EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
+_EVENT_COLUMNS = ("message_id", "happened_at", "what", "who", "origin", "text")
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A dead letter of another store, with what its row had besides."""
+    """A dead letter of another store, with the further columns of its row."""
 
     dead_letter: DeadLetter
     row: Mapping[str, Any]
@@ -28,51 +28,51 @@ class Import:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """The ids that are new here, and by state how many were known."""
+    """The ids of new dead letters, and the number of known ones by state."""
 
     new: tuple[str, ...]
     known: Counter[str] = field(default_factory=Counter)
 
 
-def look(connection: duckdb.DuckDBPyConnection, dead_letters: Sequence[DeadLetter]) -> ImportResult:
-    """What taking these in would do."""
+def preview_import(connection: duckdb.DuckDBPyConnection, dead_letters: Sequence[DeadLetter]) -> ImportResult:
+    """Return the result of importing these dead letters, without importing them."""
     ids = [dead_letter.message_id for dead_letter in dead_letters]
-    here = fetch(connection, "dead_letters", ("message_id", "state"), ids)
-    new = tuple(message_id for message_id in dict.fromkeys(ids) if message_id not in here)
-    known = Counter(here[message_id]["state"] for message_id in ids if message_id in here)
-    known["in the file before"] += len(ids) - len(new) - known.total()
+    stored = fetch(connection, "dead_letters", ("message_id", "state"), ids)
+    new = tuple(message_id for message_id in dict.fromkeys(ids) if message_id not in stored)
+    known = Counter(stored[message_id]["state"] for message_id in ids if message_id in stored)
+    known["repeated in the file"] += len(ids) - len(new) - known.total()
     return ImportResult(new, +known)
 
 
-def take_in(
+def import_dead_letters(
     connection: duckdb.DuckDBPyConnection,
-    brought: Sequence[Import],
+    imports: Sequence[Import],
     *,
     now: float,
     who: str,
     origin: str,
     text: str,
 ) -> ImportResult:
-    """Within the caller's transaction: rows, bodies, and a line in the life of each.
+    """Write rows, bodies and an event for each new dead letter, within the caller's transaction.
 
-    A message id that is known here stays exactly as it is, whatever its state; so the same file twice, or the rest
-    of one after a kill, adds what is missing and nothing else.
+    A known message id stays unchanged in any state. Importing a file again, for example after a killed import, therefore
+    adds only what is missing.
     """
     first: dict[str, Import] = {}
-    for one in brought:
+    for one in imports:
         first.setdefault(one.dead_letter.message_id, one)
-    taken = look(connection, [one.dead_letter for one in brought])
-    new = [first[message_id] for message_id in taken.new]
+    result = preview_import(connection, [one.dead_letter for one in imports])
+    new = [first[message_id] for message_id in result.new]
     rows = [_row(one, now) for one in new]
     bodies = [codec.body_row(one.dead_letter) for one in new if one.dead_letter.state != "purged"]
-    events = [(message_id, now, "imported", who, origin, text) for message_id in taken.new]
+    events = [(message_id, now, "imported", who, origin, text) for message_id in result.new]
     insert(connection, "dead_letters", codec.WRITTEN_COLUMNS, rows)
     insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, bodies)
-    insert(connection, "letter_events", _EVENT, events)
-    return taken
+    insert(connection, "letter_events", _EVENT_COLUMNS, events)
+    return result
 
 
 def _row(one: Import, now: float) -> tuple[Any, ...]:
-    """`state_at` is now: what was archived elsewhere long ago is not old enough to be purged or pruned here."""
+    """Return the row to write. `state_at` is now, so that the purge and retention periods start with the import."""
     values = zip(codec.WRITTEN_COLUMNS, codec.written_row(one.dead_letter, now=now), strict=True)
     return tuple(one.row.get(name, value) for name, value in values)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import FileLock
 from producer_core.errors import CheckpointDamaged, ConfigError, PipelineError
-from producer_core.pipeline.folder_lock import JobLock
+from producer_core.pipeline.folder_lock import lock_folder
 from producer_core.pipeline.merge_batch import merged_through
 
 if TYPE_CHECKING:
@@ -108,10 +109,10 @@ def locked(folder: Path, cluster_id: str, topics: Mapping[str, str] | None = Non
         lock.release()
 
 
-def _lock(folder: Path) -> JobLock:
+def _lock(folder: Path) -> FileLock:
     try:
         private_files.make_folder(folder)
-        return JobLock.acquire(folder / _LOCK, f"the checkpoint {folder}")
+        return lock_folder(folder / _LOCK, f"the checkpoint {folder}")
     except OSError as error:
         raise PipelineError(
             f"The checkpoint {folder} cannot be written: {error.strerror}.",

@@ -1,37 +1,28 @@
-"""Let one job at a time use a folder. The kernel releases the lock when the process is killed."""
+"""Let one job at a time use a folder."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from producer_core._internal.file_lock import FileLock
 from producer_core.errors import PipelineError
 
 
-@dataclass(frozen=True)
-class JobLock:
-    handle: int
-
-    @classmethod
-    def acquire(cls, file: Path, what: str) -> JobLock:
-        """Acquire the lock, or raise PipelineError when another job holds `what`."""
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(handle, 20, 0).decode(errors="replace").strip()
-            os.close(handle)
+def lock_folder(file: Path, what: str) -> FileLock:
+    """Lock `file` and write this process's id to it. Raise PipelineError when another job holds `what`."""
+    lock, acquired = FileLock(file), False
+    try:
+        with contextlib.suppress(OSError):
+            acquired = lock.try_acquire()
+        if not acquired:
+            holder = lock.read_pid()
             raise PipelineError(
                 f"Another job uses {what}{f' (process {holder})' if holder else ''}.",
                 fix="Wait until it ends, or name another folder.",
-            ) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
-        return cls(handle)
-
-    def release(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self.handle)
+            )
+        lock.write_pid()
+    except BaseException:
+        lock.release()
+        raise
+    return lock

@@ -95,7 +95,7 @@ def merge(
 ) -> int:
     """Add all of `fresh`, the result of `unseen`, and return their number.
 
-    Raises SupersededBatch, and adds nothing, when the store has merged a part of it in the meantime. `reached` is
+    Raises SupersededBatch, and adds nothing, when the store has already merged some of its batches. `reached` is
     called inside the transaction, before its end. `batch_id` is None for a piece of a micro-batch that is not its
     last.
     """

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import FileLock
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.metrics.batch import KINDS, RowKind
-from producer_core.pipeline.folder_lock import JobLock
+from producer_core.pipeline.folder_lock import lock_folder
 from producer_core.pipeline.merge_batch import unseen
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ParquetHistory:
         self.folder = folder
         self._pending = folder / _PENDING
         self._reached = reached
-        self._lock: JobLock | None = None
+        self._lock: FileLock | None = None
         self._store: Store | None = None
         self._last = ("", -1)
 
@@ -83,7 +84,7 @@ class ParquetHistory:
         try:
             private_files.make_folder(self.folder)
             self._pending.mkdir(mode=0o700, exist_ok=True)
-            self._lock = JobLock.acquire(self.folder / ".lock", f"the history {self.folder}")
+            self._lock = lock_folder(self.folder / ".lock", f"the history {self.folder}")
             yield
         except OSError as error:
             self.close()

@@ -33,7 +33,7 @@ class AlertReporter:
         clock: Callable[[], float],
     ) -> None:
         self._telemetry, self._routes, self._clock = telemetry, routes, clock
-        self._bounds = limits.LimitWatch(limits.DeadLetterLimits(dead_letters=limit))
+        self._limits = limits.LimitWatch(limits.DeadLetterLimits(dead_letters=limit))
         self._watcher: AlertWatcher | None = None
         self._firing: dict[Key, Alert] = {}
         self._ledger_lost = 0
@@ -49,7 +49,7 @@ class AlertReporter:
             )
             self._watcher.start(after=_FIRST_CHECK_S)
         now = self._clock()
-        for notice in (*self._bounds.look(store, now), *self._losses(recorder, now)):
+        for notice in (*self._limits.check(store, now), *self._losses(recorder, now)):
             recorder.notice(notice)
             producer.alerts.notice(notice)
         # a loss alert outlasts its producer

@@ -43,6 +43,8 @@ class HealthSampler:
             "timestamp": datetime.fromtimestamp(now).isoformat(),
             "producer_connected": self._engine.connection.connected,
             "pending_messages": self._engine.waiting,
+            "acknowledged_messages": acknowledged,
+            "dead_messages": dead,
             "error_rate": dead / (acknowledged + dead) if acknowledged + dead else 0.0,
             "dlq_size": self._dlq_size(),
             "avg_latency_ms": 1000 * latency / acknowledged if acknowledged else 0.0,

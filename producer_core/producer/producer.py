@@ -80,8 +80,8 @@ class ReliableKafkaProducer:
     `transactional_id` (default: derived from the journal's id). `journal` is a replayable input that replaces the journal.
 
     `telemetry_topic`: the producer also publishes its statistics there, once a second, for a fleet's pipeline, together
-    with a ledger of acknowledged messages (docs/telemetry.md). With a journal, unpublished statistics survive the
-    process. `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
+    with a ledger of acknowledged messages (docs/reference/telemetry.md). With a journal, unpublished statistics survive
+    the process. `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
 
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
     """

@@ -7,6 +7,7 @@ the topic is looked at first: found is settled as landed. Not found proves nothi
 arrive: it stays a dead letter with the verdict inconclusive, unless the plan says inconclusive="send".
 """
 
+from producer_core._internal.lease_watch import LEASE
 from producer_core.delivery.reports import ReplayResult
 from producer_core.replay.at_least_once import ReplayProducer
 from producer_core.replay.operation import (
@@ -23,7 +24,6 @@ from producer_core.replay.operation import (
     resume,
 )
 from producer_core.replay.operation import list_operations as list  # read as replay.list(store)
-from producer_core.replay.operation_lease import LEASE
 from producer_core.replay.planner import ALIVE, plan, refusal, runners, selection_text, under_way
 from producer_core.replay.runner import ReplayRunner
 

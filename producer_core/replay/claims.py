@@ -12,7 +12,7 @@ import orjson
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.bulk_update import claim_next, dead_letters_of, end_records, settle
+from producer_core.dlq.bulk_update import claim_next, read_replay_records, settle_claimed, settle_records
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation
@@ -99,7 +99,7 @@ class ReplayClaims:
         with self._store.borrow(write=True) as connection:
             found = self._store.rows("replay_orphans", operation=self.operation_id)
             claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
-            dead_letters = dead_letters_of(connection, list(claimed_at))
+            dead_letters = read_replay_records(connection, list(claimed_at))
         return [
             OrphanedRecord(dead_letter, claimed_at[dead_letter.message_id]) for dead_letter in dead_letters
         ]
@@ -219,7 +219,8 @@ class ReplayClaims:
     def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[ReplayRecord, ...]:
         with self._store.borrow(write=True) as connection:
             dead_letters, others = claim_next(
-                connection, self.operation_id, count=want, room=room, until=until, alone=alone, now=self._clock()
+                connection, self.operation_id, count=want, max_bytes=room, arrived_by=until,
+                allow_oversized=alone, now=self._clock(),
             )  # fmt: skip
         self._skip(others)
         return tuple(dead_letters)
@@ -235,7 +236,7 @@ class ReplayClaims:
             for one in ids
         ]
         with self._store.borrow(write=True) as connection:
-            ended = end_records(connection, self.operation_id, "pending", told, now=self._clock())
+            ended = settle_records(connection, self.operation_id, "pending", told, now=self._clock())
         self._count({"skipped": len(ended)})
 
     def _settle(self, outcomes: Sequence[RecordOutcome]) -> None:
@@ -243,7 +244,7 @@ class ReplayClaims:
             return
         quarantine_after = self._store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
         with self._store.borrow(write=True) as connection:
-            known = settle(
+            known = settle_claimed(
                 connection, self.operation_id, outcomes, now=self._clock(), quarantine_after=quarantine_after
             )
         mine = [one for one in outcomes if one.message_id in known]

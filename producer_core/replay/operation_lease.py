@@ -1,46 +1,18 @@
-"""The lease of an operation: who has it, and for how long he may still act."""
+"""Renew the lease of an operation while its records are sent."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from producer_core.errors import StoreError
-from producer_core.replay.claims import LeaseState
-
-LEASE = 15.0
-"""Seconds an operation stays a dead runner's before another takes it over; renewed every 5."""
 
 
 class RenewsLease(Protocol):
     """Renews the lease in the store; False: it is another's now, or the operation has ended."""
 
     def renew(self) -> bool: ...
-
-
-class LeaseMonitor:
-    """Tells a dead owner from a living one without trusting the clock alone, which may be set at any time.
-
-    A living owner renews his lease three times in its length. So he is dead when we saw the same lease for
-    its whole length, or for half of it while the clock says that it has run out.
-    """
-
-    def __init__(self, lease: float, monotonic: Callable[[], float]) -> None:
-        self._lease = lease
-        self._monotonic = monotonic
-        self._seen: dict[str, tuple[LeaseState, float]] = {}
-
-    def free(self, held: LeaseState, now: float) -> bool:
-        if held.owner is None or held.lease_until is None:
-            return True
-        before, since = self._seen.get(held.operation_id, (None, 0.0))
-        if before != held:
-            since = self._monotonic()
-            self._seen[held.operation_id] = (held, since)
-        unchanged = self._monotonic() - since
-        return unchanged >= self._lease or (held.lease_until <= now and unchanged >= self._lease / 2)
 
 
 class LeaseRenewer:

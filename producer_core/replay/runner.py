@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.lease_watch import LEASE, LeaseWatch
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.config import ClientConfig
 from producer_core.delivery.prober import QUIET_PERIOD_S
@@ -26,7 +27,6 @@ from producer_core.replay.execution import DRAIN, INTERVAL, ExecutionSettings, R
 from producer_core.replay.guarantee import NO_CLIENT, ReplayGuarantee, beforehand, lacking, replay_guarantee
 from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
-from producer_core.replay.operation_lease import LEASE, LeaseMonitor
 from producer_core.replay.preflight import look_ahead
 from producer_core.replay.strategy import ReplayStrategy
 from producer_core.replay.transactional import Supervisor, TransactionalReplay
@@ -100,7 +100,7 @@ class ReplayRunner:
         self._spread = spread
         self._probe = probe or (None if client is None else prober(client))
         self._settings = settings
-        self._watch = LeaseMonitor(settings.lease, settings.monotonic)
+        self._watch = LeaseWatch(settings.lease)
         self._candidates = Candidates(store, by_spark=spread is not None, monotonic=settings.monotonic)
         # Two runners must differ even where their senders' names do not, as process ids in two containers.
         self.owner = f"{sender.identity}/{uuid.uuid4().hex[:6]}"
@@ -199,7 +199,11 @@ class ReplayRunner:
     def _free(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Those that this runner may take: that nobody has, or that a dead runner left."""
         now = self._clock()
-        return [(held, ahead) for held, ahead in candidates if self._watch.free(held, now)]
+        return [(held, ahead) for held, ahead in candidates if self._is_free(held, now)]
+
+    def _is_free(self, held: LeaseState, now: float) -> bool:
+        moment = self._settings.monotonic()
+        return self._watch.is_free(held.operation_id, held.owner, held.lease_until, now=now, moment=moment)
 
     def _run(self, held: LeaseState, until: float, *, ahead: bool) -> bool:
         """False when somebody else has it."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import FileLock
 from producer_core.errors import StoreLocked
-from producer_core.store.file_lock import FileLock
-
-if sys.platform != "win32":
-    import fcntl
+from producer_core.store.store_lock import StoreLock
 
 _WAIT = 5.0
 _LOCK_FILES = (".gate", ".lock", ".run")
@@ -29,22 +26,16 @@ def own_store(path: Path) -> Iterator[Path | None]:
     when another process holds it.
     """
     private_files.make_folder(path.parent)
-    handle = os.open(_beside(path, ".run"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE)
-    try:
-        yield _first(handle, path)
-    finally:
-        os.close(handle)
+    with FileLock(_beside(path, ".run")) as lock:
+        yield _first(lock, path)
 
 
-def _first(handle: int, path: Path) -> Path | None:
+def _first(lock: FileLock, path: Path) -> Path | None:
     """Move the store aside when no other run uses it; then share the lock, so that later runs join."""
     if sys.platform == "win32":
         return None
-    earlier = None
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        earlier = _set_aside(path)
-    fcntl.flock(handle, fcntl.LOCK_SH)
+    earlier = _set_aside(path) if lock.try_acquire() else None
+    lock.acquire(exclusive=False)
     return earlier
 
 
@@ -53,7 +44,7 @@ def _set_aside(path: Path) -> Path | None:
     earlier = path.with_name(f"{path.stem}-earlier{path.suffix}")
     with (
         contextlib.suppress(StoreLocked),
-        FileLock(path).hold(exclusive=True, deadline=time.monotonic() + _WAIT),
+        StoreLock(path).hold(exclusive=True, deadline=time.monotonic() + _WAIT),
     ):
         if not path.exists():
             return None

@@ -17,7 +17,7 @@ import duckdb
 from producer_core._internal import at_exit, time_budget
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.store import file_errors
-from producer_core.store.file_lock import FileLock
+from producer_core.store.store_lock import StoreLock
 
 ALIAS = "store"
 READ_LIMIT = 2.0
@@ -44,7 +44,7 @@ class ConnectionPool:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file_lock = FileLock(path)
+        self._file_lock = StoreLock(path)
         self._begin()
         _pools.add(self)
 

@@ -18,7 +18,7 @@ BOUNDS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
 
 
 def check(changes: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an unknown setting or an invalid value. None stands for the default."""
+    """Raise ConfigError for an unknown setting or an invalid value. None is the default."""
     for name, value in changes.items():
         if name not in (*KEPT, *BOUNDS):
             raise ConfigError(

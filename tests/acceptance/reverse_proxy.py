@@ -1,4 +1,4 @@
-"""Run Debian's nginx as a TLS-terminating reverse proxy on loopback, configured as docs/behind-a-proxy.md describes."""
+"""Run Debian's nginx as a TLS-terminating reverse proxy on loopback, configured as docs/how-to/behind-a-proxy.md describes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import answers, needs
 from tests.support import ROOT, eventually
 
 NAME = "dash.example"
-DOCUMENT = (ROOT / "docs" / "behind-a-proxy.md").read_text()
+DOCUMENT = (ROOT / "docs" / "how-to" / "behind-a-proxy.md").read_text()
 (SITE,) = re.findall(r"```nginx\n(.*?)```", DOCUMENT, re.DOTALL)
 _LOCATION = re.compile(r"^    location / \{.*?^    \}\n", re.DOTALL | re.MULTILINE)
 
@@ -90,7 +90,7 @@ def nginx(folder, site, *, port, dashboard):
 
 
 def replaced(text, old, new):
-    assert old in text, f"docs/behind-a-proxy.md no longer has {old!r}"
+    assert old in text, f"docs/how-to/behind-a-proxy.md no longer has {old!r}"
     return text.replace(old, new)
 
 

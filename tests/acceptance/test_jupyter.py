@@ -138,7 +138,7 @@ def test_quickstart_ends_with_an_empty_queue(executed):
         and "Column 'photo': Bytes" in run
     )
     assert "40 accepted, 0 acknowledged, 40 failed" in run
-    assert "40 x POLICY_VIOLATION on payments, sent again: safe" in run
+    assert "40 x POLICY_VIOLATION on payments, replay: safe" in run
     assert "40 replayed, 0 left" in run
     assert "CloseReport(acknowledged=2539, dead=40, journaled=0, lost=0)" in run
     assert "dead letters<br><b>40</b>" in run

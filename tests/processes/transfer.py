@@ -1,9 +1,9 @@
-"""A process that exports or imports dead letters, kills itself where it is told to, and says how much memory it took.
+"""Export or import dead letters in a process that kills itself at a given point, and print its peak memory.
 
 python -m tests.processes.transfer export|import STORE FILE [WHEN]
 
-WHEN is a number of dead letters, or a moment: audited, manifest (published, the file not yet), written (a slice of an
-import, before its commit).
+WHEN is a number of dead letters, or a step: audited, manifest (published before the file), written (a slice of an import
+before its commit).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def die(*_):
 
 
 def arrange(when):
-    """Where the process dies, as a progress callable."""
+    """Patch the step at which the process kills itself; for a number, return a progress callback that does."""
     if when.isdigit():
         return lambda done, _total: die() if done >= int(when) else None
     if when == "audited":
@@ -36,8 +36,8 @@ def arrange(when):
         whole = AtomicFile.publish
         AtomicFile.publish = lambda self: whole(self) if self.target.name.endswith(".json") else die()
     if when == "written":
-        importer.take_in = lambda *arguments, **options: (
-            upsert.take_in(*arguments, **options),
+        importer.import_dead_letters = lambda *arguments, **options: (
+            upsert.import_dead_letters(*arguments, **options),
             die(),
         )
     return None

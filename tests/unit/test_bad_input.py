@@ -1,4 +1,4 @@
-"""Invalid input: calls that raise and messages that become dead letters, as the table in the README lists them."""
+"""Invalid input: calls that raise and messages that become dead letters, as the table in docs/reference/errors.md lists them."""
 
 from __future__ import annotations
 

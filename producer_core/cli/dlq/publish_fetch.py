@@ -19,7 +19,7 @@ from producer_core.cli.lazy_group import INTERRUPTED
 from producer_core.cli.send import progress_bar
 
 if TYPE_CHECKING:
-    from producer_core.dlq.topics import FetchSummary, Written
+    from producer_core.dlq.topics import FetchSummary, WrittenDialect
     from producer_core.producer.producer import ReliableKafkaProducer
 
 
@@ -50,7 +50,7 @@ def publish(
     /,
     store_path: Path | None,
     to_topic: str,
-    dialect: Written,
+    dialect: WrittenDialect,
     again: bool,
     servers: str | None,
     settings: tuple[tuple[str, str], ...],

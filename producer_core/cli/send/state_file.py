@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import zlib
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import orjson
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import FileLock, FileLocked, lock_file
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import JournalDamaged, JournalError, JournalLocked
 
@@ -94,7 +94,7 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = -1
+        self._lock: FileLock | None = None
         try:
             private_files.make_folder(path.parent)
             self._lock = _locked(path.with_suffix(".lock"))
@@ -153,36 +153,27 @@ class StateFile:
 
     def close(self) -> None:
         """Release the lock. Remove the lock file where no state file is left."""
-        if self._lock < 0:
+        if self._lock is None:
             return
         if not self.path.exists():
             self.path.with_suffix(".lock").unlink(missing_ok=True)
-        os.close(self._lock)
-        self._lock = -1
+        self._lock.release()
+        self._lock = None
 
 
-def _locked(path: Path) -> int:
-    """Return a descriptor that holds the lock. The kernel releases the lock when the process ends."""
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = os.pread(file, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(file)
-            raise JournalLocked(
-                f"Process {owner} is already sending this file to this topic.",
-                fix=f"Wait until it ends, or stop it (kill {owner}) and start again to resume.",
-            ) from error
-        if _is_same_file(file, path):
-            os.ftruncate(file, 0)
-            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-            return file
-        os.close(file)  # the owner removed it in between
-
-
-def _is_same_file(file: int, path: Path) -> bool:
+def _locked(path: Path) -> FileLock:
+    """Lock the file and write this process's id to it."""
     try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
+        lock = lock_file(path, blocking=False)
+    except FileLocked as error:
+        owner = error.holder or "unknown"
+        raise JournalLocked(
+            f"Process {owner} is already sending this file to this topic.",
+            fix=f"Wait until it ends, or stop it (kill {owner}) and start again to resume.",
+        ) from error
+    try:
+        lock.write_pid()
+    except BaseException:
+        lock.release()
+        raise
+    return lock

@@ -226,9 +226,12 @@ class DuplicateCheck(Hook):
         unread = sum(min(gap.own, gap.unlisted + result.unread.get(gap.where, 0)) for gap in gaps)
         for _ in range(copies + unread):
             self._counted(topic)
-        if copies + unread:
-            counts = {"topic": topic, "copies": copies, "not_read": unread}
+        counts = {"topic": topic, "copies": copies, "not_read": unread}
+        if copies:
             logger.warning("records were written twice when the client's epoch rose", extra=counts)
+        elif unread:
+            text = "offsets could not be checked for duplicates after the client's epoch rose; all count as possible duplicates"
+            logger.warning(text, extra=counts)
 
     def _is_copy(self, message_id: bytes) -> bool:
         with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import struct
 import uuid
@@ -11,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.file_lock import FileLock, FileLocked, lock_file
 from producer_core.delivery.journal.file_writes import replace as replace_file
-from producer_core.delivery.journal.folder_lock import FolderLock
 from producer_core.delivery.journal.frame import JournalFrame, frame, frames, seed
-from producer_core.errors import JournalDamaged
+from producer_core.errors import JournalDamaged, JournalLocked
 from producer_core.messages import MessageIds, SequenceSpan, new_session
 
 _RESERVE_BLOCK = 1 << 20
@@ -65,7 +66,7 @@ class JournalFolder:
         self.path = Path(path).expanduser().absolute()
         for created in private_files.make_folder(self.path):
             private_files.sync_folder(created.parent)
-        self._lock = FolderLock(self.path)
+        self._lock = _lock(self.path)
         try:
             self.identity = self._load_identity()
             self._reserved = self._read_reserved()
@@ -168,3 +169,26 @@ class JournalFolder:
             f"Both copies in the journal file {self.path / name} are damaged.",
             fix="Move the folder away and keep it for analysis. The producer creates a new folder.",
         )
+
+
+def _lock(folder: Path) -> FileLock:
+    """Lock the folder, with this process's id in the lock file."""
+    try:
+        lock = lock_file(folder / "lock", blocking=False)
+    except FileLocked as error:
+        raise _locked_error(folder, error.holder) from None
+    with contextlib.suppress(OSError):  # on a full disk the file names no owner
+        lock.write_pid()
+    return lock
+
+
+def _locked_error(folder: Path, owner: str) -> JournalLocked:
+    if owner == str(os.getpid()):  # for example, a notebook cell that creates the producer ran twice
+        return JournalLocked(
+            f"The journal {folder} is open in this process already.",
+            fix="Use the producer that has it, or close() that producer first.",
+        )
+    return JournalLocked(
+        f"The journal {folder} is in use by process {owner or 'unknown'}.",
+        fix="Stop that process, or set another journal_dir for this producer.",
+    )

@@ -1,4 +1,4 @@
-"""Dead letters in files: written whole or not at all, and taken in again without loss."""
+"""Export dead letters to files atomically, and import them without loss."""
 
 from producer_core.dlq.files.exporter import export
 from producer_core.dlq.files.importer import ImportSummary, import_, manifest_of

@@ -1,4 +1,4 @@
-"""A file that appears under its name when it is whole, and not before."""
+"""Write a file under a hidden name and rename it once it is complete."""
 
 from __future__ import annotations
 
@@ -6,100 +6,97 @@ import contextlib
 import errno
 import hashlib
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from producer_core._internal.file_lock import try_lock
 from producer_core.errors import TransferError
 
-if sys.platform != "win32":
-    import fcntl
-
-_ENDING = ".part"
+_SUFFIX = ".part"
 
 
 class AtomicFile:
-    """Written beside its place under a hidden name, for the owner's eyes alone; counts and hashes what it is given.
+    """A file under a hidden name beside its target, readable only by its owner. Counts and hashes the bytes written.
 
-    What a killed process left of a draft for the same place is removed by the next one; a living one's is not: it
-    holds a lock.
+    Files that killed processes left for the same target are removed. A running process holds a lock on its file.
     """
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.size = 0
         self._digest = hashlib.sha256()
-        self._beginning = f".{target.name}."
-        self._sweep()
-        self.path, self._file = self._begin()
+        self._prefix = f".{target.name}."
+        self._remove_leftovers()
+        self.path, self._file = self._open()
 
-    # the face of a file, which is all that pyarrow asks for
+    # the file interface that pyarrow needs
 
     def write(self, data: bytes) -> int:
-        left = memoryview(data).cast("B")
-        self.size += len(left)
-        self._digest.update(left)
-        while left:
-            left = left[os.write(self._file, left) :]
+        rest = memoryview(data).cast("B")
+        self.size += len(rest)
+        self._digest.update(rest)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
         return len(data)
 
     def tell(self) -> int:
         return self.size
 
     def flush(self) -> None:
-        """Every write has reached the system already."""
+        """Do nothing; writes are not buffered."""
 
     @property
     def closed(self) -> bool:
         return self._file < 0
 
     def close(self) -> None:
-        """A writer that is done with it does not end it: `publish` or `discard` does."""
+        """Do nothing, because writers call this; `publish` and `discard` close the file."""
 
-    # its end
+    # publishing
 
     @property
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
     def sync(self) -> None:
-        """On disk, still under its hidden name: a full disk shows now at the latest."""
+        """Sync the file to disk under its hidden name. A full disk raises here at the latest."""
         os.fsync(self._file)
 
     def publish(self) -> None:
+        """Rename the file to its target."""
         self.path.replace(self.target)
-        self._end()
+        self._close()
         _sync_folder(self.target.parent)
 
     def discard(self) -> None:
-        """Nothing is left of it. After `publish` it does nothing."""
+        """Delete the file. After `publish` this does nothing."""
         if not self.closed:
             self.path.unlink(missing_ok=True)
-            self._end()
+            self._close()
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         os.close(self._file)
         self._file = -1
 
-    def _begin(self) -> tuple[Path, int]:
+    def _open(self) -> tuple[Path, int]:
         while True:
-            file, name = tempfile.mkstemp(_ENDING, self._beginning, self.target.parent)
+            file, name = tempfile.mkstemp(_SUFFIX, self._prefix, self.target.parent)
             _lock(file)
-            if Path(name).exists():  # nobody swept it before it was locked
+            if Path(name).exists():  # another process may have removed it before it was locked
                 return Path(name), file
             os.close(file)
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         for path in self.target.parent.iterdir():
-            if path.name.startswith(self._beginning) and path.name.endswith(_ENDING):
-                _remove_if_left(path)
+            if path.name.startswith(self._prefix) and path.name.endswith(_SUFFIX):
+                _remove_if_unlocked(path)
 
 
 @contextlib.contextmanager
 def atomic_file(target: Path) -> Iterator[AtomicFile]:
-    """A draft for the block; what was not published in it leaves nothing."""
-    with saying(target):
+    """Open a file for the block, and delete it at the end if the block has not published it."""
+    with transfer_errors(target):
         file = AtomicFile(target)
         try:
             yield file
@@ -108,36 +105,34 @@ def atomic_file(target: Path) -> Iterator[AtomicFile]:
 
 
 @contextlib.contextmanager
-def saying(target: Path) -> Iterator[None]:
-    """What the system refuses, as a TransferError that says what to do."""
+def transfer_errors(target: Path) -> Iterator[None]:
+    """Raise an OSError of the block as a TransferError with advice."""
     try:
         yield
     except OSError as error:
-        raise _refused(target, error) from error
+        raise _transfer_error(target, error) from error
 
 
-def _refused(target: Path, error: OSError) -> TransferError:
+def _transfer_error(target: Path, error: OSError) -> TransferError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return TransferError(
-            f"The disk of {target} is full. No part of the file was left.",
-            fix="Free some space, choose another place, or select fewer.",
+            f"The disk of {target} is full. No file was written.",
+            fix="Free disk space, choose another folder, or select fewer dead letters.",
         )
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return TransferError(f"There is no folder {target.parent}.", fix="Make it, or choose another.")
+        return TransferError(
+            f"The folder {target.parent} does not exist.", fix="Create it, or choose another."
+        )
     return TransferError(f"{target} cannot be written ({error.strerror or error}).")
 
 
 def _lock(file: int) -> bool:
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError):  # not every file system has locks
+        return try_lock(file)
+    return False
 
 
-def _remove_if_left(path: Path) -> None:
+def _remove_if_unlocked(path: Path) -> None:
     with contextlib.suppress(OSError):
         file = os.open(path, os.O_RDWR)
         try:
@@ -148,7 +143,7 @@ def _remove_if_left(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every file system can
+    with contextlib.suppress(OSError):  # some file systems do not support it
         file = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(file)

@@ -1,31 +1,31 @@
-"""A cell of a CSV file that no spreadsheet takes for a formula.
+"""Escape CSV cells so that no spreadsheet interprets them as formulas.
 
-A cell whose first character after blanks is one of `= + - @`, their full-width forms, a tab or a line break, or `'`,
-gets one `'` before that character. So does each place inside a cell where a program that splits at semicolons, tabs
-or line breaks instead of commas would see a cell begin. `plain` takes them away again: nothing is lost.
+If the first character after blanks is one of `= + - @`, their full-width forms, a tab, a line break or `'`, a `'` is
+inserted before it. The same applies after each semicolon, tab and line break in a cell, because some programs split
+there instead of at commas. `plain` reverses the escaping without loss.
 """
 
 from __future__ import annotations
 
 import re
 
-_BEGINS = r"(?:^|(?<=[;\t\r\n]))[ \u00a0\ufeff]*"
-_DANGEROUS = re.compile(rf"({_BEGINS})(?=['=+\-@\t\r\n＝＋－＠])")
-_GUARDED = re.compile(rf"({_BEGINS})'")
+_CELL_START = r"(?:^|(?<=[;\t\r\n]))[ \u00a0\ufeff]*"
+_FORMULA = re.compile(rf"({_CELL_START})(?=['=+\-@\t\r\n＝＋－＠])")
+_ESCAPED = re.compile(rf"({_CELL_START})'")
 
 
 def safe(text: str) -> str:
-    """The text as it may stand in a cell."""
-    return _DANGEROUS.sub(r"\1'", text)
+    """Return the text escaped for a cell."""
+    return _FORMULA.sub(r"\1'", text)
 
 
 def plain(cell: str) -> str:
-    """The text that `safe` was given."""
-    return _GUARDED.sub(r"\1", cell)
+    """Return the original text of an escaped cell."""
+    return _ESCAPED.sub(r"\1", cell)
 
 
 def line(cells: list[str | None]) -> bytes:
-    """A line of CSV: every cell quoted, but null is nothing at all, so that it differs from an empty text."""
+    """Return a line of CSV. All cells are quoted except null, which is empty and so differs from an empty text."""
     quoted = ("" if cell is None else f'"{safe(cell).replace(_QUOTE, _QUOTE * 2)}"' for cell in cells)
     return (",".join(quoted) + "\r\n").encode()
 

@@ -1,4 +1,4 @@
-"""The export of dead letters to a file, with a manifest beside it, as one audited act."""
+"""Export dead letters to a file with a manifest, as one audited operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from producer_core import __version__
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.files import selection
-from producer_core.dlq.files.atomic_file import atomic_file, saying
+from producer_core.dlq.files.atomic_file import atomic_file, transfer_errors
 from producer_core.dlq.files.manifest import Format, Manifest, Progress, format_of, manifest_path
 from producer_core.dlq.files.record import Record, record_of
 from producer_core.dlq.files.selection import FrozenSelection
@@ -39,29 +39,29 @@ def export(
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
-    """Write what the filter matches now to `target`, the oldest message first, and its manifest beside it.
+    """Write the matching dead letters to `target`, the oldest message first, and a manifest beside it.
 
-    The file appears under its name when it is whole; a manifest comes first, so that no file is ever without. The
-    format is that of the name. Parquet and JSON Lines are raw unless `masked`: every byte, to be imported again. CSV
-    is masked unless `masked=False`, and is for looking. Memory is bounded, however many there are; `progress` hears
-    how many of how many are done. Audited, also when it fails. TransferError, or a StoreError, when it does.
+    The file gets its name once it is complete; the manifest is published first, so that no file is without one. The
+    file name decides the format. Parquet and JSON Lines have all bytes and can be imported, unless `masked` is set. CSV
+    is masked unless `masked=False` and cannot be imported. Memory use does not grow with the number of dead letters.
+    `progress` gets the number done and the total. An audit row is written, also for a failed export. Raise
+    TransferError or StoreError on failure.
     """
     target = Path(target)
-    form = format_of(target, format)
-    job = _ExportJob(
-        store, where, target, form, form == "csv" if masked is None else masked, who, origin, clock
-    )
+    file_format = format_of(target, format)
+    masked = file_format == "csv" if masked is None else masked
+    job = _ExportJob(store, where, target, file_format, masked, who, origin, clock)
     try:
         return job.run(progress, overwrite=overwrite)
     except BaseException as error:
         with contextlib.suppress(StoreError):
-            job.audit(0, f"Failed, and left no file: {error or type(error).__name__}")
+            job.audit(0, f"Failed; no file was written: {error or type(error).__name__}")
         raise
 
 
 @dataclass
-class _Counts:
-    """What went into the file."""
+class _ExportCounts:
+    """The dead letters written to the file."""
 
     rows: int = 0
     changed: int = 0
@@ -91,17 +91,17 @@ class _ExportJob:
     def run(self, progress: Progress | None, *, overwrite: bool) -> Manifest:
         _check(self.target, overwrite=overwrite)
         with atomic_file(self.target) as file:
-            began = self.clock()
+            started = self.clock()
             where = DeadLetters(self.store).frozen(self.where)
-            with selection.freeze(self.store, where, self.target.parent) as chosen:
-                counts = self._write(file, chosen, progress)
+            with selection.freeze(self.store, where, self.target.parent) as selected:
+                counts = self._write(file, selected, progress)
             file.sync()
-            manifest = self._manifest(file, chosen, counts, began)
-            with atomic_file(manifest_path(self.target)) as beside:
-                beside.write(manifest.to_json())
-                beside.sync()
+            manifest = self._manifest(file, selected, counts, started)
+            with atomic_file(manifest_path(self.target)) as manifest_file:
+                manifest_file.write(manifest.to_json())
+                manifest_file.sync()
                 self.audit(manifest.rows, f"{manifest.text} sha256 {manifest.sha256}")
-                beside.publish()
+                manifest_file.publish()
             file.publish()
         return manifest
 
@@ -115,56 +115,60 @@ class _ExportJob:
             outcome=outcome,
         )
 
-    def _write(self, file: AtomicFile, chosen: FrozenSelection, progress: Progress | None) -> _Counts:
+    def _write(self, file: AtomicFile, selected: FrozenSelection, progress: Progress | None) -> _ExportCounts:
         writer = WRITERS[self.format](file, masked=self.masked)
         try:
-            counts = self._fill(writer, chosen, progress)
+            counts = self._write_records(writer, selected, progress)
             writer.close()
         except BaseException:
-            writer.abandon()
+            writer.abort()
             raise
         return counts
 
-    def _fill(self, writer: RecordWriter, chosen: FrozenSelection, progress: Progress | None) -> _Counts:
-        counts, done = _Counts(), 0
-        for some in chosen.slices():
+    def _write_records(
+        self, writer: RecordWriter, selected: FrozenSelection, progress: Progress | None
+    ) -> _ExportCounts:
+        counts, done = _ExportCounts(), 0
+        for slice_ in selected.slices():
             records = []
-            for known, rows in selection.read(self.store, some):
-                record = record_of(rows["letter"], rows["body"])
+            for known, rows in selection.read(self.store, slice_):
+                record = record_of(rows["dead_letter"], rows["body"])
                 counts.add(record, changed=record["state_at"] != known.state_at)
                 records.append(record)
             if records:
                 writer.write(records)
-            done += len(some)
+            done += len(slice_)
             if progress is not None:
-                progress(done, chosen.matched)
+                progress(done, selected.matched)
         return counts
 
-    def _manifest(self, file: AtomicFile, chosen: FrozenSelection, counts: _Counts, began: float) -> Manifest:
+    def _manifest(
+        self, file: AtomicFile, selected: FrozenSelection, counts: _ExportCounts, started: float
+    ) -> Manifest:
         return Manifest(
             file=self.target.name,
             format=self.format,
             masked=self.masked,
             filter=self.where.to_query(),
-            matched=chosen.matched,
+            matched=selected.matched,
             rows=counts.rows,
             changed=counts.changed,
-            missing=max(0, chosen.matched - counts.rows),
+            missing=max(0, selected.matched - counts.rows),
             by_topic=dict(counts.topics.most_common()),
             by_verdict=dict(counts.verdicts.most_common()),
             by_state=dict(counts.states.most_common()),
             size=file.size,
             sha256=file.sha256,
             product_version=__version__,
-            exported_at=began,
+            exported_at=started,
             exported_by=self.who,
             origin=self.origin,
         )
 
 
 def _check(target: Path, *, overwrite: bool) -> None:
-    with saying(target):
+    with transfer_errors(target):
         if target.is_dir():
             raise TransferError(f"{target} is a folder.", fix="Name a file in it.")
         if target.exists() and not overwrite:
-            raise TransferError(f"{target} exists already.", fix="Name a new file, or say --overwrite.")
+            raise TransferError(f"{target} already exists.", fix="Choose another name, or use --overwrite.")

@@ -1,4 +1,4 @@
-"""The import of a file of dead letters into a store, as one audited act that can be repeated."""
+"""Import a file of dead letters into a store, as one audited operation that can be repeated."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq.files.manifest import Manifest, Progress, format_of, read_manifest, verify
 from producer_core.dlq.files.reader import Item, RejectedRecord, masked_file, read
-from producer_core.dlq.files.selection import turn
+from producer_core.dlq.files.selection import read_with_retries
 from producer_core.dlq.files.validation import ImportedRecord
-from producer_core.dlq.upsert import Import, ImportResult, look, take_in
+from producer_core.dlq.upsert import Import, ImportResult, import_dead_letters, preview_import
 from producer_core.errors import StoreError, TransferError
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-NAMED = 100
-"""Bad rows that are named; all are counted."""
-_PATIENCE = 60.0
+MAX_REPORTED = 100
+"""Rejected rows that are listed; all are counted."""
+_STORE_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What became of a file's rows: taken in, known already (and left as they are, by state), or refused."""
+    """The number of rows imported, already known (by state, unchanged), and rejected."""
 
     file: str
     new: int
@@ -51,51 +51,52 @@ def import_(
     progress: Progress | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ImportSummary:
-    """Take in the dead letters of a Parquet or JSON Lines file of `export`, each as it was.
+    """Import the dead letters of a Parquet or JSON Lines file that `export` wrote, each unchanged.
 
-    The file must be what its manifest says, byte for byte; `no_manifest` takes one without, or a damaged one, as far
-    as it can be read. A masked export is refused. A message id that this store knows stays as it is here, so an
-    import that was killed is simply repeated. A row that is no dead letter is counted and named, and the others are
-    taken in. Two rows of the audit: that it began, and what came of it. `checking` hears how many bytes of how many
-    are compared with the manifest, `progress` how many rows of how many are settled.
+    The file must match its manifest byte for byte; `no_manifest` imports the readable part of a file without a manifest
+    or of a damaged file. A masked export is rejected. Message ids that the store already has stay unchanged, so a killed
+    import can be repeated. Invalid rows are counted and reported, and the other rows are imported. The start and the
+    result are audited. `checking` gets the bytes compared with the manifest and the total, `progress` the rows done and
+    the total.
     """
     source = Path(source)
-    manifest = _checked(source, no_manifest, checking)
+    manifest = _verified_manifest(source, no_manifest, checking)
     job = _ImportJob(store, source, manifest, who, origin, dry_run, clock)
     if dry_run:
         return job.run(progress)
-    job.audit(0, f"Began to import {source.name}{_by(manifest)}.")
+    job.audit(0, f"Started to import {source.name}{_exported_by(manifest)}.")
     try:
-        done = job.run(progress)
+        summary = job.run(progress)
     except BaseException as error:
         with contextlib.suppress(StoreError):
             job.audit(
-                job.tally.new, f"{job.tally.text(source)} Stopped there: {error or type(error).__name__}"
+                job.counts.new,
+                f"{job.counts.text(source)} The import failed: {error or type(error).__name__}",
             )
         raise
-    job.audit(done.new, done.text)
-    return done
+    job.audit(summary.new, summary.text)
+    return summary
 
 
 def manifest_of(source: Path | str, *, no_manifest: bool = False) -> Manifest | None:
-    """The manifest of a file that may be imported: TransferError for a masked export, or a missing manifest."""
+    """Return the manifest of a file to import. Raise TransferError for a masked export or a missing manifest."""
     source = Path(source)
     if not source.is_file():
-        raise TransferError(f"There is no file {source}.")
+        raise TransferError(f"The file {source} does not exist.")
     if format_of(source) == "csv":
-        raise TransferError("CSV is for looking: it is never imported.", fix="Export as .parquet or .jsonl.")
+        raise TransferError("CSV files cannot be imported.", fix="Export as .parquet or .jsonl.")
     manifest = None if no_manifest else read_manifest(source)
     if manifest is None and not no_manifest:
         raise TransferError(
-            f"There is no manifest beside {source}, so nobody can say that the file is whole.",
-            fix=f"Copy {source.name}.manifest.json as well; or say --no-manifest to take what can be read.",
+            f"There is no manifest beside {source}, so the file cannot be verified.",
+            fix=f"Copy {source.name}.manifest.json as well, or use --no-manifest to import the readable rows.",
         )
     if manifest is not None and manifest.masked:
         raise masked_file(source)
     return manifest
 
 
-def _checked(source: Path, no_manifest: bool, progress: Progress | None) -> Manifest | None:
+def _verified_manifest(source: Path, no_manifest: bool, progress: Progress | None) -> Manifest | None:
     manifest = manifest_of(source, no_manifest=no_manifest)
     if manifest is not None:
         verify(source, manifest, progress)
@@ -103,22 +104,22 @@ def _checked(source: Path, no_manifest: bool, progress: Progress | None) -> Mani
 
 
 @dataclass
-class _Tally:
+class _Counts:
     new: int = 0
     refused: int = 0
     replaying: int = 0
     known: Counter[str] = field(default_factory=Counter)
     bad: list[RejectedRecord] = field(default_factory=list)
 
-    def add(self, taken: ImportResult, items: Sequence[Item]) -> None:
-        self.new += len(taken.new)
-        self.known += taken.known
-        fresh = {*taken.new}
+    def add(self, result: ImportResult, items: Sequence[Item]) -> None:
+        self.new += len(result.new)
+        self.known += result.known
+        new = {*result.new}
         for item in items:
             if isinstance(item, RejectedRecord):
                 self.refused += item.count
-                self.bad += [item] if len(self.bad) < NAMED else []
-            elif item.was_replaying and item.dead_letter.message_id in fresh:
+                self.bad += [item] if len(self.bad) < MAX_REPORTED else []
+            elif item.was_replaying and item.dead_letter.message_id in new:
                 self.replaying += 1
 
     @property
@@ -131,14 +132,13 @@ class _Tally:
         sentences = [f"{verb} {dead_letters} from {source.name}."]
         if self.known:
             states = ", ".join(f"{number:,} {state}" for state, number in self.known.most_common())
-            sentences.append(f"{self.known.total():,} were known here and stay as they are ({states}).")
+            sentences.append(f"{self.known.total():,} already known and unchanged ({states}).")
         if self.replaying:
             sentences.append(
-                f"{self.replaying:,} were being replayed when they were exported: each is looked for on its topic "
-                "before it is sent."
+                f"{self.replaying:,} exported during a replay; a replay first checks whether they are on the topic."
             )
         if self.refused:
-            sentences.append(f"{self.refused:,} rows were refused; the first: {self.bad[0]}.")
+            sentences.append(f"{self.refused:,} rows rejected; the first: {self.bad[0]}.")
         return " ".join(sentences)
 
 
@@ -151,22 +151,22 @@ class _ImportJob:
     origin: str
     dry_run: bool
     clock: Callable[[], float]
-    tally: _Tally = field(default_factory=_Tally)
+    counts: _Counts = field(default_factory=_Counts)
 
     def run(self, progress: Progress | None) -> ImportSummary:
         total = self.manifest.rows if self.manifest else 0
         for items in read(self.source, format_of(self.source)):
-            self.tally.add(self._take([one for one in items if isinstance(one, ImportedRecord)]), items)
+            self.counts.add(self._import([one for one in items if isinstance(one, ImportedRecord)]), items)
             if progress is not None:
-                progress(self.tally.rows, max(total, self.tally.rows))
+                progress(self.counts.rows, max(total, self.counts.rows))
         return ImportSummary(
             self.source.name,
-            self.tally.new,
-            self.tally.known.total(),
-            self.tally.refused,
-            dict(self.tally.known),
-            tuple(self.tally.bad),
-            self.tally.text(self.source, dry_run=self.dry_run),
+            self.counts.new,
+            self.counts.known.total(),
+            self.counts.refused,
+            dict(self.counts.known),
+            tuple(self.counts.bad),
+            self.counts.text(self.source, dry_run=self.dry_run),
             self.dry_run,
         )
 
@@ -183,30 +183,31 @@ class _ImportJob:
             outcome=outcome,
         )
 
-    def _take(self, some: Sequence[ImportedRecord]) -> ImportResult:
-        if not some:
+    def _import(self, records: Sequence[ImportedRecord]) -> ImportResult:
+        if not records:
             return ImportResult(())
         if self.dry_run:
-            return turn(self.store, lambda connection: look(connection, [one.dead_letter for one in some]))
-        with self.store.borrow(write=True, timeout=_PATIENCE) as connection:
-            return take_in(
+            dead_letters = [one.dead_letter for one in records]
+            return read_with_retries(self.store, lambda connection: preview_import(connection, dead_letters))
+        with self.store.borrow(write=True, timeout=_STORE_TIMEOUT) as connection:
+            return import_dead_letters(
                 connection,
-                list(map(_brought, some)),
+                list(map(_as_import, records)),
                 now=self.clock(),
                 who=self.who,
                 origin=self.origin,
-                text=f"from {self.source.name}{_by(self.manifest)}",
+                text=f"from {self.source.name}{_exported_by(self.manifest)}",
             )
 
 
-def _brought(one: ImportedRecord) -> Import:
-    kept: dict[str, Any] = {
-        "value_size": one.value_size,
-        "landed_partition": one.landed_partition,
-        "landed_offset": one.landed_offset,
+def _as_import(record: ImportedRecord) -> Import:
+    columns: dict[str, Any] = {
+        "value_size": record.value_size,
+        "landed_partition": record.landed_partition,
+        "landed_offset": record.landed_offset,
     }
-    return Import(one.dead_letter, kept)
+    return Import(record.dead_letter, columns)
 
 
-def _by(manifest: Manifest | None) -> str:
+def _exported_by(manifest: Manifest | None) -> str:
     return f", exported by {manifest.exported_by}" if manifest else ", without a manifest"

@@ -1,4 +1,4 @@
-"""The manifest beside a file of dead letters: what is in it, why, from whom, and how to know that it is whole."""
+"""Read and write the manifest of an exported file: its content, origin and checksum."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _SUFFIXES: Mapping[str, Format] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What an export wrote. `filter` is the selection as DeadLetterFilter.to_query() writes it.
+    """Describes an exported file. `filter` is the result of DeadLetterFilter.to_query().
 
-    Of `matched` dead letters at the start `rows` are in the file; `changed` of these had changed by the time they were
-    read (the file has them as they were then), and `missing` were moved out of the selection or removed before.
+    At the start `matched` dead letters matched, and `rows` of them are in the file. `changed` of these rows changed
+    before they were read; the file has their state at the time of reading. `missing` were deleted or no longer matched.
     """
 
     file: str
@@ -57,25 +57,24 @@ class Manifest:
 
     @property
     def text(self) -> str:
-        """What a person should know about the file."""
+        """Describe the file for the operator."""
         dead_letters = "1 dead letter" if self.rows == 1 else f"{self.rows:,} dead letters"
         sentences = [f"Exported {dead_letters} to {self.file}."]
         if self.masked:
             sentences.append(
-                "Masked: to look at, never to be imported or replayed."
+                "Masked: it cannot be imported or replayed."
                 if self.format != "csv"
-                else "Masked: to look at."
+                else "Masked: secrets are hidden."
             )
         else:
-            sentences.append("Raw: keys, values, headers and error texts are in it unmasked.")
+            sentences.append("Raw: keys, values, headers and error texts are unmasked.")
         if self.changed:
             sentences.append(
-                f"{self.changed:,} changed since the export began; the file has them as they were when they were read."
+                f"{self.changed:,} changed during the export; the file has their state at the time of reading."
             )
         if self.missing:
             sentences.append(
-                f"{self.missing:,} that matched when it began are not in it: they were moved or removed before they "
-                "were read."
+                f"{self.missing:,} not in the file: deleted, or changed in state, during the export."
             )
         return " ".join(sentences)
 
@@ -86,38 +85,38 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> Manifest:
-        """TransferError for what is no manifest of ours, or one of a later version."""
+        """Parse a manifest. Raise TransferError for any other file, or for a later format version."""
         try:
             value: dict[str, Any] = orjson.loads(data)
             kind, version = value["kind"], value["format_version"]
         except (orjson.JSONDecodeError, TypeError, KeyError) as error:
-            raise _no_manifest(name) from error
+            raise _not_a_manifest(name) from error
         if kind != KIND or not isinstance(version, int):
-            raise _no_manifest(name)
+            raise _not_a_manifest(name)
         if version > FORMAT_VERSION:
             raise TransferError(
-                f"{name} says format version {version}, and this version of producer-core reads up to {FORMAT_VERSION}.",
+                f"{name} has format version {version}; this producer-core reads versions up to {FORMAT_VERSION}.",
                 fix="Upgrade producer-core.",
             )
         known = {field.name for field in fields(cls)}
         try:
-            found = cls(**{key: item for key, item in value.items() if key in known})
+            manifest = cls(**{key: item for key, item in value.items() if key in known})
         except TypeError as error:
-            raise _no_manifest(name) from error
-        numbers = (found.matched, found.rows, found.changed, found.missing, found.size)
-        typed = all(type(one) is int for one in numbers) and isinstance(found.masked, bool)
-        if found.format not in FORMATS or not typed or not isinstance(found.filter, dict):
-            raise _no_manifest(name)
-        return found
+            raise _not_a_manifest(name) from error
+        numbers = (manifest.matched, manifest.rows, manifest.changed, manifest.missing, manifest.size)
+        valid = all(type(one) is int for one in numbers) and isinstance(manifest.masked, bool)
+        if manifest.format not in FORMATS or not valid or not isinstance(manifest.filter, dict):
+            raise _not_a_manifest(name)
+        return manifest
 
 
 def manifest_path(file: Path) -> Path:
-    """`orders.parquet.manifest.json` beside `orders.parquet`."""
+    """Return the manifest's path, such as `orders.parquet.manifest.json` for `orders.parquet`."""
     return file.with_name(f"{file.name}.manifest.json")
 
 
 def read_manifest(file: Path) -> Manifest | None:
-    """The manifest beside the file; None when there is none."""
+    """Return the manifest beside the file, or None if there is none."""
     path = manifest_path(file)
     try:
         data = path.read_bytes()
@@ -128,22 +127,22 @@ def read_manifest(file: Path) -> Manifest | None:
     return Manifest.from_json(data, str(path))
 
 
-def format_of(path: Path, asked: str | None = None) -> Format:
-    """The format that was asked for, or that the file's name says."""
-    found = next((one for one in FORMATS if one == asked), None) or _SUFFIXES.get(path.suffix.lower())
-    if found is None or (asked is not None and asked not in FORMATS):
+def format_of(path: Path, requested: str | None = None) -> Format:
+    """Return the requested format, or the format for the suffix of the file name."""
+    found = next((one for one in FORMATS if one == requested), None) or _SUFFIXES.get(path.suffix.lower())
+    if found is None or (requested is not None and requested not in FORMATS):
         raise TransferError(
-            f"{asked or path.name!r} is no format of dead letters.",
-            fix="Name the file .parquet, .jsonl or .csv, or say --format.",
+            f"Unknown file format: {requested or path.name!r}.",
+            fix="Name the file .parquet, .jsonl or .csv, or use --format.",
         )
     return found
 
 
 def verify(file: Path, manifest: Manifest, progress: Progress | None = None) -> None:
-    """TransferError when the file is not, byte for byte, what its manifest says."""
+    """Raise TransferError if the file does not match its manifest byte for byte."""
     size = file.stat().st_size
     if size != manifest.size:
-        raise _different(file, f"it has {size:,} bytes, and its manifest says {manifest.size:,}")
+        raise _changed_file(file, f"it has {size:,} bytes instead of {manifest.size:,}")
     digest, done = hashlib.sha256(), 0
     with file.open("rb") as data:
         while chunk := data.read(_CHUNK):
@@ -152,15 +151,15 @@ def verify(file: Path, manifest: Manifest, progress: Progress | None = None) -> 
             if progress is not None:
                 progress(done, size)
     if digest.hexdigest() != manifest.sha256:
-        raise _different(file, "its sha256 is not the one of its manifest")
+        raise _changed_file(file, "its sha256 differs")
 
 
-def _different(file: Path, how: str) -> TransferError:
+def _changed_file(file: Path, difference: str) -> TransferError:
     return TransferError(
-        f"{file} is not the file that was exported: {how}. Nothing was imported.",
-        fix="Copy it again; or import what can be read of it with --no-manifest.",
+        f"{file} does not match its manifest: {difference}. Nothing was imported.",
+        fix="Copy it again, or import the readable rows with --no-manifest.",
     )
 
 
-def _no_manifest(name: str) -> TransferError:
+def _not_a_manifest(name: str) -> TransferError:
     return TransferError(f"{name} is not a manifest of dead letters.", fix="Copy it again from its source.")

@@ -1,4 +1,4 @@
-"""The records of a file, in slices of a bounded size; a bad one is named, and the others go on."""
+"""Read the dead letters of a file in slices of limited size; invalid records are returned as rejected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_LINE = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
-    """Part of a file that is no dead letter: where it stands, and why it was not taken in."""
+    """A part of a file that is not a valid dead letter, with its place and the reason."""
 
     place: str
     reason: str
@@ -38,24 +38,25 @@ class RejectedRecord:
 Item = ImportedRecord | RejectedRecord
 
 
-def read(path: Path, form: Format) -> Iterator[list[Item]]:
-    """What the file holds, in its order. TransferError for one that cannot or must not be read at all."""
-    items = _lines(path) if form == "jsonl" else _rows(path)
-    some: list[Item] = []
+def read(path: Path, file_format: Format) -> Iterator[list[Item]]:
+    """Yield the records of the file in order. Raise TransferError for a masked or unreadable file."""
+    items = _lines(path) if file_format == "jsonl" else _rows(path)
+    slice_: list[Item] = []
     size = 0
     for item in items:
-        some.append(item)
+        slice_.append(item)
         size += (item.value_size or 0) if isinstance(item, ImportedRecord) else 0
-        if len(some) >= SLICE or size >= SLICE_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+        if len(slice_) >= SLICE or size >= SLICE_BYTES:
+            yield slice_
+            slice_, size = [], 0
+    if slice_:
+        yield slice_
 
 
 def masked_file(path: Path) -> TransferError:
+    """Return the error for a masked file."""
     return TransferError(
-        f"{path} is masked: what was hidden in it is gone, so it can be looked at, but never imported.",
+        f"{path} is masked, so its original content is missing and it cannot be imported.",
         fix="Export again without --masked.",
     )
 
@@ -77,9 +78,9 @@ def _line(path: Path, number: int, line: bytes) -> Item:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return RejectedRecord(place, f"it is not JSON ({error})")
+        return RejectedRecord(place, f"not JSON ({error})")
     if not isinstance(value, dict):
-        return RejectedRecord(place, "it is not a JSON object")
+        return RejectedRecord(place, "not a JSON object")
     if value.get("masked"):
         raise masked_file(path)
     try:
@@ -90,7 +91,7 @@ def _line(path: Path, number: int, line: bytes) -> Item:
         ]
         return imported_record(value)
     except (ValueError, TypeError) as error:
-        return RejectedRecord(_named(place, value), str(error))
+        return RejectedRecord(_place(place, value), str(error))
 
 
 def _bytes(value: dict[str, Any], name: str) -> bytes | None:
@@ -99,7 +100,7 @@ def _bytes(value: dict[str, Any], name: str) -> bytes | None:
 
 def _field(value: dict[str, Any], name: str) -> Any:
     if name not in value:
-        raise ValueError(f"it has no field {name!r}")
+        raise ValueError(f"field {name!r} is missing")
     return value[name]
 
 
@@ -109,7 +110,7 @@ def _decoded(text: Any, name: str) -> bytes | None:
     try:
         return b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"its {name} is not base64") from error
+        raise ValueError(f"{name} is not base64") from error
 
 
 # Parquet
@@ -122,10 +123,10 @@ def _rows(path: Path) -> Iterator[Item]:
         found, file = untrusted_parquet.read_schema(path), untrusted_parquet.open_file(path)
     except untrusted_parquet.DecompressionBomb as error:
         raise TransferError(
-            f"{path} is not read: {error}.", fix="Such a file is made to fill the memory."
+            f"{path} was rejected: {error}.", fix="The file may be built to exhaust memory; check its source."
         ) from error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise TransferError(f"{path} is not a Parquet file that can be read: {error}.") from error
+        raise TransferError(f"{path} is not a readable Parquet file: {error}.") from error
     with file:
         _check_schema(path, found)
         first = 1
@@ -137,38 +138,40 @@ def _rows(path: Path) -> Iterator[Item]:
 
 def _check_schema(path: Path, found: pyarrow.Schema) -> None:
     try:
-        said = orjson.loads((found.metadata or {})[METADATA])
-        masked, version = said["masked"], said["format_version"]
+        metadata = orjson.loads((found.metadata or {})[METADATA])
+        masked, version = metadata["masked"], metadata["format_version"]
     except (KeyError, TypeError, orjson.JSONDecodeError) as error:
         raise TransferError(
             f"{path} was not written by dlq export.",
-            fix="Rows of any other file are sent with producer-core send.",
+            fix="Use producer-core send for the rows of any other file.",
         ) from error
     if masked:
         raise masked_file(path)
     if version > FORMAT_VERSION:
-        raise TransferError(f"{path} has a later format, {version}.", fix="Upgrade producer-core.")
+        raise TransferError(f"{path} has the later format version {version}.", fix="Upgrade producer-core.")
     for column in schema(masked=False):
-        place = found.get_field_index(column.name)
-        if place < 0 or found.field(place).type != column.type:
-            raise TransferError(f"{path} has no column {column.name!r} of the type {column.type}.")
+        index = found.get_field_index(column.name)
+        if index < 0 or found.field(index).type != column.type:
+            raise TransferError(f"{path} has no column {column.name!r} of type {column.type}.")
 
 
 def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int) -> Iterator[Item]:
     import pyarrow
 
-    about = file.metadata.row_group(group).total_byte_size // max(rows, 1)
-    at_once = max(1, min(SLICE, SLICE_BYTES // max(about, 1)))
+    row_bytes = file.metadata.row_group(group).total_byte_size // max(rows, 1)
+    batch_size = max(1, min(SLICE, SLICE_BYTES // max(row_bytes, 1)))
     done = 0
     try:
-        for batch in file.iter_batches(batch_size=at_once, row_groups=[group]):
+        for batch in file.iter_batches(batch_size=batch_size, row_groups=[group]):
             for part in untrusted_parquet.split_batch(batch):
                 for number, row in enumerate(part.to_pylist(), start=first + done):
                     yield _row(number, row)
                 done += part.num_rows
     except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
-        left = rows - done
-        yield RejectedRecord(f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", left)
+        remaining = rows - done
+        yield RejectedRecord(
+            f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", remaining
+        )
 
 
 def _row(number: int, row: dict[str, Any]) -> Item:
@@ -177,9 +180,10 @@ def _row(number: int, row: dict[str, Any]) -> Item:
         row["attempts"] = [(one["failed_at"], one["code"], one["text"]) for one in row["attempts"]]
         return imported_record(row)
     except (ValueError, TypeError) as error:
-        return RejectedRecord(_named(f"row {number:,}", row), str(error))
+        return RejectedRecord(_place(f"row {number:,}", row), str(error))
 
 
-def _named(place: str, row: dict[str, Any]) -> str:
+def _place(place: str, row: dict[str, Any]) -> str:
+    """Return the place with the message id, if the record has one."""
     message_id = row.get("message_id")
     return f"{place} ({message_id[:80]})" if isinstance(message_id, str) and message_id else place

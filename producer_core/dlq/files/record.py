@@ -1,4 +1,4 @@
-"""A dead letter as a record of a file: every field of the store, bytes as bytes; and its masked look."""
+"""Convert dead letters to records of a file: raw with all fields, or masked as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOMENTS = ("accepted_at", "failed_at", "state_at")
 
 
 def record_of(dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None) -> Record:
-    """From the store's rows. A dead letter whose body is gone has no value, though its `value_size` says one."""
+    """Return the record for rows of the store. Without a body the value is None, even if `value_size` is set."""
     body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
     return {
         **dead_letter,
@@ -34,21 +34,21 @@ def record_of(dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None) ->
     }
 
 
-def look(record: Record, *, reveal: bool = False) -> Record:
-    """What a person may see: keys, values and headers as text, secrets masked unless revealed."""
-    text = _same if reveal else mask_text
+def displayed(record: Record, *, reveal: bool = False) -> Record:
+    """Return the record for display: keys, values and headers as text, with secrets masked unless `reveal` is set."""
+    text = _unchanged if reveal else mask_text
     return {
         **record,
         **{name: None if record[name] is None else text(record[name]) for name in _TEXTS},
         "key": display_key(record["key"], reveal=reveal),
         "value": display_value(record["value"], reveal=reveal),
         "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
-        "attempts": [(at, code, text(words)) for at, code, words in record["attempts"]],
+        "attempts": [(at, code, text(error_text)) for at, code, error_text in record["attempts"]],
     }
 
 
 def raw_line(record: Record) -> bytes:
-    """A line of JSON with everything; bytes as base64 under a name that says so."""
+    """Return a line of JSON with all fields; bytes are base64 in fields named `…_base64`."""
     value = {name: item for name, item in record.items() if name not in ("key", "value", "headers")}
     value["key_base64"] = _base64(record["key"])
     value["value_base64"] = _base64(record["value"])
@@ -57,17 +57,17 @@ def raw_line(record: Record) -> bytes:
 
 
 def masked_line(record: Record) -> bytes:
-    """A line of JSON to look at, which says of itself that it is masked."""
-    return orjson.dumps({**look(record), "masked": True}, option=orjson.OPT_APPEND_NEWLINE)
+    """Return a line of JSON for display, marked with `"masked": true`."""
+    return orjson.dumps({**displayed(record), "masked": True}, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def as_text(value: Any) -> str | None:
-    """A value of a look as one text."""
+    """Return a value of a displayed record as text."""
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def cells(record: Record) -> list[str | None]:
-    """A look as the cells of a table; moments as ISO 8601 in UTC."""
+    """Return a displayed record as table cells, with times in ISO 8601 in UTC."""
     return [_cell(name, record[name]) for name in COLUMNS]
 
 
@@ -82,7 +82,7 @@ def _cell(name: str, value: Any) -> str | None:
 def _moment(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat()
-    except (OverflowError, ValueError, OSError):  # a clock that was far off
+    except (OverflowError, ValueError, OSError):  # outside the range of datetime
         return str(at)
 
 
@@ -90,5 +90,5 @@ def _base64(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
-def _same(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text

@@ -1,8 +1,8 @@
-"""The dead letters that a filter matched when an export began: their ids on disk, and the turns that read them.
+"""Freeze the ids of the dead letters that an export covers, and read these dead letters in short transactions.
 
-The store is shared: every look at it is a short turn that a waiting writer interrupts after two seconds. So the ids
-are taken first, a window of acceptance times a turn, and kept in a file without a name; then the dead letters are read by
-their ids, a few hundred a turn, whatever became of them meanwhile. Memory does not grow with their number.
+The store is shared, and a waiting writer interrupts a reader after two seconds. The ids are therefore read first, in
+windows of acceptance times, and kept in an unnamed temporary file. The dead letters are then read by id, a few hundred
+per transaction, in their current state. Memory use does not grow with their number.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WINDOW = 100_000
-"""Ids taken in one turn."""
+"""Ids read in one transaction."""
 SLICE, SLICE_BYTES = 500, 16 << 20
-"""Letters read in one turn: at most so many, and no more than one beyond so many bytes of values."""
-_PATIENCE = 60.0
-_TRIES = 10
+"""Most dead letters read in one transaction, and the bytes of values after which no further one is added."""
+_STORE_TIMEOUT = 60.0
+_MAX_TRIES = 10
 
 _START = "SELECT count(*), max(state_at) FROM dead_letters WHERE {where}"
 _BOUNDS = "SELECT quantile_disc(accepted_at, ?) FROM dead_letters WHERE {where}"
@@ -45,7 +45,7 @@ _IDS = f"SELECT message_id, value_size, state_at FROM dead_letters WHERE {{where
 
 
 class KnownRecords(NamedTuple):
-    """A dead letter as the start of an export knew it."""
+    """A dead letter at the start of an export."""
 
     message_id: str
     value_size: int | None
@@ -54,23 +54,23 @@ class KnownRecords(NamedTuple):
 
 @dataclass(frozen=True)
 class FrozenSelection:
-    """How many matched at the start, and the file with the ids of those that could be taken."""
+    """The number of dead letters that matched at the start, and the file with their ids."""
 
     matched: int
     _file: IO[bytes]
 
     def slices(self) -> Iterator[list[KnownRecords]]:
-        """The oldest message first, a few hundred at once."""
-        some: list[KnownRecords] = []
+        """Yield slices of limited size, the oldest message first."""
+        slice_: list[KnownRecords] = []
         size = 0
         for known in self._read():
-            some.append(known)
+            slice_.append(known)
             size += known.value_size or 0
-            if len(some) >= SLICE or size >= SLICE_BYTES:
-                yield some
-                some, size = [], 0
-        if some:
-            yield some
+            if len(slice_) >= SLICE or size >= SLICE_BYTES:
+                yield slice_
+                slice_, size = [], 0
+        if slice_:
+            yield slice_
 
     def _read(self) -> Iterator[KnownRecords]:
         import pyarrow
@@ -83,55 +83,61 @@ class FrozenSelection:
 
 @contextlib.contextmanager
 def freeze(store: Store, where: DeadLetterFilter, folder: Path) -> Iterator[FrozenSelection]:
-    """The ids that match now. What is moved into the selection afterwards is not among them."""
+    """Store the ids that match now in a temporary file for the block. Later matches are not included."""
     import pyarrow
 
     condition, parameters = where.where()
-    matched, latest, first = turn(store, lambda connection: _start(connection, condition, parameters))
+    matched, latest, first = read_with_retries(
+        store, lambda connection: _start(connection, condition, parameters)
+    )
     options = pyarrow.ipc.IpcWriteOptions(compression="lz4")
     with tempfile.TemporaryFile(dir=folder) as file:
         with pyarrow.ipc.new_stream(file, first.schema, options=options) as stream:
             stream.write_table(first)
             if matched > WINDOW:
-                unmoved = (f"{condition} AND state_at <= ?", [*parameters, latest])
-                for window in _windows(store, *unmoved, matched):
-                    stream.write_table(turn(store, partial(_ids, window=window)))
+                unchanged = (f"{condition} AND state_at <= ?", [*parameters, latest])
+                for window in _windows(store, *unchanged, matched):
+                    stream.write_table(read_with_retries(store, partial(_ids, window=window)))
         yield FrozenSelection(matched, file)
 
 
-def read(store: Store, some: Sequence[KnownRecords]) -> list[tuple[KnownRecords, dict[str, Any]]]:
-    """The dead letters as they are now, with their bodies; what is gone is left out.
+def read(store: Store, records: Sequence[KnownRecords]) -> list[tuple[KnownRecords, dict[str, Any]]]:
+    """Return the dead letters with bodies in their current state; deleted ones are left out.
 
-    One turn, or where the machine is so busy that it is cancelled, two with half of them each.
+    If a writer interrupts the read, each half of the records is read in its own transaction.
     """
-    ids = [known.message_id for known in some]
+    ids = [known.message_id for known in records]
     try:
-        dead_letters, bodies = turn(store, partial(_rows, ids=ids), tries=1 if len(some) > 1 else _TRIES)
+        dead_letters, bodies = read_with_retries(
+            store, partial(_rows, ids=ids), tries=1 if len(records) > 1 else _MAX_TRIES
+        )
     except StoreError as error:
-        if len(some) == 1 or not _cancelled(error):
+        if len(records) == 1 or not _was_interrupted(error):
             raise
-        half = len(some) // 2
-        return [*read(store, some[:half]), *read(store, some[half:])]
+        half = len(records) // 2
+        return [*read(store, records[:half]), *read(store, records[half:])]
     return [
-        (known, {"letter": dead_letters[known.message_id], "body": bodies.get(known.message_id)})
-        for known in some
+        (known, {"dead_letter": dead_letters[known.message_id], "body": bodies.get(known.message_id)})
+        for known in records
         if known.message_id in dead_letters
     ]
 
 
-def turn(store: Store, look: Callable[[duckdb.DuckDBPyConnection], T], *, tries: int = _TRIES) -> T:
-    """One short look at the store. One that was cancelled is tried again."""
+def read_with_retries(
+    store: Store, query: Callable[[duckdb.DuckDBPyConnection], T], *, tries: int = _MAX_TRIES
+) -> T:
+    """Run a short query on the store, again if a writer interrupts it."""
     while True:
         tries -= 1
         try:
-            with store.borrow(timeout=_PATIENCE) as connection:
-                return look(connection)
+            with store.borrow(timeout=_STORE_TIMEOUT) as connection:
+                return query(connection)
         except StoreError as error:
-            if not tries or not _cancelled(error):
+            if not tries or not _was_interrupted(error):
                 raise
 
 
-def _cancelled(error: StoreError) -> bool:
+def _was_interrupted(error: StoreError) -> bool:
     return isinstance(error.__cause__, duckdb.InterruptException)
 
 
@@ -145,7 +151,7 @@ def _rows(
 def _start(
     connection: duckdb.DuckDBPyConnection, condition: str, parameters: list[Any]
 ) -> tuple[int, float, pyarrow.Table]:
-    """How many match, when the last of them changed, and their ids where one turn can take them all."""
+    """Return the number of matches, the time of their last change, and their ids if they fit into one window."""
     matched, latest = connection.execute(_START.format(where=condition), parameters).fetchall()[0]
     return matched, latest, _ids(connection, (condition, parameters) if matched <= WINDOW else ("false", []))
 
@@ -158,14 +164,14 @@ def _ids(connection: duckdb.DuckDBPyConnection, window: tuple[str, list[Any]]) -
 def _windows(
     store: Store, condition: str, parameters: list[Any], matched: int
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Conditions that divide what matches by its time of acceptance, in order, into parts of about a window.
+    """Yield conditions that divide the matches by acceptance time, in order, into parts of about one window.
 
-    Where very many were accepted at one moment, that moment is divided by the hash of the id.
+    Matches with the same acceptance time that exceed a window are divided by the hash of their ids.
     """
     parts = matched // WINDOW + 1
     shares = [number / parts for number in range(1, parts)]
-    asked = (_BOUNDS.format(where=condition), [shares, *parameters])
-    bounds = turn(store, lambda connection: connection.execute(*asked).fetchall()[0][0])
+    query = (_BOUNDS.format(where=condition), [shares, *parameters])
+    bounds = read_with_retries(store, lambda connection: connection.execute(*query).fetchall()[0][0])
     edges = sorted(Counter(bounds or ()).items())
     for (first, times), (last, _) in pairwise([(-math.inf, 1), *edges, (math.inf, 1)]):
         for part in range(times):

@@ -1,4 +1,4 @@
-"""A record of a file, checked field by field, as the dead letter that it was."""
+"""Validate the fields of a file's record and convert it to a dead letter."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from producer_core.dlq.files.record import Record
 from producer_core.events import Attempt, DeadLetter, Kind, State, Verdict
 from producer_core.messages import id_text, parse_id
 
-UNDER_WAY = "It was being replayed when it was exported, so it may be on its topic."
+EXPORTED_IN_REPLAY = "It was exported during a replay, so it may be on its topic."
 
-_FARTHEST = 1e15
-"""Seconds from 1970: beyond it no clock was ever set, and the store cannot count hours."""
+_MAX_TIME = 1e15
+"""Seconds from 1970. Later times are invalid, and the store cannot convert them to hours."""
 
 Check = Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRecord:
-    """A dead letter out of a file, and what the store knows of it besides."""
+    """A dead letter of a file, with the further columns of its row."""
 
     dead_letter: DeadLetter
     value_size: int | None
@@ -31,29 +31,30 @@ class ImportedRecord:
 
 
 def imported_record(record: Record) -> ImportedRecord:
-    """ValueError, with the reason in words, for a record that is not a whole dead letter.
+    """Return the dead letter of a record. Raise ValueError with the reason for an invalid record.
 
-    One that was being replayed is dead here, for nobody here replays it, and doubtful.
+    A dead letter exported during a replay gets the state dead and the verdict `possibly_persisted`, because its replay
+    is unknown in this store.
     """
     for name, check in _CHECKS.items():
         if name not in record:
-            raise ValueError(f"it has no field {name!r}")
+            raise ValueError(f"field {name!r} is missing")
         if not check(record[name]):
-            raise ValueError(f"its {name} is not one: {_short(record[name])}")
+            raise ValueError(f"{name} is invalid: {_short(record[name])}")
     _check_body(record)
-    fields = {name: record[name] for name in _LETTER}
+    fields = {name: record[name] for name in _DEAD_LETTER_FIELDS}
     dead_letter = DeadLetter(
         **fields,
         headers=tuple((name, value) for name, value in record["headers"]),
         attempts=tuple(Attempt(at, code, text) for at, code, text in record["attempts"]),
     )
-    under_way = dead_letter.state == "replaying"
-    if under_way:
+    was_replaying = dead_letter.state == "replaying"
+    if was_replaying:
         dead_letter = replace(
-            dead_letter, state="dead", verdict="possibly_persisted", verdict_reason=UNDER_WAY
+            dead_letter, state="dead", verdict="possibly_persisted", verdict_reason=EXPORTED_IN_REPLAY
         )
     return ImportedRecord(
-        dead_letter, record["value_size"], record["landed_partition"], record["landed_offset"], under_way
+        dead_letter, record["value_size"], record["landed_partition"], record["landed_offset"], was_replaying
     )
 
 
@@ -61,12 +62,11 @@ def _check_body(record: Record) -> None:
     value, size = record["value"], record["value_size"]
     if record["state"] == "purged":
         if value is not None:
-            raise ValueError("it was purged, and has a value all the same")
+            raise ValueError("a purged dead letter has a value")
     elif (None if value is None else len(value)) != size:
-        has = "none" if value is None else f"{len(value):,} bytes"
-        raise ValueError(
-            f"its value should have {'no' if size is None else f'{size:,}'} bytes, and has {has}"
-        )
+        found = "null" if value is None else f"{len(value):,} bytes"
+        expected = "null" if size is None else f"{size:,} bytes"
+        raise ValueError(f"value is {found} instead of {expected}")
 
 
 def _text(value: Any) -> bool:
@@ -82,17 +82,17 @@ def _text(value: Any) -> bool:
 def _id(value: Any) -> bool:
     try:
         return isinstance(value, str) and id_text(parse_id(value)) == value
-    except (ValueError, struct.error):  # no UUID, no number, or one beyond 64 bits
+    except (ValueError, struct.error):  # neither a UUID nor a number of at most 64 bits
         return False
 
 
-def _whole(bits: int, least: int | None = None) -> Check:
-    low = -(2 ** (bits - 1)) if least is None else least
+def _integer(bits: int, minimum: int | None = None) -> Check:
+    low = -(2 ** (bits - 1)) if minimum is None else minimum
     return lambda value: type(value) is int and low <= value < 2 ** (bits - 1)
 
 
-def _moment(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= _FARTHEST  # false for NaN, too
+def _time(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= _MAX_TIME  # also false for NaN
 
 
 def _bytes(value: Any) -> bool:
@@ -120,11 +120,7 @@ def _headers(value: Any) -> bool:
 
 def _attempts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(
-        isinstance(one, list | tuple)
-        and len(one) == 3
-        and _moment(one[0])
-        and _text(one[1])
-        and _text(one[2])
+        isinstance(one, list | tuple) and len(one) == 3 and _time(one[0]) and _text(one[1]) and _text(one[2])
         for one in value
     )
 
@@ -137,18 +133,18 @@ _CHECKS: dict[str, Check] = {
     "verdict": _one_of(Verdict),
     "kind": _one_of(Kind),
     "state": _one_of(State),
-    **dict.fromkeys(("partition", "landed_partition"), _or_none(_whole(32, 0))),
-    "replay_count": _whole(32, 0),
-    "value_size": _or_none(_whole(64, 0)),
-    "timestamp_ms": _or_none(_whole(64)),
-    "landed_offset": _or_none(_whole(64)),
+    **dict.fromkeys(("partition", "landed_partition"), _or_none(_integer(32, 0))),
+    "replay_count": _integer(32, 0),
+    "value_size": _or_none(_integer(64, 0)),
+    "timestamp_ms": _or_none(_integer(64)),
+    "landed_offset": _or_none(_integer(64)),
     **dict.fromkeys(("quarantined", "replayable"), _boolean),
-    **dict.fromkeys(("accepted_at", "failed_at"), _moment),
+    **dict.fromkeys(("accepted_at", "failed_at"), _time),
     **dict.fromkeys(("key", "value"), _or_none(_bytes)),
     "headers": _headers,
     "attempts": _attempts,
 }
-_LETTER = tuple(
+_DEAD_LETTER_FIELDS = tuple(
     name
     for name in _CHECKS
     if name not in ("headers", "attempts", "value_size", "landed_partition", "landed_offset")

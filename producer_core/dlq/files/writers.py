@@ -1,4 +1,4 @@
-"""The writers of the three formats: each takes records a slice at a time and holds a bounded part of them."""
+"""Write records as Parquet, JSON Lines or CSV, slice by slice, with limited memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 
 from producer_core.dlq.files import csv_cells
 from producer_core.dlq.files.manifest import FORMAT_VERSION, Format
-from producer_core.dlq.files.record import COLUMNS, Record, as_text, look, masked_line, raw_line
+from producer_core.dlq.files.record import COLUMNS, Record, as_text, displayed, masked_line, raw_line
 from producer_core.dlq.files.record import cells as cells_of
 
 if TYPE_CHECKING:
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from producer_core.dlq.files.atomic_file import AtomicFile
 
 METADATA = b"producer_core"
-"""The key of what a Parquet file says of itself: {"format_version": 1, "masked": false}."""
+"""The key of the Parquet metadata {"format_version": 1, "masked": false}."""
 
 _GROUP_ROWS, _GROUP_BYTES = 20_000, 32 << 20
-_BOM = b"\xef\xbb\xbf"  # else Excel takes UTF-8 for something older
+_BOM = b"\xef\xbb\xbf"  # without it Excel does not recognize UTF-8
 
 
 class RecordWriter(Protocol):
-    """Writes records into a draft. `close` ends the file's form, not the draft; `abandon` gives it up."""
+    """Writes records to a file. `close` completes the format but leaves the file open; `abort` ends a failed write."""
 
     def write(self, records: Sequence[Record]) -> None: ...
 
     def close(self) -> None: ...
 
-    def abandon(self) -> None: ...
+    def abort(self) -> None: ...
 
 
 class LinesWriter:
-    """JSON Lines."""
+    """Writes JSON Lines."""
 
     def __init__(self, file: AtomicFile, *, masked: bool) -> None:
         self._file, self._masked = file, masked
@@ -46,26 +46,26 @@ class LinesWriter:
         self._file.write(b"".join(map(line, records)))
 
     def close(self) -> None:
-        """The last line is the end."""
+        """Do nothing; the format has no end marker."""
 
-    def abandon(self) -> None:
-        """Nothing is held."""
+    def abort(self) -> None:
+        """Do nothing; no record is buffered."""
 
 
 class CsvWriter(LinesWriter):
-    """CSV: comma, quotes, CRLF, UTF-8 with its mark; safe to open in a spreadsheet."""
+    """Writes CSV with commas, quotes, CRLF and UTF-8 with a byte order mark; safe to open in a spreadsheet."""
 
     def __init__(self, file: AtomicFile, *, masked: bool) -> None:
         super().__init__(file, masked=masked)
         file.write(_BOM + csv_cells.line(list(COLUMNS)))
 
     def write(self, records: Sequence[Record]) -> None:
-        seen = (look(record, reveal=not self._masked) for record in records)
-        self._file.write(b"".join(csv_cells.line(cells_of(one)) for one in seen))
+        rows = (displayed(record, reveal=not self._masked) for record in records)
+        self._file.write(b"".join(csv_cells.line(cells_of(row)) for row in rows))
 
 
 class ParquetWriter:
-    """Parquet: a row group of a bounded size at a time."""
+    """Writes Parquet in row groups of limited size."""
 
     def __init__(self, file: AtomicFile, *, masked: bool) -> None:
         import pyarrow.parquet
@@ -74,14 +74,14 @@ class ParquetWriter:
         self._schema = schema(masked=masked)
         self._sink = pyarrow.PythonFile(file, mode="w")
         self._writer = pyarrow.parquet.ParquetWriter(self._sink, self._schema, compression="zstd")
-        self._waiting: list[Any] = []
+        self._batches: list[Any] = []
         self._rows = self._size = 0
 
     def write(self, records: Sequence[Record]) -> None:
-        more = batch(records, masked=self._masked)
-        self._waiting.append(more)
-        self._rows += more.num_rows
-        self._size += more.nbytes
+        added = batch(records, masked=self._masked)
+        self._batches.append(added)
+        self._rows += added.num_rows
+        self._size += added.nbytes
         if self._rows >= _GROUP_ROWS or self._size >= _GROUP_BYTES:
             self._write_group()
 
@@ -89,18 +89,18 @@ class ParquetWriter:
         self._write_group()
         self._writer.close()
 
-    def abandon(self) -> None:
-        """A writer that is forgotten writes its end when it is collected: let it do so now, into nothing."""
-        self._waiting = []
+    def abort(self) -> None:
+        """Close the Parquet writer now; otherwise it writes a footer when it is garbage collected."""
+        self._batches = []
         with contextlib.suppress(OSError, ValueError):
             self._writer.close()
 
     def _write_group(self) -> None:
         import pyarrow
 
-        if self._waiting:
-            table = pyarrow.Table.from_batches(self._waiting, schema=self._schema)
-            self._waiting, self._rows, self._size = [], 0, 0
+        if self._batches:
+            table = pyarrow.Table.from_batches(self._batches, schema=self._schema)
+            self._batches, self._rows, self._size = [], 0, 0
             self._writer.write_table(table, row_group_size=table.num_rows)
 
 
@@ -112,7 +112,7 @@ WRITERS: dict[Format, Callable[..., RecordWriter]] = {
 
 
 def schema(*, masked: bool) -> pyarrow.Schema:
-    """The columns of a Parquet file. A masked one has text where a raw one has bytes."""
+    """Return the columns of a Parquet file. A masked file has text instead of bytes."""
     import pyarrow as pa
 
     text, number, moment = pa.string(), pa.int64(), pa.float64()
@@ -126,12 +126,12 @@ def schema(*, masked: bool) -> pyarrow.Schema:
         "headers": pa.list_(pa.struct([("name", text), ("value", data)])),
         "attempts": pa.list_(pa.struct([("failed_at", moment), ("code", text), ("text", text)])),
     }
-    said = orjson.dumps({"format_version": FORMAT_VERSION, "masked": masked})
-    return pa.schema([(name, types.get(name, text)) for name in COLUMNS], metadata={METADATA: said})
+    metadata = orjson.dumps({"format_version": FORMAT_VERSION, "masked": masked})
+    return pa.schema([(name, types.get(name, text)) for name in COLUMNS], metadata={METADATA: metadata})
 
 
 def batch(records: Sequence[Record], *, masked: bool) -> pyarrow.RecordBatch:
-    """Records as columns."""
+    """Return the records as a record batch."""
     import pyarrow
 
     rows = [_masked_row(record) for record in records] if masked else records
@@ -141,6 +141,6 @@ def batch(records: Sequence[Record], *, masked: bool) -> pyarrow.RecordBatch:
 
 
 def _masked_row(record: Record) -> Record:
-    seen = look(record)
-    headers = [(name, as_text(value)) for name, value in seen["headers"]]
-    return {**seen, "value": as_text(seen["value"]), "headers": headers}
+    masked = displayed(record)
+    headers = [(name, as_text(value)) for name, value in masked["headers"]]
+    return {**masked, "value": as_text(masked["value"]), "headers": headers}

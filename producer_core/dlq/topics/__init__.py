@@ -1,8 +1,8 @@
-"""Dead letters on Kafka topics: the headers of every dialect that we know, publishing, and fetching back."""
+"""Publish dead letters to Kafka topics and fetch them, with the headers of several dialects."""
 
 from producer_core.dlq.topics.fetcher import FetchSummary, NotDeadLetters, fetch
-from producer_core.dlq.topics.from_record import DeadLetterRecord, RecordPlace, dead_letter_of, derived_id
-from producer_core.dlq.topics.origin import Dialect, Headers, RecordOrigin, Written
+from producer_core.dlq.topics.from_record import DeadLetterRecord, SourceTopic, dead_letter_of, derived_id
+from producer_core.dlq.topics.origin import Dialect, Headers, RecordOrigin, WrittenDialect
 from producer_core.dlq.topics.publisher import PublishSummary, publish
 from producer_core.dlq.topics.read_headers import read
 from producer_core.dlq.topics.write_headers import write
@@ -15,8 +15,8 @@ __all__ = [
     "NotDeadLetters",
     "PublishSummary",
     "RecordOrigin",
-    "RecordPlace",
-    "Written",
+    "SourceTopic",
+    "WrittenDialect",
     "dead_letter_of",
     "derived_id",
     "fetch",

@@ -1,4 +1,4 @@
-"""The fetching of a dead-letter topic into a store: from its start to its end as it is when it begins."""
+"""Fetch the records of a dead-letter topic into a store, up to the end of the topic when the fetch starts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from producer_core.dlq.lookup import fetch as rows_by_id
 from producer_core.dlq.topics.from_record import (
     QUARANTINE_AFTER,
     DeadLetterRecord,
-    RecordPlace,
+    SourceTopic,
     dead_letter_of,
 )
 from producer_core.dlq.topics.origin import NAMES, Dialect
-from producer_core.dlq.topics.read_headers import END_OF_TIME, read
+from producer_core.dlq.topics.read_headers import MAX_TIMESTAMP_MS, read
 from producer_core.errors import BrokerUnreachable, ConfigError, StoreError
 from producer_core.events import DeadLetter
 from producer_core.kafka import clients
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
 SLICE = 1000
 _SLICE_BYTES = 16 * 1024 * 1024
-_HELD_BACK = 3.0  # seconds at an end that an open transaction makes
-_ANSWER = 10.0  # seconds for one question
-_EARLIEST, _LATEST = -2, -1  # in the place of a time, as the protocol has it
-_NO_IDS = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)
-_EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
-_HERE = ("message_id", "state", "replayable")
+_OPEN_TRANSACTION_WAIT = 3.0  # seconds without records at the last stable offset
+_REQUEST_TIMEOUT = 10.0
+_EARLIEST, _LATEST = -2, -1  # special timestamps of the ListOffsets request
+_NO_TOPIC_IDS = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)
+_EVENT_COLUMNS = ("message_id", "happened_at", "what", "who", "origin", "text")
+_STORED_COLUMNS = ("message_id", "state", "replayable")
 
 
 class NotDeadLetters(ConfigError):
-    """No record of the topic carries the headers of a dead letter."""
+    """No record of the topic has dead-letter headers."""
 
 
 Progress = Callable[[int, int], None]
-"""Hears how many records of how many were read."""
+"""Called with the number of records read and the total."""
 
 
 @dataclass(frozen=True)
 class FetchSummary:
-    """What became of a topic's records. `known` were here already and stay as they are; `left` could not be read."""
+    """The result of a fetch. `known` records were already in the store; `left` were not read."""
 
     topic: str
     looked_at: int
@@ -73,55 +73,56 @@ def fetch(
     original_topic: str | None = None,
     again: bool = False,
     unmarked: bool = True,
-    patience: float = 60.0,
+    idle_timeout: float = 60.0,
     stopping: Callable[[], bool] = lambda: False,
     progress: Progress = lambda done, of: None,
     clock: Callable[[], float] = time.time,
 ) -> FetchSummary:
-    """Bring the records of a dead-letter topic in as dead letters. The topic is only read.
+    """Store the records of a dead-letter topic as dead letters. The topic is not changed.
 
-    `settings` are a client's in librdkafka's names; only connection and security are used. It goes on where the last
-    fetch of this topic ended; with `again` it begins at the start, with `since` at that time. Each slice is taken in
-    together with the place where the next begins, and a record's message id is the same each time (its own, or one
-    made of its place), so a fetch that was killed is repeated, and nothing comes in twice. What this store knows
-    stays as it is, but for a dead letter that could not be replayed, and now can. Without `unmarked` a topic of which none of
-    the first records has headers of any dialect is refused, NotDeadLetters, before anything is taken in: it is an
-    ordinary topic, most likely. One that was fetched before was let through then.
+    `settings` are librdkafka client properties; only connection and security are used. The fetch continues where the
+    last one of this topic ended; with `again` it starts at the beginning, with `since` at that time. Each slice is
+    stored together with the next offset, and a record always gets the same message id (its own, or one derived from its
+    offset), so a killed fetch can be repeated without duplicates. Dead letters that the store already has stay
+    unchanged, unless one was not replayable and now is. Without `unmarked`, a topic whose first records have no
+    dead-letter headers is rejected with NotDeadLetters before anything is stored, because it is probably an ordinary
+    topic. A topic that was fetched before is not checked again.
 
-    It ends when nothing was heard for `patience` seconds, and says what is left. BrokerUnreachable when nobody
-    answers at all, ConfigError when there is no such topic.
+    The fetch ends after `idle_timeout` seconds without a record, and the summary says how many are left. Raise
+    BrokerUnreachable if no broker responds, ConfigError if the topic does not exist.
     """
-    complaints: list[KafkaError] = []
+    client_errors: list[KafkaError] = []
     uncommitted = {"isolation.level": "read_uncommitted"}
-    with clients.reader(settings, uncommitted, name="fetch", on_error=complaints.append) as handle:
-        place, partitions = _place(settings, handle, topic, complaints)
-        job = _FetchJob(store, place, who, origin, original_topic, clock)
-        job.doubts = not unmarked and not job.marks()
-        job.audit(0, f"Began to fetch {topic}.", since)
+    with clients.reader(settings, uncommitted, name="fetch", on_error=client_errors.append) as handle:
+        source_topic, partitions = _source_topic(settings, handle, topic, client_errors)
+        job = _FetchJob(store, source_topic, who, origin, original_topic, clock)
+        job.check_headers = not unmarked and not job.stored_offsets()
+        job.audit(0, f"Started to fetch {topic}.", since)
         try:
-            spans = _spans(handle, place, partitions, job.marks(), since, again)
-            job.read(settings, spans, patience, stopping, progress)
+            ranges = _ranges(handle, source_topic, partitions, job.stored_offsets(), since, again)
+            job.read(settings, ranges, idle_timeout, stopping, progress)
         except KafkaException as error:
-            job.trouble = f"{error.args[0].name()}: {error.args[0].str()}"
+            job.problem = f"{error.args[0].name()}: {error.args[0].str()}"
         except BaseException as error:
             with contextlib.suppress(StoreError):
-                job.audit(job.new, f"{job.done().text} Stopped there: {error or type(error).__name__}", since)
+                failure = f"{job.summary().text} The fetch failed: {error or type(error).__name__}"
+                job.audit(job.new, failure, since)
             raise
-    done = job.done()
-    job.audit(done.new, done.text, since)
-    return done
+    summary = job.summary()
+    job.audit(summary.new, summary.text, since)
+    return summary
 
 
 @dataclass
-class _OffsetSpan:
-    """The part of a partition to read: from `start` up to, not including, `end`. `mark`: up to where earlier fetches
-    have read without a gap; `moves` says that this one goes on there."""
+class _OffsetRange:
+    """The offsets of a partition to read, from `start` to before `end`. Earlier fetches have read all offsets before
+    `stored_offset`; `is_contiguous` says that this fetch continues there without a gap."""
 
     partition: int
     start: int
     end: int
-    mark: int
-    moves: bool
+    stored_offset: int
+    is_contiguous: bool
     next: int = 0
 
     @property
@@ -131,10 +132,10 @@ class _OffsetSpan:
 
 @dataclass
 class _FetchJob:
-    """One fetch: what it has read and not yet written, and what came of the rest."""
+    """One fetch: the records read and not yet stored, and the counts of the others."""
 
     store: Store
-    place: RecordPlace
+    source_topic: SourceTopic
     who: str
     origin: str
     original_topic: str | None
@@ -145,169 +146,176 @@ class _FetchJob:
     not_replayable: int = 0
     by_dialect: Counter[Dialect | None] = field(default_factory=Counter)
     by_verdict: Counter[str] = field(default_factory=Counter)
-    trouble: str = ""
-    spans: dict[int, _OffsetSpan] = field(default_factory=dict)
-    waiting: list[DeadLetterRecord] = field(default_factory=list)
+    problem: str = ""
+    ranges: dict[int, _OffsetRange] = field(default_factory=dict)
+    pending: list[DeadLetterRecord] = field(default_factory=list)
     bytes: int = 0
-    doubts: bool = False  # whether these are dead letters at all
+    check_headers: bool = False
 
     @property
     def setting(self) -> str:
-        """Where the places reached are kept: of this topic, not of a later one with its name."""
-        return f"fetched.{self.place.cluster_id}.{self.place.topic}.{self.place.topic_id}"
+        """The store setting for the offsets reached. It has the topic id, so a new topic of the same name starts at 0."""
+        topic = self.source_topic
+        return f"fetched.{topic.cluster_id}.{topic.topic}.{topic.topic_id}"
 
-    def marks(self) -> dict[int, int]:
+    def stored_offsets(self) -> dict[int, int]:
         return {int(number): offset for number, offset in self.store.get_setting(self.setting, {}).items()}
 
     def read(
         self,
         settings: Mapping[str, Any],
-        spans: Sequence[_OffsetSpan],
-        patience: float,
+        ranges: Sequence[_OffsetRange],
+        idle_timeout: float,
         stopping: Callable[[], bool],
         progress: Progress,
     ) -> None:
-        self.spans = {span.partition: span for span in spans}
-        open_ones = {span.partition: span for span in spans if span.left}
-        of = sum(span.left for span in spans)
-        if open_ones:
+        self.ranges = {one.partition: one for one in ranges}
+        unread = {one.partition: one for one in ranges if one.left}
+        total = sum(one.left for one in ranges)
+        if unread:
             with clients.reader(settings, name="fetch") as consumer:
                 consumer.assign(
-                    [TopicPartition(self.place.topic, one.partition, one.start) for one in open_ones.values()]
+                    [
+                        TopicPartition(self.source_topic.topic, one.partition, one.start)
+                        for one in unread.values()
+                    ]
                 )
-                self._read(consumer, open_ones, patience, stopping, lambda: progress(self.looked_at, of))
-        self._take_in()
+                self._read(consumer, unread, idle_timeout, stopping, lambda: progress(self.looked_at, total))
+        self._store_slice()
 
     def _read(
         self,
         consumer: Consumer,
-        waiting: dict[int, _OffsetSpan],
-        patience: float,
+        unread: dict[int, _OffsetRange],
+        idle_timeout: float,
         stopping: Callable[[], bool],
-        said: Callable[[], None],
+        report: Callable[[], None],
     ) -> None:
-        heard, ends = time.monotonic(), set[int]()
-        while waiting and not self.trouble:
+        last_record, at_end = time.monotonic(), set[int]()
+        while unread and not self.problem:
             if stopping():
-                self.trouble = "it was stopped"
+                self.problem = "the fetch was stopped"
                 return
             for message in consumer.consume(500, timeout=0.5):
-                span, error = waiting.get(message.partition()), message.error()
+                offsets, error = unread.get(message.partition()), message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    self._refused(error)
-                elif span is None:
+                    self._check_fatal(error)
+                elif offsets is None:
                     continue
                 elif error is not None:
-                    # Only an end at or past the watermark counts: an open transaction makes an earlier one.
-                    ends.add(span.partition)
-                    self._reached(span, message.offset(), waiting)
+                    # An open transaction ends the partition before its watermark, so only a later end completes it.
+                    at_end.add(offsets.partition)
+                    self._advance(offsets, message.offset(), unread)
                 else:
-                    heard = time.monotonic()
-                    self._record(message)
-                    self._reached(span, message.offset() + 1, waiting)
-            if len(self.waiting) >= SLICE or self.bytes >= _SLICE_BYTES:
-                self._take_in()
-                said()
-            silent = time.monotonic() - heard
-            if waiting.keys() <= ends and silent > _HELD_BACK:
-                self.trouble = self.trouble or "a transaction that has not ended holds the rest back"
-            elif silent > patience:
-                self.trouble = self.trouble or f"nothing was heard for {patience:.0f} s"
+                    last_record = time.monotonic()
+                    self._add(message)
+                    self._advance(offsets, message.offset() + 1, unread)
+            if len(self.pending) >= SLICE or self.bytes >= _SLICE_BYTES:
+                self._store_slice()
+                report()
+            idle = time.monotonic() - last_record
+            if unread.keys() <= at_end and idle > _OPEN_TRANSACTION_WAIT:
+                self.problem = self.problem or "an open transaction blocks the remaining records"
+            elif idle > idle_timeout:
+                self.problem = self.problem or f"no record arrived for {idle_timeout:.0f} s"
 
-    def _reached(self, span: _OffsetSpan, offset: int, waiting: dict[int, _OffsetSpan]) -> None:
-        span.next = max(span.next, offset)
-        if offset >= span.end:
-            del waiting[span.partition]
+    def _advance(self, offsets: _OffsetRange, next_offset: int, unread: dict[int, _OffsetRange]) -> None:
+        offsets.next = max(offsets.next, next_offset)
+        if next_offset >= offsets.end:
+            del unread[offsets.partition]
 
-    def _record(self, message: Message) -> None:
+    def _add(self, message: Message) -> None:
         kind, at = message.timestamp()
         key, value = message.key(), message.value()
         headers = tuple((name, raw) for name, raw in message.headers() or ())
-        known = kind != 0 and 0 <= at <= END_OF_TIME
-        self.waiting.append(
+        valid = kind != 0 and 0 <= at <= MAX_TIMESTAMP_MS
+        self.pending.append(
             DeadLetterRecord(
-                message.partition(), message.offset(), key, value, headers, at if known else None
+                message.partition(), message.offset(), key, value, headers, at if valid else None
             )
         )
         self.bytes += len(key or b"") + len(value or b"") + sum(len(raw or b"") for _, raw in headers)
         self.looked_at += 1
 
-    def _refused(self, error: KafkaError) -> None:
-        """A refusal ends the fetch; a broker that went away may come back."""
+    def _check_fatal(self, error: KafkaError) -> None:
+        """End the fetch if the topic is missing or not readable. The client retries after all other errors."""
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            self.trouble = f"no permission to read {self.place.topic} (grant READ on the topic)"
+            self.problem = f"no permission to read {self.source_topic.topic} (grant READ on the topic)"
         elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            self.trouble = "the topic is gone"
+            self.problem = "the topic was deleted"
 
-    def _take_in(self) -> None:
-        """The slice and the place where the next begins, in one transaction."""
-        if self.doubts and self.waiting:
-            self._must_be_marked()
+    def _store_slice(self) -> None:
+        """Store the pending records and the offsets reached in one transaction."""
+        if self.check_headers and self.pending:
+            self._require_headers()
         now = self.clock()
         quarantine_after = self.store.get_setting("replay.quarantine_after", QUARANTINE_AFTER)
         dead_letters = [
             dead_letter_of(
                 record,
-                self.place,
+                self.source_topic,
                 now=now,
                 original_topic=self.original_topic,
                 quarantine_after=quarantine_after,
             )
-            for record in self.waiting
+            for record in self.pending
         ]
         with self.store.borrow(write=True) as connection:
-            here = rows_by_id(
-                connection, "dead_letters", _HERE, [dead_letter.message_id for dead_letter in dead_letters]
-            )
-            taken = [
-                one if one.message_id not in here else replace(one, failed_at=now)
-                for one in _first_of_each(dead_letters)
-                if one.message_id not in here or _better(one, here[one.message_id])
+            ids = [dead_letter.message_id for dead_letter in dead_letters]
+            stored = rows_by_id(connection, "dead_letters", _STORED_COLUMNS, ids)
+            added = [
+                one if one.message_id not in stored else replace(one, failed_at=now)
+                for one in _without_repeated_ids(dead_letters)
+                if one.message_id not in stored or _is_now_replayable(one, stored[one.message_id])
             ]
-            DeadLetters(self.store, clock=self.clock).add(taken)
-            # The place alone: a source may quote headers, and a purge takes it away.
-            places = {one.message_id: (one.source or "").partition(" (")[0] for one in taken}
+            DeadLetters(self.store, clock=self.clock).add(added)
+            # Only topic and offset: the rest of a source may quote headers, which a purge must remove.
+            places = {one.message_id: (one.source or "").partition(" (")[0] for one in added}
             events = [
                 (message_id, now, "fetched", self.who, self.origin, f"from {place}")
                 for message_id, place in places.items()
             ]
-            insert(connection, "letter_events", _EVENT, events)
-            self._write_marks()
-        self._count(taken, len(dead_letters))
-        self.waiting, self.bytes = [], 0
+            insert(connection, "letter_events", _EVENT_COLUMNS, events)
+            self._store_offsets()
+        self._count(added, len(dead_letters))
+        self.pending, self.bytes = [], 0
 
-    def _must_be_marked(self) -> None:
-        self.doubts = False
-        if not any(read(record.headers).dialect for record in self.waiting):
-            looked = (
-                "its only record"
-                if len(self.waiting) == 1
-                else f"the {len(self.waiting):,} records looked at"
+    def _require_headers(self) -> None:
+        self.check_headers = False
+        if not any(read(record.headers).dialect for record in self.pending):
+            checked = (
+                "its only record has"
+                if len(self.pending) == 1
+                else f"its first {len(self.pending):,} records have"
             )
             raise NotDeadLetters(
-                f"{self.place.topic} does not look like a dead-letter topic: {looked} carry no headers of any dialect, "
-                "and each record would become a dead letter here.",
-                fix="Check the topic's name; if its records are dead letters all the same, say so (--yes).",
+                f"{self.source_topic.topic} does not look like a dead-letter topic: {checked} no dead-letter headers. "
+                "A fetch would store each of its records as a dead letter.",
+                fix="Check the topic name. To fetch the records anyway, use --yes.",
             )
 
-    def _write_marks(self) -> None:
-        reached = {span.partition: max(span.mark, span.next) for span in self.spans.values() if span.moves}
-        marks = self.marks()
-        if any(marks.get(number, 0) < offset for number, offset in reached.items()):
-            marks |= {number: max(offset, marks.get(number, 0)) for number, offset in reached.items()}
-            self.store.set_setting(self.setting, {str(number): offset for number, offset in marks.items()})
+    def _store_offsets(self) -> None:
+        reached = {
+            one.partition: max(one.stored_offset, one.next)
+            for one in self.ranges.values()
+            if one.is_contiguous
+        }
+        offsets = self.stored_offsets()
+        if any(offsets.get(number, 0) < offset for number, offset in reached.items()):
+            offsets |= {number: max(offset, offsets.get(number, 0)) for number, offset in reached.items()}
+            self.store.set_setting(self.setting, {str(number): offset for number, offset in offsets.items()})
 
-    def _count(self, taken: Sequence[DeadLetter], read_now: int) -> None:
-        self.new += len(taken)
-        self.known += read_now - len(taken)
-        self.not_replayable += sum(not one.replayable for one in taken)
-        self.by_verdict.update(one.verdict for one in taken)
-        self.by_dialect.update(read(record.headers).dialect for record in self.waiting)
+    def _count(self, added: Sequence[DeadLetter], read_now: int) -> None:
+        self.new += len(added)
+        self.known += read_now - len(added)
+        self.not_replayable += sum(not one.replayable for one in added)
+        self.by_verdict.update(one.verdict for one in added)
+        self.by_dialect.update(read(record.headers).dialect for record in self.pending)
 
-    def done(self) -> FetchSummary:
-        left = sum(span.left for span in self.spans.values())
+    def summary(self) -> FetchSummary:
+        left = sum(one.left for one in self.ranges.values())
         return FetchSummary(
-            self.place.topic,
+            self.source_topic.topic,
             self.looked_at,
             self.new,
             self.known,
@@ -321,27 +329,31 @@ class _FetchJob:
     def _sentences(self, left: int) -> list[str]:
         count = "1 record" if self.looked_at == 1 else f"{self.looked_at:,} records"
         kinds = ", ".join(
-            f"{number:,} {NAMES[name] if name else 'of no dialect that we know'}"
+            f"{number:,} {NAMES[name] if name else 'unknown dialect'}"
             for name, number in self.by_dialect.most_common()
         )
-        said = [
-            f"Read {count} of {self.place.topic}{f' ({kinds})' if kinds else ''}: {self.new:,} new, {self.known:,} known."
+        sentences = [
+            f"Read {count} of {self.source_topic.topic}{f' ({kinds})' if kinds else ''}: {self.new:,} new, "
+            f"{self.known:,} known."
         ]
         if found := self.by_verdict.get("found"):
-            said.append(
-                f"{found:,} were given up by a consumer: the {'original is' if found == 1 else 'originals are'} on the "
-                "topic, and a replay writes a second copy."
+            sentences.append(
+                f"{found:,} failed in a consumer: the {'original is' if found == 1 else 'originals are'} on the topic, "
+                "and a replay writes a second copy."
             )
         if self.not_replayable:
-            said.append(f"{self.not_replayable:,} cannot be replayed; their source says why.")
-        if left or self.trouble:
-            said.append(
-                f"Up to {left:,} are left: {self.trouble or 'they were not read'}. The same command goes on."
+            sentences.append(
+                f"{self.not_replayable:,} cannot be replayed; the source of each gives the reason."
             )
-        return said
+        if left or self.problem:
+            sentences.append(
+                f"Up to {left:,} left: {self.problem or 'not read'}. Run the same command to continue."
+            )
+        return sentences
 
     def audit(self, count: int, outcome: str, since: float | None) -> None:
-        selection = {"topic": self.place.topic, "cluster_id": self.place.cluster_id, "since": since}
+        topic = self.source_topic
+        selection = {"topic": topic.topic, "cluster_id": topic.cluster_id, "since": since}
         self.store.audit(
             who=self.who,
             origin=self.origin,
@@ -352,78 +364,79 @@ class _FetchJob:
         )
 
 
-def _first_of_each(dead_letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+def _without_repeated_ids(dead_letters: Sequence[DeadLetter]) -> list[DeadLetter]:
     first: dict[str, DeadLetter] = {}
     for dead_letter in dead_letters:
         first.setdefault(dead_letter.message_id, dead_letter)
     return list(first.values())
 
 
-def _better(dead_letter: DeadLetter, here: Mapping[str, Any]) -> bool:
-    return dead_letter.replayable and not here["replayable"] and here["state"] == "dead"
+def _is_now_replayable(dead_letter: DeadLetter, stored: Mapping[str, Any]) -> bool:
+    return dead_letter.replayable and not stored["replayable"] and stored["state"] == "dead"
 
 
-def _place(
-    settings: Mapping[str, Any], handle: Consumer, topic: str, complaints: Sequence[KafkaError]
-) -> tuple[RecordPlace, int]:
-    """The topic as the cluster knows it, and how many partitions it has."""
+def _source_topic(
+    settings: Mapping[str, Any], handle: Consumer, topic: str, client_errors: Sequence[KafkaError]
+) -> tuple[SourceTopic, int]:
+    """Return the topic with its ids, and the number of its partitions."""
     try:
-        described = handle.list_topics(topic, timeout=_ANSWER).topics[topic]
+        described = handle.list_topics(topic, timeout=_REQUEST_TIMEOUT).topics[topic]
     except KafkaException as error:
-        told = complaints[-1] if complaints else error.args[0]
-        raise BrokerUnreachable(f"No broker answers: {told.str()}.") from error
+        cause = client_errors[-1] if client_errors else error.args[0]
+        raise BrokerUnreachable(f"No broker responds: {cause.str()}.") from error
     if described.error is not None:
-        raise ConfigError(f"{topic} cannot be read: {described.error.str()}.", fix="Check the topic's name.")
-    cluster = clients.cluster_id(settings, topic, _ANSWER)
-    if cluster is None:
-        raise BrokerUnreachable("The cluster does not say its id.")
-    return RecordPlace(cluster, topic, _topic_id(settings, topic)), len(described.partitions)
+        raise ConfigError(f"{topic} cannot be read: {described.error.str()}.", fix="Check the topic name.")
+    cluster_id = clients.cluster_id(settings, topic, _REQUEST_TIMEOUT)
+    if cluster_id is None:
+        raise BrokerUnreachable("The brokers did not return a cluster id.")
+    return SourceTopic(cluster_id, topic, _topic_id(settings, topic)), len(described.partitions)
 
 
 def _topic_id(settings: Mapping[str, Any], topic: str) -> str:
-    """The id that a topic has since Kafka 2.8; "" where the broker tells none."""
-    client = clients.admin(settings)  # kept until it has answered
-    asked = client.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER)
+    """Return the topic id, or "" if the brokers are older than Kafka 2.8 and have none."""
+    client = clients.admin(settings)  # a reference keeps the client alive until the response
+    futures = client.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_TIMEOUT)
     try:
-        told = asked[topic].result(_ANSWER + 1).topic_id
+        topic_id = futures[topic].result(_REQUEST_TIMEOUT + 1).topic_id
     except TimeoutError as error:
-        raise BrokerUnreachable(f"Nobody told the id of {topic} in time.") from error
+        raise BrokerUnreachable(f"The request for the topic id of {topic} timed out.") from error
     except KafkaException as error:
-        if error.args[0].code() not in _NO_IDS:  # without it the same record would have another id
-            raise BrokerUnreachable(f"Nobody told the id of {topic}: {error.args[0].str()}.") from error
+        if (
+            error.args[0].code() not in _NO_TOPIC_IDS
+        ):  # without the topic id, derived message ids would differ
+            raise BrokerUnreachable(f"The topic id of {topic} is unknown: {error.args[0].str()}.") from error
         return ""
-    return clients.topic_id(told)
+    return clients.topic_id(topic_id)
 
 
-def _spans(
+def _ranges(
     handle: Consumer,
-    place: RecordPlace,
+    source_topic: SourceTopic,
     partitions: int,
-    marks: Mapping[int, int],
+    stored_offsets: Mapping[int, int],
     since: float | None,
     again: bool,
-) -> list[_OffsetSpan]:
-    lows, ends = (
-        _offsets(handle, place.topic, partitions, _EARLIEST),
-        _offsets(handle, place.topic, partitions, _LATEST),
-    )
-    young = {} if since is None else _offsets(handle, place.topic, partitions, max(0, int(since * 1000)))
-    spans = []
+) -> list[_OffsetRange]:
+    topic = source_topic.topic
+    lows = _offsets(handle, topic, partitions, _EARLIEST)
+    ends = _offsets(handle, topic, partitions, _LATEST)
+    firsts = {} if since is None else _offsets(handle, topic, partitions, max(0, int(since * 1000)))
+    ranges = []
     for number in range(partitions):
         low, end = lows.get(number, 0), ends.get(number, 0)
-        mark = marks.get(number, 0) if marks.get(number, 0) <= end else 0
-        start = low if again else max(low, mark)
+        stored = stored_offsets.get(number, 0) if stored_offsets.get(number, 0) <= end else 0
+        start = low if again else max(low, stored)
         if since is not None:
-            first = young.get(number, -1)
+            first = firsts.get(number, -1)
             start = max(low, first) if first >= 0 else end
-        spans.append(_OffsetSpan(number, start, end, mark, moves=start <= max(mark, low)))
-    return spans
+        ranges.append(_OffsetRange(number, start, end, stored, is_contiguous=start <= max(stored, low)))
+    return ranges
 
 
-def _offsets(handle: Consumer, topic: str, partitions: int, moment: int) -> dict[int, int]:
-    asked = [TopicPartition(topic, number, moment) for number in range(partitions)]
-    answers = handle.offsets_for_times(asked, timeout=_ANSWER)
-    for answer in answers:
-        if answer.error is not None:
-            raise KafkaException(answer.error)
-    return {answer.partition: answer.offset for answer in answers}
+def _offsets(handle: Consumer, topic: str, partitions: int, timestamp_ms: int) -> dict[int, int]:
+    requests = [TopicPartition(topic, number, timestamp_ms) for number in range(partitions)]
+    found = handle.offsets_for_times(requests, timeout=_REQUEST_TIMEOUT)
+    for one in found:
+        if one.error is not None:
+            raise KafkaException(one.error)
+    return {one.partition: one.offset for one in found}

@@ -1,4 +1,4 @@
-"""A dead letter from a record of a dead-letter topic, whoever put it there."""
+"""Convert a record of a dead-letter topic, in any known dialect, to a dead letter."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from producer_core.messages import id_bytes, id_text, parse_id, record_id
 
 _NAMESPACE = uuid.UUID("6d2a3c1e-0b7f-5c64-9a58-d3f0c1b2a497")
 UNKNOWN = "DEAD_LETTERED"
-"""The code of a record that does not say what happened to it."""
+"""The error code of a record whose headers have none."""
 QUARANTINE_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class RecordPlace:
-    """A topic of a cluster; `topic_id` tells it from one of the same name before it."""
+class SourceTopic:
+    """The topic that records are fetched from; `topic_id` distinguishes it from a deleted topic of the same name."""
 
     cluster_id: str
     topic: str
@@ -33,7 +33,7 @@ class RecordPlace:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
-    """A record as it was read, at its partition and offset; `timestamp_ms` None where it has none."""
+    """A record of a dead-letter topic; `timestamp_ms` is None if it has no timestamp."""
 
     partition: int
     offset: int
@@ -43,24 +43,24 @@ class DeadLetterRecord:
     timestamp_ms: int | None
 
 
-def derived_id(place: RecordPlace, partition: int, offset: int) -> str:
-    """The message id of a record that has none: the same for the same record, whoever reads it and how often."""
-    name = "\0".join((place.cluster_id, place.topic, place.topic_id, str(partition)))
+def derived_id(source_topic: SourceTopic, partition: int, offset: int) -> str:
+    """Return the message id for a record without one. It depends only on the record's topic, partition and offset."""
+    name = "\0".join((source_topic.cluster_id, source_topic.topic, source_topic.topic_id, str(partition)))
     return id_text(id_bytes(uuid.uuid5(_NAMESPACE, name), offset))
 
 
 def dead_letter_of(
     record: DeadLetterRecord,
-    place: RecordPlace,
+    source_topic: SourceTopic,
     *,
     now: float,
     original_topic: str | None = None,
     quarantine_after: int = QUARANTINE_AFTER,
 ) -> DeadLetter:
-    """The record as a dead letter: key and value byte for byte, and the message's own headers.
+    """Return the record as a dead letter with unchanged key and value, and the message's own headers.
 
-    `original_topic` is where records go whose headers do not say it; without it such a dead letter is not replayable.
-    A dead letter that came back `quarantine_after` times from replays is quarantined: it goes round in circles.
+    `original_topic` is the topic for records whose headers do not name one; without it they are not replayable. A dead
+    letter that came back from `quarantine_after` replays is quarantined.
     """
     origin = read(record.headers)
     failed_ms = next(
@@ -76,13 +76,13 @@ def dead_letter_of(
     topic = origin.topic or original_topic
     why_not = _not_replayable(record, origin, topic)
     code, text = _error(origin)
-    verdict, reason = _verdict(origin, place, replayable=why_not is None)
-    rounds = _rounds(origin)
+    verdict, reason = _verdict(origin, source_topic, replayable=why_not is None)
+    generation = origin.generation or 0
     dead_letter = DeadLetter(
-        message_id=_own_id(origin) or derived_id(place, record.partition, record.offset),
-        cluster_id=origin.cluster_id or place.cluster_id,
+        message_id=_own_id(origin) or derived_id(source_topic, record.partition, record.offset),
+        cluster_id=origin.cluster_id or source_topic.cluster_id,
         producer_id=origin.client_id or origin.consumer or "",
-        topic=topic or place.topic,
+        topic=topic or source_topic.topic,
         key=record.key,
         value=record.value,
         headers=origin.headers,
@@ -98,17 +98,17 @@ def dead_letter_of(
         accepted_at=accepted_ms / 1000,
         failed_at=failed_ms / 1000,
         replayable=why_not is None,
-        source=_source(record, place, origin, why_not),
+        source=_source(record, source_topic, origin, why_not),
         host=origin.host or "",
         version=origin.version or "",
-        replay_count=rounds,
-        quarantined=rounds >= quarantine_after,
+        replay_count=generation,
+        quarantined=generation >= quarantine_after,
     )
-    return replace(dead_letter, headers=_for_the_next_round(dead_letter.headers, origin, rounds))
+    return replace(dead_letter, headers=_replay_headers(dead_letter.headers, origin, generation + 1))
 
 
 def _own_id(origin: RecordOrigin) -> str | None:
-    """The id that a dead letter of ours had, if it is one."""
+    """Return the message id in the producer_core headers, if it is valid."""
     if origin.message_id is None:
         return None
     try:
@@ -118,117 +118,117 @@ def _own_id(origin: RecordOrigin) -> str | None:
 
 
 def _error(origin: RecordOrigin) -> tuple[str, str]:
-    """The code that groups it, and the text."""
+    """Return the error code, by which dead letters are grouped, and the error text."""
     code = origin.cause or origin.exception or UNKNOWN
     return code, origin.message or (
-        f"{code}, without a message" if code != UNKNOWN else "Its headers do not say why it is here."
+        f"{code}, without a message" if code != UNKNOWN else "The headers contain no error."
     )
 
 
 def _attempts(origin: RecordOrigin, code: str, text: str, failed_at: float) -> tuple[Attempt, ...]:
-    """What is known of its tries; the last one has the whole text, with the stack trace."""
+    """Return the known attempts; the last one has the full text with the stack trace."""
     earlier = _history(origin.history)
-    details = [f"{name}: {value}" for name, value in origin.also if origin.dialect != "producer_core"]
-    whole = "\n".join(filter(None, (text, *details, origin.stacktrace)))
-    return (*earlier[:-1], Attempt(earlier[-1].failed_at if earlier else failed_at, code, whole))
+    details = [
+        f"{name}: {value}" for name, value in origin.other_headers if origin.dialect != "producer_core"
+    ]
+    full_text = "\n".join(filter(None, (text, *details, origin.stacktrace)))
+    return (*earlier[:-1], Attempt(earlier[-1].failed_at if earlier else failed_at, code, full_text))
 
 
-def _history(written: str | None) -> list[Attempt]:
+def _history(encoded: str | None) -> list[Attempt]:
     try:
         return [
-            Attempt(int(ms) / 1000, str(code), str(line)) for ms, code, line in orjson.loads(written or "[]")
+            Attempt(int(ms) / 1000, str(code), str(line)) for ms, code, line in orjson.loads(encoded or "[]")
         ]
     except (ValueError, TypeError):
         return []
 
 
-def _verdict(origin: RecordOrigin, place: RecordPlace, *, replayable: bool) -> tuple[Verdict, str]:
-    """Whether a resend is safe, as far as a record of a dead-letter topic can tell: never for sure.
+def _verdict(origin: RecordOrigin, source_topic: SourceTopic, *, replayable: bool) -> tuple[Verdict, str]:
+    """Return the verdict and its reason. A record of a dead-letter topic never proves that a replay is safe.
 
-    A consumer gives up what it has read, so the original is on its topic. What a producer could not send may have
-    been replayed by whoever published it; its own id tells, when the topic is looked at before it is sent.
+    A consumer's dead letter was read from its topic, so the original is there. A producer's dead letter may have been
+    replayed since it was published; a replay therefore first looks for its message id on the topic.
     """
     match origin.dialect:
         case "producer_core":
             verdict = _one_of(Verdict, origin.verdict, "possibly_persisted")
-            reason = origin.verdict_reason or "Its headers do not say why."
+            reason = origin.verdict_reason or "The headers contain no reason."
             if verdict not in SAFE_VERDICTS or not replayable:
                 return verdict, reason
             return "possibly_persisted", (
-                f"When it was published it was {verdict}: {reason} It may have been replayed from there since, so it is "
-                "looked for on its topic, by its id, before it is sent."
+                f"The verdict at publication was {verdict}: {reason} The message may have been replayed since, so a "
+                "replay first looks for its id on the topic."
             )
         case None:
             return (
                 "possibly_persisted",
-                f"Nothing says how it came to {place.topic}; the original may be on its topic.",
+                f"The record in {source_topic.topic} has no dead-letter headers; the original may be on its topic.",
             )
-    by = _consumer(origin)
+    consumer = _consumer(origin)
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return "possibly_persisted", (
-            f"{by} gave it up, and a consumer has read what it gives up: the original is on a topic, but its headers do "
-            "not say where. A replay writes a second copy."
+            f"{consumer} read it and could not process it. The original is on its topic, but the headers do not give "
+            "its offset. A replay writes a second copy."
         )
     return "found", (
-        f"{by} gave it up after it read it at {origin.topic}[{origin.partition}]@{origin.offset}: the original is on "
-        "its topic. A replay writes a second copy there, for everyone who reads the topic."
+        f"{consumer} read it at {origin.topic}[{origin.partition}]@{origin.offset} and could not process it. The "
+        "original is on that topic. A replay writes a second copy for all its consumers."
     )
 
 
 def _consumer(origin: RecordOrigin) -> str:
-    name = NAMES[origin.dialect] if origin.dialect else "somebody"
+    name = NAMES[origin.dialect] if origin.dialect else "unknown"
     return f"{origin.consumer} ({name})" if origin.consumer else f"A consumer ({name})"
 
 
 def _not_replayable(record: DeadLetterRecord, origin: RecordOrigin, topic: str | None) -> str | None:
     if origin.replayable == "false":
-        return "it could not be replayed where it was published"
+        return "not replayable: the dead letter was published as not replayable"
     if topic is None:
-        return "it cannot be replayed: no header says which topic it belongs to"
+        return "not replayable: no header contains the original topic"
     if origin.dialect == "share_group" and record.key is None and record.value is None:
         return (
-            "it cannot be replayed: the group copies no records (errors.deadletterqueue.copy.record.enable), so its "
-            "content is only where it was read"
+            "not replayable: the share group does not copy records (errors.deadletterqueue.copy.record.enable), so key "
+            "and value are missing"
         )
     return None
 
 
-def _source(record: DeadLetterRecord, place: RecordPlace, origin: RecordOrigin, why_not: str | None) -> str:
-    """Where it was fetched from, where its headers say it came from, and what was wrong with them."""
-    name = NAMES[origin.dialect] if origin.dialect else "no dialect that we know"
-    said = [f"{place.topic}[{record.partition}]@{record.offset} ({name})"]
+def _source(
+    record: DeadLetterRecord, source_topic: SourceTopic, origin: RecordOrigin, why_not: str | None
+) -> str:
+    """Describe where the record was fetched from, its origin, and any invalid headers."""
+    name = NAMES[origin.dialect] if origin.dialect else "unknown dialect"
+    parts = [f"{source_topic.topic}[{record.partition}]@{record.offset} ({name})"]
     if origin.dialect not in (None, "producer_core"):
-        said.append(_read_from(origin))
+        parts.append(_read_from(origin))
     if origin.dialect == "producer_core" and origin.source:
-        said.append(f"before: {origin.source.partition('; before: ')[0]}")
+        parts.append(f"before: {origin.source.partition('; before: ')[0]}")
     if why_not:
-        said.append(why_not)
+        parts.append(why_not)
     if origin.message_id is not None and _own_id(origin) is None:
-        said.append(f"dlq.message.id is no id of ours ({shown(origin.message_id.encode(errors='replace'))})")
+        parts.append(f"dlq.message.id is invalid ({shown(origin.message_id.encode(errors='replace'))})")
     if origin.dialect != "producer_core" and (raw := record_id(record.headers)) is not None:
-        said.append(f"its record carried the message id {id_text(raw)}")
+        parts.append(f"the record has the message id {id_text(raw)}")
     if origin.dialect == "share_group":
-        said.append("a share group keeps no headers of the record")
-    return "; ".join((*said, *origin.notes))
+        parts.append("share groups do not keep the record's headers")
+    return "; ".join((*parts, *origin.notes))
 
 
 def _read_from(origin: RecordOrigin) -> str:
     partition = "?" if origin.partition is None else origin.partition
     offset = "?" if origin.offset is None else origin.offset
     by = f" by {origin.consumer}" if origin.consumer else ""
-    tries = f", delivered {origin.attempts} times" if origin.attempts else ""
-    return f"read{by} from {origin.topic or '?'}[{partition}]@{offset}{tries}"
+    attempts = f", delivered {origin.attempts} times" if origin.attempts else ""
+    return f"read{by} from {origin.topic or '?'}[{partition}]@{offset}{attempts}"
 
 
-def _rounds(origin: RecordOrigin) -> int:
-    return origin.generation or 0
-
-
-def _for_the_next_round(headers: Headers, origin: RecordOrigin, rounds: int) -> Headers:
-    """The message's own headers, and how often it will have come back when it is sent again."""
+def _replay_headers(headers: Headers, origin: RecordOrigin, generation: int) -> Headers:
+    """Return the message's own headers with the generation that its next replay has."""
     operation = ((OPERATION_ID, origin.operation_id.encode()),) if origin.operation_id else ()
-    return (*headers, (GENERATION, str(rounds + 1).encode()), *operation)
+    return (*headers, (GENERATION, str(generation).encode()), *operation)
 
 
-def _one_of(words: Any, word: str | None, otherwise: Any) -> Any:
-    return word if word in get_args(words) else otherwise
+def _one_of(literal: Any, value: str | None, default: Any) -> Any:
+    return value if value in get_args(literal) else default

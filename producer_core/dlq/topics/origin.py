@@ -1,4 +1,4 @@
-"""An origin: what the headers of a dead-letter record say of the message, whoever wrote them."""
+"""The origin of a dead-letter record, read from its headers in any known dialect."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 Dialect = Literal[
     "producer_core", "spring", "spring_cloud_stream", "connect", "streams", "share_group", "smallrye"
 ]
-Written = Literal["producer_core", "spring", "connect"]
-"""What we write; the canonical headers are always among it."""
+WrittenDialect = Literal["producer_core", "spring", "connect"]
+"""The dialects that `publish` can write. The producer_core headers are always included."""
 
 NAMES: Mapping[Dialect, str] = {
     "producer_core": "producer_core",
@@ -23,21 +23,22 @@ NAMES: Mapping[Dialect, str] = {
     "share_group": "share group",
     "smallrye": "SmallRye",
 }
-"""In the order in which they are believed when a record has headers of several."""
+"""In order of precedence, for records with headers of several dialects."""
 
 GENERATION = "dlq.replay.generation"
 OPERATION_ID = "dlq.replay.operation_id"
 KEPT = (GENERATION, OPERATION_ID)
-"""Headers of ours that a record keeps when it is sent again: how often it came back, and by which replay."""
+"""Headers that a replayed record keeps: how often it came back, and the id of the replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOrigin:
-    """None where the headers do not say. Times in milliseconds since 1970.
+    """The origin of a record. Fields without a header are None; times are in milliseconds since 1970.
 
-    `dialect` None: no header of a dead-letter queue that we know. `consumer` is the group or connector that gave the
-    record up. `exception` is the class, or our error code; `attempts` counts tries, `history` are the last of ours, `also` what else its queue's headers say.
-    `headers` are all those that belong to the message itself, in order; `notes` say what could not be read.
+    `dialect` is None if the record has no known dead-letter header. `consumer` is the group or connector that failed to
+    process the record. `exception` is a Java class or an error code. `attempts` is the number of attempts, `history` the
+    encoded last attempts of a producer_core dead letter. `other_headers` are further headers of the dialect, `headers`
+    those of the message itself, in order. `notes` describe invalid headers.
     """
 
     dialect: Dialect | None
@@ -67,6 +68,6 @@ class RecordOrigin:
     history: str | None = None
     generation: int | None = None
     operation_id: str | None = None
-    also: tuple[tuple[str, str], ...] = ()
+    other_headers: tuple[tuple[str, str], ...] = ()
     headers: Headers = ()
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The publishing of dead letters to a dead-letter topic: they stay dead letters, and each remembers where it went."""
+"""Publish dead letters to dead-letter topics. They stay dead letters, with an event for each publication."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError
 
-from producer_core.alerts.lease import LEASE, Lease
+from producer_core._internal.lease_watch import LEASE
 from producer_core.config import ClientConfig, client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import OLDEST_FIRST
-from producer_core.dlq.topics.origin import Written
+from producer_core.dlq.topics.origin import WrittenDialect
 from producer_core.dlq.topics.write_headers import write
 from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayError, StoreError
 from producer_core.events import DeadLetter
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.topic_config import TopicConfigQuery
+from producer_core.store.lease import Lease
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 TOPIC = "{topic}-dlt"
-"""The dead-letter topic of a topic, as Spring names it."""
+"""Spring's name for the dead-letter topic of a topic."""
 SLICE = 1000
 _SLICE_BYTES = 16 * 1024 * 1024
-_LISTED = 20_000
-_LIMIT = 60.0  # seconds for the listing of so many of ten million
-_LOOK = 60.0
-_SAID = 5  # failures that are quoted
-_EVENT = ("message_id", "happened_at", "what", "who", "origin", "text")
+_LISTING_ROWS = 20_000
+_QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
+_PROBE_TIMEOUT = 60.0
+_MAX_QUOTED_FAILURES = 5
+_EVENT_COLUMNS = ("message_id", "happened_at", "what", "who", "origin", "text")
 _LISTING = f"""
 SELECT message_id, accepted_at, topic, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size
 FROM dead_letters WHERE {{where}} AND (accepted_at > ? OR (accepted_at = ?
@@ -49,12 +50,13 @@ SELECT message_id, what, text, happened_at FROM letter_events
 WHERE message_id IN (SELECT unnest(?::VARCHAR[])) AND what IN ('publishing', 'published') ORDER BY happened_at"""
 
 Progress = Callable[[int, int], None]
-"""Hears how many of how many were seen to."""
+"""Called with the number of dead letters processed and the total."""
 
 
 @dataclass(frozen=True)
 class PublishSummary:
-    """`published` went there now, `found` an earlier run had sent and not written down, `already` were there before."""
+    """The result of a publication. `published` were sent now, `already` were published before, and `found` were sent by
+    an interrupted run that did not record them."""
 
     published: int
     found: int
@@ -75,18 +77,18 @@ class _Listed:
 
 
 class PublishingProducer(Protocol):
-    """The part of a producer that publishing needs."""
+    """The methods of a producer that publishing needs."""
 
     def resend(self, dead_letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None: ...
     def close(self) -> object: ...
 
 
 OpenProducer = Callable[[str, Mapping[str, Any]], PublishingProducer]
-"""Open a producer for these servers and settings."""
+"""Opens a producer for these servers and settings."""
 
 
 def topic_for(topic: str, name: str = TOPIC) -> str:
-    """The dead-letter topic of a topic: a name, in which {topic} stands for the topic."""
+    """Return the name with {topic} replaced by the topic."""
     return name.replace("{topic}", topic)
 
 
@@ -99,48 +101,51 @@ def publish(
     open_producer: OpenProducer,
     who: str,
     origin: str,
-    dialect: Written = "producer_core",
+    dialect: WrittenDialect = "producer_core",
     again: bool = False,
     stopping: Callable[[], bool] = lambda: False,
-    progress: Progress = lambda done, of: None,
+    progress: Progress = lambda done, total: None,
     clock: Callable[[], float] = time.time,
 ) -> PublishSummary:
-    """Write what the filter matches to dead-letter topics, the oldest first, and leave it dead here.
+    """Write the matching dead letters to dead-letter topics, the oldest first. They stay dead letters in the store.
 
-    `open_producer` gets the servers and the other settings; a failed publication is reported here, so its producer must
-    not write dead letters to the store. `topic` may hold {topic}: `TOPIC` is the default of the command. `settings` are a producer's, with
-    `bootstrap.servers`. Key and value go as they are, the message id in our header, the story in `write`'s headers.
-    What was published to the same topic before is left out, unless `again`. Before a slice is sent that is written
-    down, and after it where each record went; so after a kill the next run looks on the topic for what may be there.
+    `open_producer` gets the servers and the other settings. Failures are reported here, so its producer must not write
+    dead letters to the store. `topic` may contain {topic}. `settings` are a producer's, with `bootstrap.servers`. Key
+    and value are written unchanged, with the message id header and the dead-letter headers of `write`. Dead letters that
+    were published to the same topic before are left out, unless `again` is set. Events before and after each slice
+    record what is sent and where it was written; after a kill, the next run looks on the topic for the records in doubt.
 
-    ConfigError when a topic is missing, or compacted: dead letters of one key would delete one another there.
+    Raise ConfigError if a topic is missing or compacted; compaction would delete all but one dead letter of each key.
     """
-    dead = DeadLetters(store, clock=clock)
-    chosen = dead.frozen(where)
-    counts = dead.count_by(chosen, "topic")
-    given = dict(settings)
-    servers = given.pop("bootstrap.servers", None) or given.pop("bootstrap_servers", "localhost:9092")
-    config = client_config(servers, given)
-    job = _PublishJob(store, chosen, topic, config, dialect, again, who, origin, clock, sum(counts.values()))
+    dead_letters = DeadLetters(store, clock=clock)
+    selection = dead_letters.frozen(where)
+    counts = dead_letters.count_by(selection, "topic")
+    properties = dict(settings)
+    servers = properties.pop("bootstrap.servers", None) or properties.pop(
+        "bootstrap_servers", "localhost:9092"
+    )
+    config = client_config(servers, properties)
+    total = sum(counts.values())
+    job = _PublishJob(store, selection, topic, config, dialect, again, who, origin, clock, total)
     if live := sorted({topic_for(name, topic) for name in counts} & {*counts}):
         raise ConfigError(
-            f"{live[0]} is a topic of these dead letters: its consumers would read them as messages.",
-            fix="Choose a topic for dead letters with --to-topic, such as {TOPIC}, or send them again: dlq replay.",
+            f"{live[0]} is a topic of these dead letters; its consumers would read them as messages.",
+            fix="Choose another topic with --to-topic, such as {topic}-dlt, or use dlq replay to send them again.",
         )
-    _check({topic_for(name, topic) for name in counts}, config, stopping)
-    with job.alone(stopping):
-        job.audit(0, f"Began to publish {job.of:,} to {topic}.")
+    _check_topics({topic_for(name, topic) for name in counts}, config, stopping)
+    with job.lease_held(stopping):
+        job.audit(0, f"Started to publish {job.total:,} to {topic}.")
         try:
-            with contextlib.closing(open_producer(servers, given)) as producer:
+            with contextlib.closing(open_producer(servers, properties)) as producer:
                 job.run(producer, stopping, progress)
         except BaseException as error:
             with contextlib.suppress(StoreError):
-                done = job.done(str(error) or type(error).__name__)
-                job.audit(done.published + done.found, done.text)
+                summary = job.summary(str(error) or type(error).__name__)
+                job.audit(summary.published + summary.found, summary.text)
             raise
-        done = job.done("it was stopped" if stopping() else job.trouble)
-        job.audit(done.published + done.found, done.text)
-    return done
+        summary = job.summary("the command was stopped" if stopping() else job.problem)
+        job.audit(summary.published + summary.found, summary.text)
+    return summary
 
 
 @dataclass
@@ -149,30 +154,30 @@ class _PublishJob:
     where: DeadLetterFilter
     name: str
     config: ClientConfig
-    dialect: Written
+    dialect: WrittenDialect
     again: bool
     who: str
     origin: str
     clock: Callable[[], float]
-    of: int
+    total: int
     published: Counter[str] = field(default_factory=Counter)
     found: int = 0
     already: int = 0
     failed: int = 0
     failures: dict[str, None] = field(default_factory=dict)
-    trouble: str = ""
+    problem: str = ""
     lease: Lease | None = None
 
     @contextlib.contextmanager
-    def alone(self, stopping: Callable[[], bool]) -> Iterator[None]:
-        """One process at a time publishes from a store; a dead one's turn ends by itself."""
+    def lease_held(self, stopping: Callable[[], bool]) -> Iterator[None]:
+        """Hold the lease with which only one process publishes from a store. The lease of a dead process expires."""
         self.lease = Lease(self.store, "dlq publish", uuid.uuid4().hex)
         deadline = time.monotonic() + LEASE + 5
         while not self.lease.hold(self.clock()):
             if time.monotonic() > deadline or stopping():
                 raise ReplayError(
-                    "Another process publishes dead letters of this store now.",
-                    fix="Wait until it has ended.",
+                    "Another process is publishing dead letters of this store.",
+                    fix="Wait until it has finished.",
                 )
             threading.Event().wait(0.5)
         try:
@@ -182,59 +187,65 @@ class _PublishJob:
                 self.lease.drop()
 
     def run(self, producer: PublishingProducer, stopping: Callable[[], bool], progress: Progress) -> None:
-        seen = 0
-        for some in _slices(self.store, self.where, self.clock()):
-            if stopping() or self.trouble:
+        processed = 0
+        for slice_ in _slices(self.store, self.where, self.clock()):
+            if stopping() or self.problem:
                 return
-            self._still_ours()
-            before = self.failed
-            self._slice(producer, some)
-            seen += len(some)
-            progress(seen, max(seen, self.of))
-            if self.failed - before == len(some) > 1:
-                self.trouble = f"none of {len(some):,} could be published"
+            self._renew_lease()
+            failed_before = self.failed
+            self._publish_slice(producer, slice_)
+            processed += len(slice_)
+            progress(processed, max(processed, self.total))
+            if self.failed - failed_before == len(slice_) > 1:
+                self.problem = f"none of {len(slice_):,} could be published"
 
-    def _slice(self, producer: PublishingProducer, some: Sequence[_Listed]) -> None:
-        targets = {one.message_id: topic_for(one.topic, self.name) for one in some}
-        before = _before(self.store, targets)
+    def _publish_slice(self, producer: PublishingProducer, slice_: Sequence[_Listed]) -> None:
+        targets = {one.message_id: topic_for(one.topic, self.name) for one in slice_}
+        earlier = _earlier_publications(self.store, targets)
         dead_letters = [
             dead_letter
             for dead_letter in DeadLetters(self.store).bodies(list(targets))
             if dead_letter.state != "purged"
-            and (self.again or dead_letter.message_id not in before.published)
+            and (self.again or dead_letter.message_id not in earlier.published)
         ]
-        self.already += len(some) - len(dead_letters)
-        dead_letters = self._not_there_yet(dead_letters, before.begun, targets)
+        self.already += len(slice_) - len(dead_letters)
+        dead_letters = self._without_sent(dead_letters, earlier.started, targets)
         if dead_letters:
-            self._write(
+            self._add_events(
                 "publishing", {one.message_id: f"to {targets[one.message_id]}" for one in dead_letters}
             )
             self._settle(self._send(producer, dead_letters, targets), targets)
 
-    def _not_there_yet(
-        self, dead_letters: Sequence[DeadLetter], begun: Mapping[str, float], targets: Mapping[str, str]
+    def _without_sent(
+        self, dead_letters: Sequence[DeadLetter], started: Mapping[str, float], targets: Mapping[str, str]
     ) -> list[DeadLetter]:
-        """Those that an earlier run has not sent: it wrote down that it would, and not where they went."""
-        asked: dict[str, list[str]] = defaultdict(list)
+        """Look on the topics for dead letters whose publication an earlier run started but did not record. Return those
+        to send."""
+        ids_by_topic: dict[str, list[str]] = defaultdict(list)
         for dead_letter in dead_letters:
-            if dead_letter.message_id in begun:
-                asked[targets[dead_letter.message_id]].append(dead_letter.message_id)
-        answers: dict[str, record_lookup.ProbeResult] = {}
-        for topic, ids in asked.items():
-            since = int(min(begun[one] for one in ids) * 1000)
-            answers |= record_lookup.find_records(
-                self.config.settings, topic, ids, since_ms=since, timeout=_LOOK, max_records=2_000_000
+            if dead_letter.message_id in started:
+                ids_by_topic[targets[dead_letter.message_id]].append(dead_letter.message_id)
+        results: dict[str, record_lookup.ProbeResult] = {}
+        for topic, ids in ids_by_topic.items():
+            since_ms = int(min(started[message_id] for message_id in ids) * 1000)
+            results |= record_lookup.find_records(
+                self.config.settings,
+                topic,
+                ids,
+                since_ms=since_ms,
+                timeout=_PROBE_TIMEOUT,
+                max_records=2_000_000,
             )
-        found = {one: answer for one, answer in answers.items() if answer.outcome == "found"}
-        self._write(
+        found = {one: result for one, result in results.items() if result.outcome == "found"}
+        self._add_events(
             "published",
-            {one: _at(targets[one], answer.partition, answer.offset) for one, answer in found.items()},
+            {one: _at(targets[one], result.partition, result.offset) for one, result in found.items()},
         )
         self.found += len(found)
-        unknown = {one: answer for one, answer in answers.items() if answer.outcome == "inconclusive"}
+        unknown = {one: result for one, result in results.items() if result.outcome == "inconclusive"}
         if not self.again:
-            for answer in unknown.values():
-                self._fails(f"nobody can say whether an earlier run published it ({answer.text})")
+            for result in unknown.values():
+                self._add_failure(f"an earlier run may have published it ({result.text})")
         left_out = found.keys() | (set() if self.again else unknown.keys())
         return [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in left_out]
 
@@ -242,7 +253,7 @@ class _PublishJob:
         self, producer: PublishingProducer, dead_letters: Sequence[DeadLetter], targets: Mapping[str, str]
     ) -> list[ReplayResult]:
         reports: queue.SimpleQueue[ReplayResult] = queue.SimpleQueue()
-        ended: list[ReplayResult] = []
+        results: list[ReplayResult] = []
         sent = 0
         for dead_letter in dead_letters:
             record = replace(
@@ -255,77 +266,80 @@ class _PublishJob:
                 try:
                     producer.resend(record, reports.put)
                     sent += 1
-                except ValueError as error:  # it can never be sent as it is
-                    self._fails(str(error))
+                except ValueError as error:  # this record can never be sent
+                    self._add_failure(str(error))
                 except NotAccepted:
-                    if len(ended) == sent:
+                    if len(results) == sent:
                         raise
-                    ended.append(self._next(reports))
+                    results.append(self._next_result(reports))
                     continue
                 break
-        while len(ended) < sent:
-            ended.append(self._next(reports))
-        return ended
+        while len(results) < sent:
+            results.append(self._next_result(reports))
+        return results
 
-    def _next(self, reports: queue.SimpleQueue[ReplayResult]) -> ReplayResult:
-        """The next report; a delivery always ends, within the delivery timeout."""
+    def _next_result(self, reports: queue.SimpleQueue[ReplayResult]) -> ReplayResult:
+        """Wait for the next result. Each delivery ends within the delivery timeout."""
         while True:
             with contextlib.suppress(queue.Empty):
                 return reports.get(timeout=1.0)
-            self._still_ours()
+            self._renew_lease()
 
-    def _settle(self, ended: Iterable[ReplayResult], targets: Mapping[str, str]) -> None:
-        went: dict[str, str] = {}
-        for one in ended:
+    def _settle(self, results: Iterable[ReplayResult], targets: Mapping[str, str]) -> None:
+        places: dict[str, str] = {}
+        for one in results:
             if one.outcome == "acknowledged":
-                went[one.message_id] = _at(targets[one.message_id], one.partition, one.offset)
+                places[one.message_id] = _at(targets[one.message_id], one.partition, one.offset)
                 self.published[targets[one.message_id]] += 1
             else:
-                self._fails(
+                self._add_failure(
                     one.text or (one.dead_letter.error_text if one.dead_letter else "no reason given")
                 )
-        self._write("published", went)
+        self._add_events("published", places)
 
-    def _write(self, what: str, texts: Mapping[str, str]) -> None:
-        """A line in the life of each letter."""
+    def _add_events(self, what: str, texts: Mapping[str, str]) -> None:
+        """Add an event for each dead letter, with the text for its id."""
         if texts:
             now = self.clock()
             rows = [(one, now, what, self.who, self.origin, text) for one, text in texts.items()]
             with self.store.borrow(write=True) as connection:
-                insert(connection, "letter_events", _EVENT, rows)
+                insert(connection, "letter_events", _EVENT_COLUMNS, rows)
 
-    def _still_ours(self) -> None:
+    def _renew_lease(self) -> None:
         if self.lease is not None and not self.lease.hold(self.clock()):
-            raise ReplayError("Another process has taken over the publishing.")
+            raise ReplayError("The lease expired, and another process is publishing.")
 
-    def _fails(self, text: str) -> None:
+    def _add_failure(self, text: str) -> None:
         self.failed += 1
-        if len(self.failures) < _SAID:
+        if len(self.failures) < _MAX_QUOTED_FAILURES:
             self.failures[text] = None
 
-    def done(self, trouble: str = "") -> PublishSummary:
-        now = self.published.total()
-        left = max(0, self.of - now - self.found - self.already - self.failed)
-        said = [
-            f"Published {_dead_letters(now)}{_where(self.published)}; {'it stays' if now == 1 else 'they stay'} dead letters here."
+    def summary(self, problem: str = "") -> PublishSummary:
+        published = self.published.total()
+        left = max(0, self.total - published - self.found - self.already - self.failed)
+        stay = "it stays a dead letter" if published == 1 else "they stay dead letters"
+        sentences = [
+            f"Published {_dead_letters(published)}{_counts_by_topic(self.published)}; {stay} in this store."
         ]
         if self.found:
-            said.append(f"{self.found:,} an earlier run had published already.")
+            sentences.append(f"{self.found:,} already published by an interrupted run.")
         if self.already:
-            said.append(f"{self.already:,} were published there before, and are left out.")
+            sentences.append(f"{self.already:,} left out: already published there.")
         if self.failed:
-            said.append(f"{self.failed:,} failed: {'; '.join(self.failures)}.")
+            sentences.append(f"{self.failed:,} failed: {'; '.join(self.failures)}.")
         if left:
-            said.append(f"{left:,} are left{f': {trouble}' if trouble else ''}. The same command goes on.")
+            sentences.append(
+                f"{left:,} left{f': {problem}' if problem else ''}. Run the same command to continue."
+            )
         return PublishSummary(
-            now,
+            published,
             self.found,
             self.already,
             self.failed,
             left,
             dict(self.published),
             tuple(self.failures),
-            " ".join(said),
+            " ".join(sentences),
         )
 
     def audit(self, count: int, outcome: str) -> None:
@@ -341,73 +355,73 @@ class _PublishJob:
 
 
 @dataclass(frozen=True)
-class _Before:
-    """What earlier runs wrote down: what they published to the same topic, and what they may have (with the time)."""
+class _EarlierPublications:
+    """The events of earlier runs: ids published to the same topic, and the start times of unfinished publications."""
 
     published: frozenset[str]
-    begun: Mapping[str, float]
+    started: Mapping[str, float]
 
 
-def _before(store: Store, targets: Mapping[str, str]) -> _Before:
+def _earlier_publications(store: Store, targets: Mapping[str, str]) -> _EarlierPublications:
     published: set[str] = set()
-    begun: dict[str, float] = {}
-    with store.borrow(limit=_LIMIT) as connection:
+    started: dict[str, float] = {}
+    with store.borrow(limit=_QUERY_LIMIT) as connection:
         rows = connection.execute(_EVENTS, [list(targets)]).fetchall()
     for message_id, what, text, at in rows:
         if what == "published" and str(text).startswith(f"at {targets[message_id]}["):
             published.add(message_id)
-            begun.pop(message_id, None)
+            started.pop(message_id, None)
         elif what == "publishing" and text == f"to {targets[message_id]}":
-            begun.setdefault(message_id, at)
-    return _Before(frozenset(published), begun)
+            started.setdefault(message_id, at)
+    return _EarlierPublications(frozenset(published), started)
 
 
 def _slices(store: Store, where: DeadLetterFilter, until: float) -> Iterator[list[_Listed]]:
-    """What the filter matches and was accepted by then, the oldest first, so that a key's dead letters keep their order."""
+    """Yield the matching dead letters accepted until then, the oldest first, so that those of a key keep their order."""
     condition, parameters = where.where()
     at, last = float("-inf"), ""
     while True:
-        with store.borrow(limit=_LIMIT) as connection:
+        with store.borrow(limit=_QUERY_LIMIT) as connection:
             sql = _LISTING.format(where=condition)
             rows = connection.execute(
-                sql, [*parameters, at, at, len(last), len(last), last, _LISTED]
+                sql, [*parameters, at, at, len(last), len(last), last, _LISTING_ROWS]
             ).fetchall()
         listed = [_Listed(*row) for row in rows]
-        yield from _cut([one for one in listed if one.accepted_at <= until])
-        if len(listed) < _LISTED:
+        yield from _by_size([one for one in listed if one.accepted_at <= until])
+        if len(listed) < _LISTING_ROWS:
             return
         at, last = listed[-1].accepted_at, listed[-1].message_id
 
 
-def _cut(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
-    some: list[_Listed] = []
+def _by_size(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
+    slice_: list[_Listed] = []
     size = 0
     for one in listed:
-        if some and (len(some) == SLICE or size + one.size > _SLICE_BYTES):
-            yield some
-            some, size = [], 0
-        some.append(one)
+        if slice_ and (len(slice_) == SLICE or size + one.size > _SLICE_BYTES):
+            yield slice_
+            slice_, size = [], 0
+        slice_.append(one)
         size += one.size
-    if some:
-        yield some
+    if slice_:
+        yield slice_
 
 
-def _check(topics: set[str], config: ClientConfig, stopping: Callable[[], bool]) -> None:
-    """Every topic is there, and keeps all records."""
-    complaints: list[KafkaError] = []
-    with clients.reader(config.settings, name="publish", on_error=complaints.append) as handle:
-        cluster = TopicConfigQuery(config.settings, handle, 30.0, stopping, complaints)
+def _check_topics(topics: set[str], config: ClientConfig, stopping: Callable[[], bool]) -> None:
+    """Raise ConfigError if a topic is missing or compacted."""
+    client_errors: list[KafkaError] = []
+    with clients.reader(config.settings, name="publish", on_error=client_errors.append) as handle:
+        query = TopicConfigQuery(config.settings, handle, 30.0, stopping, client_errors)
         for topic in sorted(topics):
-            facts = cluster.facts(topic)
+            facts = query.facts(topic)
             if facts.partitions is None:
                 raise ConfigError(
-                    f"There is no topic {topic}.", fix="Create it, or choose another with --to-topic."
+                    f"The topic {topic} does not exist.", fix="Create it, or choose another with --to-topic."
                 )
             if facts.partitions == 0:
-                raise BrokerError(f"{topic} cannot be asked about: {facts.trouble}.")
+                raise BrokerError(f"The configuration of {topic} cannot be read: {facts.trouble}.")
             if facts.compacted:
                 raise ConfigError(
-                    f"{topic} is compacted: of dead letters with one key only the last would stay.",
+                    f"{topic} is compacted and would keep only the last dead letter of each key.",
                     fix="Choose a topic with cleanup.policy=delete.",
                 )
 
@@ -416,7 +430,7 @@ def _at(topic: str, partition: int | None, offset: int | None) -> str:
     return f"at {topic}[{'?' if partition is None else partition}]@{'?' if offset is None else offset}"
 
 
-def _where(published: Mapping[str, int]) -> str:
+def _counts_by_topic(published: Mapping[str, int]) -> str:
     return (
         f" to {', '.join(f'{topic} ({count:,})' for topic, count in sorted(published.items()))}"
         if published

@@ -1,4 +1,4 @@
-"""The reading of dead-letter headers, in every dialect that we know."""
+"""Read dead-letter headers in all known dialects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Decode = Callable[[bytes], DecodedHeader]
 
 
 class HeaderDecoder(NamedTuple):
-    """A header that we know: whose it is, which field of an Origin it fills ("" for `also`), and its encoding."""
+    """A known header: its dialect, its field of RecordOrigin ("" for `other_headers`), and its decoder."""
 
     dialect: Dialect
     field: str
@@ -87,7 +87,7 @@ _CANONICAL: Mapping[str, tuple[str, Decode]] = {
 KNOWN: Mapping[str, HeaderDecoder] = {
     **_dialect("producer_core", "dlq.", _CANONICAL),
     **_dialect("spring", "kafka_dlt-", _SPRING),
-    **_dialect("spring", "kafka_", _SPRING),  # the dead-letter topics of retry topics leave «dlt-» out
+    **_dialect("spring", "kafka_", _SPRING),  # retry topics write these headers without "dlt-"
     **_dialect(
         "spring",
         "",
@@ -162,60 +162,60 @@ KNOWN: Mapping[str, HeaderDecoder] = {
         },
     ),
 }
-_PLACE = frozenset({"topic", "partition", "offset", "timestamp_ms"})
-"""Of these the first of several headers of one name counts, where the record began; of all others the last, for it
-tells why the record is here. Spring appends what it says of a place, and replaces what it says of an exception."""
+_FIRST_COUNTS = frozenset({"topic", "partition", "offset", "timestamp_ms"})
+"""Fields for which the first of repeated headers counts, because it has the original position. For all others the last
+counts, because it has the latest error. Spring appends headers for positions and replaces those for exceptions."""
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-END_OF_TIME = 253_402_300_799_000  # the year 9999; no date can be later
-_MOST: Mapping[str, int] = {
+MAX_TIMESTAMP_MS = 253_402_300_799_000  # the end of the year 9999, the latest time of datetime
+_MAX_VALUES: Mapping[str, int] = {
     **dict.fromkeys(("partition", "attempts", "generation"), 2**31 - 1),
-    **dict.fromkeys(("timestamp_ms", "accepted_ms", "failed_ms"), END_OF_TIME),
+    **dict.fromkeys(("timestamp_ms", "accepted_ms", "failed_ms"), MAX_TIMESTAMP_MS),
     "offset": 2**63 - 1,
 }
 
 
 def read(headers: Sequence[tuple[str, bytes | None]] | None) -> RecordOrigin:
-    """What the headers of a record on a dead-letter topic say; never raises, whatever the bytes are.
+    """Return the origin in the headers of a dead-letter record. Never raises, for any bytes.
 
-    Where several dialects speak, the one of a message id is believed, then the others in the order of NAMES; the
-    headers of all of them are taken away, so that they do not pile up round after round. A header that we do not know
-    is the message's own, and stays as it is, with its duplicates.
+    If a record has headers of several dialects, the first one in the order of NAMES counts. The headers of all dialects
+    are removed, so that repeated replays do not accumulate them. Unknown headers belong to the message and are kept
+    unchanged, with duplicates.
     """
-    ours, own = _parted(tuple(headers or ()))
-    spoken = _spoken(ours)
-    dialect = next((name for name in NAMES if name in spoken and _speaks(name, spoken[name])), None)
+    dead_letter_headers, own_headers = _split(tuple(headers or ()))
+    names = _names_by_dialect(dead_letter_headers)
+    dialect = next((name for name in NAMES if name in names and _identifies(name, names[name])), None)
     notes: list[str] = []
-    fields = _fields(dialect, ours, notes)
-    others = [NAMES[name] for name in NAMES if name in spoken and name != dialect]
-    if others and dialect != "producer_core":  # ours may stand beside those that we wrote ourselves
-        notes.append(f"it has headers of {' and '.join(others)} too")
-    return RecordOrigin(dialect, **fields, headers=own, notes=tuple(notes))
+    fields = _fields(dialect, dead_letter_headers, notes)
+    others = [NAMES[name] for name in NAMES if name in names and name != dialect]
+    if others and dialect != "producer_core":  # `publish` itself writes headers of a second dialect
+        notes.append(f"also has headers of {' and '.join(others)}")
+    return RecordOrigin(dialect, **fields, headers=own_headers, notes=tuple(notes))
 
 
-def _parted(headers: Headers) -> tuple[Headers, Headers]:
-    """Headers of a dead-letter queue, and the message's own. What our own sending added is neither."""
-    ours = tuple(header for header in headers if header[0] in KNOWN)
-    marked = [place for place, (name, _) in enumerate(headers) if name == "dlq.message.id"]
-    added = marked[-1] if marked else len(headers)
-    own = tuple(
+def _split(headers: Headers) -> tuple[Headers, Headers]:
+    """Return the dead-letter headers and the message's own headers, without those that the producer adds."""
+    dead_letter_headers = tuple(header for header in headers if header[0] in KNOWN)
+    id_indexes = [index for index, (name, _) in enumerate(headers) if name == "dlq.message.id"]
+    added_from = id_indexes[-1] if id_indexes else len(headers)
+    own_headers = tuple(
         (name, value)
-        for place, (name, value) in enumerate(headers)
-        if name not in KNOWN and name != ID_HEADER and not (name == ORIGINAL_TIMESTAMP and place > added)
+        for index, (name, value) in enumerate(headers)
+        if name not in KNOWN and name != ID_HEADER and not (name == ORIGINAL_TIMESTAMP and index > added_from)
     )
-    return ours, own
+    return dead_letter_headers, own_headers
 
 
-def _spoken(ours: Headers) -> dict[Dialect, set[str]]:
+def _names_by_dialect(headers: Headers) -> dict[Dialect, set[str]]:
     found: dict[Dialect, set[str]] = defaultdict(set)
-    for name, _ in ours:
-        if name not in KEPT:  # a record that we sent again carries these, and is no dead letter for that
+    for name, _ in headers:
+        if name not in KEPT:  # replayed records have these headers without being dead letters
             found[KNOWN[name].dialect].add(name)
     return found
 
 
-def _speaks(dialect: Dialect, names: set[str]) -> bool:
-    """Whether these headers say that the record is a dead letter of this dialect."""
+def _identifies(dialect: Dialect, names: set[str]) -> bool:
+    """Return whether these headers identify a dead letter of this dialect."""
     match dialect:
         case "producer_core":
             return "dlq.message.id" in names or "dlq.original.topic" in names
@@ -224,11 +224,11 @@ def _speaks(dialect: Dialect, names: set[str]) -> bool:
     return True
 
 
-def _fields(dialect: Dialect | None, ours: Headers, notes: list[str]) -> dict[str, Any]:
+def _fields(dialect: Dialect | None, headers: Headers, notes: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    also: list[tuple[str, str]] = []
+    other_headers: list[tuple[str, str]] = []
     topics: dict[str, None] = {}
-    for name, raw in ours:
+    for name, raw in headers:
         known = KNOWN[name]
         if known.dialect != dialect and name not in KEPT:
             continue
@@ -240,22 +240,22 @@ def _fields(dialect: Dialect | None, ours: Headers, notes: list[str]) -> dict[st
         if known.field == "topic":
             topics[value] = None
         if not known.field:
-            also.append((name, str(value)))
+            other_headers.append((name, str(value)))
         elif known.field == "attempts":
             fields["attempts"] = max(value, fields.get("attempts", 0))
-        elif known.field not in fields or not (known.field in _PLACE or "key-exception" in name):
+        elif known.field not in fields or not (known.field in _FIRST_COUNTS or "key-exception" in name):
             fields[known.field] = value
     if len(topics) > 1:
-        notes.append(f"it passed through {', '.join([*topics][1:])}")
-    return fields | {"also": tuple(also)}
+        notes.append(f"passed through {', '.join([*topics][1:])}")
+    return fields | {"other_headers": tuple(other_headers)}
 
 
 def _decoded(known: HeaderDecoder, raw: bytes | None) -> DecodedHeader:
-    if raw is None:  # an exception without a message has one in Java
+    if raw is None:  # Java writes a null header for an exception without a message
         return DecodedHeader(None, None if known.decode is text else "is null")
     value, trouble = known.decode(raw)
     if known.field == "topic" and value is not None and not _TOPIC.fullmatch(value):
-        return DecodedHeader(None, trouble or f"is no name of a topic ({shown(raw)})")
-    if (most := _MOST.get(known.field)) is not None and value is not None and value > most:
+        return DecodedHeader(None, trouble or f"is not a valid topic name ({shown(raw)})")
+    if (limit := _MAX_VALUES.get(known.field)) is not None and value is not None and value > limit:
         return DecodedHeader(None, f"is too large ({value})")
     return DecodedHeader(value, trouble)

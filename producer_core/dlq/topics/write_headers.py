@@ -1,4 +1,4 @@
-"""The writing of dead-letter headers: ours always, in plain text, and another dialect's beside them when asked."""
+"""Write dead-letter headers: those of producer_core in plain text, and optionally those of another dialect."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import orjson
 
-from producer_core.dlq.topics.header_values import cut, decimal
-from producer_core.dlq.topics.origin import GENERATION, OPERATION_ID, Headers, Written
+from producer_core.dlq.topics.header_values import decimal, truncate
+from producer_core.dlq.topics.origin import GENERATION, OPERATION_ID, Headers, WrittenDialect
 from producer_core.dlq.topics.read_headers import KNOWN
 from producer_core.errors import ConfigError
 from producer_core.events import Attempt, DeadLetter
@@ -16,16 +16,16 @@ from producer_core.kafka.classify import lookup
 MESSAGE = 1024
 STACKTRACE = 8192
 HISTORY = 5
-"""Bytes of an error text and of a stack trace, and how many attempts, a record carries at most."""
+"""Most bytes of an error text and of a stack trace, and most attempts, in the headers of a record."""
 
 Pairs = Iterator[tuple[str, bytes]]
 
 
-def write(dead_letter: DeadLetter, dialect: Written = "producer_core") -> Headers:
-    """The headers of a record that holds this dead letter: the message's own as they are, then ours.
+def write(dead_letter: DeadLetter, dialect: WrittenDialect = "producer_core") -> Headers:
+    """Return the headers for a record with this dead letter: the message's own headers, then the dead-letter headers.
 
-    What an earlier round has left of the same dialects is replaced, so that a record does not grow from round to
-    round. A failed send has no offset, so none is written.
+    Dead-letter headers of the same dialects from an earlier publication are replaced, so that records do not grow. A
+    failed send has no offset, so no offset is written.
     """
     added = [*_canonical(dead_letter), *_dialects()[dialect](dead_letter)]
     replaced = {name for name, _ in added} | {
@@ -37,12 +37,12 @@ def write(dead_letter: DeadLetter, dialect: Written = "producer_core") -> Header
 
 
 def generation(headers: Headers) -> int | None:
-    """How often a record that is sent with these headers has come back from a dead-letter topic."""
+    """Return how often a record with these headers has come back from a dead-letter topic, or None."""
     found = [decimal(value).value for name, value in headers if name == GENERATION and value is not None]
     return next((number for number in reversed(found) if number is not None), None)
 
 
-def _dialects() -> Mapping[Written, Callable[[DeadLetter], Pairs]]:
+def _dialects() -> Mapping[WrittenDialect, Callable[[DeadLetter], Pairs]]:
     return {"producer_core": lambda dead_letter: iter(()), "spring": _spring, "connect": _connect}
 
 
@@ -56,34 +56,34 @@ def _canonical(dead_letter: DeadLetter) -> Pairs:
         yield "dlq.original.timestamp_ms", _number(dead_letter.timestamp_ms)
     if dead_letter.cluster_id:
         yield "dlq.original.cluster_id", dead_letter.cluster_id.encode()
-    yield "dlq.error.type", cut(dead_letter.code, MESSAGE)
+    yield "dlq.error.type", truncate(dead_letter.code, MESSAGE)
     if (number := _protocol_number(dead_letter.code)) is not None:
         yield "dlq.error.code", _number(number)
     yield "dlq.error.kind", dead_letter.kind.encode()
-    yield "dlq.error.message", cut(dead_letter.error_text, MESSAGE)
+    yield "dlq.error.message", truncate(dead_letter.error_text, MESSAGE)
     yield "dlq.error.fingerprint", dead_letter.fingerprint.encode()
-    if "." in dead_letter.code:  # a class of Java: a consumer gave it up
-        yield "dlq.exception.type", cut(dead_letter.code, MESSAGE)
+    if "." in dead_letter.code:  # a Java class, so the dead letter is from a consumer
+        yield "dlq.exception.type", truncate(dead_letter.code, MESSAGE)
     if last is not None and "\n" in last.text:
-        yield "dlq.exception.stacktrace", cut(last.text.partition("\n")[2], STACKTRACE)
+        yield "dlq.exception.stacktrace", truncate(last.text.partition("\n")[2], STACKTRACE)
     yield "dlq.attempts", _number(len(dead_letter.attempts))
     yield "dlq.accepted_ms", _ms(dead_letter.accepted_at)
     if dead_letter.attempts:
         yield "dlq.first_attempt_ms", _ms(dead_letter.attempts[0].failed_at)
     yield "dlq.failed_ms", _ms(dead_letter.failed_at)
     yield "dlq.delivery.verdict", dead_letter.verdict.encode()
-    yield "dlq.delivery.reason", cut(dead_letter.verdict_reason, MESSAGE)
+    yield "dlq.delivery.reason", truncate(dead_letter.verdict_reason, MESSAGE)
     yield "dlq.client.id", dead_letter.producer_id.encode()
     if dead_letter.host:
         yield "dlq.client.host", dead_letter.host.encode()
     if dead_letter.version:
         yield "dlq.client.version", dead_letter.version.encode()
     if dead_letter.source:
-        yield "dlq.source", cut(dead_letter.source, MESSAGE)
+        yield "dlq.source", truncate(dead_letter.source, MESSAGE)
     if not dead_letter.replayable:
         yield "dlq.replayable", b"false"
     yield "dlq.history", history(dead_letter.attempts)
-    yield GENERATION, _number(_rounds(dead_letter))
+    yield GENERATION, _number(_generation(dead_letter))
     yield from (
         (name, value) for name, value in dead_letter.headers if name == OPERATION_ID and value is not None
     )
@@ -96,36 +96,36 @@ def _spring(dead_letter: DeadLetter) -> Pairs:
     if dead_letter.timestamp_ms is not None:
         yield "kafka_dlt-original-timestamp", dead_letter.timestamp_ms.to_bytes(8, "big", signed=True)
         yield "kafka_dlt-original-timestamp-type", b"CreateTime"
-    yield "kafka_dlt-exception-fqcn", cut(dead_letter.code, MESSAGE)
-    yield "kafka_dlt-exception-message", cut(dead_letter.error_text, MESSAGE)
+    yield "kafka_dlt-exception-fqcn", truncate(dead_letter.code, MESSAGE)
+    yield "kafka_dlt-exception-message", truncate(dead_letter.error_text, MESSAGE)
 
 
 def _connect(dead_letter: DeadLetter) -> Pairs:
     yield "__connect.errors.topic", dead_letter.topic.encode()
     if dead_letter.partition is not None:
         yield "__connect.errors.partition", _number(dead_letter.partition)
-    yield "__connect.errors.connector.name", cut(dead_letter.producer_id, MESSAGE)
+    yield "__connect.errors.connector.name", truncate(dead_letter.producer_id, MESSAGE)
     yield "__connect.errors.stage", b"KAFKA_PRODUCE"
-    yield "__connect.errors.exception.class.name", cut(dead_letter.code, MESSAGE)
-    yield "__connect.errors.exception.message", cut(dead_letter.error_text, MESSAGE)
+    yield "__connect.errors.exception.class.name", truncate(dead_letter.code, MESSAGE)
+    yield "__connect.errors.exception.message", truncate(dead_letter.error_text, MESSAGE)
 
 
 def history(attempts: tuple[Attempt, ...]) -> bytes:
-    """The first attempt and the last few, as JSON: [milliseconds, code, a line of the text]."""
+    """Return the first attempt and the last few as JSON: [milliseconds, code, first line of the text]."""
     kept = attempts if len(attempts) <= HISTORY else (attempts[0], *attempts[1 - HISTORY :])
     lines = [
         [
             round(one.failed_at * 1000),
-            cut(one.code, 200).decode(),
-            cut(one.text.partition("\n")[0], 200).decode(),
+            truncate(one.code, 200).decode(),
+            truncate(one.text.partition("\n")[0], 200).decode(),
         ]
         for one in kept
     ]
     return orjson.dumps(lines)
 
 
-def _rounds(dead_letter: DeadLetter) -> int:
-    """How often the message came back already: a dead letter that was fetched carries the number of its next round."""
+def _generation(dead_letter: DeadLetter) -> int:
+    """Return how often the message came back. The header of a fetched dead letter counts its next replay already."""
     return max(dead_letter.replay_count, (generation(dead_letter.headers) or 1) - 1)
 
 

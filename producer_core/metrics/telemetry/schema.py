@@ -1,4 +1,4 @@
-"""Encode and decode telemetry records of schema version 1; docs/telemetry.md describes the schema for readers.
+"""Encode and decode telemetry records of schema version 1; docs/reference/telemetry.md describes the schema for readers.
 
 A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, and the rows of each kind of
 `metrics.batch.KINDS` as arrays in the order of their tuples. A kind without rows may be left out. A producer with a ledger adds

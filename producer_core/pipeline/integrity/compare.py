@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Read = Callable[..., "DataFrame"]
 """Returns the decoded records of one range per partition; `among` is the number of ranges in all reads of a pass."""
 Reading = Callable[[int, bool], AbstractContextManager[None]]
-"""Returns a context for a read of so many records; the flag marks the second pass."""
+"""Returns a context for a read of this many records; the flag marks the second pass."""
 LookUp = Callable[[Sequence[tuple[int, int]]], Sequence[bytes | None]]
 """Returns the message ids at some places, each a partition and an offset (`offset_lookup.ids_at`)."""
 

@@ -90,7 +90,7 @@ def highest_before(rows: DataFrame) -> DataFrame:
     whole = placed.where("off_max < span_start").select("partition", "session", F.col("highest").alias("seq"))
     cut = entries(placed.where("off_max >= span_start"), "span_start").where("offset < span_start")
     both = whole.unionByName(cut.select("partition", "session", "seq"))
-    # Its offset is not looked up; -1 stands for "below the range".
+    # Its offset is not looked up; -1 means "below the range".
     return both.groupBy("partition", "session").agg(
         F.struct(F.max("seq").alias("seq"), F.lit(-1).cast("bigint").alias("offset")).alias("before")
     )

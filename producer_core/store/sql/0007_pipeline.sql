@@ -1,7 +1,7 @@
 -- The fleet's pipeline: ledgers of acknowledged messages, jobs, audits and their findings.
 
 -- Acknowledged messages as additive rows: one per batch, session, topic, partition and window of sequences.
--- Only if a producer keeps its ledger in its store; docs/telemetry.md has the formulas.
+-- Only if a producer keeps its ledger in its store; docs/reference/telemetry.md has the formulas.
 CREATE TABLE ledger (
     producer_id    VARCHAR NOT NULL,     -- the ledger's producer: (producer_id, batch) is unique
     batch          BIGINT  NOT NULL,     -- its batch, without gaps: a missing number is a gap in the ledger

@@ -83,15 +83,6 @@ UPDATE silences SET until = $now WHERE rule = $rule AND subject = $subject AND u
 -- Rules that ever fired in this store, whatever their origin.
 SELECT DISTINCT rule FROM alerts ORDER BY rule;
 
--- name: lease_holder
--- The owner of a lease and its expiry.
-SELECT owner, lease_until FROM leases WHERE name = $name;
-
--- name: lease_seize
--- Take a lease from an owner observed to be dead, whatever the clock; no row if the lease has changed since.
-UPDATE leases SET owner = $owner, lease_until = $until
-WHERE name = $name AND owner = $held_by AND lease_until = $held_until;
-
 -- name: alerts_producers
 -- Producers that are open, or were closed recently, and were seen since.
 SELECT producer_id, client_id, host, pid, started_at, seen_at, closed_at, connected, pending, waiting_retry,

@@ -49,7 +49,7 @@ WITH found AS (
     SELECT message_id, arg_max(records.operation_id, operations.created_at) AS operation_id
     FROM operation_records AS records JOIN operations USING (operation_id)
     WHERE message_id IN (SELECT message_id FROM found) GROUP BY message_id)
-SELECT found.message_id, partition, "offset", other_offset, text, stored.state AS letter,
+SELECT found.message_id, partition, "offset", other_offset, text, stored.state AS dead_letter_state,
        coalesce(stored.operation_id, replays.operation_id) AS operation_id
 FROM found LEFT JOIN stored USING (message_id) LEFT JOIN replays USING (message_id)
 ORDER BY partition, "offset", message_id;

@@ -64,9 +64,9 @@ UPDATE operations SET owner = NULL, lease_until = NULL WHERE operation_id = $ope
 UPDATE operations SET state = $state, message = $message
 WHERE operation_id = $operation AND list_contains($allowed, state);
 
--- name: replay_wave
--- The next unclaimed records, in order: as many bytes as there is room for (a record larger than all the room is sent
--- alone), up to the first whose earlier attempt may still arrive after that time.
+-- name: replay_next_records
+-- The next pending records, in order: at most $max_bytes (with $allow_oversized, a larger record is sent alone), up to
+-- the first record whose earlier attempt may still arrive after the time $arrived_by.
 WITH next AS (
     SELECT rowid AS record, ord, message_id, coalesce(size, 0) AS size, not_before FROM operation_records
     WHERE operation_id = $operation AND state = 'pending' ORDER BY ord LIMIT $count),
@@ -74,13 +74,13 @@ summed AS (SELECT *, sum(size) OVER (ORDER BY ord) AS total, min(ord) OVER () AS
 SELECT record, ord, message_id FROM summed
 WHERE ord < (
     SELECT coalesce(min(ord), 9223372036854775807) FROM summed
-    WHERE total > $room AND (ord > first OR NOT $alone) OR coalesce(not_before, 0) > $until)
+    WHERE total > $max_bytes AND (ord > first OR NOT $allow_oversized) OR coalesce(not_before, 0) > $arrived_by)
 ORDER BY ord;
 
 -- name: replay_claim_records
--- Mark the records of the dead letters found as claimed.
+-- Mark the records of the located dead letters as claimed.
 UPDATE operation_records SET state = 'claimed', text = NULL, settled_at = NULL
-WHERE rowid IN (SELECT record FROM placed);
+WHERE rowid IN (SELECT record FROM located);
 
 -- name: replay_doubtful_ahead
 -- Pending records that may already be on this topic, for one probe of all of them.
@@ -130,29 +130,29 @@ WHERE records.operation_id = $operation AND records.state = 'claimed' AND dead_l
   AND dead_letters.operation_id = $operation
 ORDER BY records.ord;
 
--- name: replay_end_records
--- Record the outcomes of the records found; a record that is pending again has no text.
+-- name: replay_settle_records
+-- Write the outcomes of the located records; a record that is pending again has no text.
 UPDATE operation_records
-SET state = placed.ending, text = CASE WHEN placed.ending <> 'pending' THEN placed.text END,
-    settled_at = CASE WHEN placed.ending <> 'pending' THEN $now END
-FROM placed WHERE operation_records.rowid = placed.record;
+SET state = located.outcome, text = CASE WHEN located.outcome <> 'pending' THEN located.text END,
+    settled_at = CASE WHEN located.outcome <> 'pending' THEN $now END
+FROM located WHERE operation_records.rowid = located.record;
 
--- name: replay_claim_letters
--- Mark the dead letters found as claimed by a replay.
+-- name: replay_claim_dead_letters
+-- Mark the located dead letters as claimed by a replay.
 UPDATE dead_letters SET state = 'replaying', operation_id = $operation, state_at = $now
-WHERE rowid IN (SELECT letter FROM placed);
+WHERE rowid IN (SELECT dead_letter FROM located);
 
--- name: replay_settle_letters
+-- name: replay_settle_dead_letters
 -- Record the outcomes of claimed dead letters: their state, where they landed, and the replay count of failed ones.
 UPDATE dead_letters
-SET state = CASE settled.ending WHEN 'acknowledged' THEN 'replayed' WHEN 'landed' THEN 'landed' ELSE 'dead' END,
+SET state = CASE settled.outcome WHEN 'acknowledged' THEN 'replayed' WHEN 'landed' THEN 'landed' ELSE 'dead' END,
     landed_partition = settled.landed_partition, landed_offset = settled.landed_offset, state_at = $now,
-    replay_count = replay_count + (settled.ending = 'failed')::INTEGER,
-    quarantined = quarantined OR settled.ending = 'failed' AND replay_count + 1 >= $quarantine_after,
+    replay_count = replay_count + (settled.outcome = 'failed')::INTEGER,
+    quarantined = quarantined OR settled.outcome = 'failed' AND replay_count + 1 >= $quarantine_after,
     verdict = coalesce(settled.verdict, dead_letters.verdict),
     verdict_reason = CASE WHEN settled.verdict IS NOT NULL AND settled.text IS NOT NULL THEN settled.text
                           ELSE dead_letters.verdict_reason END
-FROM settled WHERE dead_letters.rowid = settled.letter;
+FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
 -- name: replay_count
 -- Add to an operation's outcome counts.

@@ -1,4 +1,4 @@
-"""Test the dashboard behind nginx with TLS, configured as docs/behind-a-proxy.md describes: sign-in and attacks."""
+"""Test the dashboard behind nginx with TLS, configured as docs/how-to/behind-a-proxy.md describes: sign-in and attacks."""
 
 from __future__ import annotations
 

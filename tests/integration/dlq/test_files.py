@@ -1,4 +1,4 @@
-"""Exports and imports as processes: killed at bad moments."""
+"""Exports and imports in processes that are killed at critical steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANY = DeadLetterFilter(state=None)
 ME = {"who": "ann", "origin": "test"}
 KILLED = -9
 
-_LETTERS = """
+_DEAD_LETTERS = """
 INSERT INTO dead_letters (message_id, cluster_id, producer_id, topic, key, value_size, state, quarantined, replayable,
     verdict, verdict_reason, kind, code, error_text, fingerprint, attempts, accepted_at, failed_at, host, version,
     replay_count, state_at)
@@ -36,7 +36,7 @@ FROM range($count) AS numbers(i)"""
 def filled(path, count, *, size=64):
     store = Store.open(path)
     with store.borrow(write=True) as connection:
-        connection.execute(_LETTERS, {"count": count, "size": size})
+        connection.execute(_DEAD_LETTERS, {"count": count, "size": size})
         connection.execute(_BODIES, {"count": count, "size": size})
     store.close()
     return store
@@ -60,7 +60,7 @@ def lines(file):
 
 
 @pytest.mark.parametrize("when", ["500", "2000", "audited", "manifest"])
-def test_an_export_that_is_killed_leaves_no_half_file_and_the_next_one_nothing_of_it(tmp_path, when):
+def test_a_killed_export_leaves_no_partial_file_and_the_next_one_removes_the_rest(tmp_path, when):
     store = filled(tmp_path / "store.duckdb", 3000)
     folder = tmp_path / "out"
     folder.mkdir()
@@ -72,36 +72,36 @@ def test_an_export_that_is_killed_leaves_no_half_file_and_the_next_one_nothing_o
     assert run("export", store, target).returncode == 0
     assert len({line["message_id"] for line in lines(target)}) == 3000
     assert sorted(path.name for path in folder.iterdir()) == ["a.jsonl", "a.jsonl.manifest.json"]
-    assert import_(Store.open(tmp_path / "there.duckdb"), target, **ME).new == 3000
+    assert import_(Store.open(tmp_path / "other.duckdb"), target, **ME).new == 3000
 
 
-def test_an_export_over_an_older_file_that_is_killed_leaves_one_that_is_whole_or_refused(tmp_path):
+def test_a_killed_overwriting_export_leaves_a_file_that_is_complete_or_rejected(tmp_path):
     store = filled(tmp_path / "store.duckdb", 1200)
-    target, there = tmp_path / "a.jsonl", Store.open(tmp_path / "there.duckdb")
+    target, other = tmp_path / "a.jsonl", Store.open(tmp_path / "other.duckdb")
     run("export", store, target)
     DeadLetters(store).archive(DeadLetterFilter(since=600.0), **ME)
 
     assert run("export", store, target, "500").returncode == KILLED
-    assert import_(there, target, **ME).new == 1200
+    assert import_(other, target, **ME).new == 1200
     assert run("export", store, target, "manifest").returncode == KILLED
-    with pytest.raises(TransferError, match="not the file that was exported"):
-        import_(there, target, **ME)
+    with pytest.raises(TransferError, match="does not match its manifest"):
+        import_(other, target, **ME)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @pytest.mark.parametrize("when", ["1000", "2000", "written"])
-def test_an_import_that_is_killed_is_repeated_and_every_letter_is_there_once(tmp_path, format, when):
+def test_a_repeated_import_after_a_kill_stores_each_dead_letter_once(tmp_path, format, when):
     store = filled(tmp_path / "store.duckdb", 3000)
-    target, there = tmp_path / f"a.{format}", Store.open(tmp_path / "there.duckdb")
+    target, other = tmp_path / f"a.{format}", Store.open(tmp_path / "other.duckdb")
     run("export", store, target)
 
-    assert run("import", there, target, when).returncode == KILLED
-    before = DeadLetters(there).count(ANY)
-    again = run("import", there, target)
+    assert run("import", other, target, when).returncode == KILLED
+    before = DeadLetters(other).count(ANY)
+    again = run("import", other, target)
 
     assert before == (int(when) if when.isdigit() else 0)
     assert again.stdout.split()[:2] == [str(3000 - before), str(before)]
-    with there.borrow() as connection:
+    with other.borrow() as connection:
         for table in ("dead_letters", "dead_letter_bodies", "letter_events"):
             found = connection.execute(f"SELECT count(*), count(DISTINCT message_id) FROM {table}").fetchone()
             assert found == (3000, 3000)

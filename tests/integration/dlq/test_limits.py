@@ -1,4 +1,4 @@
-"""What a producer does beyond the bound of its dead letters: an alert with a store, the spill without one."""
+"""A producer above its limit of dead letters: an alert with a store, the spill file without one."""
 
 from __future__ import annotations
 
@@ -17,39 +17,37 @@ def producer(store, **choices):
     )
 
 
-def bury(made, count):
+def add_malformed(made, count):
     for number in range(count):
-        made.dead_letter("orders", b"line %d" % number, text=f"line {number} is no JSON")
+        made.dead_letter("orders", b"line %d" % number, text=f"line {number} is not JSON")
 
 
-def test_with_a_store_the_bound_is_an_alert_and_no_letter_is_dropped(tmp_path):
+def test_with_a_store_an_exceeded_limit_is_an_alert_and_no_dead_letter_is_dropped(tmp_path):
     path = tmp_path / "store.duckdb"
 
-    def told(state):
+    def alerts(state):
         return [
             item for item in AlertLog(Store.open(path)).list(state=state) if item.rule == "dlq_over_bound"
         ]
 
     with producer(path) as made:
-        bury(made, 5)
-        eventually(lambda: told("firing"), timeout=120)
-        (fired,) = told("firing")
+        add_malformed(made, 5)
+        eventually(lambda: alerts("firing"), timeout=120)
+        (fired,) = alerts("firing")
         assert fired.subject == "number of dead letters"
-        assert "5 dead letters wait; the bound (dlq_max_size) is 2." in fired.text
+        assert "5 dead letters pending; the limit (dlq_max_size) is 2." in fired.text
 
         DeadLetters(Store.open(path)).archive(DeadLetterFilter(), who="ann", origin="python")
-        eventually(lambda: told("resolved"), timeout=120)
+        eventually(lambda: alerts("resolved"), timeout=120)
 
     assert DeadLetters(Store.open(path)).count(DeadLetterFilter(state=None)) == 5
 
 
-def test_without_a_store_what_is_beyond_the_bound_is_taken_in_by_the_next_producer_with_one(
-    tmp_path, monkeypatch
-):
+def test_dead_letters_above_the_limit_are_imported_by_the_next_producer_with_a_store(tmp_path, monkeypatch):
     monkeypatch.setenv("PRODUCER_CORE_STORE", str(tmp_path / "store.duckdb"))
 
     with producer(None) as made:
-        bury(made, 5)
+        add_malformed(made, 5)
         assert len(made.get_dlq_messages()) == 2
         assert made.dlq.spilled == 3
     assert spill_path(tmp_path / "store.duckdb").exists()

@@ -66,7 +66,7 @@ def test_what_one_archives_while_the_other_replays_is_sent_or_archived_never_bot
     } == {*ids} - {*seen}
 
     first = max(results, key=lambda result: result["count"])
-    assert f"The replay {operation.operation_id} of ann meant to send" in first["text"]
+    assert f"Replay {operation.operation_id} by ann skips" in first["text"]
     assert "archived" in done.message
     left_out = next(one for one in ids if one not in seen)
     assert [moment.what for moment in timeline(store, left_out)][-2:] == ["archived", "skipped"]

@@ -1,4 +1,4 @@
-"""The telemetry job under `spark-submit`, as docs/pipeline.md has it: a file of two lines, the connector by --packages."""
+"""The telemetry job under `spark-submit`, as docs/operations/pipeline.md has it: a file of two lines, the connector by --packages."""
 
 from __future__ import annotations
 

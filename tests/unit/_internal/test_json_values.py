@@ -1,4 +1,4 @@
-"""Every row of the tables in docs/values.md holds, and an error names the place inside the value."""
+"""Every row of the tables in docs/reference/values.md holds, and an error names the place inside the value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from producer_core.errors import InvalidMessage
 from producer_core.messages import checksum, encode_value
 from tests.support import ROOT
 
-PAGE = (ROOT / "docs" / "values.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "values.md").read_text()
 NAMES = {
     module.__name__: module
     for module in (

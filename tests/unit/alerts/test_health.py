@@ -74,6 +74,33 @@ def test_a_connection_is_lost_after_two_samples_without_it():
 # the summary
 
 
+def test_a_sample_counts_by_its_messages():
+    idle = sample(avg_latency_ms=0.0, acknowledged_messages=0, dead_messages=0)
+    failing = sample(error_rate=0.4, avg_latency_ms=300.0, acknowledged_messages=6, dead_messages=4)
+    summary = monitor_with(*[idle] * 9, failing).get_health_summary()
+    assert (summary["metrics"]["avg_error_rate"], summary["metrics"]["avg_latency_ms"]) == (0.4, 300.0)
+    assert summary["status"] == "unhealthy"
+
+
+def test_a_summary_describes_the_present_and_not_the_last_interval():
+    state = {"dlq_size": 0}
+    monitor = HealthMonitor(check_interval_seconds=3600)
+    monitor.start(lambda: sample(**state))
+    try:
+        assert (
+            eventually(lambda: monitor.health_history) and monitor.get_health_summary()["status"] == "healthy"
+        )
+        state["dlq_size"] = 500
+        summary = eventually(lambda: (found := monitor.get_health_summary())["issues"] and found, every=0.2)
+        assert summary["issues"] == ["High DLQ size: 500"]
+        checks = len(monitor.health_history)
+        assert (
+            monitor.get_health_summary()["checks_performed"] == checks
+        )  # a check of this second is not repeated
+    finally:
+        monitor.stop()
+
+
 def monitor_with(*samples):
     monitor = HealthMonitor()
     for one in samples:

@@ -218,7 +218,10 @@ def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, dead_let
 
     assert result.exit_code == 2 and "Type exactly: purge 4" in result.stderr
     (entry,) = rows(store, action="purge")
-    assert (entry["count"], entry["outcome"]) == (0, "Refused: 'purge 3' was typed instead of 'purge 4'.")
+    assert (entry["count"], entry["outcome"]) == (
+        0,
+        "Not confirmed: 'purge 3' was typed instead of 'purge 4'.",
+    )
     assert dead_letters.count(DeadLetterFilter(state="archived")) == 4
 
 

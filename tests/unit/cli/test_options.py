@@ -18,6 +18,7 @@ HEAVY = (
     "pandas",
     "plotly",
     "streamlit",
+    "starlette",
     "pyspark",
     "duckdb",
     "pyarrow",

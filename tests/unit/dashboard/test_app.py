@@ -316,5 +316,7 @@ def test_the_dead_letter_alert_shows_the_current_number(store):
     AlertLog(store).record([AlertChange("fired", raised)])
     DeadLetters(store).add([dead_letter(number) for number in range(120)])
     page = queries.overview(store, "5 min", NOW)
-    assert [found["text"] for found in page.alerts] == ["120 dead letters are pending; the limit is 100"]
+    assert [found["text"] for found in page.alerts] == [
+        "120 dead letters are pending; dlq_size_threshold is 100"
+    ]
     assert page.dead_total == 120

@@ -1,4 +1,4 @@
-"""Two operators at one queue: whoever is first wins, the other is told; and an undo undoes exactly."""
+"""Archive, restore and purge with concurrent operators: the first change counts, and an undo is exact."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def runner(store, sender, clock):
     return replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, look_every=0.01)
 
 
-def everything(store):
-    """Every byte of every dead letter, but for when its state changed."""
+def all_rows(store):
+    """Return all rows of the dead letters without the time of their state."""
     with store.borrow() as connection:
         rows = connection.execute(
             "SELECT * EXCLUDE (state_at) FROM dead_letters ORDER BY message_id"
@@ -58,25 +58,25 @@ def everything(store):
         return rows, connection.execute("SELECT * FROM dead_letter_bodies ORDER BY message_id").fetchall()
 
 
-# an undo
+# undo
 
 
-def test_restore_undoes_exactly(store, dead_letters):
+def test_restore_undoes_an_archive_call_exactly(store, dead_letters):
     dead_letters.add(
         [dead_letter(number, quarantined=number % 2 == 0, replay_count=number) for number in range(20)]
     )
     dead_letters.archive(DeadLetterFilter(ids=(message_id(3),)), **ANN)
-    before = everything(store)
+    before = all_rows(store)
 
     act = dead_letters.archive(ALL, **ANN)
     undone = dead_letters.restore(ANY, moment=act.moment, **BOB)
 
     assert (act.count, undone.count, undone.left) == (19, 19, {})
-    assert everything(store) == before
+    assert all_rows(store) == before
     assert dead_letters.get(message_id(3)).state == "archived"
 
 
-def test_an_undo_leaves_what_somebody_changed_since_and_says_so(dead_letters, clock):
+def test_an_undo_skips_and_counts_dead_letters_changed_since(dead_letters, clock):
     dead_letters.add([dead_letter(number) for number in range(4)])
     act = dead_letters.archive(ALL, **ANN)
     dead_letters.restore(DeadLetterFilter(ids=(message_id(0),)), **BOB)
@@ -86,17 +86,14 @@ def test_an_undo_leaves_what_somebody_changed_since_and_says_so(dead_letters, cl
     undone = dead_letters.restore(ANY, moment=act.moment, **ANN)
 
     assert (undone.count, undone.left) == (3, {"changed": 1})
-    assert (
-        undone.text
-        == "Restored 3 dead letters. 1 is not archived by that act any more: somebody was there meanwhile."
-    )
+    assert undone.text == "Restored 3 dead letters. 1 has changed since it was archived and was not restored."
     assert dead_letters.get(message_id(0)).state == "archived"
 
 
-# first wins
+# concurrent changes
 
 
-def test_what_is_being_replayed_cannot_be_archived_and_who_tries_is_told(store, dead_letters, clock):
+def test_dead_letters_in_a_replay_are_not_archived_and_counted(store, dead_letters, clock):
     buried(store, 3)
     sender = ScriptedSender(hold=True)
     plan(store, clock, DeadLetterFilter(ids=(message_id(0), message_id(1))))
@@ -108,20 +105,14 @@ def test_what_is_being_replayed_cannot_be_archived_and_who_tries_is_told(store, 
     purged = dead_letters.archive(DeadLetterFilter(ids=(message_id(0),)), **BOB)
 
     assert (result.count, result.left) == (1, {"replaying": 2})
-    assert (
-        result.text
-        == "Archived 1 dead letter. 2 are being replayed by ann now, so nothing was done about them."
-    )
-    assert (
-        purged.text
-        == "Archived 0 dead letters. 1 is being replayed by ann now, so nothing was done about it."
-    )
+    assert result.text == "Archived 1 dead letter. 2 are being replayed by ann and were not changed."
+    assert purged.text == "Archived 0 dead letters. 1 is being replayed by ann and was not changed."
     sender.release()
     eventually(lambda: dead_letters.count(DeadLetterFilter(state="replayed")) == 2, timeout=60)
     running.stop()
 
 
-def test_what_was_archived_first_is_left_out_by_the_replay_and_both_are_told(store, dead_letters, clock):
+def test_a_replay_skips_archived_dead_letters_and_both_operators_see_it(store, dead_letters, clock):
     buried(store, 5)
     operation = plan(store, clock)
 
@@ -129,36 +120,35 @@ def test_what_was_archived_first_is_left_out_by_the_replay_and_both_are_told(sto
     done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
     assert result.text == (
-        f"Archived 2 dead letters. The replay {operation.operation_id} of ann meant to send 2 of them, "
-        "and leaves them out now."
+        f"Archived 2 dead letters. Replay {operation.operation_id} by ann skips 2 of them."
     )
     assert (done.acknowledged, done.skipped) == (3, 2)
     assert "archived" in done.message
     assert dead_letters.count_by(ANY, "state") == {"replayed": 3, "archived": 2}
 
 
-def test_who_comes_second_to_the_same_letters_is_told(dead_letters):
+def test_the_result_counts_dead_letters_that_another_operator_changed_first(dead_letters):
     dead_letters.add([dead_letter(number) for number in range(3)])
-    chosen = DeadLetterFilter(ids=tuple(map(message_id, range(3))))
+    selected = DeadLetterFilter(ids=tuple(map(message_id, range(3))))
     dead_letters.archive(DeadLetterFilter(ids=(message_id(0), message_id(1))), **ANN)
 
-    second = dead_letters.archive(chosen, **BOB)
-    third = dead_letters.restore(dataclasses.replace(chosen, state="archived"), **ANN)
-    fourth = dead_letters.restore(dataclasses.replace(chosen, state="archived"), **BOB)
+    second = dead_letters.archive(selected, **BOB)
+    third = dead_letters.restore(dataclasses.replace(selected, state="archived"), **ANN)
+    fourth = dead_letters.restore(dataclasses.replace(selected, state="archived"), **BOB)
 
-    assert second.text == "Archived 1 dead letter. 2 are archived already."
+    assert second.text == "Archived 1 dead letter. 2 are already archived."
     assert third.text == "Restored 3 dead letters."
-    assert fourth.text == "Restored 0 dead letters. 3 are waiting already."
+    assert fourth.text == "Restored 0 dead letters. 3 are already pending."
 
 
-def test_all_that_matches_says_nothing_of_what_was_settled_long_ago(dead_letters):
+def test_a_selection_without_ids_does_not_count_unchanged_dead_letters(dead_letters):
     dead_letters.add([dead_letter(number) for number in range(3)])
     dead_letters.archive(DeadLetterFilter(ids=(message_id(0),)), **ANN)
 
     assert dead_letters.archive(ALL, **BOB).text == "Archived 2 dead letters."
 
 
-def test_a_new_death_of_an_archived_message_is_not_undone_by_its_archive(dead_letters, clock):
+def test_an_undo_does_not_restore_a_message_that_failed_again(dead_letters, clock):
     dead_letters.add([dead_letter(1)])
     act = dead_letters.archive(ALL, **ANN)
     clock.forward(10)
@@ -168,10 +158,10 @@ def test_a_new_death_of_an_archived_message_is_not_undone_by_its_archive(dead_le
     assert dead_letters.get(message_id(1)).failed_at == 9000.0
 
 
-# for good
+# purge
 
 
-def test_a_purge_takes_every_byte_out_of_reach(store, dead_letters, clock):
+def test_a_purge_removes_all_content_from_all_tables(store, dead_letters, clock):
     dead_letters.add(
         [
             dead_letter(
@@ -205,7 +195,7 @@ def test_a_purge_takes_every_byte_out_of_reach(store, dead_letters, clock):
 
 
 @pytest.mark.parametrize("age", [0.0, 86399.0])
-def test_a_purge_leaves_what_was_archived_too_lately(dead_letters, clock, age):
+def test_a_purge_skips_recently_archived_dead_letters(dead_letters, clock, age):
     dead_letters.add([dead_letter(1)])
     dead_letters.archive(ALL, **ANN)
     clock.forward(age)
@@ -214,12 +204,12 @@ def test_a_purge_leaves_what_was_archived_too_lately(dead_letters, clock, age):
     with pytest.raises(ConfigError, match="Type exactly: purge 0"):
         dead_letters.purge(ANY, confirmation="purge 1", **ANN)
     assert dead_letters.purge(ANY, confirmation="purge 0", **ANN).text == (
-        "Nothing was purged: no archived dead letter that matches is older than 24 h."
+        "Nothing was purged: no matching dead letter was archived more than 24 h ago."
     )
     assert dead_letters.get(message_id(1)).value == b"v1"
 
 
-def test_a_purge_touches_only_its_own_letters(dead_letters, clock):
+def test_a_purge_deletes_only_matching_dead_letters(dead_letters, clock):
     dead_letters.add([dead_letter(1, topic="a"), dead_letter(2, topic="b")])
     dead_letters.archive(ALL, **ANN)
     clock.forward(86401)

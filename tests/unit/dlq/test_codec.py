@@ -67,7 +67,7 @@ def test_another_line_is_a_value_error(line):
 def test_texts_that_are_not_utf_8_are_replaced():
     odd = dead_letter(error_text="\ud800", source=None, attempts=(Attempt(1.0, "X", "\udfff"),))
 
-    written = codec.writable(odd)
+    written = codec.encodable(odd)
 
     assert (written.error_text, written.source, written.attempts[0].text) == ("?", None, "?")
     assert codec.read_line(codec.write_line(odd)) == written
@@ -87,6 +87,6 @@ def test_the_mark_of_a_key_is_the_same_in_python_and_in_sql(key):
 def test_equal_times_are_ordered_by_the_number_at_the_end_of_the_id():
     numbers = [10, 9, 100, 1]
 
-    ordered = sorted([dead_letter(number, accepted_at=NOW) for number in numbers], key=codec.age)
+    ordered = sorted([dead_letter(number, accepted_at=NOW) for number in numbers], key=codec.acceptance_order)
 
     assert [one.message_id for one in ordered] == ["m-1", "m-9", "m-10", "m-100"]

@@ -1,4 +1,4 @@
-"""Whatever a dead letter holds comes back byte for byte: from the store, from a spill file and from memory."""
+"""Dead letters are unchanged after a round trip through the store, a spill file and memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from producer_core.events import Attempt, DeadLetter
 from producer_core.store import Store
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
-MOMENTS = st.floats(0, 4e9, allow_nan=False)
+TIMES = st.floats(0, 4e9, allow_nan=False)
 BYTES = st.none() | st.binary(max_size=60) | st.just(b"") | TEXTS.map(str.encode)
 HEADERS = st.lists(st.tuples(st.sampled_from(["a", "a", "b", "", "trace"]) | TEXTS, BYTES), max_size=6)
-ATTEMPTS = st.lists(st.builds(Attempt, MOMENTS, TEXTS, TEXTS), max_size=5, unique=True)
+ATTEMPTS = st.lists(st.builds(Attempt, TIMES, TEXTS, TEXTS), max_size=5, unique=True)
 
-LETTERS = st.builds(
+DEAD_LETTERS = st.builds(
     DeadLetter,
     message_id=st.just("m"),
     cluster_id=TEXTS,
@@ -38,8 +38,8 @@ LETTERS = st.builds(
     error_text=TEXTS,
     fingerprint=TEXTS,
     attempts=ATTEMPTS.map(tuple),
-    accepted_at=MOMENTS,
-    failed_at=MOMENTS,
+    accepted_at=TIMES,
+    failed_at=TIMES,
     replayable=st.booleans(),
     source=st.none() | TEXTS,
     host=TEXTS,
@@ -53,7 +53,7 @@ class InStore:
     def __init__(self, folder):
         self.dead_letters = DeadLetters(Store.open(folder / "store.duckdb"))
 
-    def keep(self, dead_letter):
+    def round_trip(self, dead_letter):
         self.dead_letters.add([dead_letter])
         return self.dead_letters.get(dead_letter.message_id)
 
@@ -62,7 +62,7 @@ class InSpill:
     def __init__(self, folder):
         self.spill = Spill(folder / "spill")
 
-    def keep(self, dead_letter):
+    def round_trip(self, dead_letter):
         self.spill.append([dead_letter])
         (found,) = self.spill.take()
         return found
@@ -72,21 +72,21 @@ class InMemory:
     def __init__(self, folder):
         self.queue = DeadLetterQueue()
 
-    def keep(self, dead_letter):
+    def round_trip(self, dead_letter):
         self.queue.add(dead_letter)
         return self.queue.get(dead_letter.message_id)
 
 
 class OverflowingIntoStore:
-    """All three in a row, as a producer without a store leaves them to one with a store."""
+    """Memory, then spill file, then store: the path of dead letters of a producer without a store."""
 
     def __init__(self, folder):
         self.spill = Spill(folder / "spill")
         self.queue = DeadLetterQueue(max_size=1, max_bytes=0, overflow=self.spill.append)
         self.dead_letters = DeadLetters(Store.open(folder / "store.duckdb"))
 
-    def keep(self, dead_letter):
-        self.queue.max_bytes = -1  # the next one overflows at once
+    def round_trip(self, dead_letter):
+        self.queue.max_bytes = -1  # so that the next dead letter overflows at once
         self.queue.add(dead_letter)
         assert len(self.queue) == 0
         with self.spill.taking() as taken:
@@ -95,44 +95,44 @@ class OverflowingIntoStore:
 
 
 @pytest.fixture(params=[InStore, InSpill, InMemory, OverflowingIntoStore], scope="module")
-def place(request, tmp_path_factory):
-    return request.param(tmp_path_factory.mktemp("letters"))
+def backend(request, tmp_path_factory):
+    return request.param(tmp_path_factory.mktemp("dead_letters"))
 
 
 NUMBERS = itertools.count()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(dead_letter=LETTERS)
-def test_a_letter_comes_back_byte_for_byte_from_wherever_it_is_kept(place, dead_letter):
+@given(dead_letter=DEAD_LETTERS)
+def test_a_dead_letter_is_unchanged_after_a_round_trip(backend, dead_letter):
     dead_letter = DeadLetter(**{**_fields(dead_letter), "message_id": f"m-{next(NUMBERS)}"})
 
-    assert place.keep(dead_letter) == dead_letter
+    assert backend.round_trip(dead_letter) == dead_letter
 
 
-def test_a_value_of_ten_megabytes_is_not_cut(place):
-    whole = bytes(range(256)) * 40_000
+def test_a_value_of_ten_megabytes_is_not_truncated(backend):
+    value = bytes(range(256)) * 40_000
     dead_letter = example(
-        key=whole[:1000], value=whole, headers=(("a", whole[:5000]), ("a", None), ("a", b""))
+        key=value[:1000], value=value, headers=(("a", value[:5000]), ("a", None), ("a", b""))
     )
 
-    assert place.keep(dead_letter) == dead_letter
+    assert backend.round_trip(dead_letter) == dead_letter
 
 
-def test_the_first_and_the_last_error_and_all_attempts_between_are_kept(place):
+def test_all_attempts_are_kept(backend):
     attempts = tuple(Attempt(float(number), f"CODE_{number}", f"text {number}") for number in range(1000))
-    kept = place.keep(example(attempts=attempts, error_text="text 999"))
+    read = backend.round_trip(example(attempts=attempts, error_text="text 999"))
 
-    assert (kept.attempts[0].text, kept.error_text, len(kept.attempts)) == ("text 0", "text 999", 1000)
+    assert (read.attempts[0].text, read.error_text, len(read.attempts)) == ("text 0", "text 999", 1000)
 
 
 def example(**fields):
-    known = {
+    defaults = {
         "message_id": f"e-{next(NUMBERS)}", "cluster_id": "c", "producer_id": "p", "topic": "t", "key": None, "value": None,
         "headers": (), "partition": None, "timestamp_ms": None, "verdict": "rejected", "verdict_reason": "", "kind": "local",
         "code": "X", "error_text": "", "fingerprint": "f", "attempts": (), "accepted_at": 1.0, "failed_at": 2.0,
     }  # fmt: skip
-    return DeadLetter(**{**known, **fields})
+    return DeadLetter(**{**defaults, **fields})
 
 
 def _fields(dead_letter):

@@ -1,4 +1,4 @@
-"""The counts by hour: whoever writes dead letters keeps them true, and what they answer is what the dead letters say."""
+"""The hourly counts: every write keeps them correct, and queries on them agree with the dead letters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dead_letters(store):
     return DeadLetters(store, clock=lambda: NOW + 100 * HOUR)
 
 
-def some(count, *, seed=7, hours=30):
+def random_dead_letters(count, *, seed=7, hours=30):
     chance = random.Random(seed)
     for number in range(count):
         cause, at = chance.choice(CAUSES), NOW + chance.uniform(0, hours * HOUR)
@@ -58,8 +58,8 @@ def some(count, *, seed=7, hours=30):
         )
 
 
-def agreed(store):
-    """Whether the counts are those of the dead letters: (hour, cluster, topic, state, verdict, kind, code, fingerprint)."""
+def assert_counts(store):
+    """Assert that the counts equal those of the dead letters by hour and the counted columns."""
     keys = "cluster_id, topic, state, verdict, kind, code, fingerprint"
     with store.borrow() as connection:
         dead_letters = connection.execute(
@@ -71,72 +71,74 @@ def agreed(store):
     assert Counter(dead_letters) == Counter(counts)
 
 
-def test_every_change_of_a_letter_is_in_the_counts(store, dead_letters):
-    people = {"who": "me", "origin": "python"}
-    dead_letters.add(list(some(60)))
-    agreed(store)
-    dead_letters.add([replace(one, failed_at=one.failed_at + HOUR, topic="new") for one in some(20)])
-    agreed(store)
-    dead_letters.archive(DeadLetterFilter(topic="orders"), **people)
-    agreed(store)
-    dead_letters.restore(DeadLetterFilter(group="fa"), **people)
-    agreed(store)
-    claimed = dead_letters.claim("op", [one.message_id for one in some(30)])
-    agreed(store)
+def test_the_counts_contain_every_change(store, dead_letters):
+    operator = {"who": "me", "origin": "python"}
+    dead_letters.add(list(random_dead_letters(60)))
+    assert_counts(store)
+    dead_letters.add(
+        [replace(one, failed_at=one.failed_at + HOUR, topic="new") for one in random_dead_letters(20)]
+    )
+    assert_counts(store)
+    dead_letters.archive(DeadLetterFilter(topic="orders"), **operator)
+    assert_counts(store)
+    dead_letters.restore(DeadLetterFilter(group="fa"), **operator)
+    assert_counts(store)
+    claimed = dead_letters.claim("op", [one.message_id for one in random_dead_letters(30)])
+    assert_counts(store)
     for number, message_id in enumerate(claimed):
         dead_letters.settle_replayed(message_id, 0, number) if number % 2 else dead_letters.settle_landed(
             message_id, 0, 1
         )
-    agreed(store)
-    dead_letters.archive(DeadLetterFilter(), **people)
+    assert_counts(store)
+    dead_letters.archive(DeadLetterFilter(), **operator)
     where = DeadLetterFilter(state="archived")
     dead_letters.purge(
-        where, **people, confirmation=dead_letters.purge_phrase(where, min_age=-60), min_age=-60
+        where, **operator, confirmation=dead_letters.purge_phrase(where, min_age=-60), min_age=-60
     )
-    agreed(store)
+    assert_counts(store)
     store.prune(NOW + 10_000 * HOUR)
-    agreed(store)
+    assert_counts(store)
 
 
-@pytest.mark.parametrize("few", [0, 100])
-def test_a_replay_changes_many_letters_in_place_and_the_counts_know(store, monkeypatch, few):
-    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", few)
+@pytest.mark.parametrize("trigger_limit", [0, 100])
+def test_a_replay_updates_rows_in_place_and_keeps_the_counts_correct(store, monkeypatch, trigger_limit):
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", trigger_limit)
     ids = buried(store, 30)
     operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
     assert claims.take()
-    before = places(store)
+    before = row_ids(store)
 
     turn = claims.turn([], want=20, busy=False)
-    agreed(store)
+    assert_counts(store)
     outcomes = [RecordOutcome(one, "acknowledged", None, 0, at) for at, one in enumerate(ids[:15])]
-    doubt = RecordOutcome(ids[15], "skipped", "nobody knows", verdict="inconclusive")
+    doubtful = RecordOutcome(ids[15], "skipped", "unknown", verdict="inconclusive")
     claims.turn(
-        [*outcomes, doubt, *(RecordOutcome(one, "pending") for one in ids[16:20])], want=0, busy=False
+        [*outcomes, doubtful, *(RecordOutcome(one, "pending") for one in ids[16:20])], want=0, busy=False
     )
-    agreed(store)
+    assert_counts(store)
 
     assert [one.message_id for one in turn.dead_letters] == ids[:20]
     assert Counter(row["state"] for row in store.rows("replay_letter_states", ids=ids)) == {
         "replayed": 15,
         "dead": 15,
     }
-    if not few:
-        assert places(store) == before
-    DeadLetters(store).archive(DeadLetterFilter(), who="me", origin="python")  # the trigger is back
-    agreed(store)
+    if not trigger_limit:
+        assert row_ids(store) == before
+    DeadLetters(store).archive(DeadLetterFilter(), who="me", origin="python")  # with the trigger restored
+    assert_counts(store)
 
 
-def test_a_claim_of_many_that_is_rolled_back_leaves_counts_and_trigger(store, dead_letters, monkeypatch):
+def test_a_rolled_back_claim_keeps_counts_and_trigger(store, dead_letters, monkeypatch):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", 0)
     ids = buried(store, 10)
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
         dead_letters.claim("op", ids)
         raise KeyboardInterrupt
 
-    agreed(store)
+    assert_counts(store)
     dead_letters.archive(ALL, who="me", origin="python")
-    agreed(store)
+    assert_counts(store)
 
 
 KILLED = """
@@ -144,25 +146,25 @@ import os, sys
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store, connection_pool, dead_letter_counts
 dead_letter_counts._TRIGGER_LIMIT = 0
-letters = DeadLetters(Store.open(sys.argv[1]))
-ids = letters.ids(DeadLetterFilter())
+dead_letters = DeadLetters(Store.open(sys.argv[1]))
+ids = dead_letters.ids(DeadLetterFilter())
 connection_pool.ConnectionPool._detach = lambda *_: os._exit(9)
-letters.claim("op", ids)
+dead_letters.claim("op", ids)
 """
 
 
-def test_who_is_killed_right_after_a_claim_of_many_leaves_counts_and_trigger(store, dead_letters):
+def test_a_kill_after_a_claim_keeps_counts_and_trigger(store, dead_letters):
     ids = buried(store, 10)
     done = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
 
     assert done.returncode == 9
-    agreed(store)  # from DuckDB's log, which nobody has read yet
+    assert_counts(store)  # replays DuckDB's write-ahead log
     assert dead_letters.unclaim("op") == ids
-    agreed(store)
+    assert_counts(store)
 
 
-def places(store):
-    """The row ids of dead letters and records: DuckDB gives new ones to rows that it writes anew."""
+def row_ids(store):
+    """Return the row ids of dead letters and records; DuckDB assigns new ones to rows that it reinserts."""
     with store.borrow() as connection:
         return [
             sorted(connection.execute(f"SELECT message_id, rowid FROM {table}").fetchall())
@@ -170,31 +172,31 @@ def places(store):
         ]
 
 
-def test_a_change_that_was_rolled_back_is_not_in_the_counts(store, dead_letters):
-    dead_letters.add(list(some(10)))
+def test_a_rolled_back_change_is_not_in_the_counts(store, dead_letters):
+    dead_letters.add(list(random_dead_letters(10)))
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True) as connection:
         connection.execute("DELETE FROM dead_letters WHERE topic = 'orders'")
         raise KeyboardInterrupt
-    agreed(store)
+    assert_counts(store)
 
 
-def test_counts_that_were_added_up_say_the_same_in_fewer_rows(store, dead_letters, monkeypatch):
+def test_summed_counts_are_equal_with_fewer_rows(store, dead_letters, monkeypatch):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._MIN_DIFFERENCES", 10)
     for first in range(0, 60, 6):
-        dead_letters.add(list(some(60))[first : first + 6])
+        dead_letters.add(list(random_dead_letters(60))[first : first + 6])
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="me", origin="python")
-    before = rows_of(store)
+    before = count_rows(store)
 
     store.maintain(NOW)
 
-    assert rows_of(store) < before
-    agreed(store)
-    again = rows_of(store)
+    assert count_rows(store) < before
+    assert_counts(store)
+    again = count_rows(store)
     store.add_up()
-    assert rows_of(store) == again
+    assert count_rows(store) == again
 
 
-def rows_of(store):
+def count_rows(store):
     with store.borrow() as connection:
         return connection.execute("SELECT count(*) FROM dead_letter_counts").fetchone()[0]
 
@@ -224,7 +226,7 @@ selections = st.builds(
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
     dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("full") / "store.duckdb"))
-    dead_letters.add(list(some(300)))
+    dead_letters.add(list(random_dead_letters(300)))
     dead_letters.archive(DeadLetterFilter(code="FC"), who="me", origin="python")
     dead_letters.claim("op", [f"m-{number}" for number in range(20)])
     return dead_letters
@@ -232,28 +234,30 @@ def full(tmp_path_factory):
 
 @given(selections, st.sampled_from(COLUMNS))
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_listing_a_count_and_groups_mean_what_the_filter_means_in_memory(full, where, column):
-    twins = [one for one in full.bodies([f"m-{number}" for number in range(300)]) if where.matches(one)]
+def test_listing_counts_and_groups_agree_with_the_filter_in_memory(full, where, column):
+    expected = [one for one in full.bodies([f"m-{number}" for number in range(300)]) if where.matches(one)]
 
-    assert {one.message_id for one in full.find(where, limit=1000)} == {one.message_id for one in twins}
-    assert full.count(where) == len(twins)
-    assert full.count_by(where, column) == Counter(getattr(one, column) for one in twins)
+    assert {one.message_id for one in full.find(where, limit=1000)} == {one.message_id for one in expected}
+    assert full.count(where) == len(expected)
+    assert full.count_by(where, column) == Counter(getattr(one, column) for one in expected)
     groups = {group.fingerprint: group for group in full.groups(where)}
-    assert {mark: group.count for mark, group in groups.items()} == Counter(one.fingerprint for one in twins)
-    for mark, group in groups.items():
-        alike = [one for one in twins if one.fingerprint == mark]
-        latest = max(alike, key=lambda one: one.failed_at)
-        assert group.first_seen == min(one.failed_at for one in alike)
+    assert {fingerprint: group.count for fingerprint, group in groups.items()} == Counter(
+        one.fingerprint for one in expected
+    )
+    for fingerprint, group in groups.items():
+        members = [one for one in expected if one.fingerprint == fingerprint]
+        latest = max(members, key=lambda one: one.failed_at)
+        assert group.first_seen == min(one.failed_at for one in members)
         assert (group.last_seen, group.sample_text, group.code) == (
             latest.failed_at, latest.error_text, latest.code
         )  # fmt: skip
-        assert group.topics == tuple(sorted({one.topic for one in alike}))
-        assert group.verdicts == Counter(one.verdict for one in alike)
+        assert group.topics == tuple(sorted({one.topic for one in members}))
+        assert group.verdicts == Counter(one.verdict for one in members)
         assert sum(group.trend.counts) == group.count
 
 
-def test_a_trend_has_the_same_bars_for_all_groups_over_the_time_of_the_filter(dead_letters):
-    dead_letters.add(list(some(200)))
+def test_all_groups_have_the_same_trend_bars_over_the_filter_range(dead_letters):
+    dead_letters.add(list(random_dead_letters(200)))
 
     groups = dead_letters.groups(DeadLetterFilter(since=NOW, until=NOW + 24 * HOUR))
 
@@ -270,7 +274,7 @@ def test_a_trend_has_the_same_bars_for_all_groups_over_the_time_of_the_filter(de
         )
 
 
-def test_a_run_of_minutes_has_a_trend_with_a_shape(dead_letters):
+def test_a_short_run_has_a_fine_trend(dead_letters):
     dead_letters.add([dead_letter(number, failed_at=NOW + number) for number in range(90)])
 
     (group,) = dead_letters.groups(DeadLetterFilter())
@@ -280,7 +284,7 @@ def test_a_run_of_minutes_has_a_trend_with_a_shape(dead_letters):
     assert max(group.trend.counts) == 5
 
 
-def test_groups_of_years_have_a_trend_of_few_bars(dead_letters):
+def test_a_trend_over_years_has_few_bars(dead_letters):
     dead_letters.add([dead_letter(number, failed_at=NOW + number * 900 * HOUR) for number in range(20)])
 
     (group,) = dead_letters.groups(DeadLetterFilter())
@@ -289,7 +293,7 @@ def test_groups_of_years_have_a_trend_of_few_bars(dead_letters):
     assert sum(group.trend.counts) == 20
 
 
-def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(dead_letters):
+def test_a_dead_letter_at_the_end_of_an_hour_is_in_its_group(dead_letters):
     edge = (NOW // HOUR + 1) * HOUR
     dead_letters.add(
         [
@@ -304,7 +308,7 @@ def test_a_letter_at_the_last_moment_of_an_hour_is_in_its_group(dead_letters):
 
 
 @pytest.mark.parametrize("since", [-1e15, 0.0])
-def test_a_range_from_before_anybody_was_born_has_a_trend_of_bounded_length(dead_letters, since):
+def test_the_trend_of_an_extreme_range_has_limited_length(dead_letters, since):
     dead_letters.add([dead_letter(1)])
 
     (group,) = dead_letters.groups(DeadLetterFilter(since=since, until=1e15))

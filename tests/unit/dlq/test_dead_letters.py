@@ -10,7 +10,7 @@ from tests.fixtures.dead_letters import EVERYTHING, SOME, WHOLE, dead_letter, st
 
 
 @pytest.mark.parametrize(
-    "whole",
+    "added",
     [
         WHOLE,
         dead_letter(value=None),
@@ -21,27 +21,27 @@ from tests.fixtures.dead_letters import EVERYTHING, SOME, WHOLE, dead_letter, st
     ],
     ids=["everything", "tombstone", "empty value", "no key", "empty key", "no attempts"],
 )
-def test_a_dead_letter_is_read_back_byte_for_byte(dead_letters, whole):
-    dead_letters.add([whole])
+def test_a_stored_dead_letter_is_read_unchanged(dead_letters, added):
+    dead_letters.add([added])
 
-    assert dead_letters.get(whole.message_id) == whole
+    assert dead_letters.get(added.message_id) == added
 
 
-def test_bodies_come_the_oldest_message_first(dead_letters):
+def test_bodies_are_returned_oldest_message_first(dead_letters):
     dead_letters.add([dead_letter(2), dead_letter(1), dead_letter(3)])
 
-    assert [one.message_id for one in dead_letters.bodies(["m-3", "m-1", "nobody"])] == ["m-1", "m-3"]
+    assert [one.message_id for one in dead_letters.bodies(["m-3", "m-1", "unknown"])] == ["m-1", "m-3"]
     assert dead_letters.ids(DeadLetterFilter()) == ["m-1", "m-2", "m-3"]
-    assert dead_letters.get("nobody") is None
+    assert dead_letters.get("unknown") is None
 
 
-def test_adding_nothing_changes_nothing(dead_letters):
+def test_adding_no_dead_letters_does_nothing(dead_letters):
     dead_letters.add([])
 
     assert dead_letters.count(EVERYTHING) == 0
 
 
-def test_counts_by_a_column(dead_letters):
+def test_dead_letters_are_counted_by_a_column(dead_letters):
     dead_letters.add(SOME)
 
     assert dead_letters.count_by(DeadLetterFilter(), "topic") == {"orders": 2, "refunds": 2}
@@ -49,11 +49,11 @@ def test_counts_by_a_column(dead_letters):
         "not_sent": 1,
         "rejected": 1,
     }
-    with pytest.raises(ConfigError, match="not counted by 'key'"):
+    with pytest.raises(ConfigError, match="cannot be counted by 'key'"):
         dead_letters.count_by(DeadLetterFilter(), "key")
 
 
-def test_restore_brings_back_exactly_the_archived_dead_letters(dead_letters):
+def test_undo_restores_exactly_the_dead_letters_of_one_archive_call(dead_letters):
     dead_letters.add(SOME)
     first = dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
     second = dead_letters.archive(DeadLetterFilter(), who="ada", origin="dashboard")
@@ -71,7 +71,7 @@ def test_restore_brings_back_exactly_the_archived_dead_letters(dead_letters):
 
 
 @pytest.mark.parametrize("state", ["archived", "replayed", "replaying", None])
-def test_archive_changes_only_dead_letters_in_state_dead(dead_letters, state):
+def test_archive_changes_only_dead_letters_in_the_state_dead(dead_letters, state):
     dead_letters.add(SOME)
     dead_letters.claim("op", ["m-1", "m-2"])
     dead_letters.settle_replayed("m-2", 0, 1)
@@ -81,7 +81,7 @@ def test_archive_changes_only_dead_letters_in_state_dead(dead_letters, state):
     assert (state_of(dead_letters, "m-1"), state_of(dead_letters, "m-2")) == ("replaying", "replayed")
 
 
-def test_a_dead_letter_newer_than_the_request_is_not_archived(dead_letters):
+def test_a_dead_letter_added_after_the_archive_call_is_not_archived(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
     dead_letters.add([dead_letter(2)])
@@ -93,7 +93,7 @@ def purge(dead_letters, phrase, where=EVERYTHING, **more):
     return dead_letters.purge(where, who="ada", origin="cli", confirmation=phrase, **more)
 
 
-def test_a_purge_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
+def test_a_purge_needs_the_count_typed_and_an_age_of_one_day(dead_letters, now):
     dead_letters.add(SOME)
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="cli")
 
@@ -106,14 +106,14 @@ def test_a_purge_needs_the_typed_count_and_a_day_of_age(dead_letters, now):
 
     result = purge(dead_letters, "purge 2")
 
-    assert result.text.startswith("Purged 2 dead letters for good.")
+    assert result.text.startswith("Purged 2 dead letters permanently.")
     assert dead_letters.count_by(EVERYTHING, "state") == {"dead": 2, "purged": 2}
-    gone = dead_letters.get("m-1")
-    assert (gone.key, gone.value, gone.error_text, gone.attempts) == (None, None, "", ())
+    purged = dead_letters.get("m-1")
+    assert (purged.key, purged.value, purged.error_text, purged.attempts) == (None, None, "", ())
     assert dead_letters.get("m-3") == SOME[2]
 
 
-def test_a_dead_letter_in_state_dead_is_never_purged(dead_letters, now):
+def test_pending_dead_letters_are_never_purged(dead_letters, now):
     dead_letters.add(SOME)
     now[0] += 1e6
 
@@ -121,7 +121,7 @@ def test_a_dead_letter_in_state_dead_is_never_purged(dead_letters, now):
     assert dead_letters.bodies(["m-1", "m-2", "m-3", "m-4"]) == SOME
 
 
-def test_every_change_is_audited_once(dead_letters, now):
+def test_each_change_is_audited_once(dead_letters, now):
     dead_letters.add(SOME)
     dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")
     dead_letters.restore(DeadLetterFilter(topic="orders"), who="bob", origin="cli")
@@ -138,7 +138,7 @@ def test_every_change_is_audited_once(dead_letters, now):
     ]
 
 
-def test_many_changes_can_be_one_transaction(dead_letters):
+def test_several_changes_can_be_one_transaction(dead_letters):
     dead_letters.add(SOME)
 
     with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""A filter is one value: to a URL, and back."""
+"""Convert filters to URL parameters and back."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ filters = st.builds(
 
 
 @given(filters)
-def test_a_filter_goes_to_a_url_and_back(where):
+def test_a_filter_survives_a_url(where):
     assert DeadLetterFilter.from_query(where.to_query()) == where
 
 
-def test_what_is_at_its_default_is_not_in_the_url():
+def test_defaults_are_not_in_the_url():
     assert DeadLetterFilter().to_query() == {}
     assert DeadLetterFilter(topic="orders", state=None).to_query() == {"topic": "orders", "state": "any"}
     assert DeadLetterFilter().where() == ("state = ?", ["dead"])
     assert DeadLetterFilter(state=None).where() == ("true", [])
 
 
-def test_what_else_is_in_a_url_is_left_alone():
+def test_other_url_parameters_are_ignored():
     assert DeadLetterFilter.from_query({"page": "3", "topic": ""}) == DeadLetterFilter()
 
 
 @pytest.mark.parametrize("query", [{"state": "zombie"}, {"since": "yesterday"}])
-def test_a_mistake_in_a_url_is_said(query):
+def test_an_invalid_url_parameter_is_an_error(query):
     with pytest.raises(ConfigError):
         DeadLetterFilter.from_query(query)
 
 
 @pytest.fixture(scope="module")
-def some_letters(tmp_path_factory):
+def stored(tmp_path_factory):
     dead_letters = DeadLetters(Store.open(tmp_path_factory.mktemp("some") / "store.duckdb"))
     dead_letters.add(SOME)
     return dead_letters
@@ -83,9 +83,9 @@ def some_letters(tmp_path_factory):
         (DeadLetterFilter(topic="'; DROP TABLE dead_letters; --"), ""),
     ],
 )
-def test_a_filter_means_the_same_in_the_store_and_in_memory(some_letters, where, expected):
-    found = "".join(sorted(one.message_id[-1] for one in some_letters.find(where)))
+def test_a_filter_selects_the_same_in_the_store_and_in_memory(stored, where, expected):
+    found = "".join(sorted(one.message_id[-1] for one in stored.find(where)))
 
     assert found == expected
     assert found == "".join(one.message_id[-1] for one in SOME if where.matches(one))
-    assert some_letters.count(where) == len(expected)
+    assert stored.count(where) == len(expected)

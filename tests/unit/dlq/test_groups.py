@@ -6,7 +6,7 @@ from producer_core.dlq import DeadLetterFilter, Group
 from tests.fixtures.dead_letters import NOW, SOME, dead_letter
 
 
-def test_groups_are_the_largest_first_with_a_sample_and_advice(dead_letters):
+def test_groups_are_sorted_by_size_and_have_a_sample_and_advice(dead_letters):
     dead_letters.add([*SOME, dead_letter(5, fingerprint="fa", code="MSG_SIZE_TOO_LARGE", topic="orders")])
 
     first, second = dead_letters.groups(DeadLetterFilter())
@@ -20,7 +20,7 @@ def test_groups_are_the_largest_first_with_a_sample_and_advice(dead_letters):
     assert (second.fingerprint, second.advice) == ("fb", "")
 
 
-def test_groups_of_a_producer_leave_no_threads_that_a_fork_would_lose(dead_letters):
+def test_groups_reset_duckdb_to_one_thread(dead_letters):
     dead_letters.add([dead_letter(1)])
 
     assert dead_letters.groups(DeadLetterFilter(producer_id=dead_letter(1).producer_id))

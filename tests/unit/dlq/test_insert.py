@@ -7,7 +7,7 @@ from producer_core.events import Attempt
 from tests.fixtures.dead_letters import EVERYTHING, NOW, dead_letter, state_of
 
 
-def test_a_message_that_fails_again_stays_one_dead_letter_with_all_its_attempts(dead_letters, now):
+def test_a_message_that_fails_again_stays_one_dead_letter_with_all_attempts(dead_letters, now):
     dead_letters.add([dead_letter(1, replay_count=2)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
 
@@ -23,7 +23,7 @@ def test_a_message_that_fails_again_stays_one_dead_letter_with_all_its_attempts(
     assert dead_letters.count(EVERYTHING) == 1
 
 
-def test_a_failure_reported_twice_changes_nothing(dead_letters):
+def test_adding_the_same_dead_letter_twice_changes_nothing(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(1)])
     dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
 
@@ -33,14 +33,14 @@ def test_a_failure_reported_twice_changes_nothing(dead_letters):
     assert dead_letters.count(EVERYTHING) == 1
 
 
-def test_two_failures_of_one_message_in_one_batch_are_joined(dead_letters):
+def test_two_failures_of_a_message_in_one_batch_are_merged(dead_letters):
     later = dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),))
     dead_letters.add([dead_letter(1), later])
 
     assert len(dead_letters.get("m-1").attempts) == 2
 
 
-def test_a_text_that_is_not_valid_utf_8_is_kept(dead_letters):
+def test_a_text_that_is_invalid_in_utf8_does_not_prevent_storing(dead_letters):
     dead_letters.add([dead_letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
 
     assert dead_letters.get("m-1").error_text == "bad ?"

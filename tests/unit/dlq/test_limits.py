@@ -1,4 +1,4 @@
-"""Beyond its bound a queue of dead letters says so, once, and loses none."""
+"""Limits of dead letters: exceeded limits are reported once, and no dead letter is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from producer_core.dlq.limits import (
     DeadLetterLimits,
     DeadLetterLoad,
     LimitWatch,
-    judge,
+    exceeded_limits,
     measure,
 )
 from producer_core.store import Store
@@ -29,7 +29,7 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("load", "passed"),
+    ("load", "exceeded"),
     [
         (DeadLetterLoad(0, 0, None), ()),
         (DeadLetterLoad(10, 100, NOW - 60), ()),
@@ -40,18 +40,18 @@ def store(tmp_path):
         (DeadLetterLoad(1, 1, NOW + 60), ()),
     ],
 )
-def test_a_bound_is_passed_above_it_and_not_at_it(load, passed):
-    found = judge(load, DeadLetterLimits(10, 100, 60.0), NOW)
+def test_a_limit_is_exceeded_above_its_value_and_not_at_it(load, exceeded):
+    found = exceeded_limits(load, DeadLetterLimits(10, 100, 60.0), NOW)
 
-    assert tuple(excess.what for excess in found) == passed
+    assert tuple(excess.what for excess in found) == exceeded
     assert all(excess.advice and "dlq_max_" in excess.text for excess in found)
 
 
-def test_a_bound_that_was_taken_away_is_never_passed():
-    assert judge(DeadLetterLoad(10**9, 10**15, 0.0), DeadLetterLimits(None, None, None), NOW) == ()
+def test_a_removed_limit_is_never_exceeded():
+    assert exceeded_limits(DeadLetterLoad(10**9, 10**15, 0.0), DeadLetterLimits(None, None, None), NOW) == ()
 
 
-def test_what_waits_is_measured_and_what_was_archived_is_not(store):
+def test_only_pending_dead_letters_are_measured(store):
     dead_letters = DeadLetters(store)
     dead_letters.add([dead_letter(1, value=b"12345"), dead_letter(2, value=None), dead_letter(3, value=b"1")])
     dead_letters.archive(DeadLetterFilter(ids=("m-3",)), who="ann", origin="python")
@@ -68,60 +68,60 @@ class Timer:
         return self.now
 
 
-def test_a_passed_bound_is_said_once_and_its_end_once(store):
+def test_an_exceeded_limit_and_its_end_are_reported_once_each(store):
     timer, dead_letters = Timer(), DeadLetters(store)
     watch = LimitWatch(DeadLetterLimits(dead_letters=1), timer=timer)
     dead_letters.add([dead_letter(1), dead_letter(2)])
 
-    said = []
+    notices = []
     for _ in range(3):
-        said += watch.look(store, NOW)
+        notices += watch.check(store, NOW)
         timer.now += 10
     dead_letters.archive(DeadLetterFilter(), who="ann", origin="python")
     for _ in range(3):
-        said += watch.look(store, NOW)
+        notices += watch.check(store, NOW)
         timer.now += 10
 
-    assert [(notice.kind, notice.severity) for notice in said] == [(OVER, "warning"), (WITHIN, "info")]
-    assert "2 dead letters wait; the bound (dlq_max_size) is 1. Look at the groups" in said[0].text
-    assert said[0].details["subject"] == said[1].details["subject"] == "number of dead letters"
+    assert [(notice.kind, notice.severity) for notice in notices] == [(OVER, "warning"), (WITHIN, "info")]
+    assert "2 dead letters pending; the limit (dlq_max_size) is 1. List the groups" in notices[0].text
+    assert notices[0].details["subject"] == notices[1].details["subject"] == "number of dead letters"
     assert dead_letters.count(DeadLetterFilter(state=None)) == 2
 
 
-def test_the_watch_looks_every_five_seconds_at_most(store, monkeypatch):
-    timer, looked = Timer(), []
+def test_the_watch_measures_at_most_every_five_seconds(store, monkeypatch):
+    timer, measured_at = Timer(), []
     monkeypatch.setattr(
         "producer_core.dlq.limits.measure",
-        lambda store: looked.append(timer.now) or DeadLetterLoad(0, 0, None),
+        lambda store: measured_at.append(timer.now) or DeadLetterLoad(0, 0, None),
     )
     watch = LimitWatch(DeadLetterLimits(), timer=timer)
 
     for _ in range(20):
-        watch.look(store, NOW)
+        watch.check(store, NOW)
         timer.now += 1
 
-    assert looked == [100.0, 105.0, 110.0, 115.0]
+    assert measured_at == [100.0, 105.0, 110.0, 115.0]
 
 
-def test_a_look_that_takes_long_is_made_seldom(store, monkeypatch):
-    timer, looked = Timer(), []
+def test_a_slow_measurement_is_made_less_often(store, monkeypatch):
+    timer, measured_at = Timer(), []
 
     def slow(store):
-        looked.append(timer.now)
+        measured_at.append(timer.now)
         timer.now += 0.5
         return DeadLetterLoad(0, 0, None)
 
     monkeypatch.setattr("producer_core.dlq.limits.measure", slow)
     watch = LimitWatch(DeadLetterLimits(), timer=timer)
     for _ in range(1200):
-        watch.look(store, NOW)
+        watch.check(store, NOW)
         timer.now += 1
 
-    assert looked[:3] == [100.0, 150.5, 201.0]
+    assert measured_at[:3] == [100.0, 150.5, 201.0]
 
 
-def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
-    given = DeadLetterLimits(dead_letters=7)
+def test_limits_of_the_store_override_those_of_a_producer(store):
+    limits = DeadLetterLimits(dead_letters=7)
 
     assert (
         CliRunner()
@@ -129,15 +129,15 @@ def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
         .exit_code
         == 0
     )
-    assert given.set_by(store.settings()) == DeadLetterLimits(7, 2048, None)
+    assert limits.overridden_by(store.settings()) == DeadLetterLimits(7, 2048, None)
     CliRunner().invoke(
         main, ["store", "set", "dlq_max_size=20", "dlq_max_bytes=default", "--store", str(store.path)]
     )
-    assert given.set_by(store.settings()) == DeadLetterLimits(20, 256 << 20, None)
+    assert limits.overridden_by(store.settings()) == DeadLetterLimits(20, 256 << 20, None)
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("setting", "error"),
     [
         ("dlq_max_sise=1", "Did you mean dlq_max_size?"),
         ("dlq_max_size=many", "is not a size"),
@@ -149,31 +149,33 @@ def test_the_bounds_of_the_store_go_before_those_of_a_producer(store):
         ("nothing", "is not name=value"),
     ],
 )
-def test_a_setting_that_makes_no_sense_changes_nothing(store, word, said):
-    result = CliRunner().invoke(main, ["store", "set", "dlq_max_age=1d", word, "--store", str(store.path)])
+def test_an_invalid_setting_changes_nothing(store, setting, error):
+    result = CliRunner().invoke(main, ["store", "set", "dlq_max_age=1d", setting, "--store", str(store.path)])
 
-    assert result.exit_code == 2 and said in result.output + result.stderr
+    assert result.exit_code == 2 and error in result.output + result.stderr
     assert store.settings() == {} and store.rows("audit_latest") == []
 
 
 # without a store
 
 
-def test_without_a_store_what_is_beyond_the_bound_goes_to_the_spill_and_into_the_next_store(tmp_path, store):
+def test_dead_letters_above_the_limit_without_a_store_are_spilled_and_imported_by_the_next_store(
+    tmp_path, store
+):
     spill = Spill(tmp_path / "spill")
     queue = DeadLetterQueue(max_size=100, max_bytes=40, overflow=spill.append)
-    whole = [dead_letter(number, key=b"", value=bytes(10)) for number in range(1, 8)]
+    added = [dead_letter(number, key=b"", value=bytes(10)) for number in range(1, 8)]
 
-    for one in whole:
+    for one in added:
         queue.add(one)
 
     assert (len(queue), queue.bytes, queue.spilled, queue.dropped) == (4, 40, 3, 0)
     DeadLetters(store).add(spill.take())
-    assert DeadLetters(store).bodies(["m-1", "m-2", "m-3"]) == whole[:3]
-    assert queue.dead_letters() == whole[3:]
+    assert DeadLetters(store).bodies(["m-1", "m-2", "m-3"]) == added[:3]
+    assert queue.dead_letters() == added[3:]
 
 
-def test_without_a_store_what_is_too_old_goes_to_the_spill(tmp_path):
+def test_dead_letters_above_the_age_limit_without_a_store_are_spilled(tmp_path):
     now, spill = [NOW], Spill(tmp_path / "spill")
     queue = DeadLetterQueue(max_age=60.0, overflow=spill.append, clock=lambda: now[0])
     queue.add(dead_letter(1, failed_at=NOW))
@@ -184,21 +186,21 @@ def test_without_a_store_what_is_too_old_goes_to_the_spill(tmp_path):
     assert [one.message_id for one in spill.take()] == ["m-1"]
 
 
-def test_what_was_taken_out_counts_no_more(tmp_path):
+def test_removed_and_replaced_dead_letters_do_not_count(tmp_path):
     queue = DeadLetterQueue(max_bytes=1000)
     queue.add(dead_letter(1, key=b"123", value=b"12345", headers=(("a", b"12"), ("b", None))))
     queue.add(dead_letter(1, key=None, value=b"1"))
     assert queue.bytes == 1
 
-    queue.remove(["m-1", "nobody"])
+    queue.remove(["m-1", "unknown"])
     assert queue.bytes == 0
 
 
-def test_a_spill_that_cannot_be_written_keeps_the_letter_in_memory():
-    def refuse(dead_letters):
+def test_if_the_spill_file_cannot_be_written_the_dead_letter_stays_in_memory():
+    def fail(dead_letters):
         raise OSError("full")
 
-    queue = DeadLetterQueue(max_bytes=5, overflow=refuse)
+    queue = DeadLetterQueue(max_bytes=5, overflow=fail)
     with pytest.raises(OSError, match="full"):
         queue.add(dead_letter(1))
 

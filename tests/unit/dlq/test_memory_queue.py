@@ -1,4 +1,4 @@
-"""The dead letter queue in memory: the contract's face, bounded, and honest about what it holds."""
+"""The dead letter queue in memory: its limits, statistics and filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def message(number=1, topic="q", **fields):
     return Message(f"id-{number}", topic, "key", {"n": number}, datetime(2026, 1, 1, 0, 0, number), **fields)
 
 
-def test_a_queue_beyond_its_bound_counts_what_it_holds():
+def test_a_queue_above_its_limit_counts_only_messages_held():
     queue = DeadLetterQueue(max_size=2)
     for number in range(4):
         queue.add_message(message(number), "boom")
@@ -26,12 +26,12 @@ def test_a_queue_beyond_its_bound_counts_what_it_holds():
     stats = queue.get_stats()
 
     assert stats["total_messages"] == 2
-    assert stats["topic_breakdown"] == {"q": 2}  # it said 4
+    assert stats["topic_breakdown"] == {"q": 2}  # regression: it was 4
     assert queue.topic_stats == {"q": 2}
     assert stats["dropped_messages"] == 2
 
 
-def test_a_message_in_the_queue_is_dead_and_says_why():
+def test_a_message_in_the_queue_has_the_dead_letter_status_and_error():
     queue = DeadLetterQueue()
     queue.add_message(message(1), "broker gone")
 
@@ -41,7 +41,7 @@ def test_a_message_in_the_queue_is_dead_and_says_why():
     assert queue.get_messages_by_topic("other") == []
 
 
-def test_the_statistics_name_the_oldest_and_the_newest():
+def test_the_statistics_contain_the_oldest_and_newest_message():
     queue = DeadLetterQueue()
     assert queue.get_stats()["oldest_message"] is None
 
@@ -56,7 +56,7 @@ def test_the_statistics_name_the_oldest_and_the_newest():
     json.dumps(stats)
 
 
-def test_clearing_a_topic_leaves_the_others():
+def test_clearing_a_topic_keeps_other_topics():
     queue = DeadLetterQueue()
     for number, topic in enumerate(["a", "b", "a"]):
         queue.add_message(message(number, topic), "boom")
@@ -66,7 +66,7 @@ def test_clearing_a_topic_leaves_the_others():
     assert queue.get_stats()["topic_breakdown"] == {"b": 1}
 
 
-def test_beyond_the_bound_the_oldest_are_handed_on_not_dropped():
+def test_above_the_limit_the_oldest_are_passed_to_overflow_and_not_dropped():
     spilled = []
     queue = DeadLetterQueue(2, overflow=spilled.extend)
     for number in range(4):
@@ -77,7 +77,7 @@ def test_beyond_the_bound_the_oldest_are_handed_on_not_dropped():
     assert (queue.spilled, queue.dropped) == (2, 0)
 
 
-def test_what_cannot_be_handed_on_stays_and_the_caller_hears_of_it():
+def test_if_overflow_fails_the_dead_letter_stays_and_the_caller_gets_the_error():
     def full(dead_letters):
         raise StoreFull
 
@@ -89,15 +89,15 @@ def test_what_cannot_be_handed_on_stays_and_the_caller_hears_of_it():
     assert [one.message_id for one in queue.dead_letters()] == ["m-1", "m-2"]
 
 
-def test_dropping_begins_with_a_warning(caplog):
+def test_the_first_dropped_dead_letter_logs_a_warning(caplog):
     queue = DeadLetterQueue(1)
     for number in range(3):
         queue.add(dead_letter(number))
 
-    assert caplog.messages.count("dead letter queue full, the oldest are dropped") == 1
+    assert caplog.messages.count("dead letter queue full, dropping the oldest") == 1
 
 
-def test_a_message_that_dies_again_is_held_once_with_all_its_attempts():
+def test_a_message_that_fails_again_is_held_once_with_all_attempts():
     queue = DeadLetterQueue()
     queue.add(dead_letter(1))
     queue.add(dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),)))
@@ -107,7 +107,7 @@ def test_a_message_that_dies_again_is_held_once_with_all_its_attempts():
     assert queue.get_stats()["total_messages"] == 1
 
 
-def test_letters_are_found_like_in_the_store():
+def test_dead_letters_are_found_as_in_the_store():
     queue = DeadLetterQueue()
     for one in (dead_letter(1), dead_letter(2, topic="refunds"), dead_letter(3)):
         queue.add(one)
@@ -116,11 +116,11 @@ def test_letters_are_found_like_in_the_store():
     assert [one.message_id for one in queue.find(DeadLetterFilter(), limit=1, offset=1)] == ["m-2"]
     assert queue.count(DeadLetterFilter(topic="refunds")) == 1
     assert queue.get("m-2").topic == "refunds"
-    assert queue.remove(["m-2", "nobody"]) == 1
+    assert queue.remove(["m-2", "unknown"]) == 1
     assert len(queue) == 2
 
 
-def test_a_letter_reads_as_the_message_that_was_sent():
+def test_a_dead_letter_is_returned_as_its_original_message():
     queue = DeadLetterQueue()
     queue.add(dead_letter(1, value=b'{"n": 1}', key=b"k"))
     queue.add(dead_letter(2, value=b"\xff"))
@@ -130,6 +130,6 @@ def test_a_letter_reads_as_the_message_that_was_sent():
     assert second.value == b"\xff"
 
 
-def test_a_bound_below_one_is_refused():
+def test_a_limit_below_one_is_rejected():
     with pytest.raises(ValueError, match="at least 1"):
         DeadLetterQueue(0)

@@ -1,4 +1,4 @@
-"""Looking at dead letters: by pages, into bodies, and by a filter that a URL and a command line carry."""
+"""Listing dead letters by pages, searching bodies, and filters in URLs and command lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from producer_core.store import Store
 from tests.fixtures.dead_letters import NOW, dead_letter
 
 ANY = DeadLetterFilter(state=None)
-PEOPLE = {"who": "me", "origin": "python"}
+OPERATOR = {"who": "me", "origin": "python"}
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def dead_letters(tmp_path):
     return DeadLetters(Store.open(tmp_path / "store.duckdb"), clock=lambda: NOW + 1000)
 
 
-# a filter is one value
+# filters
 
 
 words = st.text(max_size=8) | st.sampled_from(
@@ -55,7 +55,7 @@ filters = st.builds(
 
 
 @given(filters)
-def test_a_filter_with_anything_in_it_goes_to_a_url_and_back(where):
+def test_any_filter_survives_a_url(where):
     query = where.to_query()
     assert all(query.values())
     assert DeadLetterFilter.from_query(query) == where
@@ -63,26 +63,26 @@ def test_a_filter_with_anything_in_it_goes_to_a_url_and_back(where):
 
 @given(filters)
 @settings(deadline=None)
-def test_a_filter_with_anything_in_it_goes_to_a_command_line_and_back(where):
-    seen = []
+def test_any_filter_survives_a_command_line(where):
+    parsed = []
 
     @click.command()
     @filter_options.filter_and_state_options
-    def command(**given):
-        seen.append(filter_options.chosen(given))
+    def command(**options):
+        parsed.append(filter_options.chosen(options))
 
     outcome = CliRunner().invoke(command, command_options(where))
     assert outcome.exit_code == 0, outcome.output
-    assert seen == [where]
+    assert parsed == [where]
 
 
 @pytest.mark.parametrize("query", [{"ids": "[1"}, {"topic": '"a"b"'}, {"since": "inf"}, {"until": "nan"}])
-def test_what_no_filter_wrote_is_a_mistake_that_is_said(query):
+def test_an_invalid_query_is_an_error(query):
     with pytest.raises(ConfigError):
         DeadLetterFilter.from_query(query)
 
 
-def test_a_key_is_text_or_any_bytes_in_hexadecimal(dead_letters):
+def test_a_key_is_text_or_bytes_in_hexadecimal(dead_letters):
     dead_letters.add(
         [
             dead_letter(1, key=b"\xff\x00"),
@@ -98,16 +98,16 @@ def test_a_key_is_text_or_any_bytes_in_hexadecimal(dead_letters):
     assert found == {"0xff00": ["m-1"], "0xFF00": ["m-1"], "0x": ["m-2"], "": ["m-2"], "0x4": ["m-4"]}
 
 
-def test_a_key_has_the_same_mark_in_a_store_that_was_made_before_there_were_marks(dead_letters):
+def test_the_migration_computes_the_same_key_mark(dead_letters):
     dead_letters.add([dead_letter(1, key=b"k"), dead_letter(2, key=None), dead_letter(3, key=b"\x00\xff")])
-    again = "(md5_number_lower(key) & 4294967295)::UINTEGER"  # the migration's words
+    expression = "(md5_number_lower(key) & 4294967295)::UINTEGER"  # as in the migration
     with dead_letters._store.borrow() as connection:
         rows = connection.execute(
-            f"SELECT key_mark, {again} FROM dead_letters ORDER BY message_id"
+            f"SELECT key_mark, {expression} FROM dead_letters ORDER BY message_id"
         ).fetchall()
     assert [one for one, _ in rows] == [other for _, other in rows]
     assert rows[1] == (None, None)
-    assert again in (files("producer_core.store") / "sql" / "0005_dead_letter_counts.sql").read_text()
+    assert expression in (files("producer_core.store") / "sql" / "0005_dead_letter_counts.sql").read_text()
 
 
 # pages
@@ -117,7 +117,7 @@ def ids(found):
     return [one.message_id for one in found]
 
 
-def test_pages_are_the_listing_in_pieces_even_where_all_died_at_once(dead_letters):
+def test_pages_equal_the_listing_even_for_equal_failure_times(dead_letters):
     dead_letters.add([dead_letter(number, failed_at=NOW + number // 7) for number in range(40)])
 
     pages, after = [], None
@@ -132,7 +132,7 @@ def test_pages_are_the_listing_in_pieces_even_where_all_died_at_once(dead_letter
     assert [len(page) for page in pages] == [6] * 6 + [4]
 
 
-def test_a_letter_that_dies_while_pages_are_turned_moves_nothing(dead_letters):
+def test_a_new_dead_letter_does_not_shift_the_next_page(dead_letters):
     dead_letters.add([dead_letter(number) for number in range(10)])
     first = dead_letters.page(DeadLetterFilter(), limit=5)
     dead_letters.add([dead_letter(99)])
@@ -140,7 +140,7 @@ def test_a_letter_that_dies_while_pages_are_turned_moves_nothing(dead_letters):
     assert ids(first.dead_letters + second.dead_letters) == [f"m-{number}" for number in range(9, -1, -1)]
 
 
-def test_a_cursor_that_nobody_wrote_is_a_mistake_that_is_said():
+def test_an_invalid_cursor_is_an_error():
     with pytest.raises(ConfigError):
         PageCursor.parse("yesterday")
 
@@ -173,7 +173,7 @@ BODIES = [
         ("nowhere", []),
     ],
 )
-def test_a_body_is_looked_for_in_value_key_and_headers(dead_letters, body, expected):
+def test_body_is_searched_in_value_key_and_headers(dead_letters, body, expected):
     dead_letters.add(BODIES)
     memory = DeadLetterQueue()
     for one in BODIES:
@@ -186,7 +186,7 @@ def test_a_body_is_looked_for_in_value_key_and_headers(dead_letters, body, expec
     assert ids(memory.find(DeadLetterFilter(body=body))) == expected
 
 
-def test_a_search_says_how_far_it_looked_and_goes_on_there(dead_letters):
+def test_an_incomplete_search_reports_its_progress_and_can_be_continued(dead_letters):
     dead_letters.add(
         [dead_letter(number, value=b"needle" if number in (2, 17) else b"hay") for number in range(20)]
     )
@@ -197,27 +197,27 @@ def test_a_search_says_how_far_it_looked_and_goes_on_there(dead_letters):
 
     assert (ids(first.dead_letters), first.looked_at, first.of, first.complete) == (["m-17"], 10, 20, False)
     assert first.text == (
-        "Looked at 10 of 20, the latest first, back to 2027-01-15 08:00:10 UTC: 1 found so far."
+        "Searched 10 of 20, the latest first, back to 2027-01-15 08:00:10 UTC: 1 found so far."
     )
     assert (ids(second.dead_letters), second.looked_at) == (["m-2"], 10)
 
 
-def test_a_search_ends_when_its_time_is_over_or_enough_is_found(dead_letters, monkeypatch):
-    monkeypatch.setattr(search, "_AT_ONCE", 4)
+def test_a_search_ends_at_its_time_limit_or_when_enough_is_found(dead_letters, monkeypatch):
+    monkeypatch.setattr(search, "_SLICE_ROWS", 4)
     dead_letters.add([dead_letter(number) for number in range(20)])
 
-    hurried = dead_letters.search(DeadLetterFilter(body="nowhere"), seconds=-1)
-    content = dead_letters.search(DeadLetterFilter(body="key"), limit=3)
+    timed_out = dead_letters.search(DeadLetterFilter(body="nowhere"), seconds=-1)
+    limited = dead_letters.search(DeadLetterFilter(body="key"), limit=3)
 
-    assert (hurried.looked_at, hurried.complete) == (4, False)
-    assert (ids(content.dead_letters), content.looked_at, content.complete) == (
+    assert (timed_out.looked_at, timed_out.complete) == (4, False)
+    assert (ids(limited.dead_letters), limited.looked_at, limited.complete) == (
         ["m-19", "m-18", "m-17"],
         3,
         False,
     )
 
 
-def test_an_act_on_a_body_is_about_exactly_what_a_complete_search_found(dead_letters):
+def test_a_change_with_body_affects_exactly_the_dead_letters_found(dead_letters):
     dead_letters.add(
         [dead_letter(1, value=b"needle"), dead_letter(2, value=b"hay"), dead_letter(3, key=b"needle")]
     )
@@ -229,43 +229,43 @@ def test_an_act_on_a_body_is_about_exactly_what_a_complete_search_found(dead_let
     assert dead_letters.ids(where) == ["m-1", "m-3"]
     frozen = dead_letters.frozen(where)
     assert (frozen.ids, frozen.body, frozen.state) == (("m-3", "m-1"), None, "dead")
-    assert dead_letters.archive(where, **PEOPLE).count == 2
-    assert dead_letters.archive(where, **PEOPLE).count == 0
+    assert dead_letters.archive(where, **OPERATOR).count == 2
+    assert dead_letters.archive(where, **OPERATOR).count == 0
     assert dead_letters.get("m-2").state == "dead"
-    assert dead_letters.restore(where, **PEOPLE).count == 2
-    assert dead_letters.archive(DeadLetterFilter(), **PEOPLE).count == 3
+    assert dead_letters.restore(where, **OPERATOR).count == 2
+    assert dead_letters.archive(DeadLetterFilter(), **OPERATOR).count == 3
     archived = DeadLetterFilter(state="archived", body="needle")
     phrase = dead_letters.purge_phrase(archived, min_age=-60)
     assert phrase == "purge 2"
-    assert dead_letters.purge(archived, **PEOPLE, confirmation=phrase, min_age=-60).count == 2
+    assert dead_letters.purge(archived, **OPERATOR, confirmation=phrase, min_age=-60).count == 2
 
 
-def test_a_body_that_nothing_has_selects_nothing_and_not_everything(dead_letters):
+def test_a_body_without_matches_selects_nothing(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(2)])
     assert dead_letters.count(DeadLetterFilter(body="nowhere")) == 0
-    assert dead_letters.archive(DeadLetterFilter(body="nowhere"), **PEOPLE).count == 0
+    assert dead_letters.archive(DeadLetterFilter(body="nowhere"), **OPERATOR).count == 0
 
 
-def test_an_act_on_a_body_is_refused_when_the_search_did_not_see_everything(dead_letters, monkeypatch):
+def test_a_change_with_body_is_rejected_after_an_incomplete_search(dead_letters, monkeypatch):
     dead_letters.add([dead_letter(number) for number in range(20)])
-    monkeypatch.setattr(search, "MOST_IDS", 3)
-    with pytest.raises(ConfigError, match=r"Nothing was changed.*Looked at 3 of 20.*Narrow the selection"):
-        dead_letters.archive(DeadLetterFilter(body="key"), **PEOPLE)
+    monkeypatch.setattr(search, "MAX_IDS", 3)
+    with pytest.raises(ConfigError, match=r"Nothing was changed.*Searched 3 of 20.*Narrow the selection"):
+        dead_letters.archive(DeadLetterFilter(body="key"), **OPERATOR)
     assert dead_letters.count(DeadLetterFilter()) == 20
 
 
-def test_a_filter_with_a_body_is_no_condition_that_somebody_could_forget():
-    with pytest.raises(ConfigError, match="looked for first"):
+def test_a_filter_with_body_cannot_be_an_sql_condition():
+    with pytest.raises(ConfigError, match="not an SQL condition"):
         DeadLetterFilter(body="x").where()
     with pytest.raises(ConfigError):
         DeadLetterFilter(body="")
 
 
-# the shell
+# the commands
 
 
 @pytest.fixture
-def shell(dead_letters):
+def dlq(dead_letters):
     from producer_core.cli import main
 
     def run(*arguments):
@@ -275,28 +275,28 @@ def shell(dead_letters):
     return run
 
 
-def test_the_shell_turns_pages_by_what_the_page_before_says(dead_letters, shell):
+def test_list_prints_the_cursor_of_the_next_page(dead_letters, dlq):
     dead_letters.add([dead_letter(number) for number in range(7)])
-    first = json.loads(shell("list", "--limit", "5", "--json").stdout)
-    second = json.loads(shell("list", "--limit", "5", "--after", first["next"], "--json").stdout)
+    first = json.loads(dlq("list", "--limit", "5", "--json").stdout)
+    second = json.loads(dlq("list", "--limit", "5", "--after", first["next"], "--json").stdout)
     assert [row["message_id"] for row in second["records"]] == ["m-1", "m-0"]
     assert (first["total"], second["next"]) == (7, None)
-    assert f"Next page: --after {first['next']}" in shell("list", "--limit", "5").stdout
+    assert f"Next page: --after {first['next']}" in dlq("list", "--limit", "5").stdout
 
 
-def test_the_shell_says_how_far_it_looked_into_bodies(dead_letters, shell):
+def test_list_reports_the_progress_of_a_body_search(dead_letters, dlq):
     dead_letters.add([dead_letter(1, value=b"needle"), dead_letter(2)])
-    assert "Looked at all 2: 1 found." in shell("list", "--body", "needle").stdout
-    found = json.loads(shell("list", "--body", "needle", "--json").stdout)
+    assert "Searched all 2: 1 found." in dlq("list", "--body", "needle").stdout
+    found = json.loads(dlq("list", "--body", "needle", "--json").stdout)
     assert [row["message_id"] for row in found["records"]] == ["m-1"]
     assert found["search"]["complete"]
-    archived = shell("archive", "--body", "needle", "--yes")
+    archived = dlq("archive", "--body", "needle", "--yes")
     assert "Archived 1" in archived.stdout
     assert "Searched the bodies of 2 dead letters." in archived.stderr
 
 
-def test_the_shell_draws_the_trend_of_a_group(dead_letters, shell):
+def test_groups_prints_the_trend_of_a_group(dead_letters, dlq):
     dead_letters.add([dead_letter(number, failed_at=NOW + number) for number in range(90)])
-    assert "█" in shell("groups").stdout
-    group = json.loads(shell("groups", "--json").stdout)["groups"][0]
+    assert "█" in dlq("groups").stdout
+    group = json.loads(dlq("groups", "--json").stdout)["groups"][0]
     assert sum(group["trend"]["counts"]) == 90

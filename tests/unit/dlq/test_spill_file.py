@@ -1,4 +1,4 @@
-"""The spill file: durable, private, tolerant of a torn end, taken once."""
+"""The spill file: durable, private, read once, and tolerant of a truncated last line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def spill(tmp_path):
     return Spill(tmp_path / "state" / "spill.jsonl")
 
 
-def test_letters_come_back_byte_for_byte_and_once(spill):
+def test_spilled_dead_letters_are_read_once_and_unchanged(spill):
     spill.append([WHOLE, dead_letter(2, value=None)])
     spill.append([dead_letter(3)])
 
@@ -28,14 +28,14 @@ def test_letters_come_back_byte_for_byte_and_once(spill):
     assert not spill.path.exists()
 
 
-def test_the_file_and_its_folder_are_for_their_owner_alone(spill):
+def test_only_the_owner_can_read_the_spill_file_and_its_folder(spill):
     spill.append([dead_letter(1)])
 
     assert stat.S_IMODE(spill.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(spill.path.parent.stat().st_mode) == 0o700
 
 
-def test_a_torn_last_line_is_said_and_kept_aside(spill, caplog):
+def test_a_truncated_last_line_is_logged_and_moved_to_another_file(spill, caplog):
     spill.append([dead_letter(1)])
     with spill.path.open("ab") as file:
         file.write(b'{"message_id": "m-2", "topi')
@@ -43,14 +43,14 @@ def test_a_torn_last_line_is_said_and_kept_aside(spill, caplog):
     spill.append([dead_letter(3)])
 
     assert [one.message_id for one in spill.take()] == ["m-1", "m-3"]
-    assert "damaged lines in the spill were set aside" in caplog.messages
-    aside = spill.path.with_name("spill.jsonl.damaged")
-    assert aside.read_bytes() == b'{"message_id": "m-2", "topi\n'
-    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+    assert "damaged lines moved out of the spill file" in caplog.messages
+    damaged = spill.path.with_name("spill.jsonl.damaged")
+    assert damaged.read_bytes() == b'{"message_id": "m-2", "topi\n'
+    assert stat.S_IMODE(damaged.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("line", [b"null", b"[]", b"{}", b'{"key": 1}', b"\xff\xfe", b'{"message_id":"x"}'])
-def test_a_line_that_is_no_letter_does_not_stop_the_others(spill, line, caplog):
+def test_an_invalid_line_does_not_affect_the_others(spill, line, caplog):
     spill.append([dead_letter(1)])
     with spill.path.open("ab") as file:
         file.write(line + b"\n")
@@ -59,7 +59,7 @@ def test_a_line_that_is_no_letter_does_not_stop_the_others(spill, line, caplog):
     assert len(spill.take()) == 2
 
 
-def test_what_cannot_be_stored_stays_in_the_file(spill):
+def test_dead_letters_that_cannot_be_stored_stay_in_the_file(spill):
     spill.append([dead_letter(1)])
 
     with pytest.raises(ZeroDivisionError):
@@ -70,24 +70,24 @@ def test_what_cannot_be_stored_stays_in_the_file(spill):
     assert spill.take() == [dead_letter(1)]
 
 
-def test_a_process_killed_between_store_and_spill_doubles_nothing(spill, tmp_path):
+def test_a_kill_between_store_and_spill_file_duplicates_nothing(spill, tmp_path):
     dead_letters = DeadLetters(Store.open(tmp_path / "store.duckdb"))
     spill.append([dead_letter(1), dead_letter(2)])
     child = os.fork()
     if child == 0:
-        with spill.taking() as waiting:
-            DeadLetters(Store.open(tmp_path / "store.duckdb")).add(waiting)
+        with spill.taking() as spilled:
+            DeadLetters(Store.open(tmp_path / "store.duckdb")).add(spilled)
             os._exit(9)
     os.waitpid(child, 0)
 
-    with spill.taking() as waiting:
-        dead_letters.add(waiting)
+    with spill.taking() as spilled:
+        dead_letters.add(spilled)
 
     assert dead_letters.bodies(["m-1", "m-2"]) == [dead_letter(1), dead_letter(2)]
     assert not spill
 
 
-def test_two_processes_that_take_get_each_letter_once(spill):
+def test_concurrent_readers_get_each_dead_letter_once(spill):
     spill.append([dead_letter(number) for number in range(20)])
     taken, start = [], threading.Barrier(4)
 
@@ -101,7 +101,7 @@ def test_two_processes_that_take_get_each_letter_once(spill):
     assert len(taken) == 20
 
 
-def test_letters_written_while_others_take_are_not_lost(spill):
+def test_dead_letters_appended_during_reads_are_not_lost(spill):
     taken, done = [], threading.Event()
 
     def take():
@@ -119,8 +119,8 @@ def test_letters_written_while_others_take_are_not_lost(spill):
     assert sorted(one.message_id for one in taken) == sorted(f"m-{number}" for number in range(30))
 
 
-def test_a_spill_that_cannot_be_written_is_a_typed_error(tmp_path):
+def test_a_failed_write_raises_store_unavailable(tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(StoreUnavailable, match=r"cannot be written.*wait in memory"):
+    with pytest.raises(StoreUnavailable, match=r"cannot be written.*dead letters are in memory"):
         Spill(tmp_path / "file" / "spill.jsonl").append([dead_letter(1)])

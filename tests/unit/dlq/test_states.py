@@ -13,15 +13,15 @@ from producer_core.store import Store
 from tests.fixtures.dead_letters import EVERYTHING, NOW, SOME, dead_letter
 
 
-def test_a_claim_takes_only_replayable_dead_letters(dead_letters):
+def test_a_claim_gets_only_dead_and_replayable_dead_letters(dead_letters):
     dead_letters.add([dead_letter(1), dead_letter(2), dead_letter(3, replayable=False)])
 
-    assert dead_letters.claim("op-1", ["m-2", "m-1", "m-3", "nobody"]) == ["m-2", "m-1"]
+    assert dead_letters.claim("op-1", ["m-2", "m-1", "m-3", "unknown"]) == ["m-2", "m-1"]
     assert dead_letters.claim("op-2", ["m-1", "m-2"]) == []
     assert dead_letters.claim("op-2", []) == []
 
 
-def test_two_runners_never_claim_one_dead_letter(tmp_path):
+def test_concurrent_claims_never_get_the_same_dead_letter(tmp_path):
     path = tmp_path / "store.duckdb"
     ids = [f"m-{number}" for number in range(40)]
     DeadLetters(Store.open(path)).add([dead_letter(number) for number in range(40)])
@@ -50,7 +50,7 @@ def test_a_replay_settles_a_dead_letter_once(dead_letters):
     assert (row["landed_partition"], row["landed_offset"], row["operation_id"]) == (2, 77, "op")
 
 
-def test_a_replay_that_fails_again_counts_one_replay_more(dead_letters):
+def test_a_failed_replay_returns_the_dead_letter_to_dead_and_counts_it(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.claim("op", ["m-1"])
     again = dead_letter(1, failed_at=NOW + 60, code="X", attempts=(Attempt(NOW + 60, "X", "again"),))
@@ -62,7 +62,7 @@ def test_a_replay_that_fails_again_counts_one_replay_more(dead_letters):
     assert not dead_letters.settle_failed(dead_letter(9))
 
 
-def test_a_replay_that_gives_up_leaves_its_dead_letters_unchanged(dead_letters):
+def test_unclaimed_dead_letters_are_unchanged(dead_letters):
     dead_letters.add(SOME)
     dead_letters.claim("op", ["m-1", "m-2"])
     dead_letters.claim("other", ["m-3"])
@@ -73,7 +73,7 @@ def test_a_replay_that_gives_up_leaves_its_dead_letters_unchanged(dead_letters):
     assert dead_letters.get("m-1") == SOME[0]
 
 
-def test_a_dead_letter_that_is_being_replayed_cannot_be_archived(dead_letters):
+def test_a_claimed_dead_letter_cannot_be_archived(dead_letters):
     dead_letters.add([dead_letter(1)])
     dead_letters.claim("op", ["m-1"])
 
@@ -82,7 +82,7 @@ def test_a_dead_letter_that_is_being_replayed_cannot_be_archived(dead_letters):
     assert dead_letters.restore(EVERYTHING, who="ada", origin="cli").count == 0
 
 
-def test_only_allowed_changes_of_state_are_made(dead_letters):
+def test_only_allowed_state_changes_are_possible(dead_letters):
     for before, after in itertools.product(
         ("dead", "replaying", "replayed", "landed", "archived", "purged"), repeat=2
     ):

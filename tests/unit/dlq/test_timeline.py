@@ -1,4 +1,4 @@
-"""A dead letter's life as one list: accepted, tried, dead, replayed, put aside, looked at."""
+"""The timeline of a dead letter: acceptance, attempts, failures, replays and operators' changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def dead_letters(store, clock):
 
 def replayed(store, clock, sender):
     operation = replay.plan(
-        store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, reason="mended", clock=clock
+        store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, reason="fixed", clock=clock
     )
     clock.forward(1)
     replay_runner(store, sender, probe=answering({}), clock=clock).run_one(operation.operation_id, 30)
@@ -48,11 +48,11 @@ def replayed(store, clock, sender):
     return operation.operation_id
 
 
-def words(store, one):
-    return [moment.what for moment in timeline(store, one.message_id)]
+def event_types(store, one):
+    return [event.what for event in timeline(store, one.message_id)]
 
 
-def test_a_letter_that_was_never_touched_was_accepted_tried_and_died(store, dead_letters):
+def test_a_new_dead_letter_has_acceptance_attempts_and_failure(store, dead_letters):
     one = dead_letter(
         1,
         attempts=(Attempt(1000.0, "_TIMED_OUT", "no answer"), Attempt(1001.0, "POLICY_VIOLATION", "refused")),
@@ -60,17 +60,17 @@ def test_a_letter_that_was_never_touched_was_accepted_tried_and_died(store, dead
     )
     dead_letters.add([one])
 
-    life = timeline(store, one.message_id)
+    events = timeline(store, one.message_id)
 
-    assert [moment.what for moment in life] == ["accepted", "attempt failed", "attempt failed", "dead"]
-    assert life[-1].text == "rejected: The broker refused it."
-    assert {moment.text for moment in life if moment.what == "attempt failed"} == {
+    assert [event.what for event in events] == ["accepted", "attempt failed", "attempt failed", "dead"]
+    assert events[-1].text == "rejected: The broker refused it."
+    assert {event.text for event in events if event.what == "attempt failed"} == {
         "attempt 1: _TIMED_OUT: no answer",
         "attempt 2: POLICY_VIOLATION: refused",
     }
 
 
-def test_a_whole_life_is_told_in_order(store, dead_letters, clock):
+def test_the_timeline_has_all_events_in_order(store, dead_letters, clock):
     one = dead_letter(1, accepted_at=999.0, failed_at=1000.0)
     dead_letters.add([one])
     failed = replayed(store, clock, ScriptedSender(refuse=[one.message_id]))
@@ -83,20 +83,20 @@ def test_a_whole_life_is_told_in_order(store, dead_letters, clock):
     clock.forward(1)
     sent = replayed(store, clock, ScriptedSender())
 
-    life = timeline(store, one.message_id)
+    events = timeline(store, one.message_id)
 
-    assert [(moment.what, moment.who) for moment in life] == [
+    assert [(event.what, event.who) for event in events] == [
         ("accepted", one.producer_id), ("attempt failed", None), ("dead", None), ("replay planned", "ann"),
         ("failed again", None), ("attempt failed", None), ("dead", None), ("archived", "bob"), ("restored", "eve"),
         ("revealed", "ann"), ("replay planned", "ann"), ("acknowledged", None),
     ]  # fmt: skip
-    assert failed in life[3].text and life[3].text.endswith("by cli: mended")
-    assert life[4].text == f"replay {failed}: Broker: Policy violation"
-    assert life[-1].text == f"replay {sent}: on its topic at partition 0, offset 1"
-    assert [moment.at for moment in life] == sorted(moment.at for moment in life)
+    assert failed in events[3].text and events[3].text.endswith("by cli: fixed")
+    assert events[4].text == f"replay {failed}: Broker: Policy violation"
+    assert events[-1].text == f"replay {sent}: on its topic at partition 0, offset 1"
+    assert [event.at for event in events] == sorted(event.at for event in events)
 
 
-def test_a_letter_of_many_replays_is_told_of_all(store, dead_letters, clock):
+def test_the_timeline_has_all_replays(store, dead_letters, clock):
     one = dead_letter(1)
     dead_letters.add([one])
     for _ in range(12):
@@ -104,23 +104,23 @@ def test_a_letter_of_many_replays_is_told_of_all(store, dead_letters, clock):
         replay.cancel(store, before.operation_id, who="ann", origin="cli", clock=clock)
         clock.forward(1)
 
-    assert words(store, one).count("replay planned") == 12
+    assert event_types(store, one).count("replay planned") == 12
 
 
-def test_a_purged_letter_keeps_its_life_without_its_content(store, dead_letters, clock):
+def test_a_purged_dead_letter_keeps_its_timeline_without_content(store, dead_letters, clock):
     one = dead_letter(1)
     dead_letters.add([one])
     dead_letters.archive(ANY, who="ann", origin="cli")
     clock.forward(86401)
     dead_letters.purge(ANY, who="bob", origin="cli", confirmation="purge 1")
 
-    life = timeline(store, one.message_id)
+    events = timeline(store, one.message_id)
 
-    assert [moment.what for moment in life] == ["accepted", "dead", "archived", "purged"]
-    assert "Policy violation" not in repr(life)
+    assert [event.what for event in events] == ["accepted", "dead", "archived", "purged"]
+    assert "Policy violation" not in repr(events)
 
 
-def test_what_a_plan_left_out_is_told_with_its_reason(store, dead_letters, clock):
+def test_a_skipped_dead_letter_has_the_reason(store, dead_letters, clock):
     one = dead_letter(1, replayable=False)
     dead_letters.add([one])
     replayed(store, clock, ScriptedSender())
@@ -138,18 +138,18 @@ def malformed_line():
     )  # fmt: skip
 
 
-def test_a_malformed_line_was_read_and_never_accepted_or_attempted(store, dead_letters):
-    """Its life said «accepted … attempt 1 failed», and then that it never became a message."""
+def test_a_malformed_line_is_read_but_not_accepted_or_attempted(store, dead_letters):
+    """Regression: the timeline contained an acceptance and an attempt."""
     dead_letters.add([malformed_line()])
 
-    assert [(moment.what, moment.text) for moment in timeline(store, "m-1")] == [
+    assert [(event.what, event.text) for event in timeline(store, "m-1")] == [
         ("read", "line 17 of flights.csv, for flights, on host-1"),
         ("malformed", "not JSON"),
         ("dead", "not_sent: It never became a message."),
     ]
 
 
-def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, dead_letters, monkeypatch):
+def test_the_page_of_a_malformed_line_has_no_broker_text_and_no_acceptance(store, dead_letters, monkeypatch):
     dead_letters.add([malformed_line()])
     page = opened("dead_letters", store.path, monkeypatch, letter="m-1", state="any")
 
@@ -158,7 +158,7 @@ def test_the_page_of_a_malformed_line_quotes_no_broker_and_no_acceptance(store, 
     assert "broker's words" not in shown and "accepted" not in shown
 
 
-def test_what_is_being_sent_is_told(store, dead_letters, clock):
+def test_a_dead_letter_in_a_replay_has_the_event_being_sent(store, dead_letters, clock):
     one, sender = dead_letter(1), ScriptedSender(hold=True)
     dead_letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
@@ -167,35 +167,35 @@ def test_what_is_being_sent_is_told(store, dead_letters, clock):
     eventually(lambda: sender.sent, timeout=60)
 
     assert timeline(store, one.message_id)[-1].text == f"replay {operation.operation_id}"
-    assert "being sent" in words(store, one)
+    assert "being sent" in event_types(store, one)
 
     sender.release()
-    eventually(lambda: "acknowledged" in words(store, one), timeout=60)
+    eventually(lambda: "acknowledged" in event_types(store, one), timeout=60)
     runner.stop()
 
 
-def test_many_letters_have_their_line_from_one_act(store, dead_letters):
+def test_one_change_adds_an_event_for_each_dead_letter(store, dead_letters):
     dead_letters.add([dead_letter(number) for number in range(300)])
 
     dead_letters.archive(DeadLetterFilter(), who="ann", origin="cli")
 
-    assert {words(store, dead_letter(number))[-1] for number in (0, 150, 299)} == {"archived"}
+    assert {event_types(store, dead_letter(number))[-1] for number in (0, 150, 299)} == {"archived"}
     with store.borrow() as connection:
         assert connection.execute("SELECT count(*) FROM letter_events").fetchone() == (300,)
 
 
-def test_an_unknown_letter_has_no_life(store):
-    assert timeline(store, "nobody-1") == ()
+def test_an_unknown_id_has_no_timeline(store):
+    assert timeline(store, "unknown") == ()
 
 
-def test_the_shell_tells_the_life_masked_unless_it_is_revealed(store, dead_letters):
+def test_show_prints_the_timeline_masked_unless_reveal_is_set(store, dead_letters):
     one = dead_letter(1, attempts=(Attempt(1000.0, "X", "refused for ann.lee@example.com"),))
     dead_letters.add([one])
 
-    def show(*words):
-        return CliRunner().invoke(main, ["dlq", "show", one.message_id, "--store", str(store.path), *words])
+    def show(*options):
+        return CliRunner().invoke(main, ["dlq", "show", one.message_id, "--store", str(store.path), *options])
 
     assert "1970-01-01 00:16:40Z  attempt failed: attempt 1: X: refused for a***@example.com" in show().output
-    life = json.loads(show("--json", "--reveal").stdout)["timeline"]
-    assert life[-1]["what"] == "revealed" and life[-1]["at"] <= time.time()
-    assert "ann.lee@example.com" in json.dumps(life)
+    events = json.loads(show("--json", "--reveal").stdout)["timeline"]
+    assert events[-1]["what"] == "revealed" and events[-1]["at"] <= time.time()
+    assert "ann.lee@example.com" in json.dumps(events)

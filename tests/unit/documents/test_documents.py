@@ -1,7 +1,9 @@
-"""The documents cannot drift: what they show runs, what they name exists."""
+"""Hold the documents to the code: every example runs, and every name exists."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import re
 import shlex
@@ -12,19 +14,47 @@ from importlib.util import find_spec
 
 import click
 import pytest
+import yaml
 
 from producer_core.cli import main
 from producer_core.config import NAMES, client_config
+from producer_core.kafka.error_codes import TABLE
+from producer_core.store import Store
 from tests.support import ROOT
 from tests.unit import test_bad_input as bad
 
 README = (ROOT / "README.md").read_text()
-NAMES_OF_TEXTS = ("README.md", "DESIGN.md", "CHANGELOG.md", "docs/behind-a-proxy.md")
-TEXTS = {name: (ROOT / name).read_text() for name in NAMES_OF_TEXTS}
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+}
+"""The text of every document, by its path."""
+
+BLOCKS = [
+    (name, number, block)
+    for name, text in PAGES.items()
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE), 1)
+]
+"""The Python examples: document, number, source."""
+
+MAX_README_LINES = 150
 
 
-# what the README shows
+def is_spark(block):
+    """Whether an example uses the reader's Spark session. The service tests run the same calls."""
+    return re.search(r"\bspark\b", block) is not None
+
+
+def is_command_line(block):
+    """Whether an example is a script that waits for arguments."""
+    return block.rstrip().endswith("main()") and "from producer_core.cli import main" in block
+
+
+EXAMPLES = [example for example in BLOCKS if not is_spark(example[2]) and not is_command_line(example[2])]
+OTHERS = [example for example in BLOCKS if example not in EXAMPLES]
+
+
+# examples
 
 
 @cache
@@ -33,29 +63,50 @@ def run(block):
     return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=600)
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=[f"block {number}" for number in range(1, len(BLOCKS) + 1)])
-def test_python_in_the_readme_runs_as_it_stands(block):
+def names_of(examples):
+    return [f"{name} {number}" for name, number, _ in examples]
+
+
+@pytest.mark.parametrize(("name", "number", "block"), EXAMPLES, ids=names_of(EXAMPLES))
+def test_an_example_runs_as_it_stands(name, number, block):
     assert run(block).returncode == 0, run(block).stderr
     assert "Traceback" not in run(block).stderr
 
 
-def test_the_first_lines_of_the_readme_show_a_dead_letter_and_its_replay():
-    patient = BLOCKS[0].replace("servers)", 'servers, {"retry_backoff_ms": 20_000})')
+@pytest.mark.parametrize(("name", "number", "block"), OTHERS, ids=names_of(OTHERS))
+def test_an_example_for_spark_imports_names_that_exist(name, number, block):
+    imports = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.ImportFrom)]
+    assert imports
+    for node in imports:
+        module = importlib.import_module(node.module)
+        for alias in node.names:
+            assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
+
+
+def test_the_first_example_of_the_readme_shows_a_dead_letter_and_its_replay():
+    first = next(block for name, _, block in BLOCKS if name == "README.md")
+    patient = first.replace("servers)", 'servers, {"retry_backoff_ms": 20_000})')
     # on a busy machine too, the refusal proves that nothing was sent a second time
-    assert patient != BLOCKS[0]
+    assert patient != first
     shown = run(patient).stdout.splitlines()
     assert shown == ["refunds {'order': 1} Broker: Policy violation", "1 replayed"]
-    assert len([line for line in BLOCKS[0].splitlines() if line and "import" not in line]) <= 10
+    assert len([line for line in first.splitlines() if line and "import" not in line]) <= 10
+
+
+def test_the_readme_fits_on_a_few_screens():
+    assert len(README.splitlines()) <= MAX_README_LINES
 
 
 # commands
 
 
 def commands():
-    for name, text in TEXTS.items():
-        found = re.findall(r"`(producer-core [^`\n]+)`", text)
-        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-            found += [line for line in block.splitlines() if line.startswith("producer-core ")]
+    for name, text in PAGES.items():
+        found = re.findall(r"(?<!`)`(producer-core [^`\n]+)`", text)
+        for block in re.findall(r"```(?:sh|bash|text)\n(.*?)```", text, re.DOTALL):
+            found += [
+                line.partition("  ")[0] for line in block.splitlines() if line.startswith("producer-core ")
+            ]
         yield from ((name, command) for command in dict.fromkeys(found))
 
 
@@ -100,7 +151,7 @@ def test_a_subcommand_that_the_table_lists_exists():
 
 def test_a_make_target_that_a_document_names_exists():
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for text in TEXTS.values():
+    for text in PAGES.values():
         assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets
         assert set(re.findall(r"^make ([a-z-]+)$", text, re.MULTILINE)) <= targets
 
@@ -110,12 +161,13 @@ def test_a_make_target_that_a_document_names_exists():
 
 @pytest.mark.parametrize("case", [row[0] for row in (*bad.SENT, *bad.RAISES, *bad.DEAD_LETTERS)])
 def test_the_table_of_bad_input_has_every_tested_case(case):
-    table = README.partition("## What raises")[2].partition("\n## ")[0]
+    table = PAGES["docs/reference/errors.md"].partition("## Calls that raise")[2].partition("\n## ")[0]
     assert case in table
 
 
 def test_the_table_of_defaults_says_what_is_so():
-    table = README.partition("## Defaults that matter")[2].partition("\n\nSettings")[0]
+    page = PAGES["docs/reference/settings.md"]
+    table = page.partition("## Defaults that matter")[2].partition("\n\nSettings")[0]
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.MULTILINE)
     config = client_config("a:1")
     known = {"max_block_ms": int(config.max_block * 1000)}
@@ -125,30 +177,111 @@ def test_the_table_of_defaults_says_what_is_so():
         assert str(found) == value, name
 
 
-def test_every_link_leads_somewhere():
-    for name, text in TEXTS.items():
-        links = re.findall(r"\]\(([^)#\s]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
-        missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
-        assert missing == [], name
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_somewhere(name):
+    folder = (ROOT / name).parent
+    links = re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", PAGES[name])
+    links += re.findall(r'(?:src|srcset)="([^"]+)"', PAGES[name])
+    assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
-def test_the_files_and_functions_that_the_design_names_exist():
-    design = TEXTS["DESIGN.md"]
-    for path in re.findall(r"`((?:producer_core|dashboard|tests|scripts|notebooks|\.ci)[\w./*-]*)`", design):
+def test_the_site_shows_every_page():
+    def pages(entry):
+        if isinstance(entry, str):
+            return [entry]
+        return [
+            page for part in (entry.values() if isinstance(entry, dict) else entry) for page in pages(part)
+        ]
+
+    shown = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    assert sorted(f"docs/{page}" for page in shown) == sorted(
+        name for name in PAGES if name.startswith("docs/")
+    )
+
+
+# the generated reference
+
+
+@cache
+def reference():
+    path = ROOT / "scripts" / "docs_reference.py"
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("docs_reference", path))
+    module.__spec__.loader.exec_module(module)
+    return module
+
+
+def test_every_marker_of_a_page_has_its_section_and_the_other_way_round():
+    markers = [marker for text in PAGES.values() for marker in re.findall(r"<!-- reference: (\w+) -->", text)]
+    assert sorted(markers) == sorted(reference().SECTIONS)
+
+
+def test_the_command_line_reference_has_every_command_with_its_options():
+    text = reference().on_page_markdown("<!-- reference: cli -->")
+    for heading in (
+        "# producer-core send\n",
+        "# producer-core dlq replay\n",
+        "# producer-core pipeline integrity\n",
+    ):
+        assert heading in text
+    assert "--canary" in text
+
+
+def test_the_error_reference_has_every_code():
+    text = reference().error_codes()
+    assert all(f"| `{row[0]}` |" in text for row in TABLE)
+
+
+def test_the_store_reference_has_every_table_and_column(tmp_path):
+    text = reference().store()
+    with Store.open(tmp_path / "store.duckdb").borrow() as connection:
+        columns = connection.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE NOT internal AND database_name = 'store'"
+            " AND table_name NOT IN ('message_statistics', 'schema_migrations')"
+        ).fetchall()
+    assert len(columns) > 100
+    for table, column in columns:
+        section = text.partition(f"### {table}\n")[2].partition("\n### ")[0]
+        assert f"| `{column}` |" in section, (table, column)
+
+
+# names in the code
+
+_CODE = re.compile(
+    r"`((?:producer_core|dashboard|tests|scripts|notebooks|examples|benchmarks|docs|\.ci)/[\w./*-]*)`"
+)
+_PLACE = re.compile(r"`([\w/]+)\.py:(\w+)`")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_file_that_a_document_names_exists(name):
+    for path in _CODE.findall(PAGES[name]):
         assert list(ROOT.glob(path.rstrip("/"))), path
-    for module, name in re.findall(r"`(\w+)\.py:(\w+)`", design):
-        sources = [file.read_text() for file in ROOT.glob(f"producer_core/**/{module}.py")]
-        assert any(re.search(rf"\b(?:def|class) {name}\b", source) for source in sources), (
-            f"{module}.py:{name}"
-        )
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_function_that_a_document_names_exists(name):
+    for module, member in _PLACE.findall(PAGES[name]):
+        defined = re.compile(rf"\b(?:def|class) {member}\b|^{member}\b", re.MULTILINE)
+        assert any(defined.search(source) for source in sources(module)), f"{module}.py:{member}"
+
+
+@cache
+def sources(module):
+    files = [file for package in ("producer_core", "dashboard") for file in (ROOT / package).rglob("*.py")]
+    return [file.read_text() for file in files if f"/{file}".endswith(f"/{module}.py")]
+
+
+def test_the_architecture_names_places_in_the_code():
+    assert len(_PLACE.findall(PAGES["docs/development/architecture.md"])) > 50
+    assert len(_PLACE.findall(PAGES["docs/development/invariants.md"])) > 50
 
 
 # house rules
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_document_is_plain(name):
-    text = TEXTS[name]
+    text = PAGES[name]
     assert not re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", text), "emoji"
     assert not re.search(r"(?<![\w.])/(?:work|root|tmp|home)/", text), "a path of one machine"
     assert not re.search(

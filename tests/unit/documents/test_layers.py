@@ -177,6 +177,18 @@ def test_no_module_sleeps():
     assert sleeping == set()
 
 
+def test_files_are_locked_in_one_module():
+    """A lock taken elsewhere would be kept by a forked child."""
+    locking = {
+        module
+        for package in ("producer_core", DASHBOARD_NAME)
+        for module in modules(package)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Import) and any(alias.name == "fcntl" for alias in node.names)
+    }
+    assert locking == {"producer_core._internal.file_lock"}
+
+
 # reading imports
 
 

@@ -7,7 +7,7 @@ import re
 from producer_core.kafka.acls import FEATURES, TABLE, Permission, missing_permissions, required_permissions
 from tests.support import ROOT
 
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "acls.md").read_text()
 
 
 def test_every_feature_has_a_row_with_a_reason_for_each_permission():
@@ -39,8 +39,8 @@ def test_the_operation_all_covers_every_permission():
     ]
 
 
-def test_the_readme_has_the_same_table():
-    table = README.partition("## Permissions")[2].partition("\n## ")[0]
+def test_the_page_has_the_same_table():
+    table = PAGE.partition("## Permissions")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)`[^|]*\| ([^|]+?) \|", table, re.MULTILINE))
     assert set(rows) == set(FEATURES)
     for feature, text in rows.items():

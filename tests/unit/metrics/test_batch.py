@@ -10,7 +10,7 @@ from tests.support import ROOT
 
 
 def test_the_documented_columns_match_the_rows():
-    text = (ROOT / "docs" / "telemetry.md").read_text()
+    text = (ROOT / "docs" / "reference" / "telemetry.md").read_text()
     assert re.findall(r"^\| \d+ \| `(\w+)`", text, re.MULTILINE) == list(LedgerRow._fields)
     assert ", ".join(f"`{name}`" for name in GivenUpRow._fields) in " ".join(text.split())
     for name in ("statistics", "latencies", "errors"):

@@ -7,24 +7,24 @@ import os
 import pytest
 
 from producer_core.errors import PipelineError
-from producer_core.pipeline.folder_lock import JobLock
+from producer_core.pipeline.folder_lock import lock_folder
 
 
 def test_a_second_job_is_refused_until_the_first_releases_the_folder(tmp_path):
-    lock = JobLock.acquire(tmp_path / "lock", "the checkpoint")
+    lock = lock_folder(tmp_path / "lock", "the checkpoint")
 
     with pytest.raises(PipelineError, match=rf"Another job uses the checkpoint \(process {os.getpid()}\)"):
-        JobLock.acquire(tmp_path / "lock", "the checkpoint")
+        lock_folder(tmp_path / "lock", "the checkpoint")
 
     lock.release()
-    JobLock.acquire(tmp_path / "lock", "the checkpoint").release()
+    lock_folder(tmp_path / "lock", "the checkpoint").release()
 
 
-def test_the_file_has_only_the_newest_owner(tmp_path):
-    (tmp_path / "lock").write_text("123456789012")
+def test_the_file_has_the_id_of_the_newest_owner(tmp_path):
+    (tmp_path / "lock").write_text("123456")
 
-    lock = JobLock.acquire(tmp_path / "lock", "the checkpoint")
+    lock = lock_folder(tmp_path / "lock", "the checkpoint")
 
-    assert (tmp_path / "lock").read_text() == str(os.getpid())
+    assert lock.read_pid() == str(os.getpid())
     lock.release()
     lock.release()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from producer_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from producer_core.store import Store, file_lock, paths
+from producer_core.store import Store, paths, store_lock
 
 ORDINARY = 65534
 CHILD = """
@@ -200,7 +200,7 @@ def test_another_users_store_is_rejected_with_a_fix(folder, as_ordinary_user):
 
 
 def test_on_windows_the_store_reports_the_missing_file_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_lock.sys, "platform", "win32")
+    monkeypatch.setattr(store_lock.sys, "platform", "win32")
 
     with pytest.raises(StoreUnavailable, match=r"Windows.*WSL"):
         Store.open(tmp_path / "store.duckdb")

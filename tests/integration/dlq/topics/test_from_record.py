@@ -1,4 +1,4 @@
-"""Dead letters on topics of a real Apache Kafka: published, read by kcat, fetched elsewhere, and replayed from there."""
+"""Dead letters on topics of Apache Kafka: published, read by kcat, fetched into another store and replayed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from producer_core.dlq.topics import publisher
 from producer_core.errors import ConfigError, StoreError
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.fixtures.dead_letter_headers import CONNECT, OURS, SHARE_GROUP, SPRING
+from tests.fixtures.dead_letter_headers import CONNECT, PRODUCER_CORE, SHARE_GROUP, SPRING
 from tests.fixtures.replays import dead_letter
 from tests.support import eventually
 
@@ -65,7 +65,7 @@ def bury(store, kafka, topic, **changes):
     return dead_letters
 
 
-def everything(store, **where):
+def stored(store, **where):
     found = DeadLetters(store).find(DeadLetterFilter(state=None, **where), limit=10_000)
     return {one.message_id: one for one in DeadLetters(store).bodies([one.message_id for one in found])}
 
@@ -89,7 +89,7 @@ def fetch(store, kafka, topic, **choices):
 
 
 def put(kafka, topic, records):
-    """Records as (key, value, headers), written by somebody else's client."""
+    """Write records as (key, value, headers) with a plain client."""
     producer = Producer(settings(kafka))
     for key, value, headers in records:
         producer.produce(topic, value, key, headers=list(headers), partition=0)
@@ -105,7 +105,7 @@ def seen_by_kcat(kafka, topic):
 
 
 def times(kafka, topic, value):
-    """How often a value is on a topic, for a read_committed reader that is not ours."""
+    """Count a value on a topic with kcat as a read_committed reader."""
     read = subprocess.run(
         ["kcat", "-C", "-q", "-e", "-b", kafka.bootstrap_servers, "-t", topic, "-f", "%s;", "-o", "beginning",
          "-X", "isolation.level=read_committed"],
@@ -118,7 +118,7 @@ def times(kafka, topic, value):
 
 
 @pytest.mark.usefixtures("kcat")
-def test_published_letters_are_on_the_topic_with_their_story_and_stay_dead_here(kafka, topic, store):
+def test_published_dead_letters_are_on_the_topic_with_headers_and_stay_dead(kafka, topic, store):
     dead_letters = bury(store, kafka, topic)
 
     done = publish(store, kafka, topic)
@@ -130,17 +130,15 @@ def test_published_letters_are_on_the_topic_with_their_story_and_stay_dead_here(
     assert {one["dlq.message.id"] for one in headers} == {one.message_id for one in dead_letters}
     assert {one["dlq.original.topic"] for one in headers} == {topic}
     assert {one["dlq.delivery.verdict"] for one in headers} == {"rejected"}
-    assert {one.state for one in everything(store).values()} == {"dead"}
-    said = [
-        moment.text for moment in timeline(store, dead_letters[0].message_id) if moment.what == "published"
-    ]
-    assert len(said) == 1
-    assert said[0].startswith(f"at {topic}-dlt[")
+    assert {one.state for one in stored(store).values()} == {"dead"}
+    texts = [event.text for event in timeline(store, dead_letters[0].message_id) if event.what == "published"]
+    assert len(texts) == 1
+    assert texts[0].startswith(f"at {topic}-dlt[")
     acts = [row["action"] for row in store.rows("audit_latest", limit=10)]
-    assert acts.count("publish") == 2, "that it began, and what came of it"
+    assert acts.count("publish") == 2, "start and result are audited"
 
 
-def test_a_second_publish_says_so_and_leaves_them_out_unless_asked(kafka, topic, store):
+def test_a_second_publication_leaves_published_dead_letters_out_unless_again_is_set(kafka, topic, store):
     bury(store, kafka, topic)
     publish(store, kafka, topic)
 
@@ -148,25 +146,23 @@ def test_a_second_publish_says_so_and_leaves_them_out_unless_asked(kafka, topic,
     third = publish(store, kafka, topic, again=True)
 
     assert (second.published, second.already) == (0, len(BODIES))
-    assert "published there before" in second.text
+    assert "already published there" in second.text
     assert (third.published, third.already) == (len(BODIES), 0)
     assert times(kafka, f"{topic}-dlt", b"one") == 2
 
 
-def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent_twice(
-    kafka, topic, store, monkeypatch
-):
-    """As after a kill between the acknowledgement and the line in the dead letter's life."""
+def test_records_of_an_interrupted_publication_are_found_and_not_sent_twice(kafka, topic, store, monkeypatch):
+    """Equals a kill between the acknowledgement and the event that records it."""
     bury(store, kafka, topic)
-    write = publisher._PublishJob._write
+    write = publisher._PublishJob._add_events
 
-    def dies(self, what, texts):
+    def fail_on_published(self, what, texts):
         if what == "published" and texts:
             raise StoreError("killed here")
         write(self, what, texts)
 
     with monkeypatch.context() as patch, pytest.raises(StoreError):
-        patch.setattr(publisher._PublishJob, "_write", dies)
+        patch.setattr(publisher._PublishJob, "_add_events", fail_on_published)
         publish(store, kafka, topic)
     second = publish(store, kafka, topic)
 
@@ -175,14 +171,14 @@ def test_what_an_earlier_run_sent_and_could_not_write_down_is_found_and_not_sent
     assert publish(store, kafka, topic).already == len(BODIES)
 
 
-def test_a_topic_that_is_missing_or_compacted_takes_no_dead_letters(kafka, topic, store):
+def test_a_missing_or_compacted_topic_is_rejected(kafka, topic, store):
     bury(store, kafka, topic)
     compacted = f"{topic}-compacted"
     kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
 
     with pytest.raises(ConfigError, match="compacted"):
         publish(store, kafka, topic, compacted)
-    with pytest.raises(ConfigError, match="There is no topic"):
+    with pytest.raises(ConfigError, match="does not exist"):
         publish(store, kafka, topic, f"{topic}-nowhere")
     assert seen_by_kcat(kafka, f"{topic}-dlt") == []
 
@@ -190,32 +186,28 @@ def test_a_topic_that_is_missing_or_compacted_takes_no_dead_letters(kafka, topic
 # fetching
 
 
-def test_what_was_published_is_fetched_into_another_store_and_replayed_from_there(
-    kafka, topic, store, elsewhere
-):
+def test_published_dead_letters_are_fetched_into_another_store_and_replayed(kafka, topic, store, elsewhere):
     dead_letters = {one.message_id: one for one in bury(store, kafka, topic)}
     publish(store, kafka, topic)
 
     done = fetch(elsewhere, kafka, f"{topic}-dlt")
 
     assert (done.new, done.known, done.not_replayable, done.left) == (len(BODIES), 0, 0, 0)
-    there = everything(elsewhere)
+    there = stored(elsewhere)
     assert there.keys() == dead_letters.keys()
     for message_id, one in there.items():
         before = dead_letters[message_id]
         assert (one.key, one.value, one.topic) == (before.key, before.value, before.topic)
         assert one.headers == (*before.headers, ("dlq.replay.generation", b"1"))
-        assert one.verdict == "possibly_persisted", "it may have been replayed from the first store since"
+        assert one.verdict == "possibly_persisted", "the first store may have replayed it since"
         assert one.source.startswith(f"{topic}-dlt[")
 
     replayed(kafka, elsewhere, topic)
     assert times(kafka, topic, b"one") == 1
-    assert {one.state for one in everything(elsewhere).values()} == {"replayed"}
+    assert {one.state for one in stored(elsewhere).values()} == {"replayed"}
 
 
-def test_what_was_replayed_from_one_store_is_found_by_the_replay_from_the_other(
-    kafka, topic, store, elsewhere
-):
+def test_a_replay_finds_records_that_another_store_replayed(kafka, topic, store, elsewhere):
     bury(store, kafka, topic)
     publish(store, kafka, topic)
     fetch(elsewhere, kafka, f"{topic}-dlt")
@@ -223,11 +215,11 @@ def test_what_was_replayed_from_one_store_is_found_by_the_replay_from_the_other(
     replayed(kafka, store, topic)
     replayed(kafka, elsewhere, topic)
 
-    assert {one.state for one in everything(elsewhere).values()} == {"landed"}
+    assert {one.state for one in stored(elsewhere).values()} == {"landed"}
     assert times(kafka, topic, b"one") == 1
 
 
-def test_dead_letters_of_others_are_fetched_once_and_replayed(kafka, topic, store):
+def test_dead_letters_of_a_foreign_dialect_are_fetched_once_and_replayed(kafka, topic, store):
     at = tuple(
         (name, topic.encode() if name.endswith("topic") else raw) for name, raw in (*SPRING[:4], *SPRING[5:])
     )
@@ -241,69 +233,74 @@ def test_dead_letters_of_others_are_fetched_once_and_replayed(kafka, topic, stor
     assert (first.new, first.by_dialect, first.by_verdict) == (5, {"spring": 5}, {"found": 5})
     assert (second.looked_at, second.new) == (0, 0)
     assert (third.looked_at, third.new, third.known) == (5, 0, 5)
-    dead_letters = everything(store).values()
+    dead_letters = stored(store).values()
     assert Counter((one.key, one.value) for one in dead_letters) == Counter(BODIES)
-    said = {
-        moment.text
+    texts = {
+        event.text
         for one in dead_letters
-        for moment in timeline(store, one.message_id)
-        if moment.what == "fetched"
+        for event in timeline(store, one.message_id)
+        if event.what == "fetched"
     }
-    assert said == {f"from {topic}-dlt[0]@{number}" for number in range(5)}
+    assert texts == {f"from {topic}-dlt[0]@{number}" for number in range(5)}
     assert {one.headers for one in dead_letters} == {(*own, ("dlq.replay.generation", b"1"))}
     assert {(one.topic, one.partition) for one in dead_letters} == {(topic, 2)}
     replayed(kafka, store, topic)
     assert times(kafka, topic, b"one") == 1
-    assert fetch(store, kafka, f"{topic}-dlt", again=True).new == 0, "not even what was replayed since"
+    assert fetch(store, kafka, f"{topic}-dlt", again=True).new == 0, "replayed dead letters are known, too"
 
 
-def test_a_record_that_says_nothing_can_be_replayed_once_somebody_says_its_topic(kafka, topic, store):
+def test_a_record_without_headers_is_replayable_once_its_topic_is_given(kafka, topic, store):
     put(kafka, f"{topic}-dlt", [(b"k", b"one", ())])
 
     assert fetch(store, kafka, f"{topic}-dlt").not_replayable == 1
-    told = fetch(store, kafka, f"{topic}-dlt", again=True, original_topic=topic)
+    with_topic = fetch(store, kafka, f"{topic}-dlt", again=True, original_topic=topic)
 
-    assert (told.new, told.not_replayable) == (1, 0)
-    (one,) = everything(store).values()
+    assert (with_topic.new, with_topic.not_replayable) == (1, 0)
+    (one,) = stored(store).values()
     assert (one.topic, one.replayable, one.value) == (topic, True, b"one")
 
 
-def test_a_topic_made_anew_under_the_same_name_is_another(kafka, topic, store):
+def test_a_recreated_topic_is_a_different_topic(kafka, topic, store):
     put(kafka, f"{topic}-dlt", [(b"k", b"old", CONNECT)])
     fetch(store, kafka, f"{topic}-dlt")
-    made_anew(kafka, f"{topic}-dlt")
+    recreate_topic(kafka, f"{topic}-dlt")
     put(kafka, f"{topic}-dlt", [(b"k", b"new", CONNECT)])
 
     assert fetch(store, kafka, f"{topic}-dlt").new == 1
-    assert {one.value for one in everything(store).values()} == {b"old", b"new"}
+    assert {one.value for one in stored(store).values()} == {b"old", b"new"}
 
 
-def test_a_fetch_that_dies_between_slices_goes_on_where_it_was(kafka, topic, store, monkeypatch):
+def test_a_fetch_continues_after_a_failure_between_slices(kafka, topic, store, monkeypatch):
     records = [(b"%d" % number, b"v%d" % number, CONNECT) for number in range(25)]
     put(kafka, f"{topic}-dlt", records)
     monkeypatch.setattr("producer_core.dlq.topics.fetcher.SLICE", 1)
     calls = iter(range(100))
 
     with pytest.raises(RuntimeError):
-        fetch(store, kafka, f"{topic}-dlt", progress=lambda done, of: next(calls) or boom())
+        fetch(store, kafka, f"{topic}-dlt", progress=lambda done, of: next(calls) or fail())
     again = fetch(store, kafka, f"{topic}-dlt")
 
     assert again.left == 0
-    assert len(everything(store)) == 25
+    assert len(stored(store)) == 25
 
 
-def test_since_brings_only_what_is_younger_and_the_rest_comes_with_the_next(kafka, topic, store):
+def test_since_fetches_later_records_and_the_next_fetch_the_others(kafka, topic, store):
     producer = Producer(settings(kafka))
-    for number, moment in enumerate((1_700_000_000_000, 1_700_000_100_000)):
+    for number, timestamp_ms in enumerate((1_700_000_000_000, 1_700_000_100_000)):
         producer.produce(
-            f"{topic}-dlt", b"%d" % number, b"k", headers=list(SHARE_GROUP), partition=0, timestamp=moment
+            f"{topic}-dlt",
+            b"%d" % number,
+            b"k",
+            headers=list(SHARE_GROUP),
+            partition=0,
+            timestamp=timestamp_ms,
         )
     assert producer.flush(60) == 0
 
-    young = fetch(store, kafka, f"{topic}-dlt", since=1_700_000_050.0)
+    later = fetch(store, kafka, f"{topic}-dlt", since=1_700_000_050.0)
     rest = fetch(store, kafka, f"{topic}-dlt")
 
-    assert (young.new, rest.new, rest.known) == (1, 1, 1)
+    assert (later.new, rest.new, rest.known) == (1, 1, 1)
 
 
 # the command
@@ -319,14 +316,17 @@ def test_the_commands_publish_and_fetch(kafka, topic, store, elsewhere):
     fetched = run("dlq", "fetch", f"{topic}-dlt", *brokers, "--store", str(elsewhere.path))
     missing = run("dlq", "fetch", f"{topic}-nowhere", *brokers, "--store", str(elsewhere.path))
 
-    assert refused.returncode == 2, "nobody is there to ask"
+    assert refused.returncode == 2, "no confirmation without a terminal"
     assert published.returncode == 0, published.stderr
-    assert f"Published 5 dead letters to {topic}-dlt (5); they stay dead letters here." in published.stdout
+    assert (
+        f"Published 5 dead letters to {topic}-dlt (5); they stay dead letters in this store."
+        in published.stdout
+    )
     assert json.loads(again.stdout)["already"] == 5
     assert fetched.returncode == 0, fetched.stderr
     assert "5 new, 0 known" in fetched.stdout
     assert missing.returncode == 2
-    assert {name for name, _ in OURS} <= names_on(kafka, f"{topic}-dlt") | {
+    assert {name for name, _ in PRODUCER_CORE} <= names_on(kafka, f"{topic}-dlt") | {
         "dlq.original.partition",
         "dlq.original.timestamp_ms",
     }
@@ -346,12 +346,12 @@ def names_on(kafka, topic):
     return {name for record in seen_by_kcat(kafka, topic) for name in record["headers"][::2]}
 
 
-def boom():
+def fail():
     raise RuntimeError("killed here")
 
 
 def replayed(kafka, store, topic):
-    """A replay of everything dead, by a producer of its own, to its end."""
+    """Replay all dead letters of a topic with a new producer until the replay is done."""
     operation = replay.plan(
         store,
         DeadLetterFilter(topic=topic),
@@ -370,7 +370,7 @@ def replayed(kafka, store, topic):
     assert replay.get(store, operation.operation_id).state == "done"
 
 
-def made_anew(kafka, topic):
+def recreate_topic(kafka, topic):
     admin = AdminClient(settings(kafka))
     admin.delete_topics([topic])[topic].result(60)
     eventually(lambda: topic not in admin.list_topics(timeout=20).topics)
@@ -380,6 +380,6 @@ def made_anew(kafka, topic):
 def created(kafka, topic):
     try:
         kafka.create_topic(topic, partitions=2)
-    except Exception:  # the old one is still being deleted
+    except Exception:  # until the old topic is deleted
         return False
     return True

@@ -217,7 +217,7 @@ def test_purge_needs_the_number_typed_and_an_age(path):
     wrong = run(path, "dlq", "purge", "--min-age", "0s", "--confirmation", "purge 3")
     right = run(path, "dlq", "purge", "--min-age", "0s", "--confirmation", "purge 2")
 
-    assert "older than" in young.output
+    assert "more than 24 h ago" in young.output
     assert (alone.exit_code, wrong.exit_code, right.exit_code) == (2, 2, 0)
     assert "purge 2" in alone.stderr
     assert "Purged 2 dead letters" in right.output

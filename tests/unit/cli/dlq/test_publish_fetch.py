@@ -10,13 +10,13 @@ from producer_core.store import Store
 from tests.fixtures.dead_letter_headers import one
 
 
-def test_publishing_says_the_number_and_asks_first(tmp_path):
+def test_publish_asks_for_confirmation_with_the_count(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     DeadLetters(store).add([one()])
-    given = ["--store", str(store.path), "-b", "localhost:1"]
+    options = ["--store", str(store.path), "-b", "localhost:1"]
 
-    asked = CliRunner().invoke(main, ["dlq", "publish", "--topic", "orders", *given])
+    result = CliRunner().invoke(main, ["dlq", "publish", "--topic", "orders", *options])
 
-    assert asked.exit_code == 2
-    assert "Publish 1 dead letter of orders to {topic}-dlt?" in asked.output
+    assert result.exit_code == 2
+    assert "Publish 1 dead letter of orders to {topic}-dlt?" in result.output
     assert DeadLetters(store).count(DeadLetterFilter()) == 1

@@ -202,12 +202,12 @@ def test_an_ordinary_topic_is_not_taken_for_dead_letters_unless_somebody_says_so
 
     assert refused.exit_code == 2
     assert (
-        "live does not look like a dead-letter topic: the 3 records looked at carry no headers"
+        "live does not look like a dead-letter topic: its first 3 records have no dead-letter headers"
         in refused.stderr
     )
     assert DeadLetters(store).count(DeadLetterFilter(state=None)) == 0
     (end, _) = store.rows("audit_latest", action="fetch")
-    assert "Stopped there: live does not look like" in end["outcome"]
+    assert "The fetch failed: live does not look like" in end["outcome"]
 
     taken = run(store, "dlq", "fetch", "live", "--yes", "-b", broker.bootstrap_servers)
     assert (taken.exit_code, "3 new" in taken.output) == (0, True), taken.output

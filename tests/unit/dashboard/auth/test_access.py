@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import tomllib
+from http.cookies import SimpleCookie
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
@@ -16,10 +18,10 @@ from producer_core.dashboard import actions
 from producer_core.dashboard.auth import access, access_rules, known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.known_devices import COOKIE as COOKIE_DEVICE
-from producer_core.dashboard.auth.login import COOKIE, LoginMiddleware
+from producer_core.dashboard.auth.login import LoginMiddleware
 from producer_core.dashboard.auth.oidc_return import COOKIE as COOKIE_BACK
 from producer_core.dashboard.auth.oidc_return import OidcReturn
-from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
+from producer_core.dashboard.auth.sessions import COOKIE, LoginAttempts, LoginSessions
 from producer_core.errors import ConfigError
 from tests.support import ROOT
 
@@ -72,6 +74,23 @@ def test_a_password_hash_is_salted_and_verifies_its_password(stored):
 def test_no_password_verifies_against_a_missing_hash():
     assert not password.verify(SECRET, None)
     assert not password.verify("", None)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_check_hashes_once_and_compares_in_constant_time_whether_or_not_the_name_exists(
+    stored, monkeypatch, known
+):
+    derived, compared = [], []
+    derive, compare = password._ScryptHash.derive, hmac.compare_digest
+    monkeypatch.setattr(
+        password._ScryptHash, "derive", lambda self, text: derived.append(text) or derive(self, text)
+    )
+    monkeypatch.setattr(
+        password.hmac, "compare_digest", lambda *both: compared.append(both) or compare(*both)
+    )
+
+    assert not password.verify("wrong horse battery", stored if known else None)
+    assert len(derived) == len(compared) == 1
 
 
 @pytest.mark.parametrize("short", ["", "eleven char", "x" * 2000])
@@ -215,14 +234,14 @@ def test_the_command_rejects_a_redirect_uri_with_an_unknown_host_name(tmp_path, 
     )
 
 
-def test_the_settings_in_the_readme_are_valid(tmp_path):
-    section = (ROOT / "README.md").read_text().split("\n## Access\n")[1].split("\n## ")[0]
-    blocks = [part.split("```")[0] for part in section.split("```toml\n")[1:]]
+def test_the_settings_in_the_documentation_are_valid(tmp_path):
+    page = (ROOT / "docs" / "how-to" / "sign-in.md").read_text()
+    blocks = [part.split("```")[0] for part in page.split("```toml\n")[1:]]
 
     by_password, by_oidc = (tomllib.loads(block) for block in blocks)
     assert password.is_hash(by_password["dashboard"]["passwords"]["ada"])
     assert settings(tmp_path, blocks[0]).needs_sign_in
-    # the placeholder in the README is not accepted
+    # the placeholder in the documentation is not accepted
     with pytest.raises(ConfigError, match="openssl rand -hex 32"):
         settings(tmp_path, blocks[1])
     valid = blocks[1].replace(by_oidc["auth"]["cookie_secret"], "k" * 64)
@@ -310,6 +329,13 @@ def test_failures_are_forgotten_after_an_hour():
 # the sign-in middleware
 
 
+def attributes(cookie):
+    """Return the name and the attributes of a cookie, in lower case, because browsers ignore their case and order."""
+    ((name, found),) = SimpleCookie(cookie).items()
+    present = {key: str(value).lower() for key, value in found.items() if value}
+    return {"name": name, **present}
+
+
 class Response:
     def __init__(self, messages):
         start = messages[0]
@@ -317,6 +343,7 @@ class Response:
         self.headers = {name.decode(): value.decode() for name, value in start["headers"]}
         cookies = [value.decode() for name, value in start["headers"] if name == b"set-cookie"]
         self.device = cookies[0] if cookies else ""
+        self.cookies = [attributes(cookie) for cookie in cookies]
         self.text = b"".join(message.get("body", b"") for message in messages[1:]).decode()
 
 
@@ -352,13 +379,28 @@ class Browser:
         headers = {"host": "dash.example", **({"cookie": self.cookie} if self.cookie else {}), **headers}
         return {
             "type": kind, "path": path, "query_string": query.encode(), "client": ("10.0.0.9", 4711), "scheme": "http",
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()], **more,
+            "headers": [
+                (name.encode(), one.encode())
+                for name, value in headers.items()
+                for one in ([value] if isinstance(value, str) else value)
+            ], **more,
         }  # fmt: skip
 
-    def request(self, path, *, method="GET", body=b"", client=("10.0.0.9", 4711), scheme="http", **headers):
+    def request(
+        self,
+        path,
+        *,
+        method="GET",
+        body=b"",
+        client=("10.0.0.9", 4711),
+        scheme="http",
+        receive=None,
+        **headers,
+    ):
+        """Send a request. A tuple as the value of a header sends the header once for each item."""
         messages = []
 
-        async def receive():
+        async def receive_body():
             return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message):
@@ -367,9 +409,13 @@ class Browser:
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         asyncio.run(
             self.middleware(
-                self.scope("http", path, headers, method=method, scheme=scheme, client=client), receive, send
+                self.scope("http", path, headers, method=method, scheme=scheme, client=client),
+                receive or receive_body,
+                send,
             )
         )
+        if not messages:
+            return None
         response = Response(messages)
         if cookie := response.headers.get("set-cookie"):
             self.cookie = cookie.partition(";")[0]
@@ -445,13 +491,14 @@ def test_an_invalid_session_cookie_grants_no_access(browser):
         assert browser.page().status == 303
 
 
-def test_the_session_cookie_has_restrictive_attributes(browser):
-    cookie = browser.sign_in().headers["set-cookie"]
+def test_both_cookies_of_a_sign_in_have_restrictive_attributes(browser):
+    common = {"httponly": "true", "samesite": "lax"}  # without Path and Domain
+    device = {"name": COOKIE_DEVICE, "max-age": str(180 * 86400), **common}
+    session = {"name": COOKIE, "max-age": "3600", **common}
 
-    assert cookie.startswith(f"{COOKIE}=")
-    assert "HttpOnly" in cookie and "SameSite=Lax" in cookie and "Max-Age=3600" in cookie
-    assert "Secure" not in cookie
-    assert "Secure" in browser.sign_in(scheme="https").headers["set-cookie"]
+    assert browser.sign_in().cookies == [device, session]
+    secure = {"secure": "true"}
+    assert browser.sign_in(scheme="https").cookies == [device | secure, session | secure]
 
 
 @pytest.mark.parametrize(("name", "secret"), [("ada", "wrong horse battery"), ("eve", SECRET), ("", "")])
@@ -478,6 +525,27 @@ def test_a_cross_site_form_is_rejected(browser):
 
 
 @pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": ("http://dash.example", "https://evil.example")},
+        {"origin": "http://dash.example", "host": ("dash.example", "evil.example")},
+        {"sec_fetch_site": ("same-origin", "cross-site")},
+        {"origin": "null"},
+        {"origin": "http://dash.example", "sec_fetch_site": "same-site"},
+    ],
+)
+def test_a_form_with_contradictory_headers_is_rejected(browser, headers):
+    assert browser.sign_in(**headers).status == 403
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS"])
+def test_the_sign_in_accepts_forms_by_post_only(browser, method):
+    body = urlencode({"name": "ada", "password": SECRET}).encode()
+
+    assert browser.request("/sign-in", method=method, body=body, origin="http://dash.example").status == 403
+
+
+@pytest.mark.parametrize(
     "destination",
     [
         "https://evil.example/",
@@ -486,6 +554,7 @@ def test_a_cross_site_form_is_rejected(browser):
         "",
         "javascript:alert(1)",
         "/a\r\nset-cookie: x=y",
+        "./a\r\nset-cookie: x=y",
     ],
 )
 def test_the_sign_in_never_redirects_to_another_server(browser, destination):
@@ -509,6 +578,19 @@ def test_after_three_failures_even_the_correct_password_waits(browser):
     assert "Wait" in browser.sign_in().text
     browser.clock.now += 1.0
     assert browser.sign_in().status == 303
+
+
+def test_a_client_cannot_choose_its_address_by_a_header(browser):
+    """Only the server knows the trusted proxies; the middleware takes the address that the server passes on."""
+    forged = {"origin": "http://dash.example"}
+    for number in range(3):
+        browser.sign_in(f"unknown-{number}", "x", x_forwarded_for=f"10.0.1.{number}", **forged)
+
+    assert (
+        browser.sign_in("unknown", "x", x_forwarded_for="10.0.1.9", forwarded="for=10.0.1.9", **forged).status
+        == 429
+    )
+    assert browser.sign_in("unknown", "x", client=("10.0.0.8", 4711)).status == 401
 
 
 def test_repeated_attempts_do_not_lock_out_another_address_or_a_known_device(browser):
@@ -568,6 +650,16 @@ def test_a_new_password_invalidates_the_devices_of_its_name():
     assert not known_devices.known(value, "ada", None)
 
 
+def test_the_signature_of_a_device_is_compared_in_constant_time(monkeypatch):
+    compared, compare = [], hmac.compare_digest
+    monkeypatch.setattr(
+        known_devices.hmac, "compare_digest", lambda *both: compared.append(both) or compare(*both)
+    )
+
+    assert known_devices.known("number.forged", "ada", "scrypt$old") == ""
+    assert len(compared) == 1
+
+
 def test_cookies_are_secure_behind_a_proxy_that_terminates_https(browser):
     response = browser.sign_in(origin="https://dash.example")
 
@@ -576,6 +668,69 @@ def test_cookies_are_secure_behind_a_proxy_that_terminates_https(browser):
 
 def test_an_oversized_form_is_rejected(browser):
     assert browser.sign_in(secret="x" * 100_000).status == 401
+
+
+def test_an_endless_form_is_read_up_to_its_limit_only(browser):
+    received = []
+
+    async def receive():
+        received.append(1000)
+        assert len(received) < 100, "the form is read without a limit"
+        return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
+
+    refused = browser.request("/sign-in", method="POST", receive=receive, origin="http://dash.example")
+    assert refused.status == 401
+    assert sum(received) <= 5000
+
+
+def test_a_form_that_the_browser_did_not_finish_is_not_checked(browser, monkeypatch):
+    body = urlencode({"name": "ada", "password": SECRET}).encode()
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": body, "more_body": True}]
+    monkeypatch.setattr(password, "verify", lambda *_: pytest.fail("checked"))
+
+    async def receive():
+        return messages.pop()
+
+    refused = browser.request("/sign-in", method="POST", receive=receive, origin="http://dash.example")
+    assert refused.status == 400 and refused.cookies == []
+
+
+@pytest.mark.parametrize("other", ['theme={"dark":1}', "a=b c", "é=1", 'quoted="x', "a=b=c", "flag"])
+def test_a_malformed_cookie_of_another_application_does_not_hide_the_session(browser, other):
+    browser.sign_in()
+    browser.cookie = f"{other}; {browser.cookie}"
+
+    assert browser.page().status == 200
+
+
+def test_a_form_of_another_site_is_rejected_before_it_is_read(browser):
+    async def receive():
+        raise AssertionError("read")
+
+    assert (
+        browser.request("/sign-in", method="POST", receive=receive, origin="http://evil.example").status
+        == 403
+    )
+
+
+def test_the_sign_in_page_is_not_framed_cached_or_sniffed(browser):
+    for response in (browser.request("/sign-in"), browser.sign_in(secret="x"), browser.request("/x")):
+        headers = response.headers
+        policy = headers["content-security-policy"].split("; ")
+        assert {
+            "default-src 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+        } < set(policy)
+        assert headers["x-frame-options"] == "DENY" and headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+        assert headers["content-type"].endswith("; charset=utf-8")
+
+
+def test_no_redirect_is_cached(browser):
+    for response in (browser.page(), browser.sign_in(), browser.request("/sign-in")):
+        assert (response.status, response.headers["cache-control"]) == (303, "no-store")
 
 
 def test_an_open_connection_closes_after_the_session_ends(browser, monkeypatch):
@@ -638,10 +793,15 @@ def test_an_oidc_sign_in_returns_to_the_requested_page():
     )
     assert login["location"] == "https://login.example"
     cookie = login["set-cookie"]
-    assert "Path=/proxy; HttpOnly; SameSite=Lax; Max-Age=600; Secure" in cookie
+    common = {"name": COOKIE_BACK, "path": "/proxy", "httponly": "true", "samesite": "lax"}
+    assert attributes(cookie) == {**common, "max-age": "600", "secure": "true"}
 
     callback = returned("/proxy/oauth2callback", cookie=cookie.partition(";")[0])
-    assert callback["location"] == "/proxy/alerts?alert=a%20b" and "Max-Age=0" in callback["set-cookie"]
+    assert callback["location"] == "/proxy/alerts?alert=a%20b"
+    deleted = attributes(callback["set-cookie"])
+    assert {**common, "max-age": "0"}.items() <= deleted.items() and f"{COOKIE_BACK}=" in callback[
+        "set-cookie"
+    ]
     assert returned("/proxy/oauth2callback") == {"location": "/"}
     assert returned("/proxy/alerts", cookie=cookie.partition(";")[0]) == {"location": "/"}
 
@@ -651,6 +811,7 @@ def test_an_oidc_sign_in_returns_to_the_requested_page():
     [
         "https://evil.example/alerts",
         "https://dash.example//evil.example",
+        "https://dash.example/" + "x" * 2000,
         "nonsense",
         "https://dash.example/é",
     ],

@@ -67,7 +67,7 @@ def test_causes_are_shown_as_text_and_as_a_table(shell, store, now, capsys):
     assert "<img" not in everything._repr_html_()
     from IPython.lib.pretty import pretty
 
-    assert pretty(groups).startswith("10 x POLICY_VIOLATION on orders, sent again: safe")
+    assert pretty(groups).startswith("10 x POLICY_VIOLATION on orders, replay: safe")
 
 
 def test_an_invalid_option_raises_config_error(store):

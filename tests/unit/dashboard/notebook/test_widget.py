@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -107,6 +109,23 @@ def test_a_closed_widget_is_replaced(store):
     first.close()
     assert monitor.widget() is not first
     monitor.close()
+
+
+def test_a_notebook_loads_no_web_server():
+    """A notebook needs neither Streamlit nor the modules on which the dashboard's server builds."""
+    code = (
+        "import sys\n"
+        "for name in ('starlette', 'streamlit', 'uvicorn'):\n"
+        "    sys.modules[name] = None\n"  # makes the import fail
+        "from producer_core.dashboard import actions, notebook\n"
+        "from producer_core.dashboard.notebook import magics, static_export, widget\n"
+        "print(notebook.MonitorWidget.__name__, actions.may_act())\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "MonitorWidget (True, '')\n"
 
 
 def test_an_idle_widget_starts_no_thread(store):

@@ -16,7 +16,7 @@ from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery, 
 from producer_core.dashboard.views import dead_letter_reads
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters, PageCursor
-from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, judge
+from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, exceeded_limits
 from producer_core.errors import TransferError
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
@@ -183,8 +183,8 @@ def test_the_totals_include_the_limits():
         "12,480 dead letters pending (limit 10,000); 3.0 MiB of 256.0 MiB, oldest 2 h of 7 days."
     )
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
-    text = dead_letter_wording.over(judge(load, DeadLetterLimits(), NOW))
-    assert "the bound (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
+    text = dead_letter_wording.over(exceeded_limits(load, DeadLetterLimits(), NOW))
+    assert "the limit (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
     assert text.count("Nothing is dropped") == 1
     assert dead_letter_wording.waiting(
         DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW

@@ -291,3 +291,15 @@ def test_names_are_never_markup(path, store, monkeypatch):
     fill(store, topic=hostile, rtt_sum=40.0, address=hostile)
     text = text_of(opened(path, monkeypatch))
     assert "onerror" in text and hostile not in text
+
+
+@pytest.mark.parametrize("window", ["15 min", "24 hours", "7 days"])
+def test_failures_have_the_same_times_in_every_range(store, window):
+    fill(store)
+    died = [NOW - 500.0, NOW - 300.0]
+    DeadLetters(store).add([dead_letter(number, failed_at=at) for number, at in enumerate(died)])
+    store.append(Batch("q", 0, tuple(messages(at, "payments", dead=1) for at in died)))
+    (found,) = [
+        one for one in queries.latency(store, queries.View(window), NOW).findings if one.key == "failing"
+    ]
+    assert (round(found.since), round(found.until), found.ongoing) == (round(died[0]), round(died[1]), False)

@@ -965,3 +965,15 @@ def test_separate_moments_without_a_broker_are_no_outage():
     assert outage(samples(0, 1, 300, 301), 400.0) is None
     found = outage(samples(0, 1, 300, 301, 302, 304, 305), 400.0)
     assert (found.seconds, found.until) == (5, 306)
+
+
+def test_the_largest_group_is_most_only_above_half():
+    policy = queries.Cause("orders", "A broker policy forbids the request.", 3, "def")
+    text = headline_of(dead=9, causes=[TOO_LARGE, policy])[1]
+    assert "the largest group (3) on payments" in text and "most" not in text
+
+
+def test_the_announcement_of_several_causes_is_a_sentence():
+    policy = queries.Cause("payments", "A broker policy forbids the request.", 1, "def")
+    text = wording.announcement(wording.headline(replace(HEALTHY, dead=4, causes=[TOO_LARGE, policy])))
+    assert " ," not in text and not text.startswith(",")

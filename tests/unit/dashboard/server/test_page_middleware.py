@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,7 @@ def files(tmp_path):
 
 def response(
     files, *, path="/alerts", kind=b"text/html; charset=utf-8", accept=b"text/html,*/*", status=200, body=PAGE,
-    extra=(), query=b"", **options,
+    extra=(), extra_request=(), query=b"", **options,
 ):  # fmt: skip
     """Return the headers and the body of the response, and the headers of the request that reached the app, if any."""
     requests, sent = [], []
@@ -63,7 +64,7 @@ def response(
 
     scope = {
         "type": "http", "method": "GET", "path": path, "query_string": query,
-        "headers": [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"x")],
+        "headers": [(b"accept", accept), (b"accept-encoding", b"gzip"), (b"if-none-match", b"x"), *extra_request],
     }  # fmt: skip
     asyncio.run(PageMiddleware(app, files=files, **options)(scope, None, send))
     return (
@@ -139,6 +140,35 @@ def test_preloaded_files_are_sent_compressed_and_immutable(files, path, text):
     headers, body, request = response(files, path=path, base="/below")
     assert request is None and gzip.decompress(body) == text
     assert headers[b"content-encoding"] == b"gzip" and b"immutable" in headers[b"cache-control"]
+    assert headers[b"content-type"] in (b"text/javascript; charset=utf-8", b"text/css; charset=utf-8")
+    assert headers[b"vary"] == b"Accept-Encoding" and headers[b"x-content-type-options"] == b"nosniff"
+
+
+def test_a_page_is_not_sent_as_a_file_path():
+    """The middleware changes the body, so the app must send the body."""
+    requests = []
+
+    async def app(scope, receive, send):
+        requests.append(scope)
+
+    files = StaticFiles(Path("missing"), Path("missing"))
+    scope = {
+        "type": "http", "method": "GET", "path": "/", "headers": [(b"accept", b"text/html")],
+        "extensions": {"http.response.pathsend": {}, "other": {}},
+    }  # fmt: skip
+    asyncio.run(PageMiddleware(app, files=files)(scope, None, None))
+
+    assert requests[0]["extensions"] == {"other": {}}
+    assert "http.response.pathsend" in scope["extensions"]
+
+
+def test_a_request_for_a_part_of_a_file_is_left_to_streamlit(files):
+    files.compress()
+    requested = response(
+        files, path="/static/js/index.a1.js", accept=b"*/*", extra_request=[(b"range", b"bytes=0-1")]
+    )[2]
+
+    assert requested[b"range"] == b"bytes=0-1"
 
 
 @pytest.mark.parametrize(
@@ -152,3 +182,20 @@ def test_preloaded_files_are_sent_compressed_and_immutable(files, path, text):
 def test_the_overview_address_redirects_to_the_root(files, path, base, location):
     headers, body, request = response(files, path=path, base=base, query=b"range=1+hour")
     assert (headers[b"location"], body, request) == (location, b"", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/settings/x", b"../settings?topic=a"),
+        ("/settings/x/", b"../../settings?topic=a"),
+        ("/nope/x/y", b"../../nope?topic=a"),
+    ],
+)
+def test_an_address_below_a_page_opens_the_page(files, path, target):
+    headers, _, request = response(files, path=path, query=b"topic=a")
+    assert (headers[b"location"], request) == (target, None)
+
+
+def test_pages_of_components_are_served_where_they_are(files):
+    assert response(files, path="/component/producer_core.x/index.html")[2] is not None

@@ -133,7 +133,7 @@ def test_records_of_other_producers_in_a_gap_are_not_copies():
     assert (len(bench.reads), bench.counted) == (1, {})
 
 
-def test_unreadable_offsets_count_up_to_the_records_acknowledged_after_the_gap():
+def test_unreadable_offsets_count_up_to_the_records_acknowledged_after_the_gap(caplog):
     bench = Bench(readable=False)
     warm_up(bench)
 
@@ -141,6 +141,7 @@ def test_unreadable_offsets_count_up_to_the_records_acknowledged_after_the_gap()
     bench.next_statistics(1)
 
     assert bench.counted == {"orders": 2}
+    assert "could not be checked" in caplog.text and "written twice" not in caplog.text
 
 
 def test_a_copy_that_a_failed_attempt_accounts_for_is_not_counted_again(log_with_copies):

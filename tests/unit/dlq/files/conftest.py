@@ -11,7 +11,7 @@ from producer_core.store import Store
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory):
-    """A store with nothing in it: a copy is made in no time."""
+    """An empty store; copying it is faster than creating one."""
     store = Store.open(tmp_path_factory.mktemp("empty") / "store.duckdb")
     store.close()
     return store.path

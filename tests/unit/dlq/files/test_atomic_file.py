@@ -14,7 +14,7 @@ from tests.fixtures.replays import buried
 from tests.fixtures.transfers import ANY, FORMATS, ME, audit
 
 
-def test_only_the_owner_can_read_the_files(store, tmp_path):
+def test_only_the_owner_can_read_exported_files(store, tmp_path):
     buried(store, 1)
     for format in (*FORMATS, "csv"):
         export(store, ANY, tmp_path / f"a.{format}", **ME)
@@ -23,10 +23,10 @@ def test_only_the_owner_can_read_the_files(store, tmp_path):
 
 
 class FullDisk(AtomicFile):
-    room = 2000
+    capacity = 2000
 
     def write(self, data):
-        if self.size + len(data) > self.room:
+        if self.size + len(data) > self.capacity:
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().write(data)
 

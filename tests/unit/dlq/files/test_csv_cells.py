@@ -9,7 +9,7 @@ from producer_core.dlq.files import csv_cells
 
 
 @given(st.text(st.sampled_from("'=+-@\t\r\n; ab＝\u00a0\ufeff")) | st.text())
-def test_a_cell_can_be_restored_and_starts_with_no_dangerous_character(text):
+def test_an_escaped_cell_is_no_formula_and_can_be_unescaped(text):
     cell = csv_cells.safe(text)
 
     assert csv_cells.plain(cell) == text

@@ -14,18 +14,18 @@ from producer_core.dlq.files import export, import_
 from producer_core.errors import ConfigError, TransferError
 from producer_core.events import Attempt
 from tests.fixtures.replays import buried, dead_letter, message_id
-from tests.fixtures.transfers import ANY, FORMATS, ME, audit, dead_letters, everything, small, states
+from tests.fixtures.transfers import ANY, FORMATS, ME, all_rows, audit, dead_letters, small, states
 
-turns = itertools.count()
+numbers = itertools.count()
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     found=st.lists(dead_letters, min_size=1, max_size=12, unique_by=lambda one: one.message_id),
-    how=st.lists(st.tuples(states, small, st.booleans(), st.none() | small), min_size=12, max_size=12),
+    columns=st.lists(st.tuples(states, small, st.booleans(), st.none() | small), min_size=12, max_size=12),
     format=st.sampled_from(FORMATS),
 )
-def test_an_export_is_imported_unchanged(found, how, format, store, other, tmp_path):
+def test_imported_dead_letters_equal_the_exported_ones(found, columns, format, store, other, tmp_path):
     for one in (store, other):
         with one.borrow(write=True) as connection:
             connection.execute("DELETE FROM dead_letters; DELETE FROM dead_letter_bodies")
@@ -35,21 +35,23 @@ def test_an_export_is_imported_unchanged(found, how, format, store, other, tmp_p
             "UPDATE dead_letters SET state = ?, replay_count = ?, quarantined = ?, landed_partition = ?, "
             "landed_offset = ? WHERE message_id = ?",
             [
-                (state, count, quarantined, place, place, one.message_id)
-                for one, (state, count, quarantined, place) in zip(found, how, strict=False)
+                (state, count, quarantined, offset, offset, one.message_id)
+                for one, (state, count, quarantined, offset) in zip(found, columns, strict=False)
             ],
         )
-    target = tmp_path / f"{next(turns)}.{format}"
+    target = tmp_path / f"{next(numbers)}.{format}"
 
     manifest = export(store, ANY, target, **ME)
     done = import_(other, target, **ME)
 
     assert (manifest.rows, done.new, done.known, done.refused) == (len(found), len(found), 0, 0)
-    assert everything(other) == everything(store)
+    assert all_rows(other) == all_rows(store)
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_second_import_of_a_file_changes_nothing(store, other, tmp_path, format):
+def test_importing_a_file_again_adds_nothing_and_known_dead_letters_stay_unchanged(
+    store, other, tmp_path, format
+):
     buried(store, 5)
     target = tmp_path / f"a.{format}"
     export(store, DeadLetterFilter(), target, **ME)
@@ -57,16 +59,16 @@ def test_a_second_import_of_a_file_changes_nothing(store, other, tmp_path, forma
     DeadLetters(other).archive(DeadLetterFilter(), **ME)
 
     first = import_(other, target, **ME)
-    before = everything(other)
+    before = all_rows(other)
     second = import_(other, target, **ME)
 
     assert (first.new, first.known, first.known_by_state) == (4, 1, {"archived": 1})
     assert (second.new, second.known) == (0, 5)
-    assert everything(other) == before
+    assert all_rows(other) == before
     assert DeadLetters(other).get(message_id(2)).value == b"ours"
 
 
-def test_a_dead_letter_that_was_being_replayed_arrives_dead_and_doubtful(store, other, tmp_path):
+def test_a_dead_letter_exported_during_a_replay_is_imported_as_dead_and_doubtful(store, other, tmp_path):
     ids = buried(store, 2)
     DeadLetters(store).claim("op", ids[:1])
     target = tmp_path / "a.parquet"
@@ -74,14 +76,14 @@ def test_a_dead_letter_that_was_being_replayed_arrives_dead_and_doubtful(store, 
 
     done = import_(other, target, **ME)
 
-    arrived = DeadLetters(other).get(ids[0])
-    assert (arrived.state, arrived.verdict) == ("dead", "possibly_persisted")
+    imported = DeadLetters(other).get(ids[0])
+    assert (imported.state, imported.verdict) == ("dead", "possibly_persisted")
     assert DeadLetters(other).get(ids[1]).verdict == "rejected"
-    assert "1 were being replayed" in done.text
+    assert "1 exported during a replay" in done.text
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_purged_dead_letter_is_imported_without_its_body(store, other, tmp_path, format):
+def test_a_purged_dead_letter_is_imported_as_purged(store, other, tmp_path, format):
     buried(store, 1)
     dead = DeadLetters(store)
     dead.archive(ANY, **ME)
@@ -91,11 +93,11 @@ def test_a_purged_dead_letter_is_imported_without_its_body(store, other, tmp_pat
 
     import_(other, target, **ME)
 
-    assert [row["state"] for row in everything(other)] == ["purged"]
-    assert everything(other, "attempts", "key_mark") == everything(store, "attempts", "key_mark")
+    assert [row["state"] for row in all_rows(other)] == ["purged"]
+    assert all_rows(other, "attempts", "key_mark") == all_rows(store, "attempts", "key_mark")
 
 
-def test_an_imported_dead_letter_is_as_old_as_its_import(store, other, tmp_path):
+def test_the_purge_and_retention_periods_start_with_the_import(store, other, tmp_path):
     buried(store, 1)
     DeadLetters(store, clock=lambda: 1000.0).archive(ANY, **ME)
     export(store, ANY, tmp_path / "a.parquet", **ME)
@@ -107,7 +109,7 @@ def test_an_imported_dead_letter_is_as_old_as_its_import(store, other, tmp_path)
     assert DeadLetters(other).count(ANY) == 1
 
 
-def test_the_timeline_of_a_dead_letter_says_from_where_it_was_imported(store, other, tmp_path):
+def test_an_import_adds_an_event_with_its_file(store, other, tmp_path):
     buried(store, 1)
     export(store, ANY, tmp_path / "a.jsonl", **ME)
 
@@ -120,7 +122,7 @@ def test_the_timeline_of_a_dead_letter_says_from_where_it_was_imported(store, ot
 
 
 @pytest.mark.parametrize("format", [*FORMATS, "csv"])
-def test_a_masked_file_has_no_secret_and_is_never_imported(store, other, tmp_path, format):
+def test_a_masked_file_has_no_secrets_and_cannot_be_imported(store, other, tmp_path, format):
     secret = dead_letter(
         1,
         key=b"ann.lee@example.com",
@@ -133,44 +135,44 @@ def test_a_masked_file_has_no_secret_and_is_never_imported(store, other, tmp_pat
     target = tmp_path / f"a.{format}"
     export(store, ANY, target, **ME, masked=True)
 
-    held = target.read_bytes()
+    content = target.read_bytes()
     if format == "parquet":
-        held = str(pyarrow.parquet.read_table(target).to_pylist()).encode()
+        content = str(pyarrow.parquet.read_table(target).to_pylist()).encode()
     for word in (b"ann.lee@", b"hunter2", b"4111111111111111", b"abcdefgh", b"swordfish"):
-        assert word not in held
+        assert word not in content
     for no_manifest in (False, True):
         with pytest.raises(TransferError, match="CSV" if format == "csv" else "is masked"):
             import_(other, target, **ME, no_manifest=no_manifest)
 
 
-def test_a_dry_run_reports_the_same_and_changes_nothing(store, other, tmp_path):
+def test_a_dry_run_renumbers_the_same_counts_and_changes_nothing(store, other, tmp_path):
     buried(store, 3)
     export(store, ANY, tmp_path / "a.parquet", **ME)
     DeadLetters(other).add([dead_letter(0)])
 
-    tried = import_(other, tmp_path / "a.parquet", **ME, dry_run=True)
+    preview = import_(other, tmp_path / "a.parquet", **ME, dry_run=True)
 
-    assert (tried.new, tried.known) == (2, 1)
-    assert len(everything(other)) == 1
+    assert (preview.new, preview.known) == (2, 1)
+    assert len(all_rows(other)) == 1
     assert audit(other) == []
     done = import_(other, tmp_path / "a.parquet", **ME)
     assert (done.new, done.known) == (2, 1)
 
 
-def test_an_import_is_audited_when_it_begins_and_when_it_ends_or_stops(store, other, tmp_path, monkeypatch):
+def test_the_start_and_the_result_of_an_import_are_audited(store, other, tmp_path, monkeypatch):
     buried(store, 3)
     export(store, ANY, tmp_path / "a.parquet", **ME)
 
-    def break_down(*_):
-        raise ConfigError("pulled the plug")
+    def fail(*_):
+        raise ConfigError("interrupted")
 
     with pytest.raises(ConfigError):
-        import_(other, tmp_path / "a.parquet", **ME, progress=lambda done, total: done == 3 and break_down())
+        import_(other, tmp_path / "a.parquet", **ME, progress=lambda done, total: done == 3 and fail())
     import_(other, tmp_path / "a.parquet", **ME)
 
     found = audit(other)
     assert [(action, count) for action, count, _ in found] == [("import", 0), ("import", 3)] + [
         ("import", 0)
     ] * 2
-    assert "Stopped there: pulled the plug" in found[1][2]
-    assert "3 were known here" in found[3][2]
+    assert "The import failed: interrupted" in found[1][2]
+    assert "3 already known and unchanged" in found[3][2]

@@ -11,10 +11,10 @@ import pytest
 from producer_core.dlq.files import export, import_, selection, writers
 from producer_core.errors import TransferError
 from tests.fixtures.replays import buried
-from tests.fixtures.transfers import ANY, ME, audit, everything, spoiled
+from tests.fixtures.transfers import ANY, ME, all_rows, audit, rewrite
 
 
-def test_bad_lines_are_counted_and_named_and_the_others_are_imported(store, other, tmp_path):
+def test_invalid_lines_are_reported_and_the_others_are_imported(store, other, tmp_path):
     ids = buried(store, 12)
     target = tmp_path / "a.jsonl"
     export(store, ANY, target, **ME)
@@ -23,17 +23,17 @@ def test_bad_lines_are_counted_and_named_and_the_others_are_imported(store, othe
         records = [json.loads(line) for line in lines]
         records[0]["verdict"] = "certainly"
         records[1]["value_base64"] = "not base64"
-        records[2]["message_id"] = "somebody"
+        records[2]["message_id"] = "not an id"
         records[3]["partition"] = 2**31
         records[4]["value_size"] = 7
         del records[5]["topic"]
         records[6]["headers_base64"] = [["a"]]
         records[7]["failed_at"] = 1e300
-        records[8] = ["no object"]
+        records[8] = ["not an object"]
         out = [json.dumps(record).encode() + b"\n" for record in records]
         return [*out[:10], b"\n", out[10], out[11][:40]]
 
-    spoiled(target, change)
+    rewrite(target, change)
     done = import_(other, target, **ME, no_manifest=True)
 
     assert (done.new, done.refused) == (2, 10)
@@ -42,11 +42,11 @@ def test_bad_lines_are_counted_and_named_and_the_others_are_imported(store, othe
     ]
     assert ids[0] in done.bad[0].place
     assert "certainly" in done.bad[0].reason
-    assert {row["message_id"] for row in everything(other)} == set(ids[9:11])
-    assert "10 rows were refused" in audit(other)[-1][2]
+    assert {row["message_id"] for row in all_rows(other)} == set(ids[9:11])
+    assert "10 rows rejected" in audit(other)[-1][2]
 
 
-def test_a_damaged_row_group_of_a_parquet_file_loses_only_its_own_rows(store, other, tmp_path, monkeypatch):
+def test_only_the_damaged_rows_of_a_parquet_file_are_rejected(store, other, tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "SLICE", 5)
     monkeypatch.setattr(writers, "_GROUP_ROWS", 5)
     buried(store, 15, value=os.urandom(400))
@@ -67,12 +67,12 @@ def test_a_damaged_row_group_of_a_parquet_file_loses_only_its_own_rows(store, ot
     assert done.bad[0].place == "rows 6 to 10"
 
 
-def test_a_parquet_file_of_another_schema_is_refused(other, tmp_path):
+def test_a_parquet_file_of_another_program_is_rejected(other, tmp_path):
     table = pyarrow.table({"message_id": ["a"], "value": [b"x"]})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
 
     with pytest.raises(TransferError, match="not written by dlq export"):
         import_(other, tmp_path / "a.parquet", **ME, no_manifest=True)
     (tmp_path / "b.parquet").write_text("nonsense")
-    with pytest.raises(TransferError, match="not a Parquet file"):
+    with pytest.raises(TransferError, match="not a readable Parquet file"):
         import_(other, tmp_path / "b.parquet", **ME, no_manifest=True)

@@ -16,12 +16,12 @@ from tests.fixtures.transfers import dead_letters, small, states, texts
 
 
 @settings(max_examples=60, deadline=None)
-@given(one=dead_letters, state=states, place=st.none() | small, operation=st.none() | texts)
-def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
-    """Without a store, and so many more of them: what is written is what is read, type for type."""
+@given(one=dead_letters, state=states, offset=st.none() | small, operation=st.none() | texts)
+def test_a_record_is_equal_in_both_formats(one, state, offset, operation):
+    """The records are read with the types they were written with. Without a store, many examples are possible."""
     body = dict(zip(codec.BODY_COLUMNS, codec.body_row(one), strict=True))
     row = dict(zip(codec.LETTER_COLUMNS, codec.dead_letter_row(one, now=5.0), strict=True))
-    record = record_of({**row, "state": state, "landed_offset": place, "operation_id": operation}, body)
+    record = record_of({**row, "state": state, "landed_offset": offset, "operation_id": operation}, body)
     table = writers.batch([record], masked=False)
 
     line = reader._line(Path("a"), 1, raw_line(record))
@@ -30,4 +30,4 @@ def test_a_record_is_the_same_after_both_formats(one, state, place, operation):
     assert isinstance(line, ImportedRecord), line
     assert line == row
     assert line.dead_letter == replace(one, state=state)
-    assert (line.landed_offset, line.value_size) == (place, None if one.value is None else len(one.value))
+    assert (line.landed_offset, line.value_size) == (offset, None if one.value is None else len(one.value))

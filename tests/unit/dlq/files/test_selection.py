@@ -10,10 +10,10 @@ import pytest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files import export, selection
 from tests.fixtures.replays import buried, dead_letter
-from tests.fixtures.transfers import ANY, ME, put
+from tests.fixtures.transfers import ANY, ME, execute
 
 
-def test_a_dead_letter_that_changes_during_the_export_is_exported_and_counted(store, tmp_path, monkeypatch):
+def test_dead_letters_that_change_during_the_export_are_exported_and_counted(store, tmp_path, monkeypatch):
     ids = buried(store, 10)
     monkeypatch.setattr(selection, "SLICE", 4)
 
@@ -21,18 +21,18 @@ def test_a_dead_letter_that_changes_during_the_export_is_exported_and_counted(st
         if done == 4:
             DeadLetters(store).archive(DeadLetterFilter(ids=tuple(ids[5:8])), **ME)
             DeadLetters(store).add([dead_letter(99)])
-            put(store, "DELETE FROM dead_letters WHERE message_id = ?", ids[9])
+            execute(store, "DELETE FROM dead_letters WHERE message_id = ?", ids[9])
 
     manifest = export(store, DeadLetterFilter(), tmp_path / "a.jsonl", **ME, progress=act)
 
     assert (manifest.matched, manifest.rows, manifest.changed, manifest.missing) == (10, 9, 3, 1)
     assert manifest.by_state == {"dead": 6, "archived": 3}
-    assert "3 changed since the export began" in manifest.text
-    assert "1 that matched when it began are not in it" in manifest.text
+    assert "3 changed during the export" in manifest.text
+    assert "1 not in the file" in manifest.text
 
 
 @pytest.mark.parametrize("same_moment", [False, True])
-def test_many_windows_return_every_dead_letter_once_and_the_oldest_first(
+def test_an_export_of_several_windows_has_each_dead_letter_once_in_order(
     store, tmp_path, monkeypatch, same_moment
 ):
     monkeypatch.setattr(selection, "WINDOW", 7)
@@ -48,11 +48,11 @@ def test_many_windows_return_every_dead_letter_once_and_the_oldest_first(
         assert [line["message_id"] for line in lines] == ids
 
 
-def test_a_read_that_is_cancelled_on_a_busy_machine_is_retried_with_fewer_rows(store, tmp_path, monkeypatch):
-    ids, asked = buried(store, 10), []
+def test_an_interrupted_read_is_split(store, tmp_path, monkeypatch):
+    ids, sizes = buried(store, 10), []
 
     def rows(connection, ids):
-        asked.append(len(ids))
+        sizes.append(len(ids))
         if len(ids) > 2:
             connection.interrupt()
             raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
@@ -65,4 +65,4 @@ def test_a_read_that_is_cancelled_on_a_busy_machine_is_retried_with_fewer_rows(s
 
     lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_bytes().splitlines()]
     assert [line["message_id"] for line in lines] == ids
-    assert max(asked) == 10
+    assert max(sizes) == 10

@@ -11,7 +11,7 @@ import pyarrow.parquet
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.files import csv_cells, export, import_, selection, writers
 from tests.fixtures.replays import buried, dead_letter
-from tests.fixtures.transfers import ANY, ME, everything
+from tests.fixtures.transfers import ANY, ME, all_rows
 
 
 def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
@@ -48,7 +48,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
     assert ',"",,"dead"' in text  # an empty key, and a tombstone of no size
 
 
-def test_a_file_of_many_row_groups_is_whole(store, other, tmp_path, monkeypatch):
+def test_a_file_with_several_row_groups_is_complete(store, other, tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "SLICE", 3)
     monkeypatch.setattr(writers, "_GROUP_ROWS", 6)
     buried(store, 20)
@@ -57,9 +57,9 @@ def test_a_file_of_many_row_groups_is_whole(store, other, tmp_path, monkeypatch)
     import_(other, tmp_path / "a.parquet", **ME)
 
     assert pyarrow.parquet.ParquetFile(tmp_path / "a.parquet").num_row_groups == 4
-    assert everything(other) == everything(store)
+    assert all_rows(other) == all_rows(store)
 
 
-def test_times_out_of_range_do_not_stop_a_csv_file(store, tmp_path):
+def test_extreme_times_do_not_prevent_a_csv_export(store, tmp_path):
     DeadLetters(store).add([dead_letter(1, accepted_at=1e15, failed_at=-1e15)])
     assert math.isfinite(export(store, ANY, tmp_path / "a.csv", **ME).rows)

@@ -33,7 +33,7 @@ def test_a_valid_value_is_read_without_a_note(read, raw, value):
         (header_values.decimal, b"4.2", None, "is not a number (0x342e32)"),
         (header_values.decimal, b"-1", None, "is -1"),
         (header_values.int32, b"\xff" * 4, None, "is -1"),
-        (header_values.int32, b"12", 12, "is text where a binary number belongs, and is read as text"),
+        (header_values.int32, b"12", 12, "is decimal text instead of a binary number"),
         (header_values.int32, b"\x00", None, "has 1 byte instead of 4 (0x00)"),
         (header_values.big_integer, b"", None, "has 0 bytes instead of 1 to 8 (0x)"),
         (header_values.big_integer, b"\x80", None, "is -128"),
@@ -64,7 +64,7 @@ def test_long_bytes_are_shown_shortened():
 
 @given(st.text(max_size=30), st.integers(3, 40))
 def test_a_text_is_cut_between_two_characters(text, most):
-    raw = header_values.cut(text, most)
+    raw = header_values.truncate(text, most)
 
     assert len(raw) <= most
     assert raw.decode() == text or raw.decode().endswith("…")

@@ -9,14 +9,14 @@ from tests.fixtures.dead_letter_headers import (
     CLOUD_STREAM,
     CONNECT,
     FOREIGN,
-    OURS,
     OWN,
+    PRODUCER_CORE,
     RETRY_TOPICS,
     SPRING,
 )
 
 
-def test_spring_says_the_place_in_big_endian_numbers():
+def test_spring_headers_with_big_endian_numbers_are_read():
     origin = read(SPRING)
     assert (origin.dialect, origin.topic, origin.partition, origin.offset) == (
         "spring",
@@ -30,7 +30,7 @@ def test_spring_says_the_place_in_big_endian_numbers():
     assert (origin.headers, origin.notes) == ((), ())
 
 
-def test_spring_retry_topics_leave_dlt_out_and_write_times_as_short_as_they_are():
+def test_headers_of_spring_retry_topics_are_read():
     origin = read(RETRY_TOPICS)
     assert (origin.dialect, origin.topic, origin.partition, origin.offset) == ("spring", "orders", 1, 42)
     assert (origin.attempts, origin.timestamp_ms, origin.cause) == (
@@ -42,7 +42,7 @@ def test_spring_retry_topics_leave_dlt_out_and_write_times_as_short_as_they_are(
     assert read((("retry_topic-attempts", b"\x03"),)).attempts == 3
 
 
-def test_spring_cloud_stream_is_read():
+def test_spring_cloud_stream_headers_are_read():
     origin = read(CLOUD_STREAM)
     assert (origin.dialect, origin.topic, origin.partition, origin.offset) == (
         "spring_cloud_stream",
@@ -56,24 +56,24 @@ def test_spring_cloud_stream_is_read():
 
 
 @pytest.mark.parametrize("dialect", ["connect", "streams", "share_group", "smallrye"])
-def test_dialects_in_plain_text_are_read(dialect):
+def test_plain_text_dialects_are_read(dialect):
     origin = read(FOREIGN[dialect])
     assert (origin.dialect, origin.topic, origin.partition, origin.offset) == (dialect, "orders", 2, 42)
     assert (origin.headers, origin.notes) == ((), ())
     assert origin.message
 
 
-def test_connect_names_its_connector_and_what_it_did():
+def test_connect_headers_contain_the_connector_and_the_stage():
     origin = read(CONNECT)
     assert (origin.consumer, origin.exception) == (
         "jdbc-sink",
         "org.apache.kafka.connect.errors.DataException",
     )
-    assert ("__connect.errors.stage", "VALUE_CONVERTER") in origin.also
+    assert ("__connect.errors.stage", "VALUE_CONVERTER") in origin.other_headers
 
 
-def test_ours_is_read():
-    origin = read(OURS)
+def test_producer_core_headers_are_read():
+    origin = read(PRODUCER_CORE)
     assert (origin.dialect, origin.topic, origin.partition, origin.offset) == (
         "producer_core",
         "orders",
@@ -84,18 +84,18 @@ def test_ours_is_read():
     assert origin.generation == 0
 
 
-def test_a_record_that_we_sent_again_is_no_dead_letter_for_that():
+def test_a_replayed_record_is_not_a_dead_letter():
     origin = read((("dlq.replay.generation", b"2"), ("a", b"1")))
     assert (origin.dialect, origin.generation, origin.headers) == (None, 2, (("a", b"1"),))
 
 
-@pytest.mark.parametrize("headers", [*FOREIGN.values(), RETRY_TOPICS, OURS])
-def test_headers_that_we_do_not_know_stay_byte_for_byte_in_order_with_duplicates(headers):
+@pytest.mark.parametrize("headers", [*FOREIGN.values(), RETRY_TOPICS, PRODUCER_CORE])
+def test_unknown_headers_are_kept_unchanged_in_order_with_duplicates(headers):
     mixed = [one for pair in zip(OWN, headers, strict=False) for one in pair] + list(headers[len(OWN) :])
     assert read(mixed).headers == OWN
 
 
-def test_of_a_place_named_twice_the_first_counts_and_of_an_exception_the_last():
+def test_the_first_position_and_the_last_exception_count():
     twice = (
         ("kafka_dlt-original-topic", b"orders"),
         ("kafka_dlt-original-offset", b"\0\0\0\0\0\0\0\x01"),
@@ -106,10 +106,10 @@ def test_of_a_place_named_twice_the_first_counts_and_of_an_exception_the_last():
     )
     origin = read(twice)
     assert (origin.topic, origin.offset, origin.message) == ("orders", 1, "last")
-    assert origin.notes == ("it passed through orders-retry",)
+    assert origin.notes == ("passed through orders-retry",)
 
 
-def test_a_number_as_text_where_binary_belongs_is_read_and_said():
+def test_a_decimal_text_instead_of_a_binary_number_is_read_and_noted():
     origin = read((("kafka_dlt-original-offset", b"4711"), ("kafka_dlt-original-partition", b"12345")))
     assert (origin.offset, origin.partition) == (4711, 12345)
-    assert all("is text where a binary number belongs" in note for note in origin.notes)
+    assert all("is decimal text instead of a binary number" in note for note in origin.notes)

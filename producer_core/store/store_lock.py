@@ -11,18 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from producer_core._internal import read_activity, time_budget
+from producer_core._internal.file_lock import FileLock
 from producer_core.errors import StoreLocked, StoreUnavailable
-
-if sys.platform != "win32":
-    import fcntl
-
-_held: set[int] = set()
-"""Descriptors of held locks. A forked child closes its copies."""
 
 _MAX_PAUSE = 0.02
 
 
-class FileLock:
+class StoreLock:
     """Shared and exclusive locks on `<store>.lock`, entered one at a time through `<store>.gate`.
 
     The gate prevents a stream of readers from starving a writer: a thread that waits for the lock holds the gate, and
@@ -39,11 +34,13 @@ class FileLock:
         """Hold the lock for a block. Raise StoreLocked if `deadline` (monotonic) passes first."""
         with contextlib.ExitStack() as stack:
             with self._locked(self._gate, exclusive=True, deadline=deadline, needed=exclusive) as gate:
-                if not exclusive:
-                    read_activity.record_read(gate)
+                if gate is not None and not exclusive:
+                    read_activity.record_read(gate.descriptor)
                 inner = self._locked(self._lock, exclusive=exclusive, deadline=deadline, needed=exclusive)
-                descriptor = stack.enter_context(inner)
-            _write_pid(descriptor)
+                lock = stack.enter_context(inner)
+            if lock is not None:
+                with contextlib.suppress(OSError):  # only the errors of waiting processes need the id
+                    lock.write_pid()
             yield
 
     def recently_read(self) -> bool:
@@ -51,21 +48,18 @@ class FileLock:
         return read_activity.recently_read(self._gate)
 
     @contextlib.contextmanager
-    def _locked(self, path: Path, *, exclusive: bool, deadline: float, needed: bool) -> Iterator[int | None]:
-        descriptor = self._open(path, needed=needed)
-        if descriptor is None:
+    def _locked(
+        self, path: Path, *, exclusive: bool, deadline: float, needed: bool
+    ) -> Iterator[FileLock | None]:
+        lock = self._open(path, needed=needed)
+        if lock is None:
             yield None
             return
-        _held.add(descriptor)
-        try:
-            self._wait(descriptor, exclusive=exclusive, deadline=deadline)
-            yield descriptor
-        finally:
-            if descriptor in _held:  # not closed by a fork since then
-                _held.discard(descriptor)
-                _unlock(descriptor)
+        with lock:
+            self._wait(lock, exclusive=exclusive, deadline=deadline)
+            yield lock
 
-    def _open(self, path: Path, *, needed: bool) -> int | None:
+    def _open(self, path: Path, *, needed: bool) -> FileLock | None:
         """Open a lock file. Return None for a reader if the directory is read-only.
 
         No process of this user writes to such a directory, and DuckDB's own lock still protects the file.
@@ -76,17 +70,17 @@ class FileLock:
                 fix="Use WSL, or store=None.",
             )
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            return FileLock(path)
         except OSError as error:
             if not needed:
                 with contextlib.suppress(OSError):
-                    return os.open(path, os.O_RDONLY)
+                    return FileLock(path, flags=os.O_RDONLY)
                 return None
             raise _cannot_open(self._store, path, error) from error
 
-    def _wait(self, descriptor: int, *, exclusive: bool, deadline: float) -> None:
+    def _wait(self, lock: FileLock, *, exclusive: bool, deadline: float) -> None:
         pause, waiting = 0.001, threading.Event()
-        while not _try_lock(descriptor, exclusive=exclusive):
+        while not lock.try_acquire(exclusive=exclusive):
             if time.monotonic() >= deadline or time_budget.over():
                 raise StoreLocked(
                     f"The store {self._store} is in use{self._holder()} and was not released in time."
@@ -102,40 +96,8 @@ class FileLock:
         return f" by process {pid}" if pid.isdigit() else ""
 
 
-def _try_lock(descriptor: int, *, exclusive: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _unlock(descriptor: int) -> None:
-    # Closing is not enough: a child forked since then may still have a copy of the descriptor.
-    with contextlib.suppress(OSError):
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
-
-
-def _write_pid(descriptor: int | None) -> None:
-    """Write this process's id to the lock file, for the errors of waiting processes. Failure is not an error."""
-    if descriptor is not None:
-        with contextlib.suppress(OSError):
-            os.pwrite(descriptor, f"{os.getpid():<11}\n".encode(), 0)
-
-
 def _cannot_open(store: Path, path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"The lock file {path} cannot be opened ({error.strerror}), so nothing can be written to {store}.",
         fix="Give this user write permission on the directory and its files, or choose another path with --store.",
     )
-
-
-def _close_in_child() -> None:
-    while _held:
-        with contextlib.suppress(OSError):
-            os.close(_held.pop())
-
-
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_close_in_child)
