@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from producer_core.alerts import RULES, AlertRule, BurnRate, Threshold, WindowPair, alert, load, rule_set_of
-from producer_core.alerts.conditions import METRICS, Absence, describe
-from producer_core.alerts.routes import missing_addresses, routes_of
+from producer_core.alerts import AlertRule, BurnRate, Threshold, WindowPair, alert
+from producer_core.alerts.conditions import Absence
 from producer_core.alerts.rule_parser import read
-from producer_core.alerts.rule_set_file import RuleSetFile
-from producer_core.errors import ConfigError
+from tests.fixtures.alerts import rule
 
 WHOLE = """
 every = "10s"
@@ -96,10 +92,6 @@ def test_a_file_adds_rules_changes_built_in_rules_and_defines_routes():
     assert [(route.name, route.url_env, route.severities, route.heartbeat) for route in rule_set.routes] == [
         ("pager", "PAGER_URL", ("critical",), 300.0)
     ]
-
-
-def rule(lines, name="mine", kind='kind = "threshold"\nmetric = "dead"\nabove = 1\n'):
-    return f"[rules.{name}]\n{kind}{lines}\n"
 
 
 MISTAKES = {
@@ -195,17 +187,6 @@ def test_each_mistake_is_reported_with_its_line_and_its_fix(name):
     assert message in found[0]
 
 
-def test_all_mistakes_of_a_file_are_reported_together(tmp_path):
-    path = tmp_path / "alerts.toml"
-    path.write_text(rule('windw = "5m"\nfor = 3') + rule("", name="other", kind=""))
-
-    with pytest.raises(ConfigError) as caught:
-        load(path)
-
-    assert "alerts.toml contains 3 mistakes" in str(caught.value)
-    assert str(tmp_path) not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "line", ['url = "https://x/s3cr3t"', 'token = "s3cr3t"', 'url_env = "https://x/s3cr3t"', 'url_file = "http://s3cr3t"']
 )  # fmt: skip
@@ -216,11 +197,6 @@ def test_an_address_or_a_secret_in_the_file_is_refused_and_not_repeated(line):
     assert "s3cr3t" not in "".join(found)
 
 
-def test_an_unreadable_file_is_reported(tmp_path):
-    with pytest.raises(ConfigError, match=r"cannot be read: No such file or directory\. Check its path"):
-        load(tmp_path / "alerts.toml")
-
-
 def test_a_reported_alert_gets_the_severity_and_advice_of_the_file():
     rule_set, _ = read('[rules.high_latency]\nseverity = "info"\nadvice = "Ignore it."\n')
 
@@ -228,82 +204,3 @@ def test_a_reported_alert_gets_the_severity_and_advice_of_the_file():
 
     assert (item.severity, item.advice) == ("info", "Ignore it.")
     assert item.text.startswith("Messages take 5 ms")
-
-
-def test_every_built_in_rule_has_a_description_and_every_metric_a_text():
-    for rule in RULES.values():
-        assert describe(rule.condition)
-    for metric in METRICS.values():
-        assert "{" not in metric.text.format(value=1.0, span="1 h")
-
-
-def test_the_rules_file_is_beside_the_store_or_named_by_the_environment(store, tmp_path, monkeypatch):
-    assert rule_set_of(store).rules == RULES
-    (tmp_path / "alerts.toml").write_text('[rules.high_latency]\nseverity = "info"\n')
-    (tmp_path / "other.toml").write_text('[rules.high_latency]\nseverity = "critical"\n')
-
-    beside = rule_set_of(store).rules["high_latency"].severity
-    monkeypatch.setenv("PRODUCER_CORE_ALERTS", str(tmp_path / "other.toml"))
-    named = rule_set_of(store).rules["high_latency"].severity
-
-    assert (beside, named) == ("info", "critical")
-
-
-def test_a_file_with_mistakes_is_ignored_and_reported(store, tmp_path):
-    (tmp_path / "alerts.toml").write_text("[rules.high_latency]\nseverity = 5\n")
-
-    rule_set = rule_set_of(store)
-
-    assert rule_set.rules == RULES
-    assert "rule 'high_latency', 'severity'" in rule_set.problem
-
-
-def test_a_changed_file_is_read_again(store, tmp_path):
-    rule_set_file, path = RuleSetFile(store), tmp_path / "alerts.toml"
-    before = rule_set_file.now().rules["high_latency"].severity
-    path.write_text('[rules.high_latency]\nseverity = "info"\n')
-    changed = rule_set_file.now()
-    again = rule_set_file.now()
-    path.unlink()
-
-    assert (before, changed.rules["high_latency"].severity) == ("warning", "info")
-    assert again is changed
-    assert rule_set_file.now().rules["high_latency"].severity == "warning"
-
-
-def test_addresses_come_from_the_environment_or_a_file_beside_the_rules_file(tmp_path, monkeypatch):
-    path = tmp_path / "alerts.toml"
-    path.write_text(
-        '[routes.a]\nurl_env = "A_URL"\n[routes.b]\nurl_file = "b.url"\n[routes.c]\nurl_env = "C_URL"\n'
-    )
-    (tmp_path / "b.url").write_text("https://b.example/hook\n")
-    monkeypatch.setenv("A_URL", "https://a.example/hook")
-    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", "http://d.example")
-    rule_set = load(path)
-
-    found = routes_of(rule_set)
-
-    assert [(route.name, route.url) for route in found] == [
-        ("a", "https://a.example/hook"),
-        ("b", "https://b.example/hook"),
-        ("webhook", "http://d.example"),
-    ]
-    assert [settings.name for settings in missing_addresses(rule_set)] == ["c"]
-    assert "example" not in repr(found)
-
-
-@pytest.mark.parametrize("address", ["ftp://x/s3cr3t", "s3cr3t", "http:///s3cr3t", "http://h:99999/s3cr3t", "http://h/s3cr3t x\n"])  # fmt: skip
-def test_an_invalid_address_is_refused_and_not_repeated(monkeypatch, address):
-    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", address)
-
-    with pytest.raises(ConfigError) as caught:
-        routes_of(read("")[0])
-
-    assert "s3cr3t" not in str(caught.value)
-
-
-def test_a_missing_address_file_is_reported_without_its_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK_FILE", os.fspath(tmp_path / "no.url"))
-
-    with pytest.raises(ConfigError, match=r"The file no.url of a route cannot be read: FileNotFoundError"):
-        routes_of(read("")[0])

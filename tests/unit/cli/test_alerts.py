@@ -17,8 +17,8 @@ from producer_core.kafka.replication import ReplicationWatch
 from producer_core.store import Batch, Store
 from tests.fixtures.alerts import receiver
 from tests.fixtures.pages import producer
+from tests.fixtures.replication import CONFIG, topic
 from tests.support import eventually
-from tests.unit.kafka.test_replication import CONFIG, topic
 
 
 @pytest.fixture

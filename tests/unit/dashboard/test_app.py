@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from producer_core.dlq import DeadLetters
-from tests.fixtures.dead_letters import dead_letter
+from tests.fixtures.dead_letter_pages import dead_letter
 from tests.fixtures.overview import fill, opened
 from tests.fixtures.pages import opened as opened_page
 from tests.fixtures.pages import text_of

@@ -20,8 +20,8 @@ from producer_core.events import Attempt
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import RecordOutcome
 from producer_core.store import Store
+from tests.fixtures.dead_letters import NOW, dead_letter
 from tests.fixtures.replays import CLUSTER, buried
-from tests.unit.dlq.test_dead_letters import NOW, dead_letter
 
 HOUR = 3600
 TOPICS, CAUSES, CLUSTERS = ("orders", "refunds", "carts"), ("fa", "fb", "fc"), ("c", "d")

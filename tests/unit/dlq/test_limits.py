@@ -17,7 +17,7 @@ from producer_core.dlq.limits import (
     measure,
 )
 from producer_core.store import Store
-from tests.unit.dlq.test_dead_letters import dead_letter
+from tests.fixtures.dead_letters import dead_letter
 
 NOW = 1_800_000_000.0
 DAY = 86400.0

@@ -11,7 +11,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetterQueue
 from producer_core.errors import StoreFull
 from producer_core.events import Attempt
 from producer_core.messages import Message, MessageStatus
-from tests.unit.dlq.test_dead_letters import NOW, dead_letter
+from tests.fixtures.dead_letters import NOW, dead_letter
 
 
 def message(number=1, topic="q", **fields):

@@ -16,7 +16,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters, Pa
 from producer_core.dlq.filter import command_options
 from producer_core.errors import ConfigError
 from producer_core.store import Store
-from tests.unit.dlq.test_dead_letters import NOW, dead_letter
+from tests.fixtures.dead_letters import NOW, dead_letter
 
 ANY = DeadLetterFilter(state=None)
 OPERATOR = {"who": "me", "origin": "python"}

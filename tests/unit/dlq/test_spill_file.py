@@ -11,7 +11,7 @@ import pytest
 from producer_core.dlq import DeadLetters, Spill
 from producer_core.errors import StoreUnavailable
 from producer_core.store import Store
-from tests.unit.dlq.test_dead_letters import WHOLE, dead_letter
+from tests.fixtures.dead_letters import WHOLE, dead_letter
 
 
 @pytest.fixture

@@ -23,25 +23,14 @@ from producer_core.kafka.classify import (
     lookup,
     normalise,
     not_sent_verdict,
-    other_names,
     retriable_codes,
 )
-from producer_core.kafka.error_aliases import ALIASES, NO_ERROR, PARENTS
-from producer_core.kafka.error_codes import NON_PRODUCER_CODES, UNNAMED_CODES
-from tests.fixtures import error_names
+from producer_core.kafka.error_aliases import NO_ERROR, PARENTS
+from tests.fixtures.error_names import CODES
 from tests.support import eventually
 
 UNKNOWN_TOPIC_OR_PART = 3
-
-CODES = {
-    name: number
-    for name in dir(KafkaError)
-    if isinstance(number := getattr(KafkaError, name), int) and name != "NO_ERROR"
-}
 BACKOFF = 0.1
-
-
-# the table
 
 
 @pytest.mark.parametrize("name", CODES)
@@ -53,12 +42,6 @@ def test_every_librdkafka_code_has_a_row_with_complete_sentences(name):
     for sentence in (failure.meaning, failure.advice):
         assert sentence.endswith(".")
         assert sentence[0].isupper()
-
-
-def test_every_row_has_a_code_of_its_own():
-    rows = [failure.code for failure in known_failures()]
-    assert len(rows) == len(set(rows))
-    assert set(rows) - set(CODES) - set(UNNAMED_CODES) == {"malformed", "held", "newer_record"}  # own codes
 
 
 def test_local_failures_are_not_sent():
@@ -104,9 +87,6 @@ def test_an_unknown_name_is_possibly_persisted(name):
         assert failure_of(name).verdict == "possibly_persisted"
 
 
-# names
-
-
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -127,33 +107,6 @@ def test_an_error_is_found_by_any_common_name(name, code):
     assert lookup(name).code == code
 
 
-NUMBER_BY_NAME = {
-    name: int(number) if number else None
-    for names in (error_names.PROTOCOL, error_names.KAFKA_PYTHON, error_names.JAVA)
-    for name, _, number in (word.partition("=") for word in names.split())
-}
-
-
-BASE_NAMES = {name.removesuffix("Error").removesuffix("Exception") for name in (*NO_ERROR, *PARENTS)}
-"""Base names of classes such as Kafka, Retriable and Authorization: errors in kafka-python, exceptions in Java."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        name
-        for name in NUMBER_BY_NAME
-        if name.removesuffix("Error").removesuffix("Exception") not in BASE_NAMES
-    ),
-)
-def test_every_name_of_the_protocol_of_kafka_python_and_of_java_is_found(name):
-    failure, number = lookup(name), NUMBER_BY_NAME[name]
-    assert failure in known_failures()
-    if number is not None:
-        assert failure.number == number
-        assert lookup(str(number)) == failure_of(number) == failure
-
-
 def test_a_name_that_does_not_identify_an_error_is_rejected():
     for name in PARENTS:
         with pytest.raises(ConfigError, match="base class of many errors"):
@@ -161,36 +114,6 @@ def test_a_name_that_does_not_identify_an_error_is_rejected():
     for name in NO_ERROR:
         with pytest.raises(ConfigError, match="is not an error"):
             lookup(name)
-
-
-def test_every_alias_leads_to_a_row():
-    assert set(ALIASES.values()) <= {failure.code for failure in known_failures()}
-
-
-TRANSACTION_CALLS = """
-_CONFLICT _DESTROY _FENCED _GAPLESS_GUARANTEE _INCONSISTENT _INVALID_ARG _NOT_CONFIGURED _NO_OFFSET
-_OUTDATED _PREV_IN_PROGRESS _IN_PROGRESS _PURGE_QUEUE _STATE _TIMED_OUT _TRANSPORT _UNKNOWN_BROKER
-CLUSTER_AUTHORIZATION_FAILED CONCURRENT_TRANSACTIONS COORDINATOR_LOAD_IN_PROGRESS
-COORDINATOR_NOT_AVAILABLE FENCED_INSTANCE_ID GROUP_AUTHORIZATION_FAILED ILLEGAL_GENERATION
-INVALID_COMMIT_OFFSET_SIZE INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING
-INVALID_TRANSACTION_TIMEOUT INVALID_TXN_STATE NOT_COORDINATOR OFFSET_METADATA_TOO_LARGE
-OPERATION_NOT_ATTEMPTED PRODUCER_FENCED REBALANCE_IN_PROGRESS REQUEST_TIMED_OUT
-TOPIC_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTION_ABORTABLE
-TRANSACTION_COORDINATOR_FENCED UNKNOWN_MEMBER_ID UNKNOWN_PRODUCER_ID UNKNOWN_TOPIC_OR_PART
-UNSTABLE_OFFSET_COMMIT UNSUPPORTED_FOR_MESSAGE_FORMAT
-"""
-
-
-def test_a_code_has_its_aliases():
-    assert "NOT_LEADER_OR_FOLLOWER" in other_names("NOT_LEADER_FOR_PARTITION")
-    assert other_names("_NOOP") == []
-
-
-def test_every_code_that_a_transaction_call_can_return_has_a_row_for_producers():
-    """These are the codes that librdkafka's rdkafka_txnmgr.c uses or forwards from TxnOffsetCommit."""
-    codes = TRANSACTION_CALLS.split()
-    assert set(codes) & {*NON_PRODUCER_CODES, *UNNAMED_CODES} == set()
-    assert {lookup(name).code for name in codes} == set(codes)
 
 
 def test_the_timeouts_of_the_client_and_of_the_broker_are_different_codes():
@@ -210,9 +133,6 @@ def test_the_default_retriable_errors_are_codes():
         "REQUEST_TIMED_OUT",
         "BROKER_NOT_AVAILABLE",
     }
-
-
-# verdicts
 
 
 def test_a_rejection_within_the_time_of_one_transmission_is_rejected():
@@ -315,9 +235,6 @@ def hide_topic(broker, topic, code):
     set_error = library().rd_kafka_mock_topic_set_error
     set_error.argtypes, set_error.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int], None
     set_error(broker._mock._cluster, topic.encode(), code)
-
-
-# error groups
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,9 @@ import pytest
 
 from producer_core.config import client_config
 from producer_core.errors import BrokerUnreachable
-from producer_core.kafka.cluster import TopicView
 from producer_core.kafka.replication import ReplicationWatch, judge
+from tests.fixtures.replication import CONFIG, topic
 from tests.support import eventually
-
-CONFIG = client_config("a:9092")
-
-
-def topic(name="orders", replicas=3, min_isr=2):
-    return TopicView(name, 4, replicas, replicas, 0, None, min_isr, None)
 
 
 @pytest.mark.parametrize(

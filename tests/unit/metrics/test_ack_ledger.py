@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import re
 import threading
 import uuid
 from collections import Counter
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core import ReliableKafkaProducer
-from producer_core.errors import ConfigError
 from producer_core.events import Acknowledged
 from producer_core.messages import id_bytes
 from producer_core.metrics.ack_ledger import (
@@ -21,27 +16,17 @@ from producer_core.metrics.ack_ledger import (
     UNKNOWN,
     WINDOW,
     AckLedger,
-    GivenUpRow,
-    LedgerRow,
     entries,
     fingerprint,
     rows_of,
     unplaced_rows,
 )
-from producer_core.metrics.batch import KINDS
-from producer_core.metrics.batch_sequence import BatchSequence
-from producer_core.metrics.batch_size import LIMIT, split
-from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, Store
-from producer_core.testing import InMemoryTransport
-from tests.fixtures.ledgers import Acked, given_up, ledger_rows
+from tests.fixtures.ledgers import SESSION, Acked, given_up, ledger_rows
 from tests.fixtures.replays import dead_letter
-from tests.support import ROOT
 
-SESSION = uuid.UUID("018bcfe5-6800-7000-8000-000000000001")
 OTHER = uuid.UUID("018bcfe5-6800-7000-8000-000000000002")
 PLACE = (SESSION.bytes, "orders", 3)
-
 pairs = st.dictionaries(
     st.integers(0, 5 * WINDOW), st.one_of(st.integers(0, 2000), st.integers(MODULUS - 50, MODULUS + 50)), max_size=80
 ).map(lambda found: [(seq, offset) for offset, seq in {offset: seq for seq, offset in found.items()}.items()])  # fmt: skip
@@ -61,9 +46,6 @@ def ledger_rows_of(items, *, cuts=(), fresh=True):
         rows += ledger.take()[0]
         start = end
     return rows
-
-
-# rows
 
 
 @given(pairs)
@@ -192,49 +174,6 @@ def test_a_message_that_was_given_up_has_a_row_with_its_verdict():
     assert (f"{row.session}-{row.seq}", row.code, row.verdict) == (dead_letter(7).message_id, "MSG_SIZE_TOO_LARGE", "not_sent")  # fmt: skip
 
 
-# batches
-
-
-@settings(max_examples=25)
-@given(st.integers(1, 40_000), st.integers(1, 7), st.integers(0, 9))
-def test_a_batch_is_split_into_records_of_bounded_size_without_losing_rows(count, partitions, seed):
-    rng = random.Random(seed)
-    acknowledgements = [
-        Acked(SESSION, seq, "o" * 200, rng.randrange(partitions), seq * rng.randrange(1, 9))
-        for seq in range(count)
-    ]
-    batch = Batch(
-        "p",
-        7,
-        ledger=ledger_rows(acknowledgements),
-        given_up=tuple(given_up(SESSION, n, "orders") for n in range(50)),
-    )
-    limit = 30_000
-    parts = split(batch, limit)
-
-    assert [part.sequence for part in parts] == list(range(7, 7 + len(parts)))
-    assert tuple(row for part in parts for row in part.ledger) == batch.ledger
-    assert tuple(row for part in parts for row in part.given_up) == batch.given_up
-    largest = max(len(encode(Batch("p", 0, ledger=(row,)))) for row in batch.ledger)
-    assert all(len(encode(part)) <= max(limit, largest) + 500 for part in parts)
-
-
-def test_a_batch_of_many_messages_is_split_below_half_a_megabyte_per_record():
-    acknowledgements = [Acked(SESSION, seq, "orders", seq % 12, seq // 12 + 10**9) for seq in range(400_000)]
-    parts = split(Batch("p", 0, ledger=ledger_rows(acknowledgements)))
-    assert len(parts) > 1 and max(len(encode(part)) for part in parts) < 512_000
-    assert LIMIT < 512_000
-
-
-def test_a_batch_with_a_ledger_survives_encoding_and_decoding():
-    rows = ledger_rows([Acked(SESSION, 1, "orders", 0, 5), Acked(SESSION, 2, "orders", 0, None)])
-    batch = Batch("p", 9, ledger=rows, given_up=(given_up(SESSION, 3, "orders"),), first=0, ledger_lost=4)
-    found = decode(encode(batch))
-    assert [list(entries(row)) for row in found.ledger] == [list(entries(row)) for row in rows]
-    assert (found.given_up, found.first, found.ledger_lost, found.begins) == (batch.given_up, 0, 4, 0)
-    assert [row[:10] for row in found.ledger] == [row[:10] for row in rows]
-
-
 def test_the_store_keeps_a_ledger_once_and_prunes_it(tmp_path):
     store = Store.open(tmp_path / "store.duckdb", clock=lambda: 1000.0)
     rows = ledger_rows([Acked(SESSION, seq, "orders", 0, 5 + seq) for seq in range(4090, 4100)])
@@ -251,83 +190,6 @@ def test_the_store_keeps_a_ledger_once_and_prunes_it(tmp_path):
         assert connection.execute("SELECT (SELECT count(*) FROM ledger), (SELECT count(*) FROM ledger_given_up)").fetchone() == (0, 0)  # fmt: skip
 
 
-def test_the_documented_columns_match_the_rows():
-    text = (ROOT / "docs" / "reference" / "telemetry.md").read_text()
-    assert re.findall(r"^\| \d+ \| `(\w+)`", text, re.MULTILINE) == list(LedgerRow._fields)
-    assert ", ".join(f"`{name}`" for name in GivenUpRow._fields) in " ".join(text.split())
-    for name in ("statistics", "latencies", "errors"):
-        assert f"- `{name}`: {', '.join(KINDS[name].columns)}" in " ".join(text.split())
-
-
-# producers
-
-
-def run(path, count=300, **options):
-    made = []
-    producer = ReliableKafkaProducer(
-        "nowhere:9092",
-        store=path,
-        transport=InMemoryTransport.factory(made, **options.pop("broker", {})),
-        **options,
-    )
-    for number in range(count):
-        producer.send_message("orders", {"n": number}, key=str(number % 7))
-    producer.close()
-    return producer, made[0]
-
-
-def in_store(path):
-    with Store.open(path).borrow() as connection:
-        rows = connection.execute(
-            "SELECT session, topic, partition, seqs, offs, count, late FROM ledger"
-        ).fetchall()
-        given_up_rows = connection.execute(
-            "SELECT session, seq, code, verdict FROM ledger_given_up"
-        ).fetchall()
-    return rows, given_up_rows
-
-
-def test_a_producer_with_ledger_enabled_keeps_it_in_the_store(tmp_path):
-    producer, broker = run(tmp_path / "s.duckdb", ledger=True, broker={"script": lambda delivery: "MSG_SIZE_TOO_LARGE" if delivery.seq == 17 else None})  # fmt: skip
-    rows, given_up_rows = in_store(tmp_path / "s.duckdb")
-
-    acknowledgements = {}
-    for session, _, _, seqs, offs, _, _ in rows:
-        assert session == producer.identity
-        offset = seq = 0
-        for seq_step, offset_step in zip(seqs, offs, strict=True):
-            seq, offset = seq + seq_step, offset + offset_step
-            acknowledgements[seq] = offset
-    assert acknowledgements == {delivery.seq: offset for offset, delivery in enumerate(broker.log["orders"])}
-    assert len(acknowledgements) == 299
-    assert given_up_rows == [(producer.identity, 17, "MSG_SIZE_TOO_LARGE", given_up_rows[0][3])]
-
-
-def test_a_producer_keeps_no_ledger_by_default(tmp_path):
-    run(tmp_path / "s.duckdb")
-    assert in_store(tmp_path / "s.duckdb") == ([], [])
-
-
-def test_a_ledger_needs_a_store():
-    with pytest.raises(ConfigError, match="A ledger needs a store"):
-        ReliableKafkaProducer("nowhere:9092", store=None, ledger=True, transport=InMemoryTransport.factory())
-
-
-def test_statistics_after_a_restart_with_a_journal_are_added_to_the_earlier_ones(tmp_path):
-    for _ in range(3):
-        run(tmp_path / "s.duckdb", 100, journal_dir=tmp_path / "j", ledger=True)
-    with Store.open(tmp_path / "s.duckdb").borrow() as connection:
-        assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (300,)
-        assert connection.execute("SELECT sum(count), count(DISTINCT session) FROM ledger").fetchone() == (
-            300,
-            3,
-        )
-        ranges = connection.execute(
-            "SELECT first_batch, count(*) FROM merged_batches GROUP BY ALL"
-        ).fetchall()
-    assert ranges == [(0, 3)]  # each start has its own session, whose batches have no gaps
-
-
 def test_a_message_of_an_earlier_start_is_in_the_ledger_under_its_own_session(tmp_path):
     ledger = AckLedger(SESSION.bytes, first=100)
     ledger.acknowledged([acked(7, 3, session=OTHER), acked(100, 4), acked(101, 5)])
@@ -336,11 +198,3 @@ def test_a_message_of_an_earlier_start_is_in_the_ledger_under_its_own_session(tm
         (str(OTHER), ((7, 3),)),
         (str(SESSION), ((100, 4), (101, 5))),
     }
-
-
-@pytest.mark.parametrize("known", [7, None])
-def test_batch_numbers_of_a_session_derived_from_an_input_continue(known):
-    sequence = BatchSequence(fresh=False, known=lambda: known)
-    first, second = sequence.take(), sequence.take()
-    assert second == first + 1
-    assert first == known if known is not None else first > 1 << 40

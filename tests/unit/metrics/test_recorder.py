@@ -13,10 +13,10 @@ import pytest
 from producer_core.errors import StoreFull, StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.metrics.ack_ledger import AckLedger, entries
-from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.recorder import Recorder, RecorderDestination, sum_by_minute
+from producer_core.metrics.recorder import Recorder, RecorderDestination
 from producer_core.metrics.stats_window import StatsWindow
+from tests.fixtures.recording import acknowledged, row
 from tests.fixtures.replays import dead_letter
 from tests.support import eventually
 
@@ -71,12 +71,6 @@ class FakeSpill:
         self.dead_letters.clear()
 
 
-def row():
-    return ProducerRow(
-        "p", "c", "client", "h", 1, "0", 0.0, 0.0, None, True, None, 0, 0, 0, 0, 0, None, True, "x", "{}"
-    )
-
-
 @pytest.fixture
 def parts():
     store, spill, metrics = FakeStore(), FakeSpill(), Metrics()
@@ -89,10 +83,6 @@ def parts():
     recorder.start()
     yield recorder, store, spill, metrics
     recorder.stop()
-
-
-def acknowledged(count, topic="orders"):
-    return [Acknowledged(topic, 0, number, 0.005, 10, 1, number) for number in range(count)]
 
 
 def test_stop_spills_dead_letters_before_it_waits_for_the_store():
@@ -257,19 +247,6 @@ def test_a_recorder_without_room_for_dead_letters_is_full_and_loses_none(parts):
     assert not recorder.full
 
 
-def test_the_sum_of_two_batches_keeps_every_count():
-    where = (1_700_000_001, "c", "p")
-    one = Batch(
-        "p", 1, (StatisticsRow(*where, "t", 1, 2, 3, 4, 5, 6, 7, 8, 9, 0.5),), (LatencyRow(*where, "t", 3, 2),),
-        (ErrorRow(*where, "t", "X", "local", 1),),
-    )  # fmt: skip
-    both = sum_by_minute(one, Batch("p", 2, one.statistics, one.latencies, one.errors))
-
-    assert both.sequence == 2
-    assert both.statistics[0][4:] == (2, 4, 6, 8, 10, 12, 14, 16, 18, 1.0)
-    assert (both.latencies[0].count, both.errors[0].count) == (4, 2)
-
-
 @pytest.mark.parametrize("windows", [300, 3])
 def test_the_oldest_ledger_rows_beyond_the_limit_are_dropped_and_counted(monkeypatch, windows):
     """With room for 3 windows the older ones are one batch, of which only the oldest rows are dropped."""
@@ -291,24 +268,6 @@ def test_the_oldest_ledger_rows_beyond_the_limit_are_dropped_and_counted(monkeyp
     kept = [seq for batch in store.batches for rows in batch.ledger for seq, _ in entries(rows)]
     assert len(kept) >= 130 and recorder.ledger_lost == 350 - len(kept)
     assert kept == list(range(recorder.ledger_lost, 350))  # the newest
-
-
-def test_a_batch_has_the_cluster_that_is_first_known_while_it_is_taken():
-    known = []
-
-    class LateLedger(AckLedger):
-        def take(self):
-            known.append("c")  # the first acknowledgement of a producer's life
-            return super().take()
-
-    ledger = LateLedger(b"s" * 16)
-    window = StatsWindow(
-        Metrics(), ledger=ledger, pending=Counter, number=iter(range(9)).__next__, clock=time.time,
-        describe=lambda: row()._replace(cluster_id="".join(known)),
-    )  # fmt: skip
-    ledger.acknowledged(acknowledged(3))
-    (batch,) = window.take(())
-    assert batch.acknowledgements == 3 and batch.cluster_id == "c"
 
 
 def test_stop_does_not_wait_for_the_next_tick(parts):

@@ -14,7 +14,7 @@ from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.pipeline.columns import SCHEMA, to_table
 from producer_core.pipeline.merge_batch import merge, unseen
 from producer_core.store import Batch, ProducerRow, Store
-from tests.unit.pipeline.test_merge_batch import heartbeat
+from tests.fixtures.telemetry_batches import heartbeat
 
 _WHOLE = st.integers(-(2**53), 2**53)
 _SMALL = st.integers(-(2**31), 2**31 - 1)

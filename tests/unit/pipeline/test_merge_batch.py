@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import get_type_hints
-
 import pyarrow as pa
 import pytest
 
 from producer_core.errors import StoreError
-from producer_core.metrics.batch import KINDS
 from producer_core.pipeline.merge_batch import SupersededBatch, merge, missing, unseen
-from producer_core.store import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow, Store
+from producer_core.store import Batch, Store
+from tests.fixtures.telemetry_batches import NOW, batches
 
 HOUR, DAY = 3600, 86400
-NOW = 1_700_000_000
-
-TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
-
-
-def struct(kind):
-    hints = get_type_hints(kind)
-    return pa.struct(
-        [
-            (name, TYPES.get(hint, pa.float64() if name[-3:] == "_at" else pa.string()))
-            for name, hint in hints.items()
-        ]
-    )
-
-
-SCHEMA = pa.schema(
-    [("producer_id", pa.string()), ("first", pa.int64()), ("sequence", pa.int64())]
-    + [(name, pa.list_(struct(kind.row))) for name, kind in KINDS.items()]
-    + [("producer", struct(ProducerRow))]
-)
 
 
 @pytest.fixture
@@ -40,31 +18,6 @@ def store(tmp_path):
     opened = Store.open(tmp_path / "fleet.duckdb")
     yield opened
     opened.close()
-
-
-def heartbeat(producer, seen):
-    return ProducerRow(
-        producer, "c", "app", "host", 1, "1", 0.0, float(seen), None, True, None, 0, 0, 0, 0, 0, None, False,
-        "at_least_once", "{}",
-    )._asdict()  # fmt: skip
-
-
-def batches(*ids, at=NOW):
-    """Return batches of ten messages each as Spark passes them: (producer, sequence) or (producer, first, sequence)."""
-    rows = []
-    for producer, *numbers in ids:
-        sequence = numbers[-1]
-        where = (at + sequence, "c", producer, "orders")
-        rows.append(
-            {
-                "producer_id": producer, "first": numbers[0], "sequence": sequence,
-                "statistics": [StatisticsRow(*where, 10, 9, 1, 1, 0, 0, 0, 0, 90, 0.5)._asdict()],
-                "latencies": [LatencyRow(*where, 42, 9)._asdict()],
-                "errors": [ErrorRow(*where, "X", "permanent", 1)._asdict()],
-                "producer": heartbeat(producer, at + sequence),
-            }
-        )  # fmt: skip
-    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 def put(store, given, batch_id=0, query_id="q"):

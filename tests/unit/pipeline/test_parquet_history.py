@@ -11,14 +11,11 @@ from producer_core.pipeline.job_status import JobStatus
 from producer_core.pipeline.merge_batch import merge, unseen
 from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.store import Store
-from tests.unit.pipeline.test_merge_batch import batches
+from tests.fixtures.spark import Killed, Query
+from tests.fixtures.telemetry_batches import batches
 
 HOUR = 3600.0
 TEN = 1_700_000_000 // 3600 * 3600.0 + 60  # a minute past a full hour
-
-
-class Killed(BaseException):
-    """Ends a job at a named point, like a kill: no later code runs."""
 
 
 class Job:
@@ -192,21 +189,6 @@ def test_a_history_is_written_by_one_job_at_a_time(jobs):
     jobs()
     with pytest.raises(PipelineError, match="Another job uses the history"):
         jobs()
-
-
-class Query:
-    """Simulates a stream that ended without an error."""
-
-    lastProgress = None
-
-    def __init__(self, *ends):
-        self._ends = iter(ends)
-
-    def awaitTermination(self, timeout):
-        return next(self._ends, True)
-
-    def stop(self):
-        pass
 
 
 class Stream(telemetry._Stream):

@@ -17,7 +17,7 @@ from producer_core.pipeline import telemetry
 from producer_core.pipeline.merge_batch import merged_through, missing
 from producer_core.pipeline.sink import MergeResult, TelemetrySink
 from producer_core.store import Batch, Store
-from tests.unit.pipeline.test_parquet_history import Killed
+from tests.fixtures.spark import Killed
 
 
 @pytest.mark.parametrize(

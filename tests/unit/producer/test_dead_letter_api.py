@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import threading
 
-from producer_core import ReliableKafkaProducer
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core import MessageStatus, ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import OtherCluster
-from producer_core.messages import MessageStatus
 from producer_core.testing import InMemoryTransport
+from tests.fixtures.enqueueing import quick_producer
 from tests.fixtures.replays import dead_letter, message_id
 from tests.support import eventually
 
@@ -176,3 +179,30 @@ def test_counts_lists_and_the_filter_in_memory_select_the_same_dead_letters(stor
         == len(expected)
     )
     assert {one for one in clusters if condition.matches(all_dead_letters.get(one))} == expected
+
+
+def test_a_replay_of_two_of_five_dead_letters_keeps_the_other_three():
+    down = threading.Event()
+    down.set()
+    producer, _ = quick_producer(lambda delivery: KafkaError.POLICY_VIOLATION if down.is_set() else None)
+    ids = [producer.send_message("orders", {"n": n}) for n in range(5)]
+    producer.flush(5)
+
+    down.clear()
+    replayed = producer.replay_dlq_messages("orders", max_messages=2)
+
+    assert replayed == 2
+    assert [message.id for message in producer.get_dlq_messages("orders")] == ids[2:]
+    assert producer.get_message_status(ids[0]) is MessageStatus.SENT
+    producer.close()
+
+
+def test_a_replayed_message_that_fails_again_is_kept_once():
+    producer, _ = quick_producer(lambda delivery: KafkaError.POLICY_VIOLATION)
+    message_id = producer.send_message("orders", {"n": 1})
+    producer.flush(5)
+
+    assert producer.replay_dlq_messages("orders") == 0
+    (message,) = producer.get_dlq_messages("orders")
+    assert message.id == message_id
+    producer.close()

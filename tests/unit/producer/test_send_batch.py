@@ -7,11 +7,13 @@ import threading
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import KafkaError
 
 from producer_core import Message, MessageStatus, ReliableKafkaProducer, RetryConfig, RetryManager, Store
 from producer_core.cli import main
 from producer_core.errors import ConfigError, DeliveryFailed
 from producer_core.testing import InMemoryTransport
+from tests.fixtures.enqueueing import counts, memory_producer, quick_producer
 from tests.support import eventually
 
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
@@ -181,3 +183,77 @@ def test_explain_accepts_every_name_that_a_traceback_shows(code, exit_code, expe
     result = CliRunner().invoke(main, ["explain", code])
     assert (result.exit_code, isinstance(result.exception, SystemExit | None)) == (exit_code, True)
     assert expected in " ".join(result.output.split())
+
+
+def test_a_message_of_a_slow_generator_is_sent_before_the_next_one(tmp_path):
+    """Regression: messages waited until the generator had yielded five hundred."""
+    producer, transport = memory_producer(tmp_path)
+
+    def slow():
+        for number in range(3):
+            yield {"n": number}
+            eventually(lambda: len(transport.log["orders"]) == number + 1)  # before the next iteration
+
+    assert producer.send_batch("orders", slow())["sent"] == 3
+    producer.close()
+
+
+def test_messages_that_a_generator_sends_keep_their_order(tmp_path):
+    producer, transport = memory_producer(tmp_path)
+
+    def sending_generator():
+        yield {"n": 1}
+        producer.send_message("orders", {"n": 2})
+        yield {"n": 3}
+
+    assert producer.send_batch("orders", sending_generator())["sent"] == 2
+    assert [delivery.value for delivery in transport.log["orders"]] == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+    producer.close()
+
+
+def test_messages_before_an_exception_in_a_generator_are_sent(tmp_path):
+    producer, transport = memory_producer(tmp_path)
+
+    def broken():
+        yield {"n": 1}
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        producer.send_batch("orders", broken())
+    producer.flush(10)
+    assert len(transport.log["orders"]) == 1
+    producer.close()
+
+
+def test_the_result_of_a_batch_counts_failures_and_duplicates(tmp_path):
+    producer, _ = memory_producer(
+        tmp_path,
+        lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None,
+        enable_deduplication=True,
+    )
+
+    first = producer.send_batch("orders", [{"n": 1}, {"n": 1}, {"n": "bad"}, {"n": float("nan")}])
+    second = producer.send_batch("orders", [{"n": 1}, {"n": 2}, {"n": "bad"}])
+
+    assert counts(first) == {"total": 4, "sent": 1, "failed": 2, "duplicate": 1}
+    assert counts(second) == {"total": 3, "sent": 1, "failed": 1, "duplicate": 1}
+    producer.close()
+
+
+def test_send_batch_counts_acknowledged_messages():
+    producer, _ = quick_producer(
+        lambda delivery: KafkaError.POLICY_VIOLATION if b"bad" in delivery.value else None
+    )
+
+    result = producer.send_batch(
+        "orders", [{"n": 1}, {"n": "bad"}, {"n": float("nan")}], key_extractor=lambda row: str(row["n"])
+    )
+
+    assert {name: result[name] for name in ("total", "sent", "failed", "duplicate")} == {
+        "total": 3,
+        "sent": 1,
+        "failed": 2,
+        "duplicate": 0,
+    }
+    assert len(result["message_ids"]) == 2
+    producer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -11,10 +12,17 @@ from producer_core.dashboard.wording import dry_run as told
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.replay.dry_run import dry_run
-from tests.fixtures.replays import CLUSTER, buried, dead_letter
-
-ALL = DeadLetterFilter()
-BY = {"who": "ann", "origin": "python"}
+from tests.fixtures.replays import (
+    ALL,
+    BY,
+    CLUSTER,
+    EMBEDDED,
+    buried,
+    clicked,
+    dead_letter,
+    embedded_runner,
+    embedded_sender,
+)
 
 
 def seen(topic="orders", **changes) -> TopicCheck:
@@ -235,3 +243,35 @@ def test_programs_get_it_as_a_dict(store):
         {"topic": "orders", "partition": None, "records": 2}
     ]
     assert (found["too_large"], found["safe"]) == (1, False)
+
+
+def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, clock, sees):
+    buried(store, 3, cluster_id=EMBEDDED)
+    why = "because the embedded broker has no fencing and no read_committed"
+    before = dry_run(store, ALL)
+    assert any(f"Sent at least once, {why}" in said for said in before.sentences)
+    one = clicked(store, clock, go_by_itself=False)
+    running = embedded_runner(store, embedded_sender(), clock)
+    waits = running.run_one(one, 60)
+
+    run = dry_run(store, ALL, operation=waits)
+
+    assert any(f"Sent at least once, {why}" in said for said in run.sentences)
+    assert not any("exactly once" in said.lower() for said in run.sentences)
+    replay.go(store, one, **BY)
+    assert running.run_one(one, 60).delivery == "at_least_once"
+
+
+def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
+    now = time.time()
+    DeadLetters(store).add([dead_letter(1, failed_at=now - 4000), dead_letter(2, failed_at=now - 30)])
+    DeadLetters(store).add([dead_letter(3, failed_at=now - 3000, topic="payments")])
+
+    (said,) = [one for one in dry_run(store, ALL).sentences if "The cause" in one]
+    assert said.startswith("The cause may still be active: 1 new dead letter within 2 min, the last 3")
+    assert "(POLICY_VIOLATION)" in said and "may fail the same way." in said
+    assert (
+        "after 10 more messages are delivered on orders without a new dead letter, or after 2 min without one ("
+        in said
+    )
+    assert not dry_run(store, DeadLetterFilter(topic="payments")).active

@@ -9,7 +9,7 @@ import pytest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Notice
 from producer_core.store import Batch, ErrorRow, LatencyRow, StatisticsRow, Store
-from tests.unit.dlq.test_dead_letters import dead_letter
+from tests.fixtures.dead_letters import dead_letter
 
 HOUR, DAY = 3600, 86400
 NOW = 1_800_000_000 // HOUR * HOUR + 1234

@@ -24,8 +24,8 @@ from producer_core.errors import DedupError
 from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
+from tests.fixtures.claims import BackendContract
 from tests.support import eventually
-from tests.unit.delivery.dedup.test_deduplicator import BackendContract
 
 pytestmark = pytest.mark.redis
 

@@ -19,9 +19,9 @@ from producer_core.dlq.topics import publisher
 from producer_core.errors import ConfigError, StoreError
 from producer_core.store import Store
 from tests.factories import replay_runner
+from tests.fixtures.dead_letter_headers import CONNECT, PRODUCER_CORE, SHARE_GROUP, SPRING
 from tests.fixtures.replays import dead_letter
 from tests.support import eventually
-from tests.unit.dlq.topics.test_from_record import CONNECT, PRODUCER_CORE, SHARE_GROUP, SPRING
 
 pytestmark = pytest.mark.kafka
 

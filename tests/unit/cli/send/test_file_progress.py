@@ -1,161 +1,91 @@
-"""A send that is refused before its first row writes no state, so that the corrected command runs."""
+"""The saved progress of a send: settled rows, their offsets, and the rows that may have been sent."""
 
 from __future__ import annotations
 
-import gzip
-import json
+import os
+import uuid
 
 import pytest
-from click.testing import CliRunner
 
-from producer_core.brokers import embedded
-from producer_core.cli import main
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with embedded.start(brokers=1, topics={"orders": 1}) as running:
-        yield running
+from producer_core.cli.send.file_progress import FileProgress
+from producer_core.cli.send.state_file import SendState
+from producer_core.delivery.journal.ranges import Ranges
+from producer_core.errors import JournalFull
+from producer_core.messages import id_bytes, id_text
+from tests.fixtures.sends import JOB, LEAST, saved
 
 
-@pytest.fixture
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("PRODUCER_CORE_STORE", raising=False)
-    return tmp_path / "state"
+def test_a_settled_row_and_its_offset_are_saved_together(file):
+    progress = FileProgress(file, SendState(JOB, 0))
+
+    progress.settle([0, 2, 1, 5], {("orders", 0): 4})
+    progress.save()
+
+    assert list(saved(file).settled) == [(0, 3), (5, 6)]
+    assert saved(file).offsets == {("orders", 0): 4}
+    assert [progress.is_settled(row) for row in (2, 3, 5)] == [True, False, True]
 
 
-@pytest.fixture
-def send(broker, state, tmp_path):
-    file = tmp_path / "orders.csv"
-    file.write_text("id,name\n1,a\n2\n3,c\n")
+def test_start_offsets_are_saved_at_once_and_settled_rows_later(file):
+    progress = FileProgress(file, SendState(JOB, 0))
+    progress.reach(0)
 
-    def send(*options):
-        command = ["send", "orders", str(file), "--bootstrap-servers", broker.bootstrap_servers, *options]
-        return CliRunner().invoke(main, command, catch_exceptions=False)
+    progress.settle([0], {("orders", 0): 4})
+    assert saved(file).offsets == {}
+    progress.settle((), {("orders", 1): 8})
 
-    return send
-
-
-def files(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert saved(file).offsets == {("orders", 0): 4, ("orders", 1): 8}
+    progress.settle([1])
+    progress.close()
+    assert list(saved(file).settled) == [(0, 2)]
 
 
-def states(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*.state")}
+def test_the_saved_reach_covers_every_row_before_it_is_enqueued(file):
+    progress = FileProgress(file, SendState(LEAST, 0))
+
+    for row in range(5000):
+        progress.reach(row)
+        assert saved(file).reached > row
 
 
-REFUSED = [
-    ("--key", "nope"),
-    ("--partition", "1"),
-    ("--header", "pc-id=y"),
-    ("--header", "pc-original-timestamp=1"),
-]
+def test_a_clean_end_leaves_only_the_uncertain_rows_of_earlier_runs(file):
+    progress = FileProgress(file, SendState(LEAST, 0))
+    for row in range(100):
+        progress.reach(row)
+    progress.settle(range(100))
+    progress.close()
+    assert saved(file).possible() == 0
+
+    doubtful = FileProgress(file, SendState(LEAST, 0, settled=Ranges([(0, 100)]), reached=150))
+    doubtful.settle([0])
+    doubtful.close()
+    assert saved(file).possible() == 50
 
 
-@pytest.mark.parametrize(
-    "options", [("--store", "/proc/no/such.duckdb"), ("--telemetry-topic", "a b")], ids=" ".join
-)
-def test_a_send_with_an_unusable_store_or_telemetry_topic_leaves_no_file(send, state, options):
-    assert send(*options).exit_code == 2
-    assert files(state) == {}
+def test_a_dead_letter_settles_its_row_once_and_malformed_rows_are_counted_separately(file):
+    progress = FileProgress(file, SendState(JOB, 0))
+    progress.malformed(1)
+
+    for _ in range(2):
+        progress.give_up([0, 1])
+
+    assert (progress.dead, progress.malformed_rows, progress.done) == (1, 1, 2)
 
 
-@pytest.mark.parametrize("options", REFUSED, ids=" ".join)
-def test_the_corrected_command_runs_after_a_refused_send(send, state, options):
-    refused = send(*options)
-    left = files(state / "producer-core" / "sends")
-    corrected = send()
+def test_rows_are_identified_by_their_message_ids(file):
+    progress = FileProgress(file, SendState(JOB, 0))
+    ours = id_text(id_bytes(progress.session, 7))
+    theirs = id_text(id_bytes(uuid.uuid4(), 8))
 
-    assert (refused.exit_code, left) == (2, {}), refused.output
-    assert "3 rows of orders.csv read, 2 accepted" in corrected.stdout, corrected.output
+    assert progress.rows_of([ours, theirs]) == [7]
 
 
-@pytest.mark.parametrize("options", [("--restart", *one) for one in REFUSED], ids=" ".join)
-def test_a_refused_send_does_not_change_the_state_of_an_earlier_one(send, state, options):
-    begun = send("--strict")
-    before = states(state)
+def test_a_full_disk_raises_journal_full_with_the_reason(file, monkeypatch):
+    progress = FileProgress(file, SendState(JOB, 0))
 
-    refused = send(*options)
+    def full(handle):
+        raise OSError(28, "No space left on device")
 
-    assert (begun.exit_code, refused.exit_code) == (1, 2), refused.output
-    assert before
-    assert states(state) == before
-
-
-def test_the_corrected_file_is_sent_by_the_same_command_after_a_strict_stop_at_the_first_row(
-    send, state, tmp_path
-):
-    (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
-    stopped = send("--strict")
-    (tmp_path / "orders.csv").write_text("id,name\n1,a\n2,b\n")
-
-    assert (stopped.exit_code, states(state)) == (1, {})
-    assert send("--strict").exit_code == 0
-
-
-def test_a_restart_that_ends_before_its_first_row_suggests_another_restart(send, tmp_path):
-    send("--strict")
-    (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
-
-    stopped = send("--strict", "--restart", "--json")
-
-    assert json.loads(stopped.stdout)["go_on"].endswith("--restart")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [(), ("--types", "text"), ("--format", "jsonl"), ("--format", "jsonl", "--dedup")],
-    ids=" ".join,
-)
-def test_a_damaged_gzip_is_refused_before_its_first_row_and_the_intact_one_is_sent_by_the_same_command(
-    send, state, tmp_path, options
-):
-    lines = b"".join(b"%d\n" % number for number in range(20_000))
-    whole = gzip.compress(lines)
-    compressed = tmp_path / "orders.csv"  # compression is detected by the first bytes
-    compressed.write_bytes(whole[: len(whole) // 2])
-    damaged = send("--json", *options)
-    left = states(state)
-    compressed.write_bytes(whole)
-
-    fetched = send("--limit", "3", "--json", *options)
-
-    assert (damaged.exit_code, damaged.stdout, left) == (2, "", {}), damaged.output
-    assert "damaged" in damaged.stderr and "Fetch the file again" in damaged.stderr
-    assert json.loads(fetched.stdout)["acknowledged"] == 3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--partition", "99"), "Topic 'orders' has no partition 99. It has partition 0 only."),
-        (("--header", "pc-id=y"), "The header 'pc-id' carries the message id; choose another name."),
-    ],
-)
-def test_a_wrong_option_is_refused_before_every_row_becomes_a_dead_letter(send, state, options, message):
-    refused = send(*options)
-
-    assert refused.exit_code == 2
-    assert message in " ".join(refused.stderr.split())
-    assert list(state.rglob("*.duckdb")) == []
-
-
-def test_a_strict_stop_counts_only_the_blank_lines_before_it_and_uses_the_singular(send, tmp_path):
-    (tmp_path / "orders.csv").write_text("id,name\n\n1,a\n2\n\n\n3,c\n")
-
-    stopped = send("--strict")
-    resumed = send()
-
-    assert "1 blank line skipped" in stopped.stdout
-    assert "Resuming: 1 row is settled." in resumed.stderr
-    assert "1 row was settled by earlier runs" in resumed.stdout
-    assert "3 blank lines skipped" in resumed.stdout
-
-
-def test_a_skip_beyond_the_last_line_is_reported(send):
-    done = send("--skip", "99")
-
-    assert done.exit_code == 0
-    assert "--skip 99 skips every line of orders.csv" in done.stdout
-    assert "skips every" not in send("--skip", "1", "--limit", "0").stdout
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(JournalFull, match="No space left"):
+        progress.settle((), {("orders", 0): 1})

@@ -1,261 +1,23 @@
-"""The state of a resumable send: rejected when damaged or for another input, and held by one process at a time."""
+"""The begin of a resumable send: a first run, a resumed run, a restart, and refusals."""
 
 from __future__ import annotations
 
-import os
-import random
-import subprocess
-import sys
-import uuid
 from dataclasses import replace
-from pathlib import Path
 
-import click
 import pytest
 
 from producer_core.cli.send.file_progress import FileProgress
-from producer_core.cli.send.fingerprint import fingerprint, session_of, state_path, transactional_id_of
-from producer_core.cli.send.open_rows import InputError
+from producer_core.cli.send.fingerprint import session_of
 from producer_core.cli.send.recover_position import PositionSearch, RecoveredPosition
 from producer_core.cli.send.resume import ResumeRefused, begin
-from producer_core.cli.send.resume_check import can_resume, options_of, resume_command
-from producer_core.cli.send.send_command import send
-from producer_core.cli.send.state_file import SendJob, SendState, StateFile, decode, encode
+from producer_core.cli.send.state_file import SendState, encode
 from producer_core.delivery.journal.ranges import Ranges
-from producer_core.errors import ConfigError, JournalDamaged, JournalFull, JournalLocked
-from producer_core.messages import id_bytes, id_text
-
-JOB = SendJob("orders", "c1", "/data/rows.csv", "exactly_once", {"key": "id"}, 100, "ab" * 32)
-LEAST = replace(JOB, delivery="at_least_once")
-
-
-def state(job=JOB, *, settled=((0, 7), (9, 12)), **more):
-    return SendState(job, 3, settled=Ranges(settled), offsets={("orders", 0): 41, ("orders", 1): -1}, **more)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "sends" / "a.state"
-
-
-@pytest.fixture
-def file(path):
-    opened = StateFile(path)
-    yield opened
-    opened.close()
+from producer_core.errors import JournalDamaged
+from tests.fixtures.sends import JOB, LEAST, saved, state
 
 
 def empty_topic(reason):
     return RecoveredPosition(lows={0: 0}, offsets={("orders", 0): -1})
-
-
-def saved(file):
-    return file.read()
-
-
-# the file
-
-
-def test_a_state_round_trips_through_the_file(file):
-    file.write(state(dead=2, malformed=1, doubtful=5, reached=20, rows=12))
-
-    found = file.read()
-
-    assert found.job == JOB
-    assert list(found.settled) == [(0, 7), (9, 12)]
-    assert found.offsets == {("orders", 0): 41, ("orders", 1): -1}
-    assert (found.run, found.dead, found.malformed, found.doubtful, found.reached, found.rows) == (
-        3,
-        2,
-        1,
-        5,
-        20,
-        12,
-    )
-    assert found.possible() == 10
-
-
-def test_every_changed_bit_is_detected():
-    data = encode(state())
-
-    for position in range(len(data)):
-        for bit in range(8):
-            wrong = bytearray(data)
-            wrong[position] ^= 1 << bit
-            with pytest.raises(ValueError):
-                decode(bytes(wrong))
-
-
-def test_every_truncation_and_extension_is_detected():
-    data = encode(state())
-
-    for length in range(len(data)):
-        with pytest.raises(ValueError):
-            decode(data[:length])
-    with pytest.raises(ValueError):
-        decode(data + b"x")
-    with pytest.raises(ValueError):
-        decode(data + data)
-
-
-def test_a_crash_before_the_rename_leaves_the_old_state(file, path):
-    file.write(state(dead=1))
-    path.with_suffix(".new").write_bytes(encode(state(dead=2))[:50])
-
-    assert file.read().dead == 1
-
-
-def test_a_failed_write_leaves_the_old_state(file, path, monkeypatch):
-    file.write(state(dead=1))
-
-    def full(handle):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        file.write(state(dead=2))
-    monkeypatch.undo()
-    assert file.read().dead == 1
-    assert [one.name for one in path.parent.iterdir() if one.suffix == ".new"] == []
-
-
-def test_only_the_owner_can_read_the_state_file(file, path):
-    file.write(state())
-
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_second_process_is_refused_with_the_process_id_of_the_owner(file, path):
-    code = "import sys; from pathlib import Path; from producer_core.cli.send.state_file import StateFile; StateFile(Path(sys.argv[1]))"
-
-    other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
-
-    assert other.returncode != 0
-    assert f"JournalLocked: Process {os.getpid()} is already sending this file to this topic" in other.stderr
-
-
-def test_a_killed_owner_leaves_no_lock(path):
-    StateFile(path).close()
-    path.parent.mkdir(exist_ok=True)
-    path.with_suffix(".lock").write_text("4194304\n")
-
-    StateFile(path).close()
-
-
-def test_a_finished_job_leaves_no_file(file, path):
-    file.write(state())
-    file.remove()
-    file.close()
-
-    assert list(path.parent.iterdir()) == []
-
-
-def test_one_process_cannot_lock_the_state_twice(file, path):
-    with pytest.raises(JournalLocked):
-        StateFile(path)
-
-
-# identity
-
-
-def test_message_ids_are_the_same_on_every_machine_and_depend_on_the_job():
-    here = session_of(JOB, 0)
-
-    assert session_of(replace(JOB, path="/elsewhere", cluster_id="c2"), 0) == here
-    assert here.version == 8
-    assert here.variant == uuid.RFC_4122
-    for other in (
-        replace(JOB, topic="refunds"), replace(JOB, sha256="cd" * 32), replace(JOB, options={"key": "n"}), LEAST
-    ):  # fmt: skip
-        assert session_of(other, 0).bytes[:12] != here.bytes[:12]
-    assert session_of(JOB, 1).bytes[:12] == here.bytes[:12]
-    assert session_of(JOB, 1) != here
-
-
-def test_a_new_run_and_a_run_with_other_options_fence_the_earlier_run():
-    assert transactional_id_of(JOB) == transactional_id_of(replace(JOB, options={}))
-    assert transactional_id_of(JOB) != transactional_id_of(replace(JOB, topic="refunds"))
-
-
-def test_the_state_path_does_not_depend_on_the_content_of_the_file(tmp_path):
-    assert state_path(tmp_path, JOB) == state_path(tmp_path, replace(JOB, sha256="", size=0, options={}))
-    assert state_path(tmp_path, JOB) != state_path(tmp_path, replace(JOB, cluster_id="c2"))
-
-
-def test_a_write_to_the_file_during_the_send_is_detected(tmp_path):
-    input = tmp_path / "a.jsonl"
-    input.write_text("1\n2\n")
-    content = fingerprint(input)
-
-    with input.open("rb") as opened:
-        content.check(opened.fileno(), "a.jsonl")
-        with input.open("a") as more:
-            more.write("3\n")
-        with pytest.raises(InputError, match="was changed while it was being sent"):
-            content.check(opened.fileno(), "a.jsonl")
-
-
-def test_the_checksum_covers_the_whole_file_and_reports_its_progress(tmp_path):
-    input = tmp_path / "a.bin"
-    input.write_bytes(random.Random(1).randbytes(3 << 20))
-    reports = []
-
-    content = fingerprint(input, lambda done, total: reports.append((done, total)))
-
-    assert (content.size, reports[-1]) == (3 << 20, (3 << 20, 3 << 20))
-    input.write_bytes(random.Random(1).randbytes((3 << 20) - 1) + b"!")
-    assert fingerprint(input).sha256 != content.sha256
-
-
-# progress
-
-
-def test_a_settled_row_and_its_offset_are_saved_together(file):
-    progress = FileProgress(file, SendState(JOB, 0))
-
-    progress.settle([0, 2, 1, 5], {("orders", 0): 4})
-    progress.save()
-
-    assert list(saved(file).settled) == [(0, 3), (5, 6)]
-    assert saved(file).offsets == {("orders", 0): 4}
-    assert [progress.is_settled(row) for row in (2, 3, 5)] == [True, False, True]
-
-
-def test_start_offsets_are_saved_at_once_and_settled_rows_later(file):
-    progress = FileProgress(file, SendState(JOB, 0))
-    progress.reach(0)
-
-    progress.settle([0], {("orders", 0): 4})
-    assert saved(file).offsets == {}
-    progress.settle((), {("orders", 1): 8})
-
-    assert saved(file).offsets == {("orders", 0): 4, ("orders", 1): 8}
-    progress.settle([1])
-    progress.close()
-    assert list(saved(file).settled) == [(0, 2)]
-
-
-def test_the_saved_reach_covers_every_row_before_it_is_enqueued(file):
-    progress = FileProgress(file, SendState(LEAST, 0))
-
-    for row in range(5000):
-        progress.reach(row)
-        assert saved(file).reached > row
-
-
-def test_a_clean_end_leaves_only_the_uncertain_rows_of_earlier_runs(file):
-    progress = FileProgress(file, SendState(LEAST, 0))
-    for row in range(100):
-        progress.reach(row)
-    progress.settle(range(100))
-    progress.close()
-    assert saved(file).possible() == 0
-
-    doubtful = FileProgress(file, SendState(LEAST, 0, settled=Ranges([(0, 100)]), reached=150))
-    doubtful.settle([0])
-    doubtful.close()
-    assert saved(file).possible() == 50
 
 
 def test_rows_beyond_the_end_of_the_input_do_not_count_as_possibly_sent(file):
@@ -272,35 +34,6 @@ def test_rows_beyond_the_end_of_the_input_do_not_count_as_possibly_sent(file):
     assert saved(file).possible() == 13
 
 
-def test_a_dead_letter_settles_its_row_once_and_malformed_rows_are_counted_separately(file):
-    progress = FileProgress(file, SendState(JOB, 0))
-    progress.malformed(1)
-
-    for _ in range(2):
-        progress.give_up([0, 1])
-
-    assert (progress.dead, progress.malformed_rows, progress.done) == (1, 1, 2)
-
-
-def test_rows_are_identified_by_their_message_ids(file):
-    progress = FileProgress(file, SendState(JOB, 0))
-    ours = id_text(id_bytes(progress.session, 7))
-    theirs = id_text(id_bytes(uuid.uuid4(), 8))
-
-    assert progress.rows_of([ours, theirs]) == [7]
-
-
-def test_a_full_disk_raises_journal_full_with_the_reason(file, monkeypatch):
-    progress = FileProgress(file, SendState(JOB, 0))
-
-    def full(handle):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(JournalFull, match="No space left"):
-        progress.settle((), {("orders", 0): 1})
-
-
 def test_at_least_once_deletes_the_state_of_a_finished_job_and_exactly_once_keeps_it(file):
     least = FileProgress(file, SendState(LEAST, 0))
     least.settle(range(3))
@@ -312,9 +45,6 @@ def test_at_least_once_deletes_the_state_of_a_finished_job_and_exactly_once_keep
     once.settle(range(3))
     assert once.finish(3, all_of_them=True)
     assert begin(file, JOB, recover=empty_topic).mode == "complete"
-
-
-# the decision
 
 
 def test_the_first_run_begins(file):
@@ -460,53 +190,3 @@ def test_the_last_of_several_runs_on_the_topic_is_resumed(file):
     start = begin(file, JOB, recover=lambda reason: RecoveredPosition(runs, {0: 0}, {}))
 
     assert (start.progress.done, start.progress.session) == (2, session_of(JOB, 5))
-
-
-# the command
-
-
-@pytest.mark.parametrize(
-    ("input", "dedup", "cluster", "message"),
-    [
-        (None, False, "c1", "Standard input cannot be read again"),
-        ("/dev/null", False, "c1", "not a regular file"),
-        (__file__, True, "c1", "--dedup keeps row hashes in memory"),
-        (__file__, False, "embedded-1", "embedded broker"),
-    ],
-)
-def test_an_input_that_cannot_be_exactly_once_is_refused_with_a_fix(input, dedup, cluster, message):
-    path = None if input is None else Path(input)
-
-    with pytest.raises(ConfigError, match=message) as refusal:
-        can_resume(path, "exactly_once", dedup=dedup, cluster_id=cluster, restart=False)
-
-    assert refusal.value.fix
-    least = can_resume(path, "at_least_once", dedup=dedup, cluster_id=cluster, restart=False)
-    assert least == (input == __file__ and not dedup)
-
-
-def test_restart_is_refused_where_nothing_can_be_resumed():
-    with pytest.raises(ConfigError, match="nothing to restart"):
-        can_resume(None, "at_least_once", dedup=False, cluster_id="c1", restart=True)
-
-
-def test_an_option_that_changes_rows_is_part_of_the_job():
-    given = {"partition": 0, "key": None, "null": (), "header": (("a", "b"),), "skip": 0}
-
-    assert options_of(given) == {"partition": "0", "header": "a=b", "skip": "0"}
-
-
-def test_the_resume_command_omits_restart_and_masks_secrets():
-    arguments = [
-        "orders", "my rows.csv", "--key", "id", "--restart", "--delivery", "exactly_once", "--wait", "15s",
-        "-X", "sasl.password=hunter2", "-X", "linger.ms=5", "--header", "a=b", "--no-store",
-    ]  # fmt: skip
-    context: click.Context = send.make_context("send", arguments)
-
-    command = resume_command(context)
-
-    assert command.startswith("producer-core send orders 'my rows.csv' --key id")
-    for part in ("--delivery exactly_once", "--wait 15s", "linger.ms=5", "--header a=b", "--no-store"):
-        assert part in command
-    assert "--restart" not in command
-    assert "hunter2" not in command

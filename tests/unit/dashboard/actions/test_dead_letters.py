@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from producer_core.dashboard import actions, queries
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from tests.fixtures.dead_letters import dead_letter
+from tests.fixtures.dead_letter_pages import dead_letter
 
 
 def test_clear_archives_and_undo_restores_the_same_dead_letters(store):

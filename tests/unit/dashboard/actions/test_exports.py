@@ -12,7 +12,7 @@ from producer_core.dashboard.actions import exports
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import TransferError
-from tests.fixtures.dead_letters import NOW, dead_letter
+from tests.fixtures.dead_letter_pages import NOW, dead_letter
 
 
 def test_an_export_is_masked_audited_and_free_of_formulas(store):

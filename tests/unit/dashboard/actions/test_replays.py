@@ -6,7 +6,7 @@ from producer_core.dashboard import actions, queries
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 from tests.fixtures import replay_pages as replay_pages_fixtures
-from tests.fixtures.dead_letters import dead_letter
+from tests.fixtures.dead_letter_pages import dead_letter
 from tests.fixtures.replay_actions import audit, only_replay
 from tests.fixtures.replay_pages import ALL
 from tests.fixtures.replays import buried

@@ -6,7 +6,7 @@ import pytest
 
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery, dead_letter_query
 from producer_core.dlq import DeadLetterFilter, PageCursor
-from tests.fixtures.dead_letters import NOW
+from tests.fixtures.dead_letter_pages import NOW
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.classify import fingerprint
 from producer_core.store import Batch, ProducerRow
-from tests.fixtures.dead_letters import NOW, dead_letter
+from tests.fixtures.dead_letter_pages import NOW, dead_letter
 
 
 def test_new_dead_letters_do_not_shift_the_following_pages(store, monkeypatch):

@@ -8,7 +8,7 @@ from producer_core.alerts import RULES, AlertChange, AlertLog, alert, rule_set_o
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.queries.firing import firing
 from producer_core.dlq import DeadLetters
-from tests.fixtures.dead_letters import dead_letter as rejected
+from tests.fixtures.dead_letter_pages import dead_letter as rejected
 from tests.fixtures.overview import counts, dead_letter, write
 
 NOW = 0.0

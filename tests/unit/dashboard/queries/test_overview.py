@@ -10,7 +10,7 @@ from producer_core.dlq import DeadLetters
 from producer_core.events import Attempt
 from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, LatencyRow
-from tests.fixtures.dead_letters import dead_letter as rejected
+from tests.fixtures.dead_letter_pages import dead_letter as rejected
 from tests.fixtures.overview import counts, dead_letter, fill, producer, shop, write
 
 NOW = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from producer_core.dashboard import actions
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt
-from tests.fixtures.dead_letters import NOW, add_runner, dead_letter, page_of
+from tests.fixtures.dead_letter_pages import NOW, add_runner, dead_letter, page_of
 from tests.fixtures.pages import html_of
 
 HOSTILE = "<script>window.pwned=1</script> [click](javascript:alert(1)) $x^2$ :material/delete: **b** \x00\x1b[31m \u202egnp.exe \u200b"

@@ -6,7 +6,7 @@ import pytest
 
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery, dead_letter_query
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from tests.fixtures.dead_letters import add_runner, dead_letter, page_of
+from tests.fixtures.dead_letter_pages import add_runner, dead_letter, page_of
 from tests.fixtures.pages import html_of
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from producer_core.dlq import DeadLetters
-from tests.fixtures.dead_letters import dead_letter, page_of
+from tests.fixtures.dead_letter_pages import dead_letter, page_of
 from tests.fixtures.pages import html_of
 
 

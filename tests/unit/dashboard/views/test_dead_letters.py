@@ -8,7 +8,7 @@ from producer_core.dashboard import actions, queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.views import reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from tests.fixtures.dead_letters import add_runner, dead_letter, page_of
+from tests.fixtures.dead_letter_pages import add_runner, dead_letter, page_of
 from tests.fixtures.overview import fill
 from tests.fixtures.pages import html_of, opened, text_of
 

@@ -10,7 +10,7 @@ from producer_core.dashboard import wording
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, exceeded_limits
-from tests.fixtures.dead_letters import NOW
+from tests.fixtures.dead_letter_pages import NOW
 
 
 @pytest.mark.parametrize(

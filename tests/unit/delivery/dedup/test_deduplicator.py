@@ -4,149 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-import zlib
 
 import pytest
 import redis.asyncio
-from hypothesis import given
-from hypothesis import strategies as st
 
 from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
-from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
-from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
-
-TTL, CLAIM_TTL = 60.0, 10.0
-
-
-class BackendContract:
-    """Tests the contract of a backend. A subclass provides the fixtures `backend` and `after(seconds, check)`."""
-
-    def test_a_new_claim_is_new_and_stays_with_its_owner(self, backend):
-        assert backend.claim("k", "a") is Claim.NEW
-        assert backend.claim("k", "a") is Claim.NEW
-        assert backend.claim("other", "b") is Claim.NEW
-
-    def test_a_claim_of_a_key_that_another_owner_holds_is_pending(self, backend):
-        backend.claim("k", "a")
-        assert backend.claim("k", "b") is Claim.PENDING
-        assert not backend.confirmed("k")
-
-    def test_a_claim_of_a_confirmed_key_is_a_duplicate(self, backend):
-        backend.claim("k", "a")
-        backend.confirm("k")
-        assert backend.claim("k", "b") is Claim.DUPLICATE
-        assert backend.claim("k", "a") is Claim.DUPLICATE
-        assert backend.confirmed("k")
-
-    def test_a_released_key_can_be_claimed_at_once(self, backend):
-        backend.claim("k", "a")
-        backend.release("k", "a")
-        assert backend.claim("k", "b") is Claim.NEW
-
-    def test_a_release_by_another_owner_has_no_effect(self, backend):
-        backend.claim("k", "a")
-        backend.release("k", "b")
-        assert backend.claim("k", "b") is Claim.PENDING
-
-    def test_a_confirmed_key_cannot_be_released(self, backend):
-        backend.claim("k", "a")
-        backend.confirm("k")
-        backend.release("k", "a")
-        assert backend.claim("k", "b") is Claim.DUPLICATE
-
-    def test_a_claim_expires_after_its_ttl(self, backend, after):
-        backend.claim("k", "a")
-        after(CLAIM_TTL, lambda: backend.claim("k", "b") is Claim.NEW)
-
-    def test_a_confirmed_key_expires_after_its_ttl(self, backend, after):
-        backend.confirm("k")
-        after(TTL, lambda: not backend.confirmed("k"))
-        assert backend.claim("k", "b") is Claim.NEW
-
-    def test_one_of_several_concurrent_claims_is_new(self, backend):
-        results, ready = [], threading.Barrier(8)
-
-        def claim(owner):
-            ready.wait()
-            results.append(backend.claim("k", owner))
-
-        threads = [threading.Thread(target=claim, args=(f"owner-{number}",)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert sorted(claim.value for claim in results) == ["new"] + ["pending"] * 7
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
-class TestMemory(BackendContract):
-    @pytest.fixture
-    def backend(self, clock):
-        return MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
-
-    @pytest.fixture
-    def after(self, clock):
-        def advance_and_check(seconds, check):
-            clock.advance(seconds - 0.01)
-            assert not check()
-            clock.advance(0.02)
-            assert check()
-
-        return advance_and_check
-
-    def test_a_renewed_claim_gets_its_full_ttl(self, backend, clock):
-        backend.claim("k", "a")
-        clock.advance(CLAIM_TTL - 1)
-        backend.claim("k", "a")
-        clock.advance(CLAIM_TTL - 1)
-        assert backend.claim("k", "b") is Claim.PENDING
-
-    def test_the_oldest_confirmed_key_is_dropped_and_never_a_pending_claim(self, clock):
-        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
-        backend.claim("pending", "a")
-        for key in "xyz":
-            backend.confirm(key)
-        assert [backend.confirmed(key) for key in "xyz"] == [False, True, True]
-        assert backend.claim("pending", "b") is Claim.PENDING
-        assert len(backend) == 2
-
-    def test_memory_keeps_the_latest_confirmed_keys_and_hardly_more(self, clock):
-        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=128, clock=clock)
-        for first in range(0, 1_000, 10):
-            backend.confirm_many([f"k{number}" for number in range(first, first + 10)])
-            assert all(backend.confirmed(f"k{number}") for number in range(max(0, first - 118), first + 10))
-            assert len(backend) == len(backend._entries) <= 130
-
-    def test_expired_entries_use_no_memory(self, clock):
-        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
-        backend.claim("ambiguous", "a")
-        backend.confirm("acknowledged")
-        clock.advance(CLAIM_TTL)
-        backend.claim("another", "a")
-        assert [*backend._entries] == ["acknowledged", "another"]
-        clock.advance(TTL)
-        backend.claim("and another", "a")
-        assert [*backend._entries] == ["and another"]
-
-    def test_a_key_that_is_confirmed_again_gets_its_full_ttl(self, clock):
-        backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=100, clock=clock)
-        backend.confirm("k")
-        clock.advance(TTL - 1)
-        backend.confirm("k")
-        clock.advance(2)
-        backend.claim("another", "a")
-        assert backend.claim("k", "b") is Claim.DUPLICATE
-
-
-# MessageDeduplicator
 
 
 def test_an_equal_message_is_a_duplicate_whatever_its_time_fields():
@@ -282,41 +147,6 @@ def test_a_release_of_a_duplicate_keeps_the_queued_claim_of_its_original():
     client.close()
 
 
-class ShardedRedis:
-    """Simulates a proxy that runs a script on the server of its first key, whatever the other keys are."""
-
-    def __init__(self, servers):
-        self._servers = [{} for _ in range(servers)]
-        self._replies = []
-
-    def _server(self, key):
-        return self._servers[zlib.crc32(key.encode()) % len(self._servers)]
-
-    def eval(self, script, count, *given):
-        self._server(given[0]).update(dict.fromkeys(given[:count], "1"))
-
-    def pipeline(self, transaction):
-        return self
-
-    def get(self, key):
-        self._replies.append(self._server(key).get(key))
-
-    def delete(self, key):
-        self._replies.append(1)
-
-    def execute(self):
-        return self._replies
-
-
-@pytest.mark.parametrize(("servers", "accepts_many"), [(1, True), (3, False)])
-def test_scripts_take_one_key_each_if_keys_are_on_several_servers(servers, accepts_many):
-    with redis.Redis(port=1) as client:
-        backend = RedisClaimBackend(client, ttl=60, claim_ttl=60)
-        backend._redis = ShardedRedis(servers)
-
-        assert backend._accepts_many_keys() is accepts_many
-
-
 def test_an_exception_in_the_callback_does_not_stop_the_message(caplog):
     client = redis.Redis(port=1)
     dedup = MessageDeduplicator(client, on_degraded=lambda degraded, text: 1 / 0)
@@ -335,32 +165,3 @@ def test_the_claim_of_a_message_without_a_delivery_timeout_lasts_for_a_day():
     assert dedup.claim("d", "orders", "duplicate") is Claim.PENDING
     clock.advance(1)
     assert dedup.claim("d", "orders", "duplicate") is Claim.NEW
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["claim", "confirm", "release", "wait"]), st.sampled_from("ab"), st.integers(0, 3)
-    ),
-    max_size=40,
-)
-
-
-@given(STEPS)
-def test_two_owners_never_hold_the_same_key(steps):
-    clock = FakeClock()
-    backend = MemoryClaimBackend(ttl=TTL, claim_ttl=CLAIM_TTL, max_size=2, clock=clock)
-    holder = {}  # key -> (owner, until)
-    for step, owner, number in steps:
-        key = f"k{number}"
-        if step == "claim" and backend.claim(key, owner) is Claim.NEW:
-            assert key not in holder or holder[key][0] == owner or holder[key][1] <= clock()
-            holder[key] = owner, clock() + CLAIM_TTL
-        elif step == "confirm":
-            backend.confirm(key)
-            holder.pop(key, None)
-        elif step == "release":
-            backend.release(key, owner)
-            if key in holder and holder[key][0] == owner:
-                del holder[key]
-        elif step == "wait":
-            clock.advance(number)

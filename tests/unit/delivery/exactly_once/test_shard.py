@@ -7,22 +7,24 @@ import random
 import shutil
 import threading
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as some
 
 from producer_core.delivery.exactly_once import shard
 from producer_core.delivery.exactly_once.log_positions import LogPosition
 from producer_core.delivery.exactly_once.read_back import ReadBackResult
+from producer_core.delivery.exactly_once.shard import QueuedMessage, take_batch
 from producer_core.delivery.exactly_once.transactional_client import TransactionFailed
 from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.errors import Fenced, JournalFull
-from tests.fixtures.exactly_once import MemoryProgress, Sender
+from tests.fixtures.exactly_once import SESSION, T0, T1, MemoryProgress, Sender, delivery
 from tests.support import eventually
 
-SESSION = uuid.UUID(int=7)
 LOST = KafkaError(KafkaError._TIMED_OUT)
 
 
@@ -455,3 +457,34 @@ def test_a_damaged_settle_log_causes_no_duplicates(make_sender, tmp_path, damage
 
     written = [id for records in log.records.values() for id in records if id is not None]
     assert (len(written), len(set(written))) == (45, 45)
+
+
+def queue(*partitions, size=10):
+    return deque(
+        QueuedMessage(delivery(seq, partition), 0.0, size) for seq, partition in enumerate(partitions)
+    )
+
+
+def sequences(batch):
+    return [one.delivery.seq for one in batch]
+
+
+def test_a_batch_is_limited_by_count_and_bytes_and_has_at_least_one_message():
+    assert sequences(take_batch(queue(0, 0, 0), 2, 1000, {})[0]) == [0, 1]
+    assert sequences(take_batch(queue(0, 0, 0), 9, 15, {})[0]) == [0, 1]
+    assert sequences(take_batch(queue(0, 0, 0, size=99), 9, 15, {})[0]) == [0]
+
+
+@given(some.lists(some.integers(0, 2), max_size=40), some.integers(1, 20), some.integers(1, 3))
+def test_a_limited_partition_keeps_its_order_and_loses_no_message(partitions, messages, limit):
+    waiting, done = queue(*partitions), []
+    while waiting:
+        batch, passed = take_batch(waiting, messages, 10_000, {T0: limit})
+        waiting.extendleft(reversed(passed))
+        assert batch
+        assert sum(one.partition == T0 for one in batch) <= limit
+        done += batch
+    for partition in (T0, T1, ("t", 2)):
+        seqs = [one.delivery.seq for one in done if one.partition == partition]
+        assert seqs == sorted(seqs)
+    assert sorted(sequences(done)) == list(range(len(partitions)))

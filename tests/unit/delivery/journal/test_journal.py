@@ -327,3 +327,33 @@ def test_ranges_behave_like_a_set_of_integers(spans, probe):
 def test_extra_bytes_of_an_earlier_version_after_the_checksum_are_ignored():
     record = a_record(7)
     assert decode(encode(record) + b"\x00\x00\x00\x06orders") == record
+
+
+@pytest.mark.parametrize("level", ["process", "power"])
+def test_records_appended_together_survive_a_crash_together(tmp_path, level):
+    path = tmp_path / "own"
+    with Journal.open(path, level=level) as journal:
+        journal.append_many([a_record(seq) for seq in range(5)])
+        copy = crash(path, tmp_path)
+
+    with Journal.open(copy, level=level) as again:
+        assert kept(again) == [0, 1, 2, 3, 4]
+        assert again.next_sequence >= 5
+
+
+def test_records_that_do_not_fit_together_are_all_refused(tmp_path):
+    with Journal.open(tmp_path / "own", max_bytes=20_000) as journal:
+        with pytest.raises(JournalFull):
+            journal.append_many([a_record(seq, b"x" * 5_000) for seq in range(10)])
+        assert kept(journal) == []
+        journal.append_many([a_record(seq) for seq in range(10, 12)])
+        assert kept(journal) == [10, 11]
+
+
+def test_records_whose_sync_failed_are_not_accepted(tmp_path, monkeypatch):
+    with Journal.open(tmp_path / "own", level="power") as journal:
+        monkeypatch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+        with pytest.raises(JournalFull):
+            journal.append_many([a_record(seq) for seq in range(3)])
+        monkeypatch.undo()
+        assert kept(journal) == []

@@ -12,8 +12,8 @@ import pytest
 from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.dlq import Spill
 from producer_core.errors import JournalFull
+from tests.fixtures.dead_letters import dead_letter
 from tests.fixtures.power_loss import Disk, restore
-from tests.unit.dlq.test_dead_letters import dead_letter
 
 TOPIC = "orders-placed"
 """With this name, a settle step for one message takes 64 bytes and the first of all steps 128: some start at a sector."""

@@ -8,8 +8,8 @@ import pytest
 
 from producer_core.delivery.loss_detection import BrokerView
 from producer_core.messages import id_bytes
+from tests.fixtures.loss_monitor import SESSION, FakeBroker, MonitorRig
 from tests.support import eventually
-from tests.unit.delivery.loss_detection.test_monitor import SESSION, FakeBroker, MonitorRig
 
 
 class TruncatedLog(FakeBroker):

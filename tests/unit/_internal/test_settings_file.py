@@ -1,0 +1,45 @@
+"""Client settings in a file: JSON, or lines of name=value."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core._internal.settings_file import read_settings
+from producer_core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"acks": "all", "linger.ms": 5}', {"acks": "all", "linger.ms": 5}),
+        ('\n  {"acks": "all"}', {"acks": "all"}),
+        ("acks=all\nlinger.ms = 5\n", {"acks": "all", "linger.ms": "5"}),
+        ("# a comment\n! another\n\nacks=all", {"acks": "all"}),
+        ("sasl.password=a=b", {"sasl.password": "a=b"}),
+        ("", {}),
+    ],
+)
+def test_settings_are_read_from_json_and_from_lines(tmp_path, text, expected):
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+
+    assert read_settings(file) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [('{"acks": ', "is not JSON"), ("acks=all\nlinger.ms 5\n", r"Line 2 of .* is not name=value")],
+)
+def test_an_invalid_file_is_refused_with_its_place(tmp_path, text, message):
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match=message):
+        read_settings(file)
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_settings(tmp_path / "client.properties")
+    with pytest.raises(ConfigError, match="is a directory"):
+        read_settings(tmp_path)

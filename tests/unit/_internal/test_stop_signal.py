@@ -1,0 +1,56 @@
+"""Signals that end a wait."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+
+def test_an_ignored_signal_still_stops():
+    code = "from producer_core._internal.stop_signal import StopSignal; s = StopSignal(); print('ready', flush=True); print(s.wait(30))"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert child.stdout.readline() == "ready\n"
+
+    child.send_signal(signal.SIGINT)
+
+    assert child.communicate(timeout=10)[0] == "True\n"
+
+
+def test_a_signal_delivered_to_another_thread_ends_the_wait():
+    """Such a signal does not interrupt the main thread's call, nor does one that arrives just before it."""
+    code = """if True:
+        import signal, threading, time
+        from producer_core._internal.stop_signal import StopSignal
+        stop = StopSignal()
+        def gets_it():
+            time.sleep(0.5)  # until the main thread waits
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+            time.sleep(60)
+        threading.Thread(target=gets_it, daemon=True).start()
+        print(stop.wait(), flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+def test_another_signal_does_not_end_the_wait():
+    code = """if True:
+        import os, signal
+        from producer_core._internal.stop_signal import StopSignal
+        stop = StopSignal()
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        print(stop.wait(0.2), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(stop.wait(), flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+
+    assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr

@@ -1,0 +1,73 @@
+"""One process evaluates the rules of a store, and detects a producer that is gone."""
+
+from __future__ import annotations
+
+import time
+
+from producer_core.alerts import AlertEvaluator, AlertLog
+from producer_core.store import Batch, ProducerRow
+from tests.fixtures.alerts import kinds
+
+
+def heartbeat(store, seen_at, *, closed_at=None, producer_id="p-1"):
+    row = ProducerRow(
+        producer_id, "c", "shop", "host-7", 4711, "0", 0.0, seen_at, closed_at, True, None, 12, 0, 0, 0, 0, None,
+        True, "at_least_once", "{}",
+    )  # fmt: skip
+    store.append(Batch(producer_id, time.monotonic_ns(), producer=row))
+
+
+class Watcher:
+    """Runs an evaluator and returns the changes about dead producers. Both of its clocks run together."""
+
+    def __init__(self, store, owner="watcher"):
+        self._now = 0.0
+        self._evaluator = AlertEvaluator(
+            store, owner=owner, clock=lambda: self._now, monotonic=lambda: self._now
+        )
+
+    def at(self, now):
+        self._now = now
+        changes = self._evaluator.tick()
+        return [
+            (kind, rule) for kind, rule in kinds(changes) if rule == "producer_gone" and kind != "decided"
+        ]
+
+
+def test_another_process_detects_a_dead_producer_once(store):
+    heartbeat(store, 1000.0)
+    watcher = Watcher(store)
+
+    assert watcher.at(1030.0) == []
+    changes = [watcher.at(now) for now in (1041.0, 1042.0, 1100.0)]
+
+    assert changes == [[("fired", "producer_gone")], [], []]
+    (item,) = AlertLog(store).list()
+    assert "shop (host-7, process 4711)" in item.text
+    assert item.severity == "critical"
+
+
+def test_producer_gone_resolves_with_the_next_heartbeat(store):
+    heartbeat(store, 1000.0)
+    watcher = Watcher(store)
+    watcher.at(1041.0)
+
+    heartbeat(store, 1050.0)
+
+    assert watcher.at(1051.0) == [("resolved", "producer_gone")]
+
+
+def test_a_closed_producer_is_not_gone(store):
+    heartbeat(store, 1000.0, closed_at=1000.0)
+
+    assert Watcher(store).at(2000.0) == []
+
+
+def test_one_process_evaluates_and_another_takes_over_when_it_dies(store):
+    heartbeat(store, 1000.0)
+    first, second = Watcher(store, "first"), Watcher(store, "second")
+    first.at(1001.0)
+
+    assert second.at(1010.0) == []
+    assert second.at(1041.0) == [("fired", "producer_gone")]
+    assert first.at(1042.0) == []

@@ -1,0 +1,35 @@
+"""The key of a row is the value of one field."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.cli.send.key_field import key_of
+from producer_core.cli.send.open_rows import open_rows
+from producer_core.errors import InvalidMessage
+from tests.fixtures.input_rows import written
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"k": "a"}', "a"),
+        ('{"k": 7}', 7),
+        ('{"k": 12345678901234567890123}', 12345678901234567890123),
+        ('{"k": 1.10}', "1.10"),
+        ('{"k": true}', "true"),
+        ('{"k": null}', None),
+    ],
+)
+def test_the_key_is_the_value_of_the_field(tmp_path, line, expected):
+    (row,) = open_rows(written(tmp_path, "a.jsonl", line))
+
+    assert key_of(row, "k") == expected
+
+
+@pytest.mark.parametrize("line", ["{}", "7", '{"k": [1]}', '{"k": {}}'])
+def test_a_row_without_a_usable_key_is_invalid(tmp_path, line):
+    (row,) = open_rows(written(tmp_path, "a.jsonl", line))
+
+    with pytest.raises(InvalidMessage, match="key"):
+        key_of(row, "k")

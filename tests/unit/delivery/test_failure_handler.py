@@ -1,0 +1,88 @@
+"""A failed attempt: its verdict, its retries, and the end of a producer."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core import MessageStatus, RetryConfig
+from producer_core.errors import ProducerClosed
+from tests.fixtures.enqueueing import quick_producer
+from tests.support import eventually
+
+
+def test_a_retry_sends_the_message_again_and_counts_as_successful():
+    tries = []
+    producer, transport = quick_producer(
+        lambda delivery: tries.append(1) or (KafkaError.REQUEST_TIMED_OUT if len(tries) < 3 else None)
+    )
+
+    producer.send_message("orders", {"a": 1})
+    producer.flush(5)
+
+    assert len(transport.log["orders"]) == 1
+    stats = producer.get_stats()
+    assert (stats["messages_sent"], stats["messages_retried"], stats["messages_dlq"]) == (1, 2, 0)
+    assert stats["retry_stats"]["successful_retries"] == 1
+    producer.close()
+
+
+def test_the_message_id_stays_the_same_through_retries():
+    seen = []
+    producer, transport = quick_producer(
+        lambda delivery: (
+            seen.append(delivery.record_headers[0])
+            or (None if len(seen) > 1 else KafkaError.REQUEST_TIMED_OUT)
+        )
+    )
+
+    producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert seen[0] == seen[1] == transport.log["orders"][0].record_headers[0]
+    producer.close()
+
+
+def test_a_later_rejection_does_not_resolve_an_earlier_ambiguous_attempt():
+    codes = iter([KafkaError.REQUEST_TIMED_OUT, KafkaError.POLICY_VIOLATION])
+    producer, _ = quick_producer(lambda delivery: next(codes))
+
+    message_id = producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert producer.dlq.get(message_id).verdict == "possibly_persisted"
+    producer.close()
+
+
+def test_a_slow_rejection_does_not_get_the_verdict_rejected():
+    producer, _ = quick_producer(lambda delivery: KafkaError.POLICY_VIOLATION, memory={"latency": 0.45})
+
+    message_id = producer.send_message("orders", {})
+    producer.flush(5)
+
+    assert producer.dlq.get(message_id).verdict == "possibly_persisted"
+    producer.close()
+
+
+def test_close_turns_unsettled_messages_into_dead_letters():
+    producer, _ = quick_producer(lambda delivery: "hold")
+
+    ids = [producer.send_message("orders", {"n": n}) for n in range(3)]
+    report = producer.close(timeout=0.1)
+
+    assert (report.acknowledged, report.dead, report.lost) == (0, 3, 0)
+    assert {producer.dlq.get(message_id).verdict for message_id in ids} == {"possibly_persisted"}
+    with pytest.raises(ProducerClosed):
+        producer.send_message("orders", {})
+
+
+def test_close_keeps_a_message_that_waits_for_its_retry():
+    hook = RetryConfig(max_retries=5, initial_delay_ms=60_000, max_delay_ms=60_000)
+    producer, _ = quick_producer(lambda delivery: KafkaError.REQUEST_TIMED_OUT, retry=hook)
+
+    message_id = producer.send_message("orders", {})
+    eventually(lambda: producer.get_message_status(message_id) is MessageStatus.RETRYING)
+    report = producer.close(timeout=0.1)
+
+    assert report.dead == 1
+    assert producer.dlq.get(message_id).code == "REQUEST_TIMED_OUT"

@@ -1,0 +1,63 @@
+"""Exports: their audit entry, their place, and an empty selection."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.dlq.files import export, import_
+from producer_core.errors import StoreLocked, TransferError
+from tests.fixtures.replays import buried
+from tests.fixtures.transfers import ANY, FORMATS, ME, audit
+
+
+def test_an_export_is_audited_with_whether_it_is_raw(store, tmp_path):
+    buried(store, 2)
+
+    export(store, ANY, tmp_path / "a.jsonl", **ME)
+    export(store, ANY, tmp_path / "b.jsonl", **ME, masked=True)
+    export(store, ANY, tmp_path / "c.csv", **ME)
+    export(store, ANY, tmp_path / "d.csv", **ME, masked=False)
+
+    assert [(action, count) for action, count, _ in audit(store)] == [("export", 2)] * 4
+    assert ["Raw: " in outcome for *_, outcome in audit(store)] == [True, False, False, True]
+    assert all("sha256" in outcome for *_, outcome in audit(store))
+
+
+def test_an_empty_selection_is_exported_as_an_empty_file(store, other, tmp_path):
+    for format in (*FORMATS, "csv"):
+        assert export(store, ANY, tmp_path / f"a.{format}", **ME).rows == 0
+    for format in FORMATS:
+        assert import_(other, tmp_path / f"a.{format}", **ME).new == 0
+
+
+def test_an_existing_file_is_kept_unless_overwrite_is_set(store, other, tmp_path):
+    buried(store, 1)
+    target = tmp_path / "a.jsonl"
+    target.write_text("existing")
+
+    with pytest.raises(TransferError, match="already exists"):
+        export(store, ANY, target, **ME)
+    assert target.read_text() == "existing"
+
+    export(store, ANY, target, **ME, overwrite=True)
+    assert import_(other, target, **ME).new == 1
+
+
+@pytest.mark.parametrize("name", ["nowhere/a.jsonl", ".", "a.xlsx", "a"])
+def test_an_invalid_target_is_an_error(store, tmp_path, name):
+    with pytest.raises(TransferError):
+        export(store, ANY, tmp_path / name, **ME)
+
+
+def test_nothing_is_exported_without_an_audit_row(store, tmp_path, monkeypatch):
+    buried(store, 1)
+
+    def locked(**_):
+        raise StoreLocked("locked")
+
+    monkeypatch.setattr(store, "audit", locked)
+
+    with pytest.raises(StoreLocked):
+        export(store, ANY, tmp_path / "a.jsonl", **ME)
+
+    assert not list(tmp_path.glob("*a.jsonl*"))

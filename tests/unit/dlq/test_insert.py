@@ -1,0 +1,46 @@
+"""A failed message becomes one dead letter, also if it fails again or is reported twice."""
+
+from __future__ import annotations
+
+from producer_core.dlq import DeadLetterFilter
+from producer_core.events import Attempt
+from tests.fixtures.dead_letters import EVERYTHING, NOW, dead_letter, state_of
+
+
+def test_a_message_that_fails_again_stays_one_dead_letter_with_all_attempts(dead_letters, now):
+    dead_letters.add([dead_letter(1, replay_count=2)])
+    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+
+    again = Attempt(NOW + 50, "_MSG_TIMED_OUT", "timed out")
+    dead_letters.add(
+        [dead_letter(1, failed_at=NOW + 50, code="_MSG_TIMED_OUT", attempts=(again,), accepted_at=NOW + 49)]
+    )
+
+    one = dead_letters.get("m-1")
+    assert (one.state, one.code, one.replay_count, one.failed_at) == ("dead", "_MSG_TIMED_OUT", 2, NOW + 50)
+    assert one.accepted_at == NOW
+    assert [attempt.code for attempt in one.attempts] == ["MSG_SIZE_TOO_LARGE", "_MSG_TIMED_OUT"]
+    assert dead_letters.count(EVERYTHING) == 1
+
+
+def test_adding_the_same_dead_letter_twice_changes_nothing(dead_letters):
+    dead_letters.add([dead_letter(1), dead_letter(1)])
+    dead_letters.archive(DeadLetterFilter(), who="ada", origin="cli")
+
+    dead_letters.add([dead_letter(1)])
+
+    assert state_of(dead_letters, "m-1") == "archived"
+    assert dead_letters.count(EVERYTHING) == 1
+
+
+def test_two_failures_of_a_message_in_one_batch_are_merged(dead_letters):
+    later = dead_letter(1, failed_at=NOW + 9, attempts=(Attempt(NOW + 9, "Y", "again"),))
+    dead_letters.add([dead_letter(1), later])
+
+    assert len(dead_letters.get("m-1").attempts) == 2
+
+
+def test_a_text_that_is_invalid_in_utf8_does_not_prevent_storing(dead_letters):
+    dead_letters.add([dead_letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
+
+    assert dead_letters.get("m-1").error_text == "bad ?"

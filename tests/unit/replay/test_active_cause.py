@@ -1,0 +1,83 @@
+"""Whether the cause of the dead letters is over."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from producer_core.alerts import AlertChange, AlertLog, alert
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.replay.active_cause import is_over
+from producer_core.replay.dry_run import dry_run
+from producer_core.store import Batch, StatisticsRow
+from tests.fixtures.replays import ALL, buried, dead_letter
+
+
+def test_a_cause_is_gone_once_enough_was_delivered_since(store):
+    """One of four failed, so a row of twelve deliveries without a failure shows that it is over."""
+    now = float(int(time.time()))
+    DeadLetters(store).add([dead_letter(number, failed_at=now - 30) for number in range(5)])
+    burns = alert(
+        "error_budget_fast",
+        "orders",
+        now - 60,
+        value=0.2,
+        threshold=0.01,
+        long="1 h",
+        factor="2",
+        objective="99.9 %",
+    )
+    AlertLog(store).record([AlertChange("fired", burns)])
+
+    def delivered(batch, at, count):
+        store.append(
+            Batch(
+                "p",
+                batch,
+                (StatisticsRow(int(at), "c", "p", "orders", count, count, 0, 0, 0, 0, 0, 0, 10, 0.1),),
+            )
+        )
+        return dry_run(store, ALL).active
+
+    assert "1 more" not in delivered(0, now - 60, 15)
+    said = delivered(1, now - 20, 11)
+    assert "1 more message is delivered on orders" in said and "an alert is firing" in said
+    assert delivered(2, now - 10, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("silent", "died", "before", "since", "over"),
+    [
+        (36, 1, 9, 30, True),
+        (36, 1, 9, 29, False),
+        (5, 1, 9, 900, False),
+        (36, 9, 0, 9, False),
+        (36, 9, 0, 10, True),
+    ],
+)
+def test_a_fault_is_over_by_the_row_of_deliveries_that_it_would_have_broken(
+    silent, died, before, since, over
+):
+    assert is_over(silent, died=died, before=before, since=since) is over
+
+
+def test_an_alert_of_their_topic_that_fires_is_said(store):
+    buried(store, 2)
+    assert not dry_run(store, ALL).active
+    found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
+    AlertLog(store).record([AlertChange("fired", found)])
+
+    assert (
+        'an alert is firing: "orders: 2,000 dead letters of the last 15 min are pending'
+        in dry_run(store, ALL).active
+    )
+    assert not dry_run(store, DeadLetterFilter(topic="payments")).active
+
+
+def test_an_alert_that_letters_wait_says_nothing_of_their_cause(store):
+    buried(store, 2)
+    found = alert("dead_letters_old", "orders", 5000.0, says="a dead letter waits for 2 d")
+    AlertLog(store).record([AlertChange("fired", found)])
+
+    assert not dry_run(store, ALL).active

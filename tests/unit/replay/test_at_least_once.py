@@ -1,0 +1,77 @@
+"""Replay with a producer: each record is settled by its own delivery report."""
+
+from __future__ import annotations
+
+from producer_core import replay
+from producer_core.dlq import DeadLetters
+from producer_core.errors import InvalidMessage, QueueFull
+from tests.fixtures.replays import ALL, ScriptedSender, buried, counts, in_hand, planned, runner, states
+from tests.support import eventually
+
+
+def test_a_record_is_settled_only_by_its_own_delivery_report(store, clock):
+    ids = buried(store, 3)
+    sender = ScriptedSender(hold=True)
+    operation = planned(store, clock)
+    running = runner(store, sender, clock)
+    running.start()
+
+    eventually(lambda: len(sender.sent) == 3)
+    assert set(states(store).values()) == {"replaying"}
+
+    sender.release()
+    eventually(lambda: replay.get(store, operation.operation_id).ended)
+    running.stop()
+    assert states(store) == dict.fromkeys(ids, "replayed")
+
+
+def test_every_byte_and_header_reaches_the_sender(store, clock):
+    buried(store, 1)
+    sender = ScriptedSender()
+
+    runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
+
+    assert sender.sent == [in_hand(0)]
+
+
+def test_a_record_that_fails_again_is_a_dead_letter_again_and_never_a_success(store, clock):
+    ids = buried(store, 3)
+    sender = ScriptedSender(refuse=[ids[1]])
+
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
+
+    again = DeadLetters(store).get(ids[1])
+    assert (again.state, again.replay_count) == ("dead", 1)
+    assert [attempt.failed_at for attempt in again.attempts] == [1000.0, 6000.0]
+    assert counts(done) == (2, 0, 1, 0)
+    assert done.message == "Replayed 2 of 3; 1 failed again: Broker: Policy violation"
+
+
+def test_a_record_that_can_never_be_sent_fails_with_the_reason(store, clock):
+    buried(store, 1)
+
+    class Refusing(ScriptedSender):
+        def resend(self, one, settled):
+            raise InvalidMessage("It is larger than the client may send.")
+
+    done = runner(store, Refusing(), clock).run_one(planned(store, clock).operation_id, 60)
+
+    assert done.message == "Replayed 0 of 1; 1 failed again: It is larger than the client may send"
+    assert DeadLetters(store).count(ALL) == 1
+
+
+def test_a_full_queue_delays_a_record(store, clock):
+    buried(store, 2)
+
+    class FullOnce(ScriptedSender):
+        full = True
+
+        def resend(self, one, settled):
+            if self.full:
+                self.full = False
+                raise QueueFull
+            super().resend(one, settled)
+
+    done = runner(store, FullOnce(), clock).run_one(planned(store, clock).operation_id, 10)
+
+    assert counts(done) == (2, 0, 0, 0)

@@ -1,0 +1,142 @@
+"""Records that may be on the topic are looked up before they are sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from producer_core import replay
+from producer_core.dlq import DeadLetters
+from producer_core.replay.broker_check import BrokerCheck
+from producer_core.replay.claims import ReplayClaims
+from tests.fixtures.replays import (
+    ScriptedSender,
+    answering,
+    buried,
+    claimed_by_a_dead_runner,
+    counts,
+    heir,
+    planned,
+    runner,
+    states,
+)
+
+
+def test_possibly_persisted_records_are_looked_up_first(store, clock):
+    ids = buried(store, 3, verdict="possibly_persisted")
+    sender, asked = ScriptedSender(), []
+    probe = answering({ids[0]: "found", ids[1]: "not_found", ids[2]: "inconclusive"}, asked)
+
+    done = runner(store, sender, clock, probe=probe).run_one(planned(store, clock).operation_id, 60)
+
+    assert sorted(asked) == sorted(ids)
+    assert sender.sent_ids == []
+    assert counts(done) == (0, 1, 0, 2)
+    assert states(store) == {ids[0]: "landed", ids[1]: "dead", ids[2]: "dead"}
+    assert [DeadLetters(store).get(one).verdict for one in ids[1:]] == ["inconclusive"] * 2
+    assert "choose to send it anyway" in done.message
+
+
+def test_safe_records_are_not_looked_up(store, clock):
+    buried(store, 2)
+    asked = []
+
+    runner(store, ScriptedSender(), clock, probe=answering({}, asked)).run_one(
+        planned(store, clock).operation_id, 60
+    )
+
+    assert asked == []
+
+
+def test_an_inconclusive_record_is_sent_only_when_an_operator_chooses_it(store, clock):
+    ids = buried(store, 2, verdict="possibly_persisted")
+    sender = ScriptedSender()
+    running = runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"}))
+
+    for _ in range(2):
+        kept = running.run_one(planned(store, clock).operation_id, 60)
+        assert (kept.skipped, sender.sent) == (2, [])
+    sent = running.run_one(planned(store, clock, inconclusive="send").operation_id, 60)
+
+    assert sent.acknowledged == 2
+
+
+def test_one_decision_sends_thousands_that_were_not_found_and_the_audit_keeps_it(store, clock):
+    buried(store, 3000, verdict="possibly_persisted")
+    sender = ScriptedSender()
+    operation = planned(store, clock, check_first=True)
+    ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).save_check(
+        BrokerCheck((), 0.0), {}, ""
+    )
+
+    replay.go(store, operation.operation_id, who="ann", origin="test", inconclusive="send", clock=clock)
+    done = runner(store, sender, clock, probe=answering({})).run_one(operation.operation_id, 60)
+
+    assert (done.acknowledged, done.skipped) == (3000, 0)
+    (said,) = [row["outcome"] for row in store.rows("replay_acts") if row["action"] == "replay_go"]
+    assert "which may create duplicates" in said
+
+
+def test_without_permission_to_read_no_record_is_sent_twice_silently(store, clock):
+    buried(store, 1, verdict="possibly_persisted")
+    sender = ScriptedSender()
+
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
+
+    assert sender.sent == []
+    assert "cannot read the topic" in done.message
+
+
+def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
+    ids = buried(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
+    sender = ScriptedSender(refuse=ids)
+    sender_outcome = sender.outcome
+    sender.outcome = lambda one: replace(
+        sender_outcome(one),
+        dead_letter=replace(sender_outcome(one).dead_letter, verdict="not_sent", verdict_reason="Local."),
+    )
+
+    runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"})).run_one(
+        planned(store, clock, inconclusive="send").operation_id, 60
+    )
+
+    again = DeadLetters(store).get(ids[0])
+    assert again.verdict == "inconclusive"
+    assert "Local." in again.verdict_reason
+
+
+def test_records_claimed_by_a_dead_runner_are_looked_up_before_they_are_sent(store, clock):
+    buried(store, 4)
+    operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock)
+    sender, asked = ScriptedSender(), []
+
+    running = heir(store, sender, clock, probe=answering({landed: "found"}, asked))
+    done = running.run_one(operation.operation_id, 60)
+
+    assert sorted(asked) == sorted([landed, missing])
+    assert not {landed, missing} & {*sender.sent_ids}
+    assert counts(done) == (2, 1, 0, 1)
+    assert states(store)[landed] == "landed"
+    assert [row["message_id"] for row in replay.doubtful(store, operation.operation_id)] == [missing]
+
+
+def test_records_claimed_by_a_dead_runner_are_sent_again_when_an_operator_chose_that(store, clock):
+    buried(store, 4)
+    operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock, inconclusive="send")
+    sender = ScriptedSender()
+
+    done = heir(store, sender, clock, probe=answering({landed: "found"})).run_one(operation.operation_id, 60)
+
+    assert sender.sent_ids.count(missing) == 1
+    assert counts(done) == (3, 1, 0, 0)
+
+
+def test_a_claimed_record_that_cannot_be_looked_up_is_never_sent_again_silently(store, clock):
+    buried(store, 3)
+    operation, _, orphans = claimed_by_a_dead_runner(store, clock)
+    sender = ScriptedSender()
+
+    done = heir(store, sender, clock).run_one(operation.operation_id, 60)
+
+    assert counts(done) == (1, 0, 0, 2)
+    assert not {*orphans} & {*sender.sent_ids}
+    assert [DeadLetters(store).get(one).verdict for one in orphans] == ["inconclusive"] * 2

@@ -1,0 +1,114 @@
+"""The runner takes operations of its cluster only, and only after the lease of their owner has expired."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import replay
+from producer_core.errors import OtherCluster, StoreLocked
+from tests.fixtures.replays import (
+    BY,
+    FakeClock,
+    ScriptedSender,
+    answering,
+    buried,
+    claimed_by_a_dead_runner,
+    counts,
+    heir,
+    planned,
+    runner,
+    states,
+)
+
+
+def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
+    buried(store, 1)
+    operation = planned(store, clock)
+    stranger = ScriptedSender()
+    stranger.cluster_id = "elsewhere"
+
+    assert not runner(store, stranger, clock).poll()
+    with pytest.raises(OtherCluster):
+        runner(store, stranger, clock).run_one(operation.operation_id, 1)
+    assert stranger.sent == []
+
+
+def test_an_operation_is_not_taken_before_its_lease_has_expired(store, clock):
+    buried(store, 3)
+    operation, _, _ = claimed_by_a_dead_runner(store, clock)
+    sender = ScriptedSender()
+    running = heir(store, sender, clock, probe=answering({}), after=14)
+
+    assert not running.poll()
+    assert sender.sent == []
+    clock.forward(2)
+    assert running.poll()
+    assert counts(replay.get(store, operation.operation_id)) == (1, 0, 0, 2)
+
+
+def test_a_live_owner_keeps_its_operation_when_the_clock_is_set(store, clock):
+    buried(store, 3)
+    operation, owner, _ = claimed_by_a_dead_runner(store, clock)
+    monotonic = FakeClock()
+    watching = runner(store, ScriptedSender(), clock, monotonic=monotonic)
+
+    for step in (3600, -7200, 3600):
+        assert not watching.poll()
+        clock.forward(step)
+        assert not watching.poll()
+        monotonic.forward(5)
+        assert owner.renew()
+
+    assert not watching.poll()
+    assert replay.get(store, operation.operation_id).owner == "dead"
+
+
+def test_a_dead_owner_is_replaced_although_the_clock_was_set_back(store, clock):
+    buried(store, 3)
+    claimed_by_a_dead_runner(store, clock)
+    clock.forward(-3600)
+
+    assert heir(store, ScriptedSender(), clock, probe=answering({})).poll()
+
+
+def test_a_cancelled_operation_of_a_dead_runner_is_settled_without_sending(store, clock):
+    buried(store, 4)
+    operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+    assert not replay.get(store, operation.operation_id).ended
+    sender = ScriptedSender()
+
+    assert heir(store, sender, clock, probe=answering({landed: "found"})).poll()
+
+    done = replay.get(store, operation.operation_id)
+    assert sender.sent == []
+    assert counts(done) == (0, 1, 0, 3)
+    assert states(store)[absent] == "dead"
+
+
+def test_a_cancelled_operation_of_a_dead_runner_is_settled_after_the_wait_for_old_attempts(store, clock):
+    buried(store, 4)
+    operation, _, (landed, _) = claimed_by_a_dead_runner(store, clock)
+    replay.cancel(store, operation.operation_id, **BY, clock=clock)
+
+    running = heir(store, ScriptedSender(), clock, quiet=16.2, probe=answering({landed: "found"}))
+    done = running.run_one(operation.operation_id, 60)
+
+    assert (done.ended, counts(done)) == (True, (0, 1, 0, 3))
+    assert sorted(states(store).values()) == ["dead", "dead", "dead", "landed"]
+
+
+def test_a_locked_store_is_waited_for(store, clock, monkeypatch):
+    buried(store, 3)
+    operation = planned(store, clock)
+    running = runner(store, ScriptedSender(), clock)
+    answers, look = iter([StoreLocked("held"), StoreLocked("held")]), running._candidates.ask
+
+    def waiting(cluster, operation_id):
+        if (error := next(answers, None)) is not None:
+            raise error
+        return look(cluster, operation_id)
+
+    monkeypatch.setattr(running._candidates, "ask", waiting)
+
+    assert running.run_one(operation.operation_id, 30).acknowledged == 3
