@@ -45,7 +45,7 @@ SELECT cluster_id FROM ({selected}) WHERE cluster_id <> ''
 GROUP BY cluster_id ORDER BY count(*) DESC, cluster_id LIMIT 1"""
 _SLICE = """
 SELECT rowid, message_id, topic, partition, key, value_size, accepted_at, failed_at FROM dead_letters
-WHERE rowid > ? AND ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)
+WHERE {after} ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)
     AND cluster_id IN ('', coalesce(?, cluster_id)) ORDER BY {order} LIMIT ?"""
 _BY_AGE = "accepted_at, length(message_id), message_id"
 _PAGE_SIZE = 50_000
@@ -110,11 +110,14 @@ def iter_selection(
     With a limit, yield the oldest records up to the limit in one page.
     """
     where, given = selection.where()
-    sql = _SLICE.format(where=where, order="rowid" if limit is None else _BY_AGE)
+    # DuckDB 2.0 fails on a filter by rowid with another order and a limit of 50 or less.
+    paging = ("rowid > ? AND", "rowid") if limit is None else ("", _BY_AGE)
+    sql = _SLICE.format(where=where, after=paging[0], order=paging[1])
     after = -1
     while True:
         with store.borrow() as connection:
-            parameters = [after, *given, allow_quarantined, cluster, _PAGE_SIZE if limit is None else limit]
+            first = [after] if limit is None else []
+            parameters = [*first, *given, allow_quarantined, cluster, _PAGE_SIZE if limit is None else limit]
             rows = connection.execute(sql, parameters).fetchall()
         yield from (ListedRecord(*row[1:]) for row in rows)
         if limit is not None or len(rows) < _PAGE_SIZE:

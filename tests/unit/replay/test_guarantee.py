@@ -34,7 +34,7 @@ def test_an_embedded_broker_has_no_transactions_and_never_compacts(permissions, 
     assert guarantee.never_compacts(cluster) is known
     expected = ReplayGuarantee("at_least_once", EMBEDDED) if known else ReplayGuarantee("exactly_once")
     assert replay_guarantee(None, ["orders"], cluster) == expected
-    assert (guarantee.beforehand(cluster) == UNKNOWN) is not known
+    assert (guarantee.guarantee_from_cluster_id(cluster) == UNKNOWN) is not known
 
 
 def test_a_missing_permission_is_named(permissions):

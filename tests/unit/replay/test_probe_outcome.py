@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.replay.probe_outcome import ProbeOutcome, afterwards
+from producer_core.replay.probe_outcome import ProbeOutcome, outcome_after_search
 from tests.fixtures.replays import in_hand
 
 RECORD = in_hand(1)
 
 
 def test_a_found_record_is_settled_at_its_position():
-    outcome = afterwards(RECORD, ProbeOutcome({RECORD.message_id: (3, 42)}))
+    outcome = outcome_after_search(RECORD, ProbeOutcome({RECORD.message_id: (3, 42)}))
 
     assert (outcome.ending, outcome.partition, outcome.offset, outcome.verdict) == ("landed", 3, 42, "found")
     assert "orders, partition 3, at offset 42" in outcome.text
 
 
 def test_a_record_that_is_not_there_is_sent_again():
-    assert afterwards(RECORD, ProbeOutcome({})).ending == "pending"
+    assert outcome_after_search(RECORD, ProbeOutcome({})).ending == "pending"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,9 @@ def test_a_record_that_is_not_there_is_sent_again():
     ],
 )
 def test_a_record_of_a_partition_that_lost_records_may_have_been_there(partition, removed, ending):
-    outcome = afterwards(in_hand(1, partition=partition), ProbeOutcome({}, removed=frozenset({removed})))
+    outcome = outcome_after_search(
+        in_hand(1, partition=partition), ProbeOutcome({}, removed=frozenset({removed}))
+    )
 
     assert outcome.ending == ending
     assert (outcome.verdict == "inconclusive") == (ending == "skipped")
@@ -40,7 +42,10 @@ def test_a_record_of_a_partition_that_lost_records_may_have_been_there(partition
 def test_a_record_with_a_newer_record_of_its_key_may_have_been_compacted_away():
     newer = ProbeOutcome({}, newer=frozenset({RECORD.message_id}))
 
-    assert (afterwards(RECORD, newer).ending, afterwards(in_hand(2), newer).ending) == ("skipped", "pending")
+    assert (outcome_after_search(RECORD, newer).ending, outcome_after_search(in_hand(2), newer).ending) == (
+        "skipped",
+        "pending",
+    )
 
 
 def test_a_found_record_was_not_removed():
