@@ -17,7 +17,7 @@ class DeadLetterQuery:
     """Holds the filter, the position in the list, and the open dead letter.
 
     `span` is a relative range, a name of RANGES; without it the filter's own `since` and `until` apply. The page
-    address carries the filter as `to_query` writes it, and the parameters `range`, `after` and `letter`.
+    address carries the filter as `to_query` writes it, the range, the position, and the id of the open dead letter.
     """
 
     where: DeadLetterFilter = _PENDING

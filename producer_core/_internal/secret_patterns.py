@@ -89,7 +89,7 @@ _NAMED = re.compile(
 def hide_secrets(text: str, is_secret: Callable[[str], bool]) -> str:
     """Replace everything that looks secret.
 
-    Percent-encoding, invisible characters and full-width letters can hide a secret from the patterns. Such a text is
+    Percent-encoding, invisible characters and full-width forms can hide a secret from the patterns. Such a text is
     returned in its plain form, with the secret replaced.
     """
     hidden = _hide(text, is_secret)

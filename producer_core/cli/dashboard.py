@@ -53,7 +53,7 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
     path = given.strip("/")
     if path and not re.fullmatch(r"[\w~-][\w.~-]*(/[\w~-][\w.~-]*)*", path, re.ASCII):
         raise click.BadParameter(
-            f"{given!r} is not a path of letters, digits, '-', '_', '.' and '~', for example /kafka."
+            f"{given!r} is not a path; use A-Z, a-z, 0-9, '-', '_', '.' and '~', for example /kafka."
         )
     return f"/{path}" if path else ""
 

@@ -17,28 +17,33 @@ FLAGGED = [
     r"of (?:ours|yours)", r"comes to be", r"lets? go", r"(?<!dead )(?<!dead-)letters?",
     r"waits? for (?:a person|a decision|somebody)", r"all the same", r"for good", r"at hand",
     r"what (?:waits|died|dies|failed|fails|was sent|is there|was there|stands)",
-    r"take[ns]? (?:in|away) (?:again|anew)", r"anew", r"meanwhile", r"of it\b",
+    r"take[ns]? (?:in|away) (?:again|anew)", r"anew", r"meanwhile",
 ]  # fmt: skip
 """Phrases of translated English, and metaphors that the documentation of Kafka does not use."""
 
 FLAG = re.compile(r"\b(?:" + "|".join(FLAGGED) + r")\b", re.IGNORECASE)
 MODULES = [
-    file.relative_to(ROOT) for folder in ("producer_core", "dashboard") for file in (ROOT / folder).rglob("*.py")
+    file.relative_to(ROOT)
+    for folder in ("producer_core", "dashboard")
+    for file in (ROOT / folder).rglob("*.py")
 ]
 PAGES = [file.relative_to(ROOT) for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))]
 
 
-def strings(source):
-    """Return every string literal of a module with its line: texts on screens, help texts, errors and docstrings."""
+def texts(source):
+    """Return every string literal with its line: screens, help texts, errors, logs and docstrings. Keys are no texts."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, " ".join(node.value.split())
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_no_string_of_the_product_has_a_flagged_phrase(module):
-    found = [f"{module}:{line}: {FLAG.search(text)[0]!r} in {text[:200]!r}"
-             for line, text in strings((ROOT / module).read_text()) if FLAG.search(text)]  # fmt: skip
+def test_no_text_of_the_product_has_a_flagged_phrase(module):
+    found = [
+        f"{module}:{line}: {match[0]!r} in {text[:200]!r}"
+        for line, text in texts((ROOT / module).read_text())
+        if (match := FLAG.search(text))
+    ]
     assert found == []
 
 
@@ -49,6 +54,7 @@ def test_no_page_has_more_than_one_flagged_phrase(page):
     assert len(found) <= 1, found
 
 
-def test_the_check_finds_a_phrase():
-    assert FLAG.search(next(strings('x = f"{n} letters wait for somebody"'))[1] or "3 letters")
+def test_the_check_finds_a_phrase_in_any_kind_of_string():
+    source = 'def f():\n    """Wait for whoever reads."""\n    raise Error(f"{n} letters are left")'
+    assert [FLAG.search(text)[0] for _, text in texts(source)] == ["whoever", "letters"]
     assert not FLAG.search("3 dead letters are pending")
