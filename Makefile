@@ -1,6 +1,6 @@
 # make run           a live monitor over a real producer, on an embedded broker (or BOOTSTRAP=host:9092)
 # make test          all tests, on real services; installs missing packages
-# make check         the quick loop: format, lint, types, unit tests
+# make check         the quick loop: format, lint, types, unit tests that are not slow
 # make docs          the documentation site, built with --strict into site/
 # make advisories    known security advisories of every pinned package and jar; reports if the database is unreachable
 # make faults        every scenario of tests/scenarios/faults against real and embedded brokers, 45 minutes at most
@@ -20,7 +20,7 @@ MINUTES ?= 30
 AGAIN = { echo "Failed tests run once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check lint units docs advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
+.PHONY: help run test check lint quick units docs advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -36,15 +36,18 @@ test: .venv/.dev services units
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not browser and not jupyter" tests/integration tests/acceptance tests/scenarios || $(AGAIN) || bad=1; \
 	$(BIN)/python -m pytest -m "browser or jupyter" tests/acceptance || $(AGAIN) || bad=1; exit $$bad
 
-check: lint units
+check: lint quick
 
 lint: .venv/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-units: .venv/.dev
-	@$(BIN)/python -m pytest -q -n 2 tests/unit || $(AGAIN)
+quick: .venv/.dev
+	@$(BIN)/python -m pytest -q -n 3 -m "not slow" tests/unit || $(AGAIN)
+
+units: quick
+	@$(BIN)/python -m pytest -q -n 3 -m slow tests/unit || $(AGAIN)
 
 faults: .venv/.dev services
 	@$(BIN)/python -m tests.scenarios.faults run --out artifacts/faults

@@ -159,6 +159,7 @@ def test_keys_that_become_the_same_text_are_rejected(value):
     )
 
 
+@pytest.mark.slow
 def test_user_callbacks_of_the_client_run_and_their_errors_have_no_effect(caplog):
     errors, statistics = [], []
 
@@ -209,6 +210,7 @@ def test_a_journal_level_without_a_journal_raises_a_config_error():
         ReliableKafkaProducer("127.0.0.1:1", store=None, journal_level="power")
 
 
+@pytest.mark.slow
 def test_messages_to_a_wrong_address_become_dead_letters_with_verdict_not_sent(tmp_path):
     settings = {"delivery_timeout_ms": 300, "linger_ms": 0}
     with ReliableKafkaProducer("127.0.0.1:1", settings, store=tmp_path / "s.duckdb") as producer:
@@ -217,6 +219,7 @@ def test_messages_to_a_wrong_address_become_dead_letters_with_verdict_not_sent(t
     assert (dead_letter.verdict, dead_letter.code) == ("not_sent", "_MSG_TIMED_OUT")
 
 
+@pytest.mark.slow
 def test_messages_of_an_outage_are_not_sent_even_after_earlier_successful_sends(tmp_path):
     settings = {"delivery_timeout_ms": 1500, "linger_ms": 0}
     with (
@@ -292,6 +295,7 @@ def test_an_exception_in_a_callback_does_not_stop_the_producer(broker, raised):
         assert producer.pending_count == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_a_lane_dispatches_leaves_the_message_to_its_report(broker, monkeypatch):
     """The client rejects the first message of a key at once, so the interrupted thread sends the second one too."""
     producer = ReliableKafkaProducer(broker.bootstrap_servers, store=None, ordering="strict")
@@ -325,6 +329,7 @@ def test_an_interrupt_while_a_lane_dispatches_leaves_the_message_to_its_report(b
     producer.close()
 
 
+@pytest.mark.slow
 def test_an_error_during_settlement_does_not_end_the_poll_thread(broker, monkeypatch):
     reports = []
     with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:

@@ -52,6 +52,7 @@ SEQUENCES = st.integers(0, 2**64 - 1)
 # ids
 
 
+@pytest.mark.slow
 @given(st.uuids(), SEQUENCES)
 def test_an_id_round_trips_through_text_and_header(session, number):
     raw = id_bytes(session, number)
@@ -119,6 +120,7 @@ def Weird(value):
     return enum.Enum("Weird", {"ONLY": value}).ONLY
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, JSON, max_size=4), st.sampled_from([float("nan"), float("inf"), -float("inf")]))
 def test_nan_is_rejected_and_never_becomes_null(value, bad):
     for hidden in (
@@ -297,6 +299,7 @@ def test_other_mappings_are_compared_and_written_by_their_content(inside):
     assert json.loads(encode_value(one)) == inside({"n": 1})
 
 
+@pytest.mark.slow
 def test_two_processes_agree_on_the_checksum_of_a_set():
     """Sets of text iterate in a different order in each process; equal messages once got different checksums."""
     script = (

@@ -28,6 +28,7 @@ def open_to_others(folder):
     ]
 
 
+@pytest.mark.slow
 def test_a_producer_writes_no_file_that_others_can_read(tmp_path):
     with (
         embedded.start(topics={"orders": 1}) as broker,

@@ -156,6 +156,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("text", SLOW, ids=[text[:12] for text in SLOW])
 def test_no_text_makes_masking_slow(rules, text):

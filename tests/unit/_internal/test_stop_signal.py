@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 
 def test_an_ignored_signal_still_stops():
     code = "from producer_core._internal.stop_signal import StopSignal; s = StopSignal(); print('ready', flush=True); print(s.wait(30))"
@@ -22,6 +24,7 @@ def test_an_ignored_signal_still_stops():
     assert child.communicate(timeout=10)[0] == "True\n"
 
 
+@pytest.mark.slow
 def test_a_signal_delivered_to_another_thread_ends_the_wait():
     """Such a signal does not interrupt the main thread's call, nor does one that arrives just before it."""
     code = """if True:

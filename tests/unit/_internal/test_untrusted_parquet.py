@@ -46,6 +46,7 @@ def test_the_schema_is_as_written(repeated):
     assert untrusted_parquet.read_schema(repeated).field("value").type == pyarrow.binary()
 
 
+@pytest.mark.slow
 def test_a_page_that_unpacks_to_a_thousand_times_its_size_is_rejected(tmp_path):
     path = tmp_path / "zeros.parquet"
     table = pyarrow.table({"value": [b"\0" * (80 << 20)]})
@@ -81,6 +82,7 @@ def test_columns_that_together_unpack_to_a_thousand_times_their_size_are_rejecte
         read(path)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_columns_are_rejected(tmp_path):
     path = tmp_path / "wide.parquet"
     schema = pyarrow.schema([(f"c{number}", pyarrow.int8()) for number in range(100_000)])
@@ -125,6 +127,7 @@ def test_a_value_that_cannot_be_converted_is_reported_with_its_column(tmp_path, 
         read(path)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_yields_its_rows_or_an_error_with_its_name(tmp_path):
     path = tmp_path / "rows.parquet"
     rows = [{"n": number, "s": f"v{number}"} for number in range(3000)]

@@ -138,6 +138,7 @@ EVALUATIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(EVALUATIONS, st.sampled_from([0.0, 20.0]), st.sampled_from([0.0, 30.0]))
 def test_every_alert_fires_once_resolves_once_and_is_notified_in_pairs(evaluations, delay, keeps):
     rules = errors(for_=delay, keep_firing_for=keeps, condition=Threshold("dead", above=0.5, window=60.0))

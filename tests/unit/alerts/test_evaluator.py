@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.alerts import AlertEvaluator, AlertLog
 from producer_core.store import Batch, ProducerRow
 from tests.fixtures.alerts import kinds
@@ -34,6 +36,7 @@ class Watcher:
         ]
 
 
+@pytest.mark.slow
 def test_another_process_detects_a_dead_producer_once(store):
     heartbeat(store, 1000.0)
     watcher = Watcher(store)

@@ -82,6 +82,7 @@ def test_a_sample_counts_by_its_messages():
     assert summary["status"] == "unhealthy"
 
 
+@pytest.mark.slow
 def test_a_summary_describes_the_present_and_not_the_last_interval():
     state = {"dlq_size": 0}
     monitor = HealthMonitor(check_interval_seconds=3600)

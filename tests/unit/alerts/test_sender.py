@@ -92,6 +92,7 @@ def make_sender(store, pager, clock, **rule_set):
     )
 
 
+@pytest.mark.slow
 def test_the_notification_of_a_firing_alert_is_repeated_every_four_hours(store, pager, clock):
     fire(store, lost())
 
@@ -106,6 +107,7 @@ def test_the_notification_of_a_firing_alert_is_repeated_every_four_hours(store, 
     assert len(set(pager.keys)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("repeat", "times"), [(1800.0, [0, 0.5, 1, 1.5]), (0.0, [0]), (HOUR, [0, 1])])
 def test_the_repeat_interval_is_a_setting_and_zero_disables_it(store, pager, clock, repeat, times):
     fire(store, lost())
@@ -115,6 +117,7 @@ def test_the_repeat_interval_is_a_setting_and_zero_disables_it(store, pager, clo
     assert [at for at, _, _ in pager.received] == times
 
 
+@pytest.mark.slow
 def test_an_acknowledged_alert_is_not_repeated(store, pager, clock):
     fire(store, lost())
     sender = make_sender(store, pager, clock)
@@ -125,6 +128,7 @@ def test_an_acknowledged_alert_is_not_repeated(store, pager, clock):
     assert [at for at, _, _ in pager.received] == [0, 4]
 
 
+@pytest.mark.slow
 def test_a_silenced_alert_is_not_repeated_until_the_silence_ends(store, pager, clock):
     fire(store, lost())
     sender = make_sender(store, pager, clock)
@@ -137,6 +141,7 @@ def test_a_silenced_alert_is_not_repeated_until_the_silence_ends(store, pager, c
     assert [at for at, _, _ in pager.received] == [0, 10]
 
 
+@pytest.mark.slow
 def test_a_resolved_alert_is_notified_as_resolved_and_not_repeated(store, pager, clock):
     fire(store, lost())
     sender = make_sender(store, pager, clock)
@@ -152,6 +157,7 @@ def test_a_resolved_alert_is_notified_as_resolved_and_not_repeated(store, pager,
     ]
 
 
+@pytest.mark.slow
 def test_alerts_of_one_rule_are_repeated_in_one_notification(store, pager, clock):
     fire(store, lost(), lost("p-2"))
 
@@ -160,6 +166,7 @@ def test_alerts_of_one_rule_are_repeated_in_one_notification(store, pager, clock
     assert pager.received == [(0, "firing", 2), (4, "firing", 2)]
 
 
+@pytest.mark.slow
 def test_an_episode_that_continues_another_is_repeated(store, pager, clock):
     fire(store, lost(), telling="joined")
 
@@ -168,6 +175,7 @@ def test_an_episode_that_continues_another_is_repeated(store, pager, clock):
     assert [at for at, _, _ in pager.received] == [4]
 
 
+@pytest.mark.slow
 def test_an_unsent_repetition_is_dropped_when_the_alert_is_acknowledged(store, pager, clock):
     fire(store, lost())
     sender = make_sender(store, pager, clock)
@@ -184,6 +192,7 @@ def test_an_unsent_repetition_is_dropped_when_the_alert_is_acknowledged(store, p
     assert store.rows("alert_routes")[0]["waiting"] == 0
 
 
+@pytest.mark.slow
 def test_the_next_process_continues_the_repeat_interval_of_the_last(store, pager, clock):
     fire(store, lost())
     first = make_sender(store, pager, clock)
@@ -194,6 +203,7 @@ def test_the_next_process_continues_the_repeat_interval_of_the_last(store, pager
     assert [at for at, _, _ in pager.received] == [0, 4]
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_a_day_causes_at_most_one_extra_notification(store, pager, clock):
     fire(store, lost())
     sender = make_sender(store, pager, clock)

@@ -248,6 +248,7 @@ def test_an_unreachable_redis_is_a_problem():
     assert doctor.ping(lambda: {"redis_version": "7.0"}, OSError).level == "ok"
 
 
+@pytest.mark.slow
 def test_the_doctor_continues_after_an_unreachable_broker(path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -89,6 +89,7 @@ def test_an_error_says_it_the_same_way(store):
     assert RIGHT_TO_LEFT not in result.stderr and "\\u202e" in result.stderr
 
 
+@pytest.mark.slow
 def test_an_answer_of_a_receiver_does_not_steer_the_terminal(store, tmp_path, monkeypatch):
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self):

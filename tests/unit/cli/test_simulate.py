@@ -85,6 +85,7 @@ def test_dates_in_the_wrong_order_are_a_usage_error():
     assert result.exit_code == 2 and "is before --start-date" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_scenario_is_sent_and_counted(broker, small):
     servers = broker.bootstrap_servers
 
@@ -109,6 +110,7 @@ def test_a_scenario_is_sent_and_counted(broker, small):
     assert rows["transactions"] > rows["fraud-alerts"] > 0
 
 
+@pytest.mark.slow
 def test_only_the_chosen_topics_are_sent(broker, small):
     result = run(
         "simulate",
@@ -130,6 +132,7 @@ def test_only_the_chosen_topics_are_sent(broker, small):
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["topic", "analytics-results"]
 
 
+@pytest.mark.slow
 def test_a_dead_message_makes_the_exit_code_1(broker, small):
     broker.reject("product-updates", "POLICY_VIOLATION")
     result = run(

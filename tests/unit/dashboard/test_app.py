@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.dlq import DeadLetters
 from tests.fixtures.dead_letter_pages import dead_letter
 from tests.fixtures.overview import fill, opened
@@ -13,6 +15,7 @@ from tests.fixtures.pages import text_of
 NOW = 0.0
 
 
+@pytest.mark.slow
 def test_a_live_store_shows_its_dead_letters(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([dead_letter(1, failed_at=NOW - 5)])

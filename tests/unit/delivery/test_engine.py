@@ -39,6 +39,7 @@ def test_a_flush_waits_until_the_last_acknowledgement_is_counted():
     producer.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     outcomes=st.lists(
@@ -117,6 +118,7 @@ def closed_in_an_outage(transport):
     return [producer.dlq.get(message_id) for message_id in ids]
 
 
+@pytest.mark.slow
 def test_messages_of_an_outage_that_close_leaves_are_not_sent_if_the_next_statistics_prove_it():
     for dead_letter in closed_in_an_outage(Outage):
         assert (dead_letter.verdict, dead_letter.code) == ("not_sent", "_ALL_BROKERS_DOWN")
@@ -133,6 +135,7 @@ class SentAtTheEnd(Outage):
         self._emit_down(self._requests + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", [NoMoreStatistics, SentAtTheEnd])
 def test_messages_that_close_leaves_are_possibly_persisted_without_proof(transport):
     for dead_letter in closed_in_an_outage(transport):

@@ -76,6 +76,7 @@ def test_close_turns_unsettled_messages_into_dead_letters():
         producer.send_message("orders", {})
 
 
+@pytest.mark.slow
 def test_close_keeps_a_message_that_waits_for_its_retry():
     hook = RetryConfig(max_retries=5, initial_delay_ms=60_000, max_delay_ms=60_000)
     producer, _ = quick_producer(lambda delivery: KafkaError.REQUEST_TIMED_OUT, retry=hook)

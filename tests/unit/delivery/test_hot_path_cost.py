@@ -104,6 +104,7 @@ def cost(loop):
     return time.thread_time() - began
 
 
+@pytest.mark.slow
 def test_a_message_costs_at_most_four_times_as_much_as_a_manual_loop(producer_loop):
     """The ratio was 2.2 when this test was written, with ids, pending table, retries, ordering, verdicts and statistics."""
     client, acknowledged, latencies = Client(), Counter(), Counter()

@@ -115,6 +115,7 @@ def broker():
         yield running
 
 
+@pytest.mark.slow
 def test_a_report_never_contains_a_wrong_offset(broker):
     reports = []
     config = {"linger.ms": 200}  # one batch

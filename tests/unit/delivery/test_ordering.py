@@ -160,6 +160,7 @@ def test_messages_without_a_key_keep_their_order_in_a_chosen_partition():
     producer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordering", ["key", "strict", "none"])
 def test_exactly_once_without_a_key_continues_after_each_message(tmp_path, ordering):
     """Exactly-once delivery chooses the partition itself, after the message has entered its lane."""
@@ -213,6 +214,7 @@ def make_delivery(seq, key=b"a", attempts=()):
     return delivery
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["ok", "fail", "die"])), max_size=30), st.booleans()
@@ -293,6 +295,7 @@ def test_a_message_that_was_given_up_while_its_retry_claimed_is_not_sent(monkeyp
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_duplicate_in_the_lane_of_its_original_gives_up_the_claim():
     producer, transport = make(
         FirstAttempts(fail={0}), retry=RetryConfig(max_retries=1, initial_delay_ms=300, jitter=False),
@@ -315,6 +318,7 @@ def test_a_duplicate_in_the_lane_of_its_original_gives_up_the_claim():
     producer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordering", ["key", "strict"])
 def test_a_message_that_waits_in_its_lane_longer_than_the_claim_ttl_is_sent_once(ordering):
     producer, transport = make(

@@ -88,6 +88,7 @@ def send_statistics(transport, *producer_ids):
         transport.emit_statistics()
 
 
+@pytest.mark.slow
 def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_absent(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 1.0)
     producer, transport = make(once("_MSG_TIMED_OUT"), on_ambiguous="dead_letter")

@@ -93,6 +93,7 @@ def test_an_undo_skips_and_counts_dead_letters_changed_since(dead_letters, clock
 # concurrent changes
 
 
+@pytest.mark.slow
 def test_dead_letters_in_a_replay_are_not_archived_and_counted(store, dead_letters, clock):
     buried(store, 3)
     sender = ScriptedSender(hold=True)
@@ -112,6 +113,7 @@ def test_dead_letters_in_a_replay_are_not_archived_and_counted(store, dead_lette
     running.stop()
 
 
+@pytest.mark.slow
 def test_a_replay_skips_archived_dead_letters_and_both_operators_see_it(store, dead_letters, clock):
     buried(store, 5)
     operation = plan(store, clock)
@@ -161,6 +163,7 @@ def test_an_undo_does_not_restore_a_message_that_failed_again(dead_letters, cloc
 # purge
 
 
+@pytest.mark.slow
 def test_a_purge_removes_all_content_from_all_tables(store, dead_letters, clock):
     dead_letters.add(
         [

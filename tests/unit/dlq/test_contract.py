@@ -102,6 +102,7 @@ def backend(request, tmp_path_factory):
 NUMBERS = itertools.count()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dead_letter=DEAD_LETTERS)
 def test_a_dead_letter_is_unchanged_after_a_round_trip(backend, dead_letter):
@@ -110,6 +111,7 @@ def test_a_dead_letter_is_unchanged_after_a_round_trip(backend, dead_letter):
     assert backend.round_trip(dead_letter) == dead_letter
 
 
+@pytest.mark.slow
 def test_a_value_of_ten_megabytes_is_not_truncated(backend):
     value = bytes(range(256)) * 40_000
     dead_letter = example(

@@ -71,6 +71,7 @@ def assert_counts(store):
     assert Counter(dead_letters) == Counter(counts)
 
 
+@pytest.mark.slow
 def test_the_counts_contain_every_change(store, dead_letters):
     operator = {"who": "me", "origin": "python"}
     dead_letters.add(list(random_dead_letters(60)))
@@ -100,6 +101,7 @@ def test_the_counts_contain_every_change(store, dead_letters):
     assert_counts(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trigger_limit", [0, 100])
 def test_a_replay_updates_rows_in_place_and_keeps_the_counts_correct(store, monkeypatch, trigger_limit):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", trigger_limit)
@@ -153,6 +155,7 @@ dead_letters.claim("op", ids)
 """
 
 
+@pytest.mark.slow
 def test_a_kill_after_a_claim_keeps_counts_and_trigger(store, dead_letters):
     ids = buried(store, 10)
     done = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
@@ -180,6 +183,7 @@ def test_a_rolled_back_change_is_not_in_the_counts(store, dead_letters):
     assert_counts(store)
 
 
+@pytest.mark.slow
 def test_summed_counts_are_equal_with_fewer_rows(store, dead_letters, monkeypatch):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._MIN_DIFFERENCES", 10)
     for first in range(0, 60, 6):
@@ -232,6 +236,7 @@ def full(tmp_path_factory):
     return dead_letters
 
 
+@pytest.mark.slow
 @given(selections, st.sampled_from(COLUMNS))
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_listing_counts_and_groups_agree_with_the_filter_in_memory(full, where, column):

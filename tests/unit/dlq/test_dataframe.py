@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from producer_core import DeadLetterFilter
 from tests.fixtures.frames import failing, producer_of
 
 
+@pytest.mark.slow
 def test_dead_letters_are_a_masked_frame(tmp_path):
     with producer_of(failing(2), tmp_path / "s.duckdb") as producer:
         cards = pd.DataFrame({"id": [1, 2], "card": ["4111 1111 1111 1111", "none"]})

@@ -8,6 +8,7 @@ from producer_core.dlq import DeadLetters, lookup
 from tests.fixtures.replays import dead_letter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows_per_id", [0, 10**9], ids=["index", "scan"])
 @pytest.mark.parametrize("count", [1, 150, 2500])
 def test_exactly_the_requested_dead_letters_are_found(store, monkeypatch, rows_per_id, count):

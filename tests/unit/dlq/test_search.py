@@ -217,6 +217,7 @@ def test_a_search_ends_at_its_time_limit_or_when_enough_is_found(dead_letters, m
     )
 
 
+@pytest.mark.slow
 def test_a_change_with_body_affects_exactly_the_dead_letters_found(dead_letters):
     dead_letters.add(
         [dead_letter(1, value=b"needle"), dead_letter(2, value=b"hay"), dead_letter(3, key=b"needle")]

@@ -21,6 +21,7 @@ def test_a_claim_gets_only_dead_and_replayable_dead_letters(dead_letters):
     assert dead_letters.claim("op-2", []) == []
 
 
+@pytest.mark.slow
 def test_concurrent_claims_never_get_the_same_dead_letter(tmp_path):
     path = tmp_path / "store.duckdb"
     ids = [f"m-{number}" for number in range(40)]

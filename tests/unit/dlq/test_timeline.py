@@ -70,6 +70,7 @@ def test_a_new_dead_letter_has_acceptance_attempts_and_failure(store, dead_lette
     }
 
 
+@pytest.mark.slow
 def test_the_timeline_has_all_events_in_order(store, dead_letters, clock):
     one = dead_letter(1, accepted_at=999.0, failed_at=1000.0)
     dead_letters.add([one])
@@ -96,6 +97,7 @@ def test_the_timeline_has_all_events_in_order(store, dead_letters, clock):
     assert [event.at for event in events] == sorted(event.at for event in events)
 
 
+@pytest.mark.slow
 def test_the_timeline_has_all_replays(store, dead_letters, clock):
     one = dead_letter(1)
     dead_letters.add([one])

@@ -67,6 +67,7 @@ def names_of(examples):
     return [f"{name} {number}" for name, number, _ in examples]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number", "block"), EXAMPLES, ids=names_of(EXAMPLES))
 def test_an_example_runs_as_it_stands(name, number, block):
     assert run(block).returncode == 0, run(block).stderr
@@ -83,6 +84,7 @@ def test_an_example_for_spark_imports_names_that_exist(name, number, block):
             assert hasattr(module, alias.name) or find_spec(f"{node.module}.{alias.name}"), alias.name
 
 
+@pytest.mark.slow
 def test_the_first_example_of_the_readme_shows_a_dead_letter_and_its_replay():
     first = next(block for name, _, block in BLOCKS if name == "README.md")
     patient = first.replace("servers)", 'servers, {"retry_backoff_ms": 20_000})')

@@ -51,6 +51,7 @@ LAZY_MODULE = "producer_core"
 """Modules whose imports are resolved on first use; the notebook extension is found through an entry point."""
 
 
+@pytest.mark.slow
 def test_a_package_imports_only_from_packages_below_it():
     violations = [
         f"{module} imports {target}"
@@ -86,6 +87,7 @@ def test_every_entry_point_names_an_existing_object():
         assert not attribute or hasattr(import_module(module), attribute)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["producer_core", DASHBOARD_NAME])
 def test_module_level_imports_have_no_cycle(package):
     graph = {
@@ -99,6 +101,7 @@ def test_module_level_imports_have_no_cycle(package):
         pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["producer_core", DASHBOARD_NAME])
 def test_imports_inside_functions_and_for_type_checking_make_no_circle(package):
     graph = {
@@ -165,6 +168,7 @@ def test_admin_and_consumer_clients_are_created_in_one_module():
     }
 
 
+@pytest.mark.slow
 def test_no_module_sleeps():
     """A wait must be on an event, which `stop()` can set, or take a clock."""
     sleeping = {
@@ -177,6 +181,7 @@ def test_no_module_sleeps():
     assert sleeping == set()
 
 
+@pytest.mark.slow
 def test_files_are_locked_in_one_module():
     """A lock taken elsewhere would be kept by a forked child."""
     locking = {

@@ -186,6 +186,7 @@ def test_a_message_with_a_partition_is_safe_to_resend_only_after_a_quick_rejecti
         assert latency < 0.8 * retry_backoff
 
 
+@pytest.mark.slow
 def test_a_written_message_whose_topic_disappears_is_not_called_not_sent():
     """librdkafka returns _UNKNOWN_PARTITION for a message that is on the log, so a resend is not safe."""
     no_retry, counter = RetryConfig(max_retries=0), TransmissionCounter()

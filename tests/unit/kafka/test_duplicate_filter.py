@@ -212,6 +212,7 @@ def test_no_record_of_a_contiguous_range_is_passed_on_twice(width, order, duplic
     assert seen.undecided == 0
 
 
+@pytest.mark.slow
 def test_the_filter_reads_the_records_of_a_producer():
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         with ReliableKafkaProducer(broker.bootstrap_servers, store=None) as producer:

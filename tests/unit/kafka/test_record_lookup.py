@@ -57,6 +57,7 @@ def test_only_the_given_partition_is_read(broker):
     assert (other_partition.outcome, other_partition.records_read) == ("not_found", COUNT // 4)
 
 
+@pytest.mark.slow
 def test_many_records_are_looked_up_in_one_pass(broker):
     ids = [id_text(id_bytes(SESSION, number)) for number in (3, 1500, COUNT + 1)]
 
@@ -65,6 +66,7 @@ def test_many_records_are_looked_up_in_one_pass(broker):
     assert [found[one].outcome for one in ids] == ["found", "found", "not_found"]
 
 
+@pytest.mark.slow
 def test_a_record_is_found_on_a_broker_without_a_time_index(broker):
     since = int(time.time() * 1000)
 
@@ -84,6 +86,7 @@ def test_a_lookup_on_a_missing_topic_or_partition_names_it(broker):
     assert "no partition 9" in probe(broker, 0, partition=9).text
 
 
+@pytest.mark.slow
 def test_a_lookup_without_a_broker_is_inconclusive_within_its_timeout():
     result = record_lookup.probe(
         {"bootstrap.servers": "127.0.0.1:1"}, "orders", None, id_text(id_bytes(SESSION, 0)), timeout=0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_a_batch_is_split_into_records_of_bounded_size_without_losing_rows(count
     assert all(len(encode(part)) <= max(limit, largest) + 500 for part in parts)
 
 
+@pytest.mark.slow
 def test_a_batch_of_many_messages_is_split_below_half_a_megabyte_per_record():
     acknowledgements = [Acked(SESSION, seq, "orders", seq % 12, seq // 12 + 10**9) for seq in range(400_000)]
     parts = split(Batch("p", 0, ledger=ledger_rows(acknowledgements)))

@@ -217,6 +217,7 @@ def test_the_store_rolls_up_client_rows_with_equal_sums_and_maxima_and_prunes_th
     assert store.rows("broker_series", bucket=60) == store.rows("client_series", bucket=60) == []
 
 
+@pytest.mark.slow
 def test_a_real_client_writes_rows_of_its_broker_to_the_store(tmp_path):
     path = tmp_path / "store.duckdb"
     with embedded.start(topics={"orders": 2}) as running:

@@ -222,6 +222,7 @@ def test_dead_letters_are_spilled_while_the_store_is_locked_and_written_later_wi
     assert notices.count("store_available") == 1
 
 
+@pytest.mark.slow
 def test_wait_stored_waits_for_dead_letters_that_are_only_in_the_spill_file(parts):
     recorder, store, spill, _ = parts
     store.trouble = StoreLocked()

@@ -77,6 +77,7 @@ batches = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(batches, max_size=5))
 def test_every_batch_of_a_producer_converts_without_loss(sent):
     found = to_table([encode(batch) for batch in sent])

@@ -128,6 +128,7 @@ def test_heartbeats_count_after_a_producers_clock_was_set_back(store):
     assert query(store, "SELECT seen_at FROM producers") == [(NOW + 4.0,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [HOUR, 4 * HOUR, DAY, 10 * DAY])
 def test_a_late_batch_is_added_to_windows_that_are_rolled_up(store, late):
     at = NOW - late

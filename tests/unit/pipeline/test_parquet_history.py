@@ -73,6 +73,7 @@ def numbered(*numbers):
     return batches(*(("p1", number) for number in numbers))
 
 
+@pytest.mark.slow
 def test_micro_batches_of_an_hour_become_one_file_per_kind(jobs, tmp_path):
     job = jobs()
     for number in range(5):
@@ -97,6 +98,7 @@ def test_only_closed_hours_are_published_while_the_job_runs(jobs, tmp_path):
     assert len(files(tmp_path)) == 2
 
 
+@pytest.mark.slow
 def test_many_short_runs_within_an_hour_make_one_file(jobs, tmp_path):
     for number in range(3):
         job = jobs()
@@ -108,6 +110,7 @@ def test_many_short_runs_within_an_hour_make_one_file(jobs, tmp_path):
     assert len(files(tmp_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["drafted", "in the transaction", "merged"])
 def test_a_kill_while_merging_leaves_each_row_once(jobs, tmp_path, point):
     first = jobs()
@@ -138,6 +141,7 @@ def test_a_history_belongs_to_its_store_even_if_its_first_job_was_killed(jobs, t
     assert rows(tmp_path) == [("p1", 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["drafted a file", "renamed a file", "published"])
 def test_a_kill_while_publishing_leaves_each_row_once(jobs, tmp_path, point):
     job = jobs()
@@ -157,6 +161,7 @@ def test_a_kill_while_publishing_leaves_each_row_once(jobs, tmp_path, point):
     assert len(files(tmp_path)) == 1
 
 
+@pytest.mark.slow
 def test_a_concurrent_reader_sees_the_old_file_or_the_new_one(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
@@ -199,6 +204,7 @@ class Stream(telemetry._Stream):
         return Query()
 
 
+@pytest.mark.slow
 def test_a_store_that_was_locked_for_a_while_has_each_row_once(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))

@@ -25,6 +25,7 @@ def open_producer(tmp_path, *routes):
     )
 
 
+@pytest.mark.slow
 def test_a_producer_notifies_its_callbacks(tmp_path, monkeypatch):
     monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_CHECK_S", 0.0)
     names = []
@@ -38,6 +39,7 @@ def test_a_producer_notifies_its_callbacks(tmp_path, monkeypatch):
         eventually(lambda: "fatal_error" in names)
 
 
+@pytest.mark.slow
 def test_callbacks_that_hang_or_raise_delay_neither_sending_nor_closing(tmp_path, monkeypatch):
     monkeypatch.setattr("producer_core.producer.alert_reporter._FIRST_CHECK_S", 0.0)
     hanging, called = threading.Event(), []

@@ -108,6 +108,7 @@ def test_a_setting_that_the_client_rejects_raises_a_config_error(settings, expec
     assert "s3cret" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_an_oauth_callback_without_a_token_raises_a_config_error():
     def no_token(config):
         raise ValueError("mine")
@@ -232,6 +233,7 @@ def test_a_wrong_argument_of_a_replay_raises_a_config_error(either, arguments, e
         either.replay_dlq_messages(**{"topic": "orders", **arguments})
 
 
+@pytest.mark.slow
 def test_a_replay_of_no_messages_sends_none(either):
     assert either.replay_dlq_messages("orders", max_messages=0) == 0
 

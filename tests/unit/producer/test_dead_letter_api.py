@@ -70,6 +70,7 @@ def dead(store):
     return {one.message_id for one in DeadLetters(store).find(DeadLetterFilter())}
 
 
+@pytest.mark.slow
 def test_a_producer_lists_and_counts_dead_letters_of_its_own_or_an_unknown_cluster(store, dead_letters):
     with producer_of(store, **FREQUENT_CHECKS) as producer:
         eventually(lambda: producer.get_health_status()["metrics"]["max_dlq_size"] == 2)
@@ -88,12 +89,14 @@ def test_a_filter_with_a_cluster_id_finds_the_dead_letters_of_that_cluster(store
         assert producer.dlq.to_frame(named, kind="arrow").column("message_id").to_pylist() == [ELSEWHERE]
 
 
+@pytest.mark.slow
 def test_clearing_leaves_the_dead_letters_of_other_clusters(store, dead_letters):
     with producer_of(store) as producer:
         assert producer.clear_dlq() == 2
     assert dead(store) == {ELSEWHERE}
 
 
+@pytest.mark.slow
 def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(store, broker, caplog):
     add_dead_letters(store, broker.cluster_id)
 
@@ -105,6 +108,7 @@ def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(st
     assert (said.count, said.clusters, said.own) == (1, ["elsewhere"], broker.cluster_id)
 
 
+@pytest.mark.slow
 def test_a_replay_that_its_timeout_ends_says_that_it_continues_in_the_store(store, dead_letters, caplog):
     with producer_of(store) as producer:
         assert producer.replay_dlq_messages("orders", timeout=0) == 0
@@ -116,6 +120,7 @@ def test_a_replay_that_its_timeout_ends_says_that_it_continues_in_the_store(stor
     )
 
 
+@pytest.mark.slow
 def test_dead_letters_of_another_cluster_are_replayed_if_to_cluster_is_the_producers_own(store, broker):
     add_dead_letters(store, broker.cluster_id)
 
@@ -135,11 +140,13 @@ def test_another_cluster_is_refused_without_a_store_as_well():
         producer.replay_dlq_messages("orders", to_cluster="elsewhere")
 
 
+@pytest.mark.slow
 def test_a_new_producer_requests_its_cluster_id_before_it_lists_dead_letters(store, dead_letters):
     with producer_of(store, cluster=None, found="here") as producer:
         assert listed(producer) == [HERE, UNKNOWN]
 
 
+@pytest.mark.slow
 def test_without_a_cluster_id_only_dead_letters_of_an_unknown_cluster_are_used(store, dead_letters):
     with producer_of(store, cluster=None) as producer:
         assert listed(producer) == [UNKNOWN]
@@ -149,6 +156,7 @@ def test_without_a_cluster_id_only_dead_letters_of_an_unknown_cluster_are_used(s
     assert dead(store) == {HERE, ELSEWHERE}
 
 
+@pytest.mark.slow
 def test_the_readme_example_works_again_on_a_new_embedded_broker(store, broker):
     DeadLetters(store).add([dead_letter(4, topic="refunds", cluster_id="mockClusterOfTheFirstRun")])
 

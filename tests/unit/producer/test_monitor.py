@@ -20,12 +20,14 @@ def test_outside_a_notebook_the_monitor_is_text(store):
     assert "10 of 100" in text and "Dead letters: orders 10" in text and "<" not in text
 
 
+@pytest.mark.slow
 def test_paths_and_producers_are_sources(store, tmp_path):
     assert "Dead letters: orders 10" in repr(Monitor(store.path))
     with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
         assert "As of" in repr(producer.monitor())
 
 
+@pytest.mark.slow
 def test_a_producer_has_one_monitor_and_one_widget(tmp_path):
     with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
         assert producer.monitor() is producer.monitor()
@@ -61,6 +63,7 @@ def test_a_dry_run_counts_and_sends_nothing(store):
     assert "Replay preview" in run._repr_html_() and "cannot cause duplicates" in run._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_replay_sends_nothing_before_go(store):
     monitor = Monitor(store)
     plan = monitor.replay(DeadLetterFilter(topic="orders"), timeout=0.1)

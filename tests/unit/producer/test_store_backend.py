@@ -61,6 +61,7 @@ def test_a_ledger_needs_a_store():
         ReliableKafkaProducer("nowhere:9092", store=None, ledger=True, transport=InMemoryTransport.factory())
 
 
+@pytest.mark.slow
 def test_statistics_after_a_restart_with_a_journal_are_added_to_the_earlier_ones(tmp_path):
     for _ in range(3):
         run(tmp_path / "s.duckdb", 100, journal_dir=tmp_path / "j", ledger=True)

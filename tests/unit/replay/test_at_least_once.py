@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core import replay
 from producer_core.dlq import DeadLetters
 from producer_core.errors import InvalidMessage, QueueFull
@@ -34,6 +36,7 @@ def test_every_byte_and_header_reaches_the_sender(store, clock):
     assert sender.sent == [in_hand(0)]
 
 
+@pytest.mark.slow
 def test_a_record_that_fails_again_is_a_dead_letter_again_and_never_a_success(store, clock):
     ids = buried(store, 3)
     sender = ScriptedSender(refuse=[ids[1]])
@@ -60,6 +63,7 @@ def test_a_record_that_can_never_be_sent_fails_with_the_reason(store, clock):
     assert DeadLetters(store).count(ALL) == 1
 
 
+@pytest.mark.slow
 def test_a_full_queue_delays_a_record(store, clock):
     buried(store, 2)
 

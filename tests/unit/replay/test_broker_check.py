@@ -48,6 +48,7 @@ def look(broker, dead_letters, **choices):
     return check({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"}, dead_letters, **choices)
 
 
+@pytest.mark.slow
 def test_newer_keys_are_found_without_a_time_index_where_the_topic_can_be_read_whole(broker):
     found, flags = look(broker, [listed(1, key=b"key-7"), listed(2, key=b"nobody's")])
 
@@ -140,6 +141,7 @@ def test_a_partition_that_stays_unknown_is_said_in_words(broker):
     assert "try again in a few seconds" in found.trouble
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("newer", "flagged"), [(None, 0), ("skip", 1)])
 def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path, broker, newer, flagged):
     store = Store.open(tmp_path / "store.duckdb")

@@ -53,6 +53,7 @@ def test_a_record_being_replayed_cannot_be_archived(store, clock):
     assert set(states(store).values()) == {"replayed"}
 
 
+@pytest.mark.slow
 def test_two_selections_that_overlap_send_each_record_once(store, clock):
     ids = buried(store, 4)
     one = planned(store, clock)
@@ -99,6 +100,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
     assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_two_runners_at_once_share_nothing(store, clock):
     ids = buried(store, 40)
     operation = planned(store, clock)
@@ -136,6 +138,7 @@ def test_a_failure_reported_twice_is_counted_once(store, clock):
     assert DeadLetters(store).get(ids[0]).replay_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dead_letters", [10, 40])
 def test_a_record_of_many_earlier_replays_is_claimed_and_settled_in_the_next_one(store, clock, dead_letters):
     """An index's limit once hid its newest record behind the others: it was sent, and its outcome lost."""

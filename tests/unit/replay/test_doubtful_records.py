@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from producer_core import replay
 from producer_core.dlq import DeadLetters
 from producer_core.replay.broker_check import BrokerCheck
@@ -47,6 +49,7 @@ def test_safe_records_are_not_looked_up(store, clock):
     assert asked == []
 
 
+@pytest.mark.slow
 def test_an_inconclusive_record_is_sent_only_when_an_operator_chooses_it(store, clock):
     ids = buried(store, 2, verdict="possibly_persisted")
     sender = ScriptedSender()
@@ -60,6 +63,7 @@ def test_an_inconclusive_record_is_sent_only_when_an_operator_chooses_it(store, 
     assert sent.acknowledged == 2
 
 
+@pytest.mark.slow
 def test_one_decision_sends_thousands_that_were_not_found_and_the_audit_keeps_it(store, clock):
     buried(store, 3000, verdict="possibly_persisted")
     sender = ScriptedSender()

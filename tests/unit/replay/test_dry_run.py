@@ -245,6 +245,7 @@ def test_programs_get_it_as_a_dict(store):
     assert (found["too_large"], found["safe"]) == (1, False)
 
 
+@pytest.mark.slow
 def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     why = "because the embedded broker has no fencing and no read_committed"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import threading
 
+import pytest
+
 from producer_core import replay
 from producer_core.errors import StoreLocked
 from producer_core.replay.claims import LeaseState, ReplayClaims
@@ -13,6 +15,7 @@ from tests.fixtures.replays import BY, ScriptedSender, answering, buried, counts
 from tests.support import eventually
 
 
+@pytest.mark.slow
 def test_no_more_than_the_bound_are_in_flight(store, clock):
     buried(store, 12)
     sender = ScriptedSender(hold=True)
@@ -41,6 +44,7 @@ def test_a_rate_limits_the_records_per_second():
     assert ReplayPace(None, 0.0).room(0.0, 500) == 500
 
 
+@pytest.mark.slow
 def test_pause_settles_records_in_flight_and_resume_continues(store, clock):
     ids = buried(store, 10)
     sender = ScriptedSender(hold=True)
@@ -80,6 +84,7 @@ def test_cancel_leaves_the_rest_dead_and_settles_records_in_flight(store, clock)
     assert sorted(states(store).values()) == ["dead"] * 6 + ["replayed"] * 4
 
 
+@pytest.mark.slow
 def test_stop_releases_the_operation_at_once(store, clock):
     buried(store, 4)
     sender = ScriptedSender(hold=True)
@@ -122,6 +127,7 @@ def test_a_batch_grows_while_store_transactions_are_short():
     assert small.now == 500
 
 
+@pytest.mark.slow
 def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
     buried(store, 5)
     operation = planned(store, clock)
@@ -142,6 +148,7 @@ def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
     assert counts(replay.get(store, operation.operation_id)) == (0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_replay_that_waits_for_old_attempts_reports_it_and_then_clears_the_message(store, clock):
     buried(store, 3, verdict="possibly_persisted", failed_at=clock())
     sender = ScriptedSender(hold=True)
@@ -162,6 +169,7 @@ def test_a_replay_that_waits_for_old_attempts_reports_it_and_then_clears_the_mes
     assert said() == "Replayed 3 of 3"
 
 
+@pytest.mark.slow
 def test_outcomes_wait_in_memory_while_the_store_is_locked(store, clock, tmp_path, monkeypatch):
 
     buried(store, 6)

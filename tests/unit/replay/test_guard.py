@@ -115,6 +115,7 @@ def test_a_bad_replay_ends_at_its_canary(store):
     assert DeadLetters(store).count(DeadLetterFilter()) == 200
 
 
+@pytest.mark.slow
 def test_a_replay_that_turns_bad_stops_soon(store):
     buried(store, 400)
     sender = ScriptedSender(refuse=[message_id(number) for number in range(100, 400)])
@@ -127,6 +128,7 @@ def test_a_replay_that_turns_bad_stops_soon(store):
     assert ended.skipped == 400 - len(sender.sent)
 
 
+@pytest.mark.slow
 def test_after_a_stop_the_same_selection_is_planned_anew(store):
     buried(store, 50)
     stopped = run(store, ScriptedSender(refuse=[message_id(number) for number in range(50)]))
@@ -137,6 +139,7 @@ def test_after_a_stop_the_same_selection_is_planned_anew(store):
     assert (done.state, done.acknowledged) == ("done", 50)
 
 
+@pytest.mark.slow
 def test_a_record_that_failed_in_three_replays_is_left_out_of_the_next(store):
     buried(store, 3)
     poison = message_id(1)
@@ -179,6 +182,7 @@ def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
     assert len(claims.settle_and_claim([], want=10, busy=True).dead_letters) == 1
 
 
+@pytest.mark.slow
 def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
     buried(store, 5, verdict="possibly_persisted")
     asked = iter([StoreLocked(), StoreLocked()])
@@ -193,6 +197,7 @@ def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store
     assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
 
 
+@pytest.mark.slow
 def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
     buried(store, 5)
     failing = iter([True])
@@ -228,6 +233,7 @@ def away(times, asked):
     return probe
 
 
+@pytest.mark.slow
 def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(store, monkeypatch):
     monkeypatch.setattr(execution, "REST", 0.01)
     buried(store, 3, verdict="possibly_persisted")
@@ -237,6 +243,7 @@ def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(st
     assert len(asked) == 5
 
 
+@pytest.mark.slow
 def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
     monkeypatch.setattr(execution, "REST", 0.01)
     buried(store, 3, verdict="possibly_persisted")

@@ -111,6 +111,7 @@ def test_a_rate_changes_only_with_a_valid_resume(store, clock):
     assert replay.resume(store, operation.operation_id, **BY).rate == 9.0
 
 
+@pytest.mark.slow
 def test_cancelling_a_dry_run_reports_records_that_another_replay_delivered(store, clock):
     """It said «4 skipped: cancelled before it was sent», of which 2 had been replayed elsewhere."""
     buried(store, 2)
@@ -170,6 +171,7 @@ def test_an_impossible_change_of_state_is_refused(store, clock):
         replay.get(store, "nonsense")
 
 
+@pytest.mark.slow
 def test_every_act_is_audited(store, clock):
     buried(store, 2)
     operation = planned(store, clock)

@@ -116,6 +116,7 @@ def test_without_a_live_process_a_replay_is_refused_and_says_what_to_do(store, c
     assert replay.plan(store, ALL, **BY, clock=clock).state == "planned"
 
 
+@pytest.mark.slow
 def test_malformed_and_quarantined_dead_letters_are_skipped_with_the_reason(store, clock):
     buried(store, 1)
     DeadLetters(store).add(
@@ -141,6 +142,7 @@ def test_a_quarantined_dead_letter_is_sent_on_request(store, clock):
     assert done.acknowledged == 1
 
 
+@pytest.mark.slow
 def test_dead_letters_of_another_cluster_are_refused_without_to_cluster(store, clock):
     buried(store, 2, cluster_id="elsewhere")
 

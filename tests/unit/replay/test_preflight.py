@@ -21,6 +21,7 @@ from tests.fixtures.replays import (
 from tests.support import eventually
 
 
+@pytest.mark.slow
 def test_where_nothing_is_to_be_asked_it_goes_on_by_itself(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     one, sends = clicked(store, clock), embedded_sender()
@@ -32,6 +33,7 @@ def test_where_nothing_is_to_be_asked_it_goes_on_by_itself(store, clock, sees):
     assert "No problem found on orders" in done.checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "found",
     [
@@ -84,6 +86,7 @@ def test_a_runner_that_cannot_look_asks(store, clock):
     assert any("could not be checked" in said for said in run.sentences)
 
 
+@pytest.mark.slow
 def test_looking_ahead_does_not_wait_for_a_replay_that_is_sent(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     DeadLetters(store).add([dead_letter(9, cluster_id=EMBEDDED, topic="late")])
@@ -104,6 +107,7 @@ def test_looking_ahead_does_not_wait_for_a_replay_that_is_sent(store, clock, see
     running.stop()
 
 
+@pytest.mark.slow
 def test_what_went_ahead_by_itself_waits_its_turn_to_be_sent(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     sends = embedded_sender()
@@ -151,6 +155,7 @@ def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
     assert embedded_runner(store, embedded_sender(), clock).run_one(one, 60).acknowledged == 3
 
 
+@pytest.mark.slow
 def test_the_time_in_which_a_person_decided_is_not_its_own(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     one = clicked(store, clock, go_by_itself=False)

@@ -86,6 +86,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_settled_without_sending(store
     assert states(store)[absent] == "dead"
 
 
+@pytest.mark.slow
 def test_a_cancelled_operation_of_a_dead_runner_is_settled_after_the_wait_for_old_attempts(store, clock):
     buried(store, 4)
     operation, _, (landed, _) = claimed_by_a_dead_runner(store, clock)

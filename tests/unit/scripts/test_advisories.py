@@ -49,6 +49,7 @@ def check(address, *options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_pinned_package_and_jar_is_looked_up():
     with osv({}) as (address, requested):
         done = check(address)
@@ -60,6 +61,7 @@ def test_every_pinned_package_and_jar_is_looked_up():
     assert f"{len(requested)} packages checked, 0 advisories" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_known_advisory_fails_the_check_and_names_the_package():
     with osv({"duckdb": ["GHSA-xxxx"]}) as (address, _):
         done = check(address)

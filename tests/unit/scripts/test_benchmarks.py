@@ -83,11 +83,13 @@ def test_results_are_lines_of_json_that_say_how_they_came_to_be(bench, monkeypat
     assert set(lines[0]) == {"part", "case", "round", "settings", "values", "load", "code", "at"}
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_says_what_it_printed():
     with pytest.raises(frame.RunFailed, match="no_such_function"):
         frame.call("imports:no_such_function")
 
 
+@pytest.mark.slow
 def test_a_run_happens_in_a_process_of_its_own():
     assert frame.call("imports:one", way="python alone")["seconds"] > 0
 

@@ -42,6 +42,7 @@ def test_one_kind_of_record_does_not_influence_another(shop):
     assert shop.generate_transactions(30) == other.generate_transactions(30)
 
 
+@pytest.mark.slow
 def test_the_shop_starts_in_seconds_not_in_minutes():
     shop = ECommerceDataGenerator()  # 10,000 users and 1,000 products
 
@@ -154,6 +155,7 @@ def test_statistics_have_the_known_keys(shop):
     assert statistics["total_users"] == 200 and 0 < statistics["active_users"] < 200
 
 
+@pytest.mark.slow
 def test_generating_a_shop_imports_neither_faker_nor_numpy():
     import subprocess
     import sys

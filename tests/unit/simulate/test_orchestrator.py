@@ -22,6 +22,7 @@ def work(broker, small_config):
     work.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["normal_traffic", "peak_traffic", "fraud_testing", "maintenance_mode"])
 def test_a_scenario_sends_messages(work, read, scenario):
     """With the reliable producer, scenarios used to send nothing and sleep until the time was over."""
@@ -32,6 +33,7 @@ def test_a_scenario_sends_messages(work, read, scenario):
     assert sum(len(read(topic)) for topic in work.scenarios[scenario]["topics"]) == sent
 
 
+@pytest.mark.slow
 def test_the_fraud_override_applies_to_purchases_and_is_reset(work, read):
     """It used to change a value that the generator had copied before."""
     work.run_scenario("fraud_testing", duration_hours=0.4 * SECOND, rate=1000)
@@ -43,6 +45,7 @@ def test_the_fraud_override_applies_to_purchases_and_is_reset(work, read):
     assert work.config.fraud_rate == 0.001
 
 
+@pytest.mark.slow
 def test_records_are_keyed_by_their_topic(work, read):
     work.run_topics(list(TOPICS), 0.4 * SECOND, rate=1000)
 

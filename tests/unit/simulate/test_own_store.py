@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
+
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.simulate.own_store import own_store
 from producer_core.store import Store
 from tests.fixtures.replays import dead_letter
 
 
+@pytest.mark.slow
 def test_a_second_demo_run_shows_no_dead_letters_of_the_first_broker(tmp_path):
     """It used to show 1,272 dead letters that could not be replayed, and an alert 49 minutes old."""
     path = tmp_path / "state" / "demo.duckdb"

@@ -9,6 +9,7 @@ import pytest
 from producer_core.simulate.streams import Stream, Streams
 
 
+@pytest.mark.slow
 def test_streams_keep_their_rates():
     sent = Counter()
     streams = Streams()

@@ -19,6 +19,7 @@ def test_the_demo_has_its_own_store(monkeypatch):
     assert store_path("[::1]:9092").name == "demo-1.duckdb"
 
 
+@pytest.mark.slow
 def test_a_wrong_address_is_an_error_instead_of_an_endless_wait(monkeypatch):
     monkeypatch.setattr("producer_core.simulate.target_cluster._TIMEOUT", 0.5)
 

@@ -70,6 +70,7 @@ def contents(store):
     return rows, things
 
 
+@pytest.mark.slow
 def test_the_compacted_file_has_all_content_and_no_byte_of_purged_data(store):
     before, kept = contents(store), [number for number in CONTENT if number not in PURGED]
 
@@ -93,6 +94,7 @@ def test_open_stores_continue_after_compaction(store):
     assert DeadLetters(store).count_by(ANY, "state") == {"dead": 241, "purged": 60}
 
 
+@pytest.mark.slow
 def test_writes_during_compaction_wait_and_are_kept(store):
     others = [DeadLetters(Store.open(store.path)) for _ in range(3)]
 

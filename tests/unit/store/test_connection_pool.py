@@ -92,6 +92,7 @@ def test_a_closed_store_can_be_used_again(store):
     assert store.rows("totals")[0]["accepted"] == 1
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_writes(store, monkeypatch):
     monkeypatch.setattr("producer_core.store.connection_pool._RENEW_AFTER_BORROWS", 50)
 
@@ -156,6 +157,7 @@ time.sleep(0.2)
 """
 
 
+@pytest.mark.slow
 def test_a_thread_inside_the_store_does_not_abort_the_interpreter_at_exit(tmp_path):
     for _ in range(3):
         ended = subprocess.run(

@@ -117,6 +117,7 @@ def test_a_damaged_header_is_reported_as_damage(tmp_path):
         Store.open(path)
 
 
+@pytest.mark.slow
 def test_any_damage_is_a_store_error_or_harmless(tmp_path):
     path = tmp_path / "store.duckdb"
     Store.open(path).set_setting("x", 1)
@@ -141,6 +142,7 @@ def test_a_truncated_file_is_a_store_error(tmp_path):
         Store.open(path).settings()
 
 
+@pytest.mark.slow
 def test_a_read_only_file_can_be_read_but_not_written(folder, as_ordinary_user):
     path = folder / "store.duckdb"
     Store.open(path).set_setting("x", 1)
@@ -152,6 +154,7 @@ def test_a_read_only_file_can_be_read_but_not_written(folder, as_ordinary_user):
     assert output.startswith("StoreUnavailable") and "Give this user read and write permission" in output
 
 
+@pytest.mark.slow
 def test_a_read_only_directory_can_be_read_but_not_written(folder, as_ordinary_user):
     path = folder / "store.duckdb"
     Store.open(path).set_setting("x", 1)
@@ -165,6 +168,7 @@ def test_a_read_only_directory_can_be_read_but_not_written(folder, as_ordinary_u
     assert output.startswith("StoreUnavailable") and "write permission" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_mode", [0o444, 0o644])
 def test_a_producer_rejects_a_read_only_store(folder, as_ordinary_user, file_mode):
     path = folder / "store.duckdb"
@@ -181,6 +185,7 @@ def test_a_producer_rejects_a_read_only_store(folder, as_ordinary_user, file_mod
     )
 
 
+@pytest.mark.slow
 def test_a_store_cannot_be_created_in_a_read_only_directory(folder, as_ordinary_user):
     folder.chmod(0o555)
 
@@ -189,6 +194,7 @@ def test_a_store_cannot_be_created_in_a_read_only_directory(folder, as_ordinary_
         assert output.startswith("StoreUnavailable") and "--store" in output
 
 
+@pytest.mark.slow
 def test_another_users_store_is_rejected_with_a_fix(folder, as_ordinary_user):
     path = folder / "store.duckdb"
     Store.open(path)

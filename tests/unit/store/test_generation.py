@@ -24,6 +24,7 @@ def verdicts(store):
     return {dead_letter.verdict for dead_letter in DeadLetters(store).find(DeadLetterFilter(), limit=100)}
 
 
+@pytest.mark.slow
 def test_dead_letters_of_a_restored_store_are_probed_and_none_is_written_twice(path, tmp_path):
     with embedded.start(topics={"refunds": 1}) as broker:
         broker.reject("refunds", "POLICY_VIOLATION")

@@ -19,6 +19,7 @@ from tests.fixtures.store_batches import batch
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
+@pytest.mark.slow
 def test_threads_and_stores_mixed_on_one_file_lose_no_write(tmp_path):
     path = tmp_path / "store.duckdb"
     shared, failures = Store.open(path), []
@@ -55,6 +56,7 @@ def test_threads_and_stores_mixed_on_one_file_lose_no_write(tmp_path):
     assert shared.rows("totals")[0]["accepted"] == 24
 
 
+@pytest.mark.slow
 def test_a_timeout_names_the_process_that_holds_the_store(store):
     holder = subprocess.Popen(
         [
@@ -80,6 +82,7 @@ def test_a_timeout_names_the_process_that_holds_the_store(store):
         holder.communicate()
 
 
+@pytest.mark.slow
 def test_a_duckdb_shell_on_the_file_is_named_and_waited_for(store):
     shell = subprocess.Popen(
         [
@@ -105,6 +108,7 @@ def test_a_duckdb_shell_on_the_file_is_named_and_waited_for(store):
         shell.stdout.close()
 
 
+@pytest.mark.slow
 def test_continuous_readers_do_not_starve_a_writer(store):
     stop = threading.Event()
 
@@ -175,6 +179,7 @@ print(sorted(Store.open(sys.argv[1]).settings()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("leave", "status"), [("pass", 7), ("sys.exit(3)", 3)])
 def test_a_child_forked_inside_a_block_leaves_it_to_the_parent(store, leave, status):
     code = FORKS_INSIDE.format(leave=leave, status=status)
@@ -198,6 +203,7 @@ def retry_locked(action, seconds=60):
                 raise
 
 
+@pytest.mark.slow
 def test_children_forked_during_writes_of_other_threads_use_the_store(store):
     stop = threading.Event()
 

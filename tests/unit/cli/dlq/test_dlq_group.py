@@ -86,6 +86,7 @@ def test_list_as_json_has_the_total_and_the_records(path):
             "value_size", "replay_count"} <= found["records"][0].keys()  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_filter_means_the_same_in_list_and_in_archive(path):
     for options in (["--topic", "payments"], ["--verdict", "possibly_persisted"], ["--group", "ddddeeeeffff"], ["--key", "k1"], ["--since", "1h"], ["--until", "1h"], ["--text", "POLICY"]):  # fmt: skip
         total = as_json(path, "dlq", "list", *options)[0]["total"]
@@ -200,6 +201,7 @@ def test_archive_asks_first_and_changes_nothing_when_nobody_is_there(path):
     assert waiting(path) == 4
 
 
+@pytest.mark.slow
 def test_clear_archives_and_its_undo_restores_exactly_that(path):
     cleared, _ = as_json(path, "dlq", "clear", "--topic", "orders", "--yes")
     run(path, "dlq", "archive", "--topic", "payments", "--yes")
@@ -209,6 +211,7 @@ def test_clear_archives_and_its_undo_restores_exactly_that(path):
     assert (cleared["count"], restored["count"], waiting(path)) == (2, 2, 2)
 
 
+@pytest.mark.slow
 def test_purge_needs_the_number_typed_and_an_age(path):
     run(path, "dlq", "archive", "--topic", "orders", "--yes")
 
@@ -290,6 +293,7 @@ def test_there_is_no_replay_before_the_first(path):
     assert run(path, "replay", "pause", "nothing").exit_code == 2
 
 
+@pytest.mark.slow
 def test_an_alert_is_listed_acknowledged_and_silenced(path):
     from producer_core.alerts import AlertLog, alert, follow
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from producer_core.cli import main
@@ -16,6 +17,7 @@ def run(*arguments):
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_the_commands_export_and_import_a_selection(store, tmp_path):
     buried(store, 3)
     DeadLetters(store).add([dead_letter(9, topic="payments")])

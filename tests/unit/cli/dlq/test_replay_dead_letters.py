@@ -54,6 +54,7 @@ def run(store, *words):
 # nobody is asked
 
 
+@pytest.mark.slow
 def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker, may_compact):
     bury(store, "orders")
 
@@ -68,6 +69,7 @@ def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker, m
     assert "Replayed 0 of 2; 2 skipped" in done.stdout
 
 
+@pytest.mark.slow
 def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store, broker, may_compact):
     bury(store, "orders")
 
@@ -78,6 +80,7 @@ def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store
     assert "Replayed 2 of 2." in done.stdout
 
 
+@pytest.mark.slow
 def test_with_yes_and_newer_skip_old_values_stay_dead_and_the_way_to_send_them_is_said(store, broker):
     bury(store, "orders")
 
@@ -90,6 +93,7 @@ def test_with_yes_and_newer_skip_old_values_stay_dead_and_the_way_to_send_them_i
     assert "replay them again with --newer send" in run(store, "replay", "status").output
 
 
+@pytest.mark.slow
 def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
     bury(store, "quiet")
 
@@ -99,6 +103,7 @@ def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
     assert "Replayed 2 of 2." in done.stdout
 
 
+@pytest.mark.slow
 def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips_nothing(store, broker):
     bury(store, "orders")
     replay_them = ("dlq", "replay", "-b", broker.bootstrap_servers)
@@ -110,6 +115,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips
     assert "Replayed 2 of 2." in done.stdout
 
 
+@pytest.mark.slow
 def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker, may_compact):
     bury(store, "orders")
     before = {"cluster_id": "", "accepted_at": time.time() - 60}
@@ -122,6 +128,7 @@ def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(st
     assert "its topic no longer exists" in replay.list_operations(store)[0].message
 
 
+@pytest.mark.slow
 def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_sends_nothing(
     store, broker, may_compact
 ):
@@ -168,6 +175,7 @@ def test_resume_says_that_it_waits_for_the_lease_of_who_has_it(store):
     assert "Goes on" not in said
 
 
+@pytest.mark.slow
 def test_resume_says_who_goes_on_or_that_nobody_can(store):
     one = planned(store)
     run(store, "replay", "pause", one)
@@ -200,6 +208,7 @@ def test_who_looks_at_replays_finds_no_ghost_among_them(store):
 # what is no dead letter
 
 
+@pytest.mark.slow
 def test_an_ordinary_topic_is_not_taken_for_dead_letters_unless_somebody_says_so(store, broker):
     refused = run(store, "dlq", "fetch", "live", "-b", broker.bootstrap_servers)
 
@@ -218,6 +227,7 @@ def test_an_ordinary_topic_is_not_taken_for_dead_letters_unless_somebody_says_so
     assert again.exit_code == 0, "what was let through once is let through again"
 
 
+@pytest.mark.slow
 def test_a_dead_letter_topic_is_fetched_without_a_question(store, broker):
     taken = run(store, "dlq", "fetch", "dead", "-b", broker.bootstrap_servers)
 

@@ -192,6 +192,7 @@ def test_status_as_json_has_the_check_the_reasons_and_the_doubtful(store):
     assert (found["reasons"], found["doubtful"], found["left"]) == ([], [], 5)
 
 
+@pytest.mark.slow
 def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
     operation = planned(store)
     sender = ScriptedSender(refuse=[message_id(1)])
@@ -235,6 +236,7 @@ def test_go_asks_with_what_was_found_and_starts_it(store):
     assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2
 
 
+@pytest.mark.slow
 def test_acts_answer_programs_too(store):
     operation = planned(store)
 

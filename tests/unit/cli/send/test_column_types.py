@@ -72,6 +72,7 @@ def test_a_null_text_is_null_in_every_column(tmp_path):
     assert column(tmp_path, "-", "3", nulls=("-",)) == [None, 3]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), min_size=1), min_size=1))
 def test_the_texts_of_a_numeric_column_can_be_restored_from_its_values(texts):
     kinds = 0

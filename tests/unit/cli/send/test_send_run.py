@@ -61,6 +61,7 @@ def test_a_send_with_an_unusable_store_or_telemetry_topic_leaves_no_file(send, s
     assert files(state) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", REFUSED, ids=" ".join)
 def test_the_corrected_command_runs_after_a_refused_send(send, state, options):
     refused = send(*options)
@@ -71,6 +72,7 @@ def test_the_corrected_command_runs_after_a_refused_send(send, state, options):
     assert "3 rows of orders.csv read, 2 accepted" in corrected.stdout, corrected.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [("--restart", *one) for one in REFUSED], ids=" ".join)
 def test_a_refused_send_does_not_change_the_state_of_an_earlier_one(send, state, options):
     begun = send("--strict")
@@ -83,6 +85,7 @@ def test_a_refused_send_does_not_change_the_state_of_an_earlier_one(send, state,
     assert states(state) == before
 
 
+@pytest.mark.slow
 def test_the_corrected_file_is_sent_by_the_same_command_after_a_strict_stop_at_the_first_row(
     send, state, tmp_path
 ):
@@ -94,6 +97,7 @@ def test_the_corrected_file_is_sent_by_the_same_command_after_a_strict_stop_at_t
     assert send("--strict").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_restart_that_ends_before_its_first_row_suggests_another_restart(send, tmp_path):
     send("--strict")
     (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
@@ -103,6 +107,7 @@ def test_a_restart_that_ends_before_its_first_row_suggests_another_restart(send,
     assert json.loads(stopped.stdout)["go_on"].endswith("--restart")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [(), ("--types", "text"), ("--format", "jsonl"), ("--format", "jsonl", "--dedup")],
@@ -141,6 +146,7 @@ def test_a_wrong_option_is_refused_before_every_row_becomes_a_dead_letter(send, 
     assert list(state.rglob("*.duckdb")) == []
 
 
+@pytest.mark.slow
 def test_a_strict_stop_counts_only_the_blank_lines_before_it_and_uses_the_singular(send, tmp_path):
     (tmp_path / "orders.csv").write_text("id,name\n\n1,a\n2\n\n\n3,c\n")
 
@@ -153,6 +159,7 @@ def test_a_strict_stop_counts_only_the_blank_lines_before_it_and_uses_the_singul
     assert "3 blank lines skipped" in resumed.stdout
 
 
+@pytest.mark.slow
 def test_a_skip_beyond_the_last_line_is_reported(send):
     done = send("--skip", "99")
 

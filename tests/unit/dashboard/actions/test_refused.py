@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.alerts import AlertLog
 from tests.fixtures.sign_in import audited, fire, run, signed_in
 
@@ -16,6 +18,7 @@ def one_button():
         st.button("Acknowledge", key=f"ack-{number}", disabled=not allowed)
 
 
+@pytest.mark.slow
 def test_a_forged_click_of_a_read_only_user_changes_nothing_and_is_audited(store, monkeypatch):
     signed_in(monkeypatch, "bob", read_only=("bob",))
     monkeypatch.setattr("sys.argv", ["page.py", str(store.path)])

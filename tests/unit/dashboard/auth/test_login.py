@@ -252,6 +252,7 @@ def test_after_three_failures_even_the_correct_password_waits(browser):
     assert browser.sign_in().status == 303
 
 
+@pytest.mark.slow
 def test_a_client_cannot_choose_its_address_by_a_header(browser):
     """Only the server knows the trusted proxies; the middleware takes the address that the server passes on."""
     forged = {"origin": "http://dash.example"}

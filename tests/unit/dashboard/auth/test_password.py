@@ -22,6 +22,7 @@ def test_a_password_hash_is_salted_and_verifies_its_password(stored):
     assert password.hashed(SECRET) != password.hashed(SECRET)
 
 
+@pytest.mark.slow
 def test_no_password_verifies_against_a_missing_hash():
     assert not password.verify(SECRET, None)
     assert not password.verify("", None)
@@ -69,6 +70,7 @@ def test_a_password_beyond_the_length_limit_never_verifies(stored):
     assert not password.verify("x" * 1_000_000, stored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored_text", ["", "hunter2", "scrypt$15$8$3$é$é"])
 def test_a_text_that_is_no_hash_verifies_no_password(stored_text):
     assert not password.is_hash(stored_text)

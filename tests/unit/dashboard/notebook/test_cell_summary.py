@@ -13,6 +13,7 @@ ipython, shell = ipython_shell_fixtures.ipython, ipython_shell_fixtures.shell
 displayed, now, store = notebook_fixtures.displayed, notebook_fixtures.now, notebook_fixtures.store
 
 
+@pytest.mark.slow
 def test_a_watched_cell_summarizes_its_messages(shell, tmp_path, displayed):
     with ReliableKafkaProducer(store=tmp_path / "own.duckdb", transport=InMemoryTransport) as producer:
         shell.user_ns["producer"] = producer

@@ -22,6 +22,7 @@ def test_load_ext_registers_the_magics(shell):
     assert {"producer_stats", "dlq"} <= set(magics["line"]) and "watch" in magics["cell"]
 
 
+@pytest.mark.slow
 def test_producer_stats_takes_a_path_a_variable_or_the_only_producer(shell, store, tmp_path):
     assert "10 of 100" in repr(shell.run_line_magic("producer_stats", f"'{store.path}'"))
     shell.user_ns["mine"] = store

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from producer_core import Monitor
 from producer_core.dashboard.notebook import widget_state
 from producer_core.dlq import DeadLetters
@@ -72,6 +74,7 @@ def test_a_closed_widget_is_replaced(store):
     monitor.close()
 
 
+@pytest.mark.slow
 def test_a_notebook_loads_no_web_server():
     """A notebook needs neither Streamlit nor the modules on which the dashboard's server builds."""
     code = (

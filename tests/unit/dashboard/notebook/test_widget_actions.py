@@ -104,6 +104,7 @@ def test_an_action_on_one_cause_skips_the_others(widget, store, now):
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-20"]
 
 
+@pytest.mark.slow
 def test_undo_restores_exactly_the_cleared_dead_letters(widget, store):
     click(widget, "clear")
     answer = click(widget, "undo")
@@ -111,6 +112,7 @@ def test_undo_restores_exactly_the_cleared_dead_letters(widget, store):
     assert "Nothing to undo" in click(widget, "undo")["message"]
 
 
+@pytest.mark.slow
 def test_a_replay_is_planned_once_and_its_progress_shown(widget, store):
     until = send(widget, type="refresh")["state"]["until"]
     first, second = click(widget, "replay", until=until), click(widget, "replay", until=until)
@@ -120,6 +122,7 @@ def test_a_replay_is_planned_once_and_its_progress_shown(widget, store):
         assert connection.execute("SELECT total, origin FROM operations").fetchall() == [(10, "notebook")]
 
 
+@pytest.mark.slow
 def test_a_replay_can_be_cancelled(widget):
     click(widget, "replay")
     answer = click(widget, "cancel")
@@ -128,6 +131,7 @@ def test_a_replay_can_be_cancelled(widget):
     assert "nothing was done" in click(widget, "cancel")["message"]
 
 
+@pytest.mark.slow
 def test_preflight_findings_are_confirmed_once_in_the_widget(widget, store):
     assert click(widget, "replay")["actions"] == ["cancel"]
     looked(store, operation(store).operation_id, newer_keys=2)
@@ -153,6 +157,7 @@ def test_preflight_findings_are_confirmed_once_in_the_widget(widget, store):
     )
 
 
+@pytest.mark.slow
 def test_a_replay_started_elsewhere_can_be_decided_but_is_not_confirmed_automatically(
     widget, store, monkeypatch
 ):
@@ -168,6 +173,7 @@ def test_a_replay_started_elsewhere_can_be_decided_but_is_not_confirmed_automati
     assert live(store) == []
 
 
+@pytest.mark.slow
 def test_a_click_on_an_ended_replay_never_affects_another_users_replay(widget, store, monkeypatch):
     click(widget, "replay", target=POLICY)
     mine = operation(store).operation_id
@@ -203,6 +209,7 @@ def test_a_click_without_a_time_is_dropped(widget, store):
     assert DeadLetters(store).count(DeadLetterFilter()) == 10
 
 
+@pytest.mark.slow
 def test_actions_are_audited_with_the_users_name(widget, store, monkeypatch):
     monkeypatch.setenv("JUPYTERHUB_USER", "ada")
     click(widget, "clear")

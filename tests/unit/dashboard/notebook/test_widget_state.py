@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dlq import DeadLetters
 from tests.fixtures import notebook as notebook_fixtures
@@ -59,6 +61,7 @@ def test_an_empty_store_has_a_headline_and_an_empty_chart(tmp_path, now):
     assert "<img" in static_export.page(state, "x") and "▁" not in widget_state.text(state)
 
 
+@pytest.mark.slow
 def test_every_listed_time_range_can_be_shown(store, now):
     for window in widget_state.WINDOWS:
         assert widget_state.moment(store, window, now).window == window

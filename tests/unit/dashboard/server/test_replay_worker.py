@@ -77,6 +77,7 @@ def test_the_settings_may_be_properties_or_json(named):
     assert replay_worker.worker_settings().servers == "b3:9092"
 
 
+@pytest.mark.slow
 def test_the_worker_runs_a_replay_without_a_live_producer(tmp_path, named):
     path = tmp_path / "store.duckdb"
     store = Store.open(path)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.alerts import AlertLog
 from tests.fixtures.alert_pages import fire, lost, run, texts
 
 
+@pytest.mark.slow
 def test_an_alert_is_silenced_and_unsilenced_on_its_own_page(store):
     item = lost(time.time() - 60)
     fire(store, item)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.dashboard import actions
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt
@@ -30,6 +32,7 @@ def test_the_details_of_a_dead_letter_are_escaped(path, store, monkeypatch):
     assert not any("script" in part.value for part in page.markdown)
 
 
+@pytest.mark.slow
 def test_the_details_report_a_dead_letter_that_was_removed(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     page = page_of(path, monkeypatch, letter="m-1")
@@ -44,6 +47,7 @@ def test_the_details_report_a_dead_letter_that_was_removed(path, store, monkeypa
     assert "This dead letter is no longer in the store." in html_of(page)
 
 
+@pytest.mark.slow
 def test_unmasking_applies_to_one_dead_letter(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     page = page_of(path, monkeypatch, letter="m-1")

@@ -127,6 +127,7 @@ def test_a_double_click_acts_once(path, store, monkeypatch):
     assert DeadLetters(store).count(ALL) == 3
 
 
+@pytest.mark.slow
 def test_a_replay_of_fewer_records_than_shown_reports_that(path, store):
     ids = buried(store, 3)
     page = bar(path)

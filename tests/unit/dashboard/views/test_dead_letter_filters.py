@@ -10,6 +10,7 @@ from tests.fixtures.dead_letter_pages import add_runner, dead_letter, page_of
 from tests.fixtures.pages import html_of
 
 
+@pytest.mark.slow
 def test_filters_and_address_stay_in_sync(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
@@ -26,6 +27,7 @@ def test_filters_and_address_stay_in_sync(path, store, monkeypatch):
     assert page.selectbox(key="dead_letters_topic").value is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "given", "written"),
     [
@@ -51,6 +53,7 @@ def test_every_filter_field_has_a_control(path, store, monkeypatch, name, given,
     assert not page.exception
 
 
+@pytest.mark.slow
 def test_show_only_these_puts_the_ids_into_the_address(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, selected=("m-1",), topic="orders", letter="m-2")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.views import reads
@@ -15,6 +17,7 @@ from tests.fixtures.pages import html_of, opened, text_of
 NOW = 0.0
 
 
+@pytest.mark.slow
 def test_an_empty_store_shows_that_nothing_is_pending(path, store, monkeypatch):
     page = page_of(path, monkeypatch)
     assert (
@@ -24,6 +27,7 @@ def test_an_empty_store_shows_that_nothing_is_pending(path, store, monkeypatch):
     assert "0 dead letters pending" in html_of(page)
 
 
+@pytest.mark.slow
 def test_a_manual_selection_ignores_later_filters(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
@@ -33,6 +37,7 @@ def test_a_manual_selection_ignores_later_filters(path, store, monkeypatch):
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
 
 
+@pytest.mark.slow
 def test_archived_dead_letters_are_listed_and_restored(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     actions.clear(store, DeadLetterFilter(ids=("m-1",)))
@@ -64,6 +69,7 @@ def test_without_a_producer_replay_is_disabled_with_a_reason(path, store, monkey
     assert "These dead letters cannot be replayed now." in text_of(page)
 
 
+@pytest.mark.slow
 def test_a_planned_replay_keeps_its_size_while_dead_letters_arrive(path, store, monkeypatch):
     fill(store, seen_at=time.time() + 60)
     DeadLetters(store).add([dead_letter(1, verdict="possibly_persisted")])

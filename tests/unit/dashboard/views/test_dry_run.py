@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core import replay
 from producer_core.dashboard import actions, queries
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -18,6 +20,7 @@ store = replay_pages_fixtures.store
 HOSTILE = "<img src=x onerror=alert(1)> **bold**"
 
 
+@pytest.mark.slow
 def test_the_dry_run_waits_for_the_preflight_and_starts_with_the_choices(path, store):
     buried(store, 12, verdict="possibly_persisted")
     page = bar(path)
@@ -40,6 +43,7 @@ def test_the_dry_run_waits_for_the_preflight_and_starts_with_the_choices(path, s
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_old_values_replace_newer_ones_only_on_request(path, store):
     buried(store, 3, verdict="possibly_persisted")
     page = bar(path)
@@ -57,6 +61,7 @@ def test_old_values_replace_newer_ones_only_on_request(path, store):
     assert only_replay(store).newer == "send"
 
 
+@pytest.mark.slow
 def test_quarantined_dead_letters_are_replayed_only_on_request(path, store):
     buried(store, 2)
     with store.borrow(write=True) as connection:

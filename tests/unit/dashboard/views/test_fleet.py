@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.dashboard.queries.fleet import fleet
 from producer_core.dashboard.views.fleet import matches
 from producer_core.dlq import DeadLetters
@@ -61,6 +63,7 @@ def test_search_and_problem_filter_narrow_the_list(path, store, monkeypatch):
     ] == ["batch"]
 
 
+@pytest.mark.slow
 def test_all_producers_are_counted_and_the_worst_are_listed(path, store, monkeypatch):
     with store.borrow(write=True):
         for number in range(300):

@@ -63,6 +63,7 @@ def test_the_address_opens_a_custom_range_until_another_range_is_chosen(path, st
     assert "since" not in page.query_params
 
 
+@pytest.mark.slow
 def test_a_custom_range_starts_from_the_current_range_and_its_ends_can_be_moved(
     path, store, monkeypatch, drawn
 ):
@@ -78,6 +79,7 @@ def test_a_custom_range_starts_from_the_current_range_and_its_ends_can_be_moved(
     assert page.session_state["custom"] == (until, 2 * until - since)
 
 
+@pytest.mark.slow
 def test_a_producer_is_chosen_by_name_while_the_address_has_its_id(path, store, monkeypatch, drawn):
     shop(store)
     page = opened(path, monkeypatch, producer="p")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.dashboard import queries
 from producer_core.dashboard.html import text_of
 from producer_core.dashboard.views import producers
@@ -28,6 +30,7 @@ def test_a_producer_is_listed_with_its_state_queue_and_memory(store):
     assert "40 of 100" in text and "of 256.0 MiB" in text and "At least once" in text
 
 
+@pytest.mark.slow
 def test_twelve_producers_are_listed_and_the_others_are_counted(store):
     for number in range(15):
         store.append(Batch(f"p-{number}", 0, producer=producer(producer_id=f"p-{number}")))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core import replay
 from producer_core.dashboard import actions
 from producer_core.dashboard.wording import replays as replay_wording
@@ -23,6 +25,7 @@ def test_an_unknown_replay_shows_a_message(path, store):
     assert "This store has no replay nothing." in text_of(page)
 
 
+@pytest.mark.slow
 def test_a_replay_is_paused_resumed_at_another_rate_and_cancelled(path, store):
     buried(store, 3)
     one = actions.start_replay(store, ALL).operation_id

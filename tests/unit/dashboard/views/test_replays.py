@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from producer_core import replay
 from producer_core.dashboard import actions
 from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -61,6 +63,7 @@ def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
     assert f"operation={one}" in text
 
 
+@pytest.mark.slow
 def test_an_ended_replay_shows_its_outcome_and_links_to_its_dead_letters(path, store):
     ids = buried(store, 4)
     one = ended(store, failed=(1,), doubtful=(2,))

@@ -79,6 +79,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_two_owners_never_hold_the_same_key(steps):
     clock = FakeClock()

@@ -182,6 +182,7 @@ def make_sender(monkeypatch):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(15))
 def test_each_message_is_written_once_and_in_order_however_transactions_and_processes_end(make_sender, seed):
     rng = random.Random(seed)
@@ -321,6 +322,7 @@ def test_messages_for_partitions_that_a_recreated_topic_lacks_go_to_existing_one
     assert sorted(keyed) == [[], list(range(120, 160))]
 
 
+@pytest.mark.slow
 def test_a_full_journal_delays_reports_and_repeats_no_message(make_sender):
     class FullOnce(MemoryProgress):
         refusals = 0
@@ -424,6 +426,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_settle_log_causes_no_duplicates(make_sender, tmp_path, damage):
     log, path, notices = Log(), tmp_path / "j", []

@@ -108,6 +108,7 @@ def test_a_cursor_continues_after_its_last_record_and_returns_lower_sequences(jo
     assert [record.seq for record in cursor.more()] == [2, 4]
 
 
+@pytest.mark.slow
 def test_a_reader_returns_each_record_once_while_threads_append_and_settle(journal_folder):
     journal = journal_folder.open(segment_bytes=3_000)
     seen, ended = [], threading.Event()
@@ -147,6 +148,7 @@ def test_a_full_journal_rejects_messages_until_some_are_settled(journal_folder):
     journal.close()
 
 
+@pytest.mark.slow
 def test_one_unsettled_message_does_not_fill_the_journal(journal_folder):
     """An unavailable partition must not use up the room of the others."""
     journal = journal_folder.open(max_bytes=10_000)
@@ -309,6 +311,7 @@ def test_decoding_an_encoded_record_returns_the_record(record):
     assert decode(encode(record)) == record
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=20), st.integers(0, 60))
 def test_ranges_behave_like_a_set_of_integers(spans, probe):

@@ -164,6 +164,7 @@ def fast_sync(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.journal.settle_log._PREALLOCATE_BYTES", (4096,))
 
 
+@pytest.mark.slow
 def test_settle_steps_lost_between_later_ones_advance_no_offset(tmp_path, monkeypatch, fast_sync):
     (root := tmp_path / "disk").mkdir()
     disk, history = Disk(root, monkeypatch), History()
@@ -176,6 +177,7 @@ def test_settle_steps_lost_between_later_ones_advance_no_offset(tmp_path, monkey
         assert disk.on_change.checked > 100
 
 
+@pytest.mark.slow
 def test_a_deleted_segment_does_not_reappear_after_the_settle_log_dropped_it(
     tmp_path, monkeypatch, fast_sync
 ):
@@ -226,6 +228,7 @@ def test_the_simulated_disk_records_every_operation(tmp_path, monkeypatch, fast_
     assert contents(copy) == contents(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_accepted_message_is_lost_in_a_power_failure_at_any_moment(tmp_path, monkeypatch, fast_sync, seed):
     rng, history, checked = random.Random(seed), History(), 0
@@ -249,6 +252,7 @@ def test_no_accepted_message_is_lost_in_a_power_failure_at_any_moment(tmp_path, 
     assert checked > 1000
 
 
+@pytest.mark.slow
 def test_messages_of_many_threads_survive_a_power_failure_at_any_moment(tmp_path, monkeypatch, fast_sync):
 
     root = tmp_path / "disk"

@@ -19,6 +19,7 @@ from tests.fixtures.transfers import ANY, FORMATS, ME, all_rows, audit, dead_let
 numbers = itertools.count()
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     found=st.lists(dead_letters, min_size=1, max_size=12, unique_by=lambda one: one.message_id),

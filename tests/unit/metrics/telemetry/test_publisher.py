@@ -113,6 +113,7 @@ def test_a_closed_publisher_drops_batches_silently(broker, caplog):
     ] == []
 
 
+@pytest.mark.slow
 def test_a_rejected_batch_is_counted_logged_once_with_its_code_and_sent_later(broker, caplog):
     caplog.set_level(logging.INFO, "producer_core.metrics.telemetry")
     broker.reject("refused", "TOPIC_AUTHORIZATION_FAILED")
@@ -136,6 +137,7 @@ def test_a_rejected_batch_is_counted_logged_once_with_its_code_and_sent_later(br
     assert publisher.counts["failed"] == sum(publisher.errors.values()) and publisher.counts["sent"] == 3
 
 
+@pytest.mark.slow
 def test_unsent_batches_are_sent_later_in_order_without_gaps():
     with embedded.start(topics={"telemetry": 1}) as broker:
         leader = broker.leader("telemetry")
@@ -172,6 +174,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_with_a_folder_the_unsent_batches_of_a_killed_process_are_sent_by_the_next(tmp_path):
     child = subprocess.Popen(
         [sys.executable, "-c", QUEUES_THREE, str(tmp_path / "t")],
@@ -204,6 +207,7 @@ def test_a_batch_that_is_too_large_is_given_up_and_counted_and_the_others_are_se
     publisher.close()
 
 
+@pytest.mark.slow
 def test_batches_that_close_cannot_send_are_kept_for_the_next_start(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(publishing, "_CLOSE_TIMEOUT", 0.3)
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=tmp_path)
@@ -234,6 +238,7 @@ def test_the_publishers_own_settings_are_set_only_if_absent():
     assert default._settings["client.id"].startswith("telemetry-")
 
 
+@pytest.mark.slow
 def test_close_without_a_broker_logs_a_warning_and_returns_within_its_timeout(caplog):
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry")
     publisher.publish(batch())

@@ -73,6 +73,7 @@ def topic_places(broker, count):
     return {id_text(record_id(one.headers())): (one.partition(), one.offset()) for one in records}
 
 
+@pytest.mark.slow
 def test_the_ledger_on_the_telemetry_topic_matches_the_log(broker, tmp_path):
     with ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry") as producer:  # fmt: skip
         for number in range(3000):
@@ -89,6 +90,7 @@ def test_the_ledger_on_the_telemetry_topic_matches_the_log(broker, tmp_path):
         assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_telemetry_works_without_a_ledger(broker, tmp_path):
     with ReliableKafkaProducer(
         broker.bootstrap_servers, store=tmp_path / "s.duckdb", telemetry_topic="telemetry", ledger=False
@@ -98,6 +100,7 @@ def test_telemetry_works_without_a_ledger(broker, tmp_path):
     assert ledger_places(batches) == {} and counted(batches) == 1
 
 
+@pytest.mark.slow
 def test_producing_continues_while_the_telemetry_brokers_are_unavailable(broker, tmp_path):
     broker.down(broker.leader("telemetry"))
     producer = ReliableKafkaProducer(
@@ -129,6 +132,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.slow
 def test_with_a_journal_telemetry_windows_survive_kill_9(broker, tmp_path):
     leader = broker.leader("telemetry")
     broker.down(leader)
@@ -162,6 +166,7 @@ def test_with_a_journal_telemetry_windows_survive_kill_9(broker, tmp_path):
         assert connection.execute("SELECT sum(acknowledged) FROM statistics").fetchone() == (2500,)
 
 
+@pytest.mark.slow
 def test_an_alert_with_the_topic_fires_while_most_windows_fail(tmp_path, monkeypatch):
     monkeypatch.setattr(recent_windows, "_MIN_WINDOWS", 2)
     monkeypatch.setattr(recent_windows, "_GRACE", -1.0)

@@ -86,6 +86,7 @@ def test_a_batch_that_was_sent_is_never_joined(folder):
     assert [(one.begins, one.sequence) for one in found[2:]] == [(2, 48), (49, 49)]
 
 
+@pytest.mark.slow
 def test_the_oldest_ledger_rows_are_dropped_and_counted_before_any_statistics(folder):
     queue = make_queue(folder, bytes=40_000)
     for number in range(20):
@@ -111,6 +112,7 @@ def test_the_oldest_batches_are_dropped_and_counted_last(folder):
     assert (queue.lost().batches, queue.lost().acknowledgements) == (1, 0)
 
 
+@pytest.mark.slow
 def test_an_outage_of_fifteen_minutes_loses_no_statistics(folder):
     queue = SendQueue(folder, bounds=QueueBounds(300, 1 << 20))
     for number in range(900):
@@ -158,6 +160,7 @@ def test_a_process_killed_during_a_join_leaves_no_batch_twice(tmp_path):
     assert [(one.begins, one.sequence) for one in found] == [(0, 1), (2, 2), (3, 3)]
 
 
+@pytest.mark.slow
 def test_the_oldest_ledger_rows_are_dropped_first_after_a_restart_too(tmp_path):
     queue = make_queue(tmp_path / "t")
     for number in range(5):

@@ -89,6 +89,7 @@ def test_a_batch_without_a_cluster_gets_the_one_that_its_producer_reported_later
             ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_ledger_is_read_in_slices_of_whole_merges_with_the_store_free_between_them(store, clock):
     for number in range(20):
         clock.now += 1.0

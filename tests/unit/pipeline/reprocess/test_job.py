@@ -148,6 +148,7 @@ def test_a_cancelled_operation_whose_driver_died_ends_by_itself(store):
     assert DeadLetters(store).count(DeadLetterFilter(verdict="inconclusive")) == 2
 
 
+@pytest.mark.slow
 def test_the_next_driver_settles_a_cancelled_operation_and_sends_nothing(store, log, monkeypatch):
     cancelled = cancelled_under_a_dead_driver(store, ago=20)
     assert not cancelled.ended

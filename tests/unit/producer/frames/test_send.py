@@ -117,6 +117,7 @@ def test_a_producer_closed_during_a_frame_reports_where_to_continue(sent):
     assert "closed" in result.stopped and "start=2" in repr(result)
 
 
+@pytest.mark.slow
 def test_an_interrupt_falls_between_two_rows_and_the_rest_can_be_sent(sent):
     producer, log = sent
 
