@@ -81,7 +81,7 @@ def ack(alert_id: str, store_path: Path | None) -> None:
 @click.option(
     "--for",
     "length",
-    type=options.DurationType(),
+    type=options.DurationType(positive=True),
     default="1h",
     show_default=True,
     help="Length of the silence.",

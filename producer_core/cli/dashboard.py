@@ -126,6 +126,10 @@ def dashboard(
     if context.invoked_subcommand is not None:
         return
     _require_packages()
+    if store_path is not None and store_path.is_dir():
+        raise Failed(
+            f"The store {store_path} is a folder.", "Name the store's file, for example store.duckdb in it."
+        )
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate requires its key.", "Use --tls-cert together with --tls-key.")
     listener = _Listener(
@@ -149,6 +153,8 @@ def password(name: str, from_stdin: bool) -> None:
       [dashboard.passwords]
       ada = "scrypt$15$8$3$…"
     """
+    if not name.strip():
+        raise Failed("The name is empty.", "Give the name that the user enters at sign-in.")
     if from_stdin:
         given = sys.stdin.readline().rstrip("\r\n")
     else:

@@ -31,9 +31,12 @@ ROWS, NO_ROWS = click.IntRange(1, 10**9), click.IntRange(0, 10**9)
 
 
 class DurationType(click.ParamType[float]):
-    """A duration such as `15m`, `2h` or `1d12h`, in seconds."""
+    """A duration such as `15m`, `2h` or `1d12h`, in seconds; `positive` refuses zero."""
 
     name = "duration"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, float):
@@ -45,6 +48,8 @@ class DurationType(click.ParamType[float]):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         if seconds > _LONGEST:
             self.fail(f"{value!r:.40} is longer than 100 years.", param, ctx)
+        if self._positive and not seconds:
+            self.fail(f"{value!r} is no time; write, for example, 15m or 2h.", param, ctx)
         return seconds
 
 

@@ -196,3 +196,8 @@ def test_json_reports_that_more_alerts_exist_than_the_limit(path):
     found = orjson.loads(run(path, "list", "--json", "--limit", "2").output)
 
     assert (len(found["alerts"]), found["more"]) == (2, True)
+
+
+def test_a_silence_of_no_time_is_refused(path):
+    refused = run(path, "silence", "slow_delivery", "--for", "0s")
+    assert refused.exit_code == 2 and "is no time" in refused.output

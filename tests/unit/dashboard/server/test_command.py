@@ -177,3 +177,10 @@ def test_the_server_listens_on_loopback_and_sends_no_usage_statistics(path):
     assert "--server.address=127.0.0.1" in command
     assert "--browser.gatherUsageStats=false" in command
     assert command[-1] == str(path)
+
+
+def test_a_folder_as_the_store_and_an_empty_name_are_refused(tmp_path):
+    folder = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path)])
+    assert folder.exit_code == 2 and "is a folder" in folder.output
+    nameless = CliRunner().invoke(main, ["dashboard", "password", "", "--stdin"], input="secret-password\n")
+    assert nameless.exit_code == 2 and "The name is empty" in nameless.output
