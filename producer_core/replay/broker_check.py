@@ -50,7 +50,7 @@ class TopicCheck:
 
     `newer_keys` counts the dead letters whose key has a newer record among the `looked_at` records that were read.
     `complete` says that all relevant records were read, or that no scan was requested. `lost_partitions` counts the
-    dead letters that request a partition that the topic does not have.
+    dead letters that request a partition that the topic does not have. `scanned` says whether keys were looked up.
     """
 
     topic: str
@@ -65,6 +65,7 @@ class TopicCheck:
     complete: bool
     text: str
     lost_partitions: int = 0
+    scanned: bool = True
 
     @property
     def compacted(self) -> bool:
@@ -257,6 +258,7 @@ class _Topic:
             and (not self.scan or self.scan.complete),
             text=" ".join(self._sentences()),
             lost_partitions=self.lost,
+            scanned=self.scan is not None,
         )
 
     def _sentences(self) -> list[str]:

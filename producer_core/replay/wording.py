@@ -104,6 +104,8 @@ def existing_partitions(found: TopicCheck | None) -> str:
 
 def newer_keys(found: TopicCheck) -> str:
     """Return how many dead letters have a newer record with their key, as far as the check read."""
+    if not found.scanned:
+        return "not checked"
     if found.complete:
         return f"{found.newer_keys:,}"
     return f"{found.newer_keys:,} or more" if found.newer_keys else "unknown"
