@@ -266,7 +266,7 @@ def _check_same_servers(argument: Any, setting: str) -> None:
     if set(named.split(",")) != set(setting.split(",")):
         raise ConfigError(
             f"The argument names the brokers {named}, and the setting bootstrap.servers names {setting}.",
-            fix="Keep one: messages must not go to a cluster that the other does not name.",
+            fix="Keep one, so that messages cannot go to the wrong cluster.",
         )
 
 
@@ -453,7 +453,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
     acks, idempotent = str(chosen["acks"]), _is_true(chosen["enable.idempotence"])
     if idempotent and acks != "all":
         raise ConfigError(
-            f"acks={acks} contradicts idempotence: a message acknowledged by fewer than all replicas can be lost.",
+            f"acks={acks} conflicts with idempotence: messages not acknowledged by all in-sync replicas can be lost.",
             fix="Use acks='all', or set enable_idempotence=False and accept loss.",
         )
     if idempotent and _as_number({"retries": 1, **chosen}, "retries") == 0:
@@ -487,7 +487,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
 def _block_seconds(milliseconds: Any) -> float:
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds >= 0:
         raise ConfigError(
-            f"max_block_ms={milliseconds!r} is not a number of milliseconds; it must be 0 or more and cannot be negative.",
+            f"max_block_ms={milliseconds!r} must be a number of milliseconds, 0 or more.",
             fix="With 0, send_message raises QueueFull at once when the queue is full.",
         )
     return float(milliseconds) / 1000

@@ -179,7 +179,7 @@ def _read() -> DetachedState | None:
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(
             f"The broker's state file {_file()} is damaged.",
-            fix="End the java processes yourself, then delete the file.",
+            fix="Kill the Java processes, then delete the file.",
         ) from error
 
 

@@ -158,7 +158,7 @@ def grant(user: str, feature: Feature, topics: tuple[str, ...], transactional_id
     """
     from producer_core.brokers import secure as access
 
-    _change(access.grant, user, feature, topics, transactional_id, "may now")
+    _change(access.grant, user, feature, topics, transactional_id, "granted")
 
 
 @broker.command(short_help="Revoke the permissions of a feature.")
@@ -167,7 +167,7 @@ def revoke(user: str, feature: Feature, topics: tuple[str, ...], transactional_i
     """Revoke from USER the permissions that "broker grant" granted."""
     from producer_core.brokers import secure as access
 
-    _change(access.revoke, user, feature, topics, transactional_id, "may no longer")
+    _change(access.revoke, user, feature, topics, transactional_id, "revoked")
 
 
 @broker.command(short_help="Stop the brokers.")
@@ -210,7 +210,7 @@ def _change(
     assert state is not None
     change(state.direct_servers, user, permissions)
     for permission in permissions:
-        output.say(f"{user} {verb}: {permission}")
+        output.say(f"{user}: {verb} {permission}")
 
 
 def _security(state: DetachedState | None) -> Security:

@@ -116,7 +116,7 @@ def dashboard(
       producer-core dashboard --store fleet.duckdb --port 9000
       producer-core dashboard password ada
 
-    The store need not exist yet; the page waits for it. A running producer on the same store executes the replays that
+    The page waits for the store if it does not exist. A running producer on the same store executes the replays that
     start here, so the dashboard needs no credentials. If PRODUCER_CORE_CONFIG names a file of client settings (Java
     properties or JSON, with bootstrap.servers), the dashboard executes replays too. It evaluates alerts and sends their
     notifications while it runs.
@@ -128,7 +128,7 @@ def dashboard(
     _require_packages()
     if store_path is not None and store_path.is_dir():
         raise Failed(
-            f"The store {store_path} is a folder.", "Name the store's file, for example store.duckdb in it."
+            f"The store {store_path} is a folder.", "Give a file in that folder, for example store.duckdb."
         )
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate requires its key.", "Use --tls-cert together with --tls-key.")

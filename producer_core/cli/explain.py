@@ -26,7 +26,7 @@ _KINDS = {
 }
 _VERDICTS = {
     "not_sent": "not_sent: the message never left the client; a resend is safe",
-    "rejected": "rejected: the broker rejected the message; a resend is safe if the timing proves it",
+    "rejected": "rejected: the broker rejected the message; a resend is safe if it was the only send",
     "possibly_persisted": "possibly_persisted: the broker may have the message; a resend may write it twice",
 }
 

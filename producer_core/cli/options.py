@@ -49,7 +49,7 @@ class DurationType(click.ParamType[float]):
         if seconds > _LONGEST:
             self.fail(f"{value!r:.40} is longer than 100 years.", param, ctx)
         if self._positive and not seconds:
-            self.fail(f"{value!r} is no time; write, for example, 15m or 2h.", param, ctx)
+            self.fail(f"{value!r} must be above 0, for example 15m or 2h.", param, ctx)
         return seconds
 
 

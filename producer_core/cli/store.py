@@ -153,7 +153,7 @@ def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
 @options.store_option
 @options.as_json
 def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json: bool) -> None:
-    """Change one or more settings of the store. They apply to every process; the change is recorded in the audit.
+    """Change one or more settings of the store. They apply to every process; the change is recorded in the audit log.
 
     \b
       keep_seconds, keep_minutes, keep_hours   retention of statistics by second, minute and hour: 2h, 3d, 90d

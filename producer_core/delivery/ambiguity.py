@@ -25,7 +25,9 @@ from producer_core.kafka.newer_keys import NEWER_RECORD, SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 
-_LATE_REQUEST_REFUSED = "A later message of the same producer is on its partition, so the broker refuses late requests of this message."
+_LATE_REQUEST_REFUSED = (
+    "A later message of the same producer is on its partition, so the broker rejects late requests for it."
+)
 _EVIDENCE_TIMEOUT = 10.0
 """Seconds that an ambiguous message waits for the evidence about a suspected loss."""
 _SEARCH_INTERVAL = 5.0

@@ -95,7 +95,7 @@ class MessageEnqueuer:
     def _claim_or_wait(self, delivery: Delivery, deadline: float) -> Claim:
         """Claim a message. While too many duplicates are held, wait for their originals as for room in the queue."""
         while (claim := self._duplicates.claim(delivery)) is _PENDING and self._retries.pending >= _MAX_HELD:
-            reason = f"{_MAX_HELD:,} messages wait for a retry or for the message that they duplicate. Send slower."
+            reason = f"{_MAX_HELD:,} messages await a retry or the message they duplicate. Send more slowly."
             self._wait_for_room(deadline, reason)
         return claim
 
@@ -298,16 +298,14 @@ class MessageEnqueuer:
 
     def _wait_for_room(self, deadline: float, reason: str) -> None:
         if self._hooks.calling:
-            raise QueueFull(
-                f"{reason} A delivery callback cannot wait: it runs on the thread that makes room."
-            )
+            raise QueueFull(f"{reason} A delivery callback cannot wait: it runs on the delivery thread.")
         left = deadline - time.monotonic()
         if left <= 0:
             raise QueueFull(reason)
         self._settled.wait(min(left, 0.1))
 
     def _why_full(self) -> str:
-        timeout = f"No room for the message within {self._max_block:g} s"
+        timeout = f"The queue is still full after {self._max_block:g} s"
         if self._saturated():
             return f"{timeout}: no store, spill file or journal can take a dead letter. Free the disk or the store, then send again."
         cause = self._connection.error or "the broker is slower than the application"

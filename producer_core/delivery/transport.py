@@ -368,7 +368,7 @@ class KafkaTransport:
 def _no_client(error: KafkaError) -> ProducerError:
     """Return the exception for a client that cannot be created: a wrong setting, no token, or no thread for it."""
     reason = error.str().removeprefix("Failed to create producer: ").rstrip(".")
-    what = f"No Kafka client can be made: {mask_or_hide(reason)} ({error.name()})."
+    what = f"Cannot create Kafka client: {mask_or_hide(reason)} ({error.name()})."
     if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:
         return ConfigError(
             what,

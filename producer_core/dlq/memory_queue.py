@@ -86,7 +86,7 @@ class DeadLetterQueue:
         dead = replace(message, status=MessageStatus.DLQ, last_error=text)
         self._insert(dead_letter_of(dead, text, now), dead)
         logger.warning(
-            "message dead",
+            "dead letter",
             extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(text)},
         )
 

@@ -16,9 +16,7 @@ from producer_core.events import Kind, Verdict
 from producer_core.kafka.error_aliases import ALIASES, NO_ERROR, PARENTS
 from producer_core.kafka.error_codes import NON_PRODUCER_CODES, TABLE, UNNAMED_CODES
 
-_NOT_FOR_PRODUCERS = (
-    "For consumers, administrators or other brokers. A producer should not receive this code."
-)
+_NOT_FOR_PRODUCERS = "For consumers, admin clients or other brokers. A producer should not receive this code."
 _UNKNOWN = "producer_core has no description of this code."
 _UNKNOWN_ADVICE = "Check whether the message is on the topic before sending it again, and report the code."
 _BACKOFF_SHARE = 0.8
@@ -125,7 +123,7 @@ def judge(
     if failure.kind == "local":
         return (
             "possibly_persisted",
-            f"The client gave up the message ({failure.code}), but an earlier transmission may have been written.",
+            f"The client gave up on it ({failure.code}), but an earlier transmission may have been written.",
         )
     if failure.verdict != "rejected":
         return (

@@ -41,7 +41,7 @@ def _missing(topic: str, view: ClusterView) -> BrokerError:
     names = [name for name in view.topics if not name.startswith("__")]
     close = difflib.get_close_matches(topic, names, n=1)
     return BrokerError(
-        f"Topic {topic!r} does not exist, or these credentials may not see it.",
+        f"Topic {topic!r} does not exist, or the credentials lack DESCRIBE.",
         fix=f"Did you mean {close[0]!r}?"
         if close
         else f"Existing topics: {_listed(names)}."
@@ -64,6 +64,6 @@ def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
         )
     if found.operations is not None and not found.operations & {operation, "ALL"}:
         raise BrokerError(
-            f"These credentials may not use topic {topic!r}: {operation} is missing.",
+            f"The credentials lack {operation} on topic {topic!r}.",
             fix=f"Grant {operation} and DESCRIBE on it.",
         )

@@ -159,7 +159,7 @@ def _check_is_telemetry(rejected: Mapping[int | None, int]) -> None:
     if rejected.get(None, 0) >= _MIN_FOREIGN:
         raise ConfigError(
             f"None of the first {sum(rejected.values()):,} records is telemetry.",
-            fix="With --topic, name the topic that producers have as telemetry_topic; nothing was copied.",
+            fix="Set --topic to the producers' telemetry_topic; nothing was copied.",
         )
 
 

@@ -41,8 +41,8 @@ _TABLE = (
         "Check the address of --master and that it runs.",
     ),
     _known(
-        r"JAVA_GATEWAY_EXITED|Java gateway process exited", MissingTool, "Spark's Java process ended while it started.",
-        "See why with --verbose; often the memory of --driver-memory is more than there is.",
+        r"JAVA_GATEWAY_EXITED|Java gateway process exited", MissingTool, "Spark's Java process exited at startup.",
+        "Use --verbose to see why; often --driver-memory exceeds the available memory.",
     ),
     _known(
         r"Failed to find data source: kafka|ClassNotFoundException: org\.apache\.(?:spark\.sql\.)?kafka", MissingTool,
@@ -53,7 +53,7 @@ _TABLE = (
     _known(
         r"(?:NoSuchMethodError|NoClassDefFoundError|AbstractMethodError|IncompatibleClassChangeError): ([^\n]*)",
         MissingTool, "Spark's Kafka connector does not match this Spark: {0}.",
-        "Its version must be PySpark's, and all its jars must be there (--jars).",
+        "Use the version of PySpark, and provide all jars with --jars.",
     ),
     _known(
         r"ModuleNotFoundError: No module named '([^']*)'", MissingTool,
@@ -78,12 +78,12 @@ _TABLE = (
     _known(
         r"OffsetOutOfRangeException|Some data may have been lost|"
         r"Partition [^\n]* offset was changed from|fewer partitions|were deleted",
-        BrokerError, "Offsets that the job was to read are no longer on the topic.",
-        "Retention removed them, or the topic was re-created: start from its current beginning.",
+        BrokerError, "Offsets that the job needs are no longer on the topic.",
+        "Retention removed them, or the topic was re-created: start at its earliest offset.",
     ),
     _known(
         r"(?:Topic|Group|Cluster|TransactionalId)AuthorizationException: ([^\n]*)", BrokerError,
-        "Spark may not read or write there: {0}.", "Grant READ on the topics (and WRITE where the job sends).",
+        "Spark is not authorized: {0}.", "Grant READ on the topics (and WRITE where the job sends).",
     ),
     _known(
         r"(?:Sasl|Ssl)AuthenticationException: ([^\n]*)|SSLHandshakeException: ([^\n]*)", BrokerError,
@@ -108,11 +108,11 @@ _TABLE = (
     ),
     _known(
         r"Python worker (?:exited|crashed)|ExecutorLostFailure|Lost executor|worker lost", PipelineError,
-        "Spark's workers were lost too often.", "See its log with --verbose; often they ran out of memory.",
+        "Spark's workers were lost too often.", "Use --verbose to see the log; often memory runs out.",
     ),
     _known(
         r"SparkContext was shut down|stopped SparkContext|Connection refused.*py4j|Answer from Java side is empty",
-        PipelineError, "Spark's Java process has ended.", "See its log with --verbose; it may have been killed for memory.",
+        PipelineError, "Spark's Java process has ended.", "Use --verbose to see its log; it may have run out of memory.",
     ),
 )  # fmt: skip
 

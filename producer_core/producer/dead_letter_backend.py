@@ -198,7 +198,7 @@ def check_target(to_cluster: str, own: str) -> None:
         )
     if to_cluster != own:
         raise OtherCluster(
-            f"The producer writes to the cluster {own}, not to {to_cluster or 'one without a name'}.",
+            f"The producer writes to the cluster {own}, not to {to_cluster or 'one with no id'}.",
             fix=f"Nothing was sent. To send the dead letters here, pass to_cluster={own!r}.",
         )
 

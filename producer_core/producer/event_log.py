@@ -83,7 +83,7 @@ class EventLog(Hook):
                     "error": mask_or_hide(dead_letter.error_text),
                 }
                 self._causes[key] = _Cause(now, fields)
-                self._put("message dead", {**fields, "count": 1})
+                self._put("dead letter", {**fields, "count": 1})
 
     def stop(self, timeout: float = 0.5) -> None:
         """Write the remaining lines. Wait at most `timeout` seconds for a handler that blocks."""
@@ -131,7 +131,7 @@ class EventLog(Hook):
             if now - cause.logged_at < _REPEAT_AFTER_S and not self._stopping:
                 continue
             if cause.count:
-                self._lines.append(("more messages dead", {**cause.fields, "count": cause.count}))
+                self._lines.append(("more dead letters", {**cause.fields, "count": cause.count}))
                 cause.logged_at, cause.count = now, 0
             else:
                 del self._causes[key]

@@ -54,7 +54,7 @@ class ReadOnlyStats(ProducerStats):
 
     def _reject_write(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
-            "producer.stats is built at each access, so a write into it would be lost. Change a copy: producer.get_stats()."
+            "producer.stats is a new dict on each access, so writes to it are lost. Change a copy: producer.get_stats()."
         )
 
     __setitem__ = __delitem__ = __ior__ = _reject_write

@@ -191,7 +191,7 @@ class StoreBackend:
             replace(dead_letter, cluster_id=self._cluster_id, producer_id=self._producer.identity)
         )
         logger.warning(
-            "message dead",
+            "dead letter",
             extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(error)},
         )
 

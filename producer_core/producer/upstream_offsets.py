@@ -74,7 +74,7 @@ class UpstreamOffsets:
             known = self._sources.setdefault(source, _Source())
             if known.last is not None and offset <= known.last:
                 raise ValueError(
-                    f"Offset {offset} of {source!r} came after {known.last}. Call accepted() in reading order, on one "
+                    f"Offset {offset} of {source!r} came after {known.last}. Call accepted() in offset order, on one "
                     "thread per partition; call forget() first when a partition is reassigned or read again."
                 )
             known.open[offset] = known.last

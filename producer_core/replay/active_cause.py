@@ -158,6 +158,6 @@ def _what_would_show_it(growing: Sequence[ActiveCause], now: float) -> str:
     left = max(1, proof(open_.died, open_.before) - open_.since)
     wait = max(1.0, LATELY - (now - max(one.last for one in growing)))
     return (
-        f"It counts as gone after {left:,} more message{' is' if left == 1 else 's are'} delivered on {open_.topic} without "
+        f"It is cleared after {left:,} more message{' is' if left == 1 else 's are'} delivered on {open_.topic} without "
         f"a new dead letter, or after {LATELY / 60:.0f} min without one ({wait:.0f} s from now)."
     )

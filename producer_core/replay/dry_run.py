@@ -258,7 +258,7 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
         )
     if unsearched:
         yield (
-            f"These records are sent at the earliest {QUIET_PERIOD_S:.0f} s after they failed, "
+            f"These records are sent {QUIET_PERIOD_S:.0f} s or more after they failed, "
             "because late requests usually arrive by then."
         )
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 NO_TOPIC = "its topic no longer exists; create it and replay again"
 NEWER_KEY = "the topic has a newer record with its key, and consumers would read the old value last"
-NEVER_SENT = "never sent as a message; fix the line at its source"
+NEVER_SENT = "not replayable; fix it at its source"
 QUARANTINED = "quarantined: it failed again"
 OTHER_CLUSTER = "from another cluster"
 UNKNOWN_CLUSTER = "it may be on an unknown cluster, so it is not sent to this one"

@@ -11,7 +11,7 @@ from producer_core.kafka.newer_keys import NEWER_RECORD
 from producer_core.replay.outcome import RecordOutcome
 
 _REMOVED = (
-    "inconclusive, so not sent; choose to send it anyway (--inconclusive send). It may have been among the records of "
+    "inconclusive, so not sent; to send it anyway, use --inconclusive send. It may have been among the records of "
     "{topic} that retention or deletion of the topic removed before the search."
 )
 _COMPACTED = f"inconclusive, so not sent. {NEWER_RECORD}"
@@ -56,5 +56,5 @@ def inconclusive(dead_letter: ReplayRecord, probe: ProbeOutcome) -> RecordOutcom
 
 def _landed(dead_letter: ReplayRecord, place: tuple[int, int]) -> RecordOutcome:
     partition, offset = place
-    text = f"Found on {dead_letter.topic}, partition {partition}, at offset {offset}; its sender died before it could report it."
+    text = f"Found on {dead_letter.topic}, partition {partition}, at offset {offset}; its sender exited before reporting it."
     return RecordOutcome(dead_letter.message_id, "landed", text, partition, offset, verdict="found")

@@ -39,9 +39,9 @@ STATE_MEANINGS: Mapping[str, str] = {
 """The meaning of each state for the operator."""
 
 NEWER: Mapping[str, str] = {
-    "auto": "records whose key has a newer one are skipped on topics that are, or may be, compacted",
-    "skip": "records whose key has a newer one are skipped",
-    "send": "records whose key has a newer one are sent anyway",
+    "auto": "records superseded by a newer one are skipped on topics that are, or may be, compacted",
+    "skip": "records superseded by a newer one are skipped",
+    "send": "records superseded by a newer one are sent anyway",
 }
 """How records with newer keys are handled, by choice."""
 

@@ -150,7 +150,7 @@ class ConnectionPool:
         lock, pid = self._lock, os.getpid()
         if not _acquired(lock, min(deadline, time.monotonic() + timeout)):
             raise StoreLocked(
-                f"The store {self._path} is in use: another thread of this process has waited for it, or used it, for too long."
+                f"The store {self._path} is in use: another thread in this process has held or awaited it for too long."
             )
         try:
             yield

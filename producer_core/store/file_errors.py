@@ -33,7 +33,7 @@ def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
     if "Unique file handle conflict" in text:
         return StoreError(
             f"This process was forked while it used the store {path}, and cannot open it again.",
-            fix="Fork outside of the store's blocks, or start processes with the spawn method.",
+            fix="Fork outside store blocks, or use the spawn start method.",
         )
     if isinstance(error, duckdb.InterruptException):
         return StoreError(
@@ -64,7 +64,7 @@ def directory(path: Path) -> StoreUnavailable:
 
 def emptied(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
-        f"The store {path} is empty (0 bytes): something truncated it, and all its content is lost.",
+        f"The store {path} is empty (0 bytes): it was truncated, and all its content is lost.",
         fix="Restore it from a copy while no process uses it; otherwise the next producer creates a new one.",
     )
 

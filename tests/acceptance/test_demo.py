@@ -36,7 +36,7 @@ def test_every_part_in_order_on_the_embedded_broker():
     found = numbers(result.stdout)
     assert (found["Sent"], found["DLQ size"]) == ("34", "1")  # 10 + 20 purchases, and 4 of the 5 with faults
     (died,) = result.stderr.splitlines()
-    assert died.startswith("message dead: topic=test-retry-topic, code=POLICY_VIOLATION")
+    assert died.startswith("dead letter: topic=test-retry-topic, code=POLICY_VIOLATION")
 
 
 def test_the_same_purchase_five_times_is_sent_once():

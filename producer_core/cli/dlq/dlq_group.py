@@ -15,7 +15,7 @@ def dlq() -> None:
     applies to all pending dead letters. A command that changes dead letters prints their number and asks first.
 
     No dead letter is ever dropped. An alert fires above the limits for their number, bytes or age (see "store set
-    --help"). Secrets are masked; --reveal shows them and is recorded in the audit.
+    --help"). Secrets are masked; --reveal shows them and is recorded in the audit log.
 
     \b
       producer-core dlq groups                      dead letters by cause

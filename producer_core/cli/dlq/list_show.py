@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _reveal = click.option(
-    "--reveal", is_flag=True, help="Show masked secrets, card numbers and addresses; recorded in the audit."
+    "--reveal", is_flag=True, help="Show masked secrets, card numbers and addresses; audit-logged."
 )
 
 
@@ -147,7 +147,7 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
     """Show one dead letter: its value, headers, verdict and history.
 
     The history lists the acceptance, each attempt, each failure, every replay with its outcome, and the actions of
-    operators. Secrets are masked as described in "producer-core dlq list --help"; --reveal is recorded in the audit
+    operators. Secrets are masked as described in "producer-core dlq list --help"; --reveal is recorded in the audit log
     before anything is shown.
 
     \b

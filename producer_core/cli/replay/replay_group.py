@@ -107,7 +107,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
 @click.option(
     "--stop-percent",
     type=click.FloatRange(0, 100),
-    help="Stop if more of the canary, or of the latest records, fail again.",
+    help="Stop if more than this share of canary or latest records fails.",
 )
 @options.yes
 @options.store_option

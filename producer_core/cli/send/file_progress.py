@@ -154,7 +154,7 @@ class FileProgress:
                 self._changed = True
                 raise JournalFull(
                     f"The state file {self._file.path} cannot be written: {error.strerror or error}.",
-                    fix="Free its disk.",
+                    fix="Free up space.",
                 ) from error
             if begun:
                 self._reach_on_disk = reached

@@ -138,7 +138,7 @@ class RedisClaimOutbox:
             self._closing = False  # the outbox may be used again
             left = len(self._updates)
         if left:
-            logger.warning("updates of claims were not sent to redis", extra={"keys": left})
+            logger.warning("claim updates were not sent to Redis", extra={"keys": left})
         self._backend.close()
 
     # the queue

@@ -228,9 +228,9 @@ class DuplicateCheck(Hook):
             self._counted(topic)
         counts = {"topic": topic, "copies": copies, "not_read": unread}
         if copies:
-            logger.warning("records were written twice when the client's epoch rose", extra=counts)
+            logger.warning("records were written twice when the producer epoch was bumped", extra=counts)
         elif unread:
-            text = "offsets could not be checked for duplicates after the client's epoch rose; all count as possible duplicates"
+            text = "offsets could not be checked for duplicates after an epoch bump; all count as possible duplicates"
             logger.warning(text, extra=counts)
 
     def _is_copy(self, message_id: bytes) -> bool:

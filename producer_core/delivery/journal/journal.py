@@ -289,7 +289,7 @@ class Journal:
                 raise JournalFull(
                     f"The journal {self._folder.path} has reached its limit of {self._max_bytes:,} bytes; it holds "
                     f"{self.unsettled():,} messages that no broker has acknowledged.",
-                    fix="It empties when the brokers acknowledge. Raise max_bytes or send more slowly.",
+                    fix="Acknowledgements free its space. Raise max_bytes or send more slowly.",
                 )
 
     def _check_files(self) -> None:

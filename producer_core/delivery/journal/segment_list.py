@@ -106,7 +106,7 @@ class SegmentList:
                 try:
                     self._segments[index] = rewritten = segment.without_settled()
                 except OSError as error:
-                    logger.warning("journal segment cannot be shortened", extra={"error": str(error)})
+                    logger.warning("journal segment cannot be truncated", extra={"error": str(error)})
                     return
                 self.size += rewritten.size - segment.size
                 segment.close()

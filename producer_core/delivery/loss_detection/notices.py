@@ -116,9 +116,9 @@ def _epoch_rose_notice(old: int, new: int, producer_id: int, failures: Counter[s
     if failures:
         cause = f"after {', '.join(name for name, _ in failures.most_common(3))}"
     else:
-        cause = "without a failed message: the client met an error that it does not report"
+        cause = "without a failed message: the client did not report the error"
     text = (
-        f"The idempotent client's epoch rose from {old} to {new}, {cause}. Unacknowledged messages of other partitions "
+        f"The producer epoch was bumped from {old} to {new}, {cause}. Unacknowledged messages of other partitions "
         "are sent under new sequence numbers, so the broker cannot detect duplicates. All partitions are checked."
     )
     details = {"old": old, "new": new, "producer_id": producer_id, "failures": dict(failures)}

@@ -123,7 +123,7 @@ def _rows(path: Path) -> Iterator[Item]:
         found, file = untrusted_parquet.read_schema(path), untrusted_parquet.open_file(path)
     except untrusted_parquet.DecompressionBomb as error:
         raise TransferError(
-            f"{path} was rejected: {error}.", fix="The file may be built to exhaust memory; check its source."
+            f"{path} was rejected: {error}.", fix="It may be a decompression bomb; check its source."
         ) from error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TransferError(f"{path} is not a readable Parquet file: {error}.") from error

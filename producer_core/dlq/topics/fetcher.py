@@ -342,9 +342,7 @@ class _FetchJob:
                 "and a replay writes a second copy."
             )
         if self.not_replayable:
-            sentences.append(
-                f"{self.not_replayable:,} cannot be replayed; the source of each gives the reason."
-            )
+            sentences.append(f"{self.not_replayable:,} cannot be replayed; see `source` of each record.")
         if left or self.problem:
             sentences.append(
                 f"Up to {left:,} left: {self.problem or 'not read'}. Run the same command to continue."

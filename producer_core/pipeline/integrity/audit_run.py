@@ -301,7 +301,7 @@ def _cluster(config: ClientConfig, topic: str) -> str:
     found = cluster_id(config.settings, topic, _TIMEOUT)
     if not found:
         raise BrokerError(
-            "No broker returned the id of its cluster.", fix="Check that they answer, and audit again."
+            "No broker returned the id of its cluster.", fix="Check the brokers, then audit again."
         )
     return found
 

@@ -103,7 +103,7 @@ def _check_not_data_topics(raw: DataFrame, sources: Sequence[LedgerSource]) -> N
         if partitions & others and not partitions & telemetry:
             raise ConfigError(
                 f"Topic {name!r} holds records, but none is a batch of a producer's telemetry.",
-                fix="With --ledger-topic, name the topic that producers have as telemetry_topic=.",
+                fix="Set --ledger-topic to the producers' telemetry_topic.",
             )
 
 

@@ -51,7 +51,7 @@ def _id_at(consumer: Consumer, place: TopicPartition) -> bytes | None:
         if error is None and message.partition() == place.partition and message.offset() >= place.offset:
             return record_id(message.headers()) if message.offset() == place.offset else None
     raise BrokerError(
-        f"Partition {place.partition} of {place.topic} did not answer a lookup of one of its records.",
+        f"Partition {place.partition} of {place.topic} did not respond to a record lookup.",
         fix="Check that it has a leader, and audit again.",
     )
 

@@ -81,7 +81,7 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
         whose = "its producer keeps" if report.unledgered == 1 else "their producers keep"
         yield f"{_are(report.unledgered, 'on the log')} in no ledger: {whose} none, or never received the acknowledgement."
     if report.reordered:
-        yield "Order is defined for one thread that sends one message after another; several threads or tasks have no order."
+        yield "Order is defined only for messages sent one after another by one thread, not across threads or tasks."
     if report.given_up_found:
         yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log."
     if report.foreign:

@@ -253,7 +253,7 @@ def test_broker_start_secure_creates_users_whose_acls_the_command_line_changes(t
 
         assert "Permissions missing: WRITE (to send)" in doctor_of_app2().stdout
         granted = cli("broker", "grant", "app2", "replay", "orders").stdout.splitlines()
-        assert "app2 may now: READ on topic orders" in granted
+        assert "app2: granted READ on topic orders" in granted
         eventually(
             lambda: "Permissions granted: WRITE, DESCRIBE, READ." in doctor_of_app2().stdout, timeout=60
         )

@@ -114,7 +114,7 @@ def test_an_oauth_callback_without_a_token_raises_a_config_error():
         raise ValueError("mine")
 
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": no_token}
-    with pytest.raises(ConfigError, match="No Kafka client can be made: OAuth token not set") as raised:
+    with pytest.raises(ConfigError, match="Cannot create Kafka client: OAuth token not set") as raised:
         ReliableKafkaProducer("127.0.0.1:1", settings, store=None)
     assert "Check oauth_cb" in raised.value.fix
     assert "KafkaError{" not in str(raised.value)
@@ -124,7 +124,7 @@ def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reas
     error = KafkaError(KafkaError._INVALID_ARG, "Failed to create producer: `a` needs `b`")
     raised = transport._no_client(error)
     assert isinstance(raised, ConfigError)
-    assert "No Kafka client can be made: `a` needs `b` (_INVALID_ARG)." in str(raised)
+    assert "Cannot create Kafka client: `a` needs `b` (_INVALID_ARG)." in str(raised)
 
 
 @pytest.mark.parametrize(

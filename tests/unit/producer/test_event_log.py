@@ -71,8 +71,8 @@ def test_two_hundred_dead_letters_are_one_line_per_cause_and_a_count(log, lines)
     log.stop(60)
 
     assert len(lines.lines) == 3
-    assert lines.lines[0].startswith("message dead: topic=orders, code=_MSG_TIMED_OUT, error=")
-    assert lines.lines[2].startswith("more messages dead: topic=orders, code=_MSG_TIMED_OUT")
+    assert lines.lines[0].startswith("dead letter: topic=orders, code=_MSG_TIMED_OUT, error=")
+    assert lines.lines[2].startswith("more dead letters: topic=orders, code=_MSG_TIMED_OUT")
     assert lines.lines[2].endswith("count=199")
 
 
@@ -91,7 +91,7 @@ def test_a_cause_is_counted_once_per_minute(lines):
     log.stop(60)
 
     assert [line.split(":")[0] for line in lines.lines] == [
-        "message dead", "broker connection failed", "more messages dead",
+        "dead letter", "broker connection failed", "more dead letters",
     ]  # fmt: skip
 
 

@@ -177,7 +177,7 @@ def test_status_shows_the_choices_the_look_ahead_and_what_to_do_next(store):
     assert "ready: waiting for your decision: replay go starts it" in result.output
     assert "INC-4711" in result.output
     assert "a canary of 3 first; stops when more than 20 % of the last 40 fail again" in result.output
-    assert "records whose key has a newer one are skipped" in result.output
+    assert "records superseded by a newer one are skipped" in result.output
     assert "at most 2 per second" in result.output
     assert "Topics checked" in result.output
     assert "2 records of orders will be skipped" in result.output
