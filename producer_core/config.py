@@ -458,7 +458,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
         )
     if idempotent and _as_number({"retries": 1, **chosen}, "retries") == 0:
         raise ConfigError(
-            "retries=0 contradicts idempotence, which needs librdkafka's retries to keep order.",
+            "retries=0 conflicts with idempotence, which needs librdkafka's retries to keep order.",
             fix='Leave retries out. Use ordering="strict" if order matters most; RetryConfig(max_retries=0) disables the producer\'s own resends.',
         )
     if idempotent and _as_number(chosen, "max.in.flight.requests.per.connection") > 5:

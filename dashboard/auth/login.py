@@ -189,7 +189,7 @@ class LoginMiddleware:
             return None
         self._attempts.failed(name, address, device)
         logger.warning("sign-in refused", extra={"user": name, "address": address})
-        return "The name or the password is wrong."
+        return "Incorrect name or password."
 
 
 def _is_same_origin(request: Request) -> bool:

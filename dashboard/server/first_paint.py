@@ -7,7 +7,7 @@ import json
 from producer_core.dashboard.theme import asset
 
 LOADING = "Opening the dashboard. The first time takes a few seconds."
-DELAYED = "This takes longer than usual: the machine is busy, or the server does not respond. The page opens by itself."
+DELAYED = "This takes longer than usual: the machine is busy, or the server does not respond. It opens automatically."
 _DELAYED_AFTER = 12_000
 """Milliseconds after which the page shows `DELAYED`."""
 

@@ -27,7 +27,7 @@ def show(path: Path, alert_id: str) -> None:
     if detail is None:
         common.message(
             "quiet",
-            "This store has no alert with this id. Resolved alerts are kept as long as the statistics.",
+            "This store has no alert with this id. Resolved alerts expire with the hourly statistics.",
         )
         return
     item = detail.alert

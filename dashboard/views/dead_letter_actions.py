@@ -108,14 +108,14 @@ def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton
     st.button(
         wording.button_label("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
         disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
-        help=reason or "Returns them to the state dead, unchanged.",
+        help=reason or "Makes them pending again, unchanged.",
     )  # fmt: skip
 
 
 def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries.ReplayRow | None) -> None:
     """Show why Replay does not send at once, or is disabled."""
     if where.state not in ("dead", None):
-        common.note("Only dead letters in the state dead can be replayed or cleared.")
+        common.note("Only pending dead letters can be replayed or cleared.")
     elif offer.count and not offer.refused:
         own = followed.operation.operation_id if followed else ""
         if any(one.operation_id == own for one, _ in offer.held):

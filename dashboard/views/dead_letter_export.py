@@ -28,7 +28,7 @@ def show(path: Path, where: DeadLetterFilter, count: int) -> None:
     ):
         common.note(
             f"{wording.plural(count, 'dead letter')}, masked as shown here, oldest message first. "
-            "CSV cells that look like formulas are escaped. The audit records each export."
+            "CSV cells that look like formulas are escaped. The audit log records exports."
         )
         fits = count <= exports.MAX_DEAD_LETTERS
         if not fits:

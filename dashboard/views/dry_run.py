@@ -78,7 +78,7 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
             else dry_run_wording.KEEP_INCONCLUSIVE,
             key=f"inconclusive_{key}",
             required=True,
-            help="The audit records the choice.",
+            help="The audit log records it.",
         )
         common.note(dry_run_wording.INCONCLUSIVE_REASON)
     if not operation.by_spark and (run.quarantined or st.session_state.get(f"quarantined_{key}")):

@@ -90,11 +90,11 @@ def _tiles(page: ErrorsPage) -> None:
         ("Failed", wording.compact(now.dead), wording.change(now.dead, before.dead, wording.count, good=-1),
          "Messages that became dead letters."),
         ("Error rate", wording.percent(now.error_rate), wording.change(now.error_rate, before.error_rate, wording.percent, good=-1),
-         "Messages that became dead letters, of all settled messages."),
+         "Share of settled messages that became dead letters."),
         ("Retry success", wording.percent(success), wording.change(success, success_before, wording.percent, good=1),
          wording.retries(now.saved, page.given_up[0])),
         ("Dead letters", wording.compact(page.waiting), None,
-         "Dead letters pending now, in any time range."),
+         "Dead letters pending now, of any age."),
     ]  # fmt: skip
     figures = [
         charts.Tile(

@@ -127,7 +127,7 @@ def _store_settings(path: Path) -> None:
     common.note(settings_wording.LIMITS_NOTE)
     common.heading("Change these settings")
     common.note(
-        "Changes apply to all users of this store and are audited. The value default resets a setting; none removes a limit."
+        "Changes apply to all users of this store and are audited. Use default to reset a setting, none to remove a limit."
     )
     values = {one.name: one.value for one in (*page.kept[-1:], *page.bounds[:2])}
     st.code(settings_wording.command(values, str(page.info.path)), language=None, wrap_lines=True)

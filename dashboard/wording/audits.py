@@ -26,11 +26,11 @@ LABELS: Mapping[str, str] = {
 MEANINGS: Mapping[str, str] = {
     "lost": "Acknowledged by the broker, but missing from the log.",
     "duplicated": "On the log more than once.",
-    "reordered": "Stored after a later message of the same partition and session.",
+    "reordered": "Out of send order within its partition and producer session.",
     "given_up_found": "A dead letter that is on the log. Do not replay it.",
     "pending": "Hidden by an open transaction. Repeat the audit after it ends.",
     "expired": "Deleted by retention before this audit; cannot be checked.",
-    "undecided": "Acknowledged at an unknown offset, outside the audited range. Audit the whole topic.",
+    "undecided": "Acknowledged, offset unknown; not found in the audited range. Audit the whole topic.",
     "unledgered": "On the log, but in no ledger: the producer keeps none or crashed before reporting.",
 }
 _OTHER_KINDS: Mapping[str, str] = {

@@ -145,7 +145,7 @@ def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: st
     back = f", back to {back_to}" if back_to else ""
     return (
         f"Searched the latest {looked_at:,} of {of:,}{back}: {found:,} found so far. "
-        "Bodies are not indexed, so each search stops after 5 s."
+        "Values are not indexed, so each search stops after 5 s."
     )
 
 

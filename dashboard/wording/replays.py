@@ -23,8 +23,8 @@ SILENT = 3.0
 CLICK = "Checks the topics first. Sends automatically unless a decision is needed."
 
 OTHER_FILTER = (
-    "No action taken: the address asks for a different filter than the one shown with this button. "
-    "The page now shows the filter of the address."
+    "No action taken: the URL has a different filter than the one shown with this button. "
+    "The page now shows the filter of the URL."
 )
 
 REMEDIES: Mapping[str, str] = {

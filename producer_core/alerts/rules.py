@@ -148,7 +148,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "high_error_rate": AlertRule(
             "critical",
-            "{value:.1%} of messages failed between two checks; the limit is {threshold:.1%}",
+            "{value:.1%} of messages failed between checks; the limit is {threshold:.1%}",
             "Open the errors by topic: one group of dead letters usually shows the cause. Fix it, then replay.",
             keep_firing_for=5 * MINUTE,
         ),
@@ -224,7 +224,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "loss_suspected": AlertRule(
             "critical",
             "{text}",
-            "Wait for the finding. The evidence is read at once, and this alert ends with the result.",
+            "Wait for the result. The investigation is running; the alert resolves when it ends.",
         ),
         "acknowledged_lost": AlertRule(
             "critical",
@@ -255,7 +255,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "order_break": AlertRule(
             "warning",
             "{text}",
-            'Consumers that need the order of a key must check it themselves. ordering="strict" keeps one message per '
+            'Consumers that need per-key order must verify it themselves. ordering="strict" keeps one message per '
             "key in flight; exactly-once delivery keeps the order of every partition.",
         ),
         "epoch_rose": AlertRule(
@@ -275,7 +275,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             "critical", "{text}", "Check the brokers, and the permissions for the transactional id."
         ),
         "read_back_waits": AlertRule(
-            "warning", "{text}", "Find the transaction that is open on the partition, and end it."
+            "warning", "{text}", "Find the open transaction on the partition, and abort it."
         ),
         "read_back_refused": AlertRule(
             "critical", "{text}", "Follow the instructions above. Nothing is sent until then."
@@ -301,7 +301,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             'store set".',
         ),
         "weak_replication": AlertRule(
-            "warning", "{text}", "Give the topic three replicas and min.insync.replicas=2."
+            "warning", "{text}", "Set replication factor 3 and min.insync.replicas=2."
         ),
     }
 )

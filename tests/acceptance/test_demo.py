@@ -35,8 +35,9 @@ def test_every_part_in_order_on_the_embedded_broker():
     assert "Redis" not in result.stdout
     found = numbers(result.stdout)
     assert (found["Sent"], found["DLQ size"]) == ("34", "1")  # 10 + 20 purchases, and 4 of the 5 with faults
-    (died,) = result.stderr.splitlines()
+    died, *alerts = result.stderr.splitlines()
     assert died.startswith("dead letter: topic=test-retry-topic, code=POLICY_VIOLATION")
+    assert all(alert.startswith("ALERT [HIGH] high_error_rate: ") for alert in alerts)
 
 
 def test_the_same_purchase_five_times_is_sent_once():

@@ -155,8 +155,8 @@ def test_a_backoff_cap_below_the_default_lowers_the_backoff():
 @pytest.mark.parametrize(
     ("given", "expected", "fix"),
     [
-        ({"acks": 1}, "contradicts idempotence", "acks='all'"),
-        ({"acks": 0}, "contradicts idempotence", "enable_idempotence=False"),
+        ({"acks": 1}, "conflicts with idempotence", "acks='all'"),
+        ({"acks": 0}, "conflicts with idempotence", "enable_idempotence=False"),
         ({"retries": 0}, "retries=0", 'ordering="strict"'),
         ({"max_in_flight_requests_per_connection": 6}, "More than 5", "5 or less"),
         ({"linger_ms": 5000, "delivery_timeout_ms": 4000}, "linger_ms=5000", "Lower linger_ms"),
@@ -167,7 +167,7 @@ def test_a_backoff_cap_below_the_default_lowers_the_backoff():
         ),
         ({"enable.gapless.guarantee": True}, "gapless", 'ordering="strict"'),
         ({"transactional.id": "x"}, "no code would commit", 'delivery="exactly_once"'),
-        ({"max_block_ms": -1}, "negative", "With 0, send_message"),
+        ({"max_block_ms": -1}, "0 or more", "With 0, send_message"),
         ({"max_block_ms": "soon"}, "max_block_ms='soon'", "With 0, send_message"),
         ({"linger_ms": "soon"}, "linger.ms", "CONFIGURATION.md"),
         ({"linger_ms": 10**9}, "outside allowed range", "CONFIGURATION.md"),

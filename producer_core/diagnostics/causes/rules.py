@@ -92,13 +92,13 @@ def _throttled(now: CauseInputs) -> Iterator[CauseFinding]:
     worst = max(now.brokers, key=lambda broker: broker.throttle_sum)
     yield CauseFinding(
         "throttled",
-        "The brokers throttle this producer: its quota is used up.",
+        "The brokers throttle this producer: quota exceeded.",
         f"Responses throttled for {_time(total)} in {_time(now.seconds)}, at most {_time(worst.throttle_highest)} at "
         f"once, mostly from {worst.name}.",
         "Raise the quota (producer_byte_rate, request_percentage) of this user or client id, or send fewer bytes.",
         setting="compression_type='zstd'",
         score=80,
-        past="The brokers throttled this producer: its quota was used up.",
+        past="The brokers throttled this producer: quota exceeded.",
     )
 
 
@@ -223,7 +223,7 @@ def _epochs(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.epoch_rises:
         yield CauseFinding(
             "epochs",
-            "The idempotent client had to start a new epoch.",
+            "The idempotent client bumped its epoch.",
             f"This happened {_count(now.epoch_rises, 'time')}: the client lost the sequence of a partition and "
             "recovered.",
             "Idempotence guarantees order and no duplicates only within an epoch. If it recurs, check messages that "
@@ -271,9 +271,9 @@ def well(whole: CauseInputs, *, again: bool = False) -> Iterator[CauseFinding]:
     fill = f"more than {_percent(whole.fill_highest)}" if whole.fill_highest >= 0.001 else "0.1%"
     yield CauseFinding(
         "well",
-        f"All is well now: {_count(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
+        f"No problems now: {_count(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
         if again
-        else f"All is well: {_count(whole.acknowledged, 'message')} acknowledged, none failed.",
+        else f"No problems: {_count(whole.acknowledged, 'message')} acknowledged, none failed.",
         f"{prefix} queue was never {fill} full.",
         "",
         score=30,

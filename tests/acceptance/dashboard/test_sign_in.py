@@ -119,7 +119,7 @@ def test_a_deep_link_survives_the_sign_in_and_a_reload(page, address):
     page.goto(f"{address}/alerts?show=Rules")
     keep(page, "sign-in")
     sign_in(page, secret="wrong horse battery")
-    page.get_by_text("The name or the password is wrong.").wait_for()
+    page.get_by_text("Incorrect name or password.").wait_for()
     sign_in(page)
 
     page.get_by_text("dead_letters_growing").first.wait_for()

@@ -187,7 +187,7 @@ def test_a_missing_key_column_sends_nothing(broker, topic, path):
         (["orders", "nothing.csv"], "There is no file"),
         (["or ders", "-"], "not a topic name"),
         (["orders", "-", "-X", "lingr.ms=5"], "Unknown setting"),
-        (["orders", "-", "-X", "acks=1"], "contradicts idempotence"),
+        (["orders", "-", "-X", "acks=1"], "conflicts with idempotence"),
         (["orders", "-", "--cluster-id", "other"], "not other"),
         (["orders", "-", "--format", "parquet"], "not a Parquet file"),
     ],

@@ -196,7 +196,7 @@ def test_a_deleted_topic_is_said_and_not_made_again(kafka, topic):
     found, flags = look(kafka, [listed(1, topic), listed(2, topic)])
 
     assert flags == {name_of(1): "no_topic", name_of(2): "no_topic"}
-    assert (the_only(found).partitions, the_only(found).text) == (None, f"There is no topic {topic}.")
+    assert (the_only(found).partitions, the_only(found).text) == (None, f"The topic {topic} does not exist.")
     assert topic not in admin.list_topics(timeout=10).topics
 
 

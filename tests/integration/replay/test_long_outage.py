@@ -166,7 +166,7 @@ def test_a_topic_that_is_gone_before_the_replay_is_left_out_and_said(stage):
     assert found.operation.state == "done"
     assert {found.state[n] for n in ours} == {"dead"}
     assert Counter(n for n in found.counts.elements()) == Counter(set(found.states) - set(ours))
-    assert all("does not exist" in text for text in text_of(stage, "skipped"))
+    assert all("no longer exists" in text for text in text_of(stage, "skipped"))
 
 
 def test_a_topic_that_goes_in_the_middle_is_left_out_and_the_others_arrive(stage):

@@ -366,7 +366,7 @@ def test_a_full_queue_blocks_up_to_max_block_then_raises_and_drops_nothing():
 
     producer.send_message("orders", {})
     producer.send_message("orders", {})
-    with pytest.raises(QueueFull, match="No room"):
+    with pytest.raises(QueueFull, match="queue is still full"):
         producer.send_message("orders", {})
     assert producer.pending_count == 2
     eventually(lambda: transport.held == 2)

@@ -129,7 +129,7 @@ def test_a_skipped_dead_letter_has_the_reason(store, dead_letters, clock):
 
     skipped = timeline(store, one.message_id)[-1]
 
-    assert skipped.what == "skipped" and "never sent as a message" in skipped.text
+    assert skipped.what == "skipped" and "not replayable" in skipped.text
 
 
 def malformed_line():

@@ -128,7 +128,7 @@ def test_malformed_and_quarantined_dead_letters_are_skipped_with_the_reason(stor
 
     assert counts(done) == (1, 0, 0, 2)
     assert sender.sent_ids == [message_id(0)]
-    assert "never sent as a message" in records(store, done)[message_id(1)][1]
+    assert "not replayable" in records(store, done)[message_id(1)][1]
     assert "4 replays" in records(store, done)[message_id(2)][1]
 
 

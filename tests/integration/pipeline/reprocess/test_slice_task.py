@@ -239,7 +239,7 @@ def fences(monkeypatch):
 def test_with_the_client_of_its_seal_a_driver_sends_without_fence_and_read_back(stage, fences, monkeypatch):
     clients = ClientPool()
     stage.progress = stage.seal(FIRST, clients)
-    monkeypatch.setattr(TransactionalReplay, "_look", lambda *_: pytest.fail("it read back"))
+    monkeypatch.setattr(TransactionalReplay, "_search", lambda *_: pytest.fail("it read back"))
 
     for number, start in enumerate(range(0, COUNT, 20), 1):
         outcomes = stage.send(

@@ -177,7 +177,7 @@ def test_an_unknown_name_and_a_wrong_password_get_the_same_response(browser, nam
     refused = browser.sign_in(name, secret)
 
     assert refused.status == 401
-    assert "The name or the password is wrong." in refused.text
+    assert "Incorrect name or password." in refused.text
     assert "set-cookie" not in refused.headers
     assert browser.page().status == 303
 

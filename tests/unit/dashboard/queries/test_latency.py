@@ -80,7 +80,7 @@ def test_every_range_is_diagnosed_and_drawn(store, window):
     [
         ({"rtt_sum": 40.0}, "Broker 2 (kafka2:9092) is slower than the others."),
         ({"up": 0, "down": 1, "rtt_count": 0}, "Broker 2 (kafka2:9092) is down or cannot be reached."),
-        ({"throttle_sum": 9.0, "throttle_highest": 0.9}, "The brokers throttle this producer: its quota is used up."),
+        ({"throttle_sum": 9.0, "throttle_highest": 0.9}, "The brokers throttle this producer: quota exceeded."),
         ({"retries": 40}, "Retries use up capacity."),
         ({"change": {"fill_highest": 0.99}}, "The producer's queue is full."),
         ({"change": {"late_highest": 8.0}}, "Delivery reports are not polled in time."),
@@ -109,7 +109,7 @@ def test_an_earlier_outage_is_no_current_finding(store):
     store.append(Batch("q", 0, client_statistics=tuple(outage)))
     for window in ("15 min", "24 hours"):
         first, second = queries.latency(store, queries.View(window), NOW).findings
-        assert first.title.startswith("All is well now: ")
+        assert first.title.startswith("No problems now: ")
         assert (second.title, second.ongoing) == ("No broker could be reached.", False)
 
 

@@ -116,7 +116,7 @@ def test_an_epoch_rise_is_reported_and_every_partition_is_checked(rig):
     (notice,) = eventually(lambda: rig.notices)
     assert (notice.kind, notice.severity) == ("epoch_rose", "info")
     assert (notice.details["old"], notice.details["new"]) == (0, 1)
-    assert "does not report" in notice.text
+    assert "did not report" in notice.text
     eventually(lambda: len(rig.monitor._investigation.questions) == 2)
     rig.advance(1)
     eventually(lambda: rig.cases() == ["intact", "intact"])
