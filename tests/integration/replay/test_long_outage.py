@@ -123,7 +123,7 @@ def test_killed_between_commit_and_settle_it_is_found_and_not_sent_twice(stage):
     stage.finish()
 
     judged(stage)
-    assert any("died before it could report it" in (text or "") for text in text_of(stage, "landed"))
+    assert any("exited before reporting it" in (text or "") for text in text_of(stage, "landed"))
 
 
 def test_the_clock_steps_back_an_hour_in_the_middle_and_the_owner_is_killed_after_it(stage, tmp_path):

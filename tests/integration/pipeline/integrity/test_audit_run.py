@@ -153,7 +153,7 @@ def test_a_data_topic_is_rejected_as_a_ledger(kafka, spark):
 
     with pytest.raises(ConfigError, match=f"{orders}' holds records, but none is a batch") as raised:
         found(kafka, spark, orders, [telemetry, orders])
-    assert "telemetry_topic=" in str(raised.value.fix)
+    assert "telemetry_topic" in str(raised.value.fix)
     # the other one is still empty
     assert found(kafka, spark, orders, [telemetry, topic(kafka)]).unledgered == 2
 
