@@ -131,6 +131,7 @@ def test_an_invalid_message_raises_and_has_no_side_effect(producer, case, argume
     producer.flush(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "arguments", "code"), DEAD_LETTERS, ids=[row[0] for row in DEAD_LETTERS])
 def test_an_undeliverable_message_becomes_a_dead_letter_with_a_safe_verdict(producer, case, arguments, code):
     message_id = producer.send_message(**{"topic": "orders", **arguments})
@@ -140,6 +141,7 @@ def test_an_undeliverable_message_becomes_a_dead_letter_with_a_safe_verdict(prod
     assert dead_letter.value == arguments["value"] or dead_letter.value == b"{}"
 
 
+@pytest.mark.slow
 def test_a_closed_producer_raises(broker, tmp_path):
     producer = ReliableKafkaProducer(broker.bootstrap_servers, store=tmp_path / "s.duckdb")
     producer.close()
@@ -249,6 +251,7 @@ def test_an_invalid_address_raises_immediately(servers):
         ReliableKafkaProducer(servers, store=None)
 
 
+@pytest.mark.slow
 def test_an_interrupt_after_the_client_accepted_a_message_withdraws_it_and_loses_no_report(
     broker, tmp_path, monkeypatch, caplog
 ):
@@ -276,6 +279,7 @@ def test_an_interrupt_after_the_client_accepted_a_message_withdraws_it_and_loses
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(1), asyncio.CancelledError()])
 def test_an_exception_in_a_callback_does_not_stop_the_producer(broker, raised):
     reported, callbacks = [], []

@@ -351,6 +351,7 @@ def test_any_setting_is_accepted_or_raises_a_config_error(name, value):
     assert any(knows_property(known) for known in config.settings)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted({*DEFAULTS, *NAMES, "retries", "batch_size", "buffer_memory"})),
     st.text(max_size=10) | st.integers() | st.floats() | st.none(),

@@ -250,6 +250,7 @@ def test_headers_can_be_a_dict():
 # checksums
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, JSON, max_size=5), st.randoms())
 def test_a_checksum_does_not_depend_on_the_order_of_fields(value, random):
     shuffled = list(value.items())

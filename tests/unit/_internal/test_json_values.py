@@ -43,6 +43,7 @@ def test_a_supported_type_is_written_as_documented(python, json):
     assert encode_value({"deep": [value]}).decode() == f'{{"deep":[{json}]}}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", REFUSED)
 def test_a_value_without_a_json_form_is_rejected_with_its_place(python):
     with pytest.raises(InvalidMessage):

@@ -43,6 +43,7 @@ def test_a_signal_delivered_to_another_thread_ends_the_wait():
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
+@pytest.mark.slow
 def test_another_signal_does_not_end_the_wait():
     code = """if True:
         import os, signal

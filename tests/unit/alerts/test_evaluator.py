@@ -66,6 +66,7 @@ def test_a_closed_producer_is_not_gone(store):
     assert Watcher(store).at(2000.0) == []
 
 
+@pytest.mark.slow
 def test_one_process_evaluates_and_another_takes_over_when_it_dies(store):
     heartbeat(store, 1000.0)
     first, second = Watcher(store, "first"), Watcher(store, "second")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,6 +168,7 @@ def test_a_reported_alert_of_a_disabled_rule_is_stored_and_not_notified():
     assert (world.firing(), world.notified) == ([("high_error_rate", "p-1")], [])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(min_value=0.5, max_value=100), st.booleans()), max_size=40))
 def test_reported_alerts_are_notified_in_pairs_up_to_their_last_state(steps):
     world = World(RULES)

@@ -104,6 +104,7 @@ def test_a_test_without_a_route_explains_how_to_add_one(path):
     assert run(path, "test", "pager").exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_silence_is_listed_and_ended(path):
     assert run(path, "silence", "slow_delivery", "--subject", "orders", "--why", "upgrade").exit_code == 0
     assert "slow_delivery for orders. upgrade" in run(path, "rules").output
@@ -121,6 +122,7 @@ def test_a_rule_of_the_file_can_be_silenced(path):
     assert run(path, "silence", "nothing").exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_muted_alert_is_listed_with_its_state(path):
     store, now = Store.open(path), time.time()
     AlertLog(store).record(follow({}, [alert("dedup_degraded", "p1", now, reason="x")], now))
@@ -164,6 +166,7 @@ def test_the_list_is_not_truncated_in_a_pipe_without_columns(path, monkeypatch):
     assert text in run(path, "list").output
 
 
+@pytest.mark.slow
 def test_the_advice_on_replication_is_printed_once(path):
     """`health`, `alerts list` and the Overview printed it twice in a row."""
     now = time.time()
@@ -189,6 +192,7 @@ def test_times_in_json_are_seconds_and_iso_8601(path):
     assert "resolved_at_iso" not in item
 
 
+@pytest.mark.slow
 def test_json_reports_that_more_alerts_exist_than_the_limit(path):
     fired = [alert("connection_lost", f"p-{number}", 1e9, reason="refused") for number in range(3)]
     AlertLog(Store.open(path)).record(follow({}, fired, 1e9), told_by="p-0")

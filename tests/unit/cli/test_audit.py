@@ -162,6 +162,7 @@ def _cases(acts):
     return [pytest.param(*case, id=name) for name, case in acts.items()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("action", "before", "act"), _cases(PYTHON))
 def test_an_act_in_python_is_in_the_audit_once(store, action, before, act):
     given = before(store) if before else None
@@ -175,6 +176,7 @@ def test_an_act_in_python_is_in_the_audit_once(store, action, before, act):
     assert entry["outcome"] and json.loads(entry["selection"]) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("action", "before", "act"), _cases(SHELL))
 def test_an_act_in_the_shell_is_in_the_audit_once(store, action, before, act):
     given = before(store) if before else None
@@ -201,6 +203,7 @@ def test_an_act_on_the_page_is_in_the_audit_once(store, action, before, act, mon
     assert (entry["who"], entry["origin"]) == (actions.user(), "dashboard")
 
 
+@pytest.mark.slow
 def test_an_import_is_in_the_audit_with_its_beginning_and_its_end(store, tmp_path):
     run(store, "dlq", "export", str(tmp_path / "out.parquet"))
     into = Store.open(tmp_path / "other.duckdb")
@@ -237,6 +240,7 @@ def test_every_act_of_the_dashboard_is_known_here():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nothing_updates_or_deletes_a_row_of_the_audit():
     changing = re.compile(
         r"(?:UPDATE|DELETE\s+FROM|TRUNCATE|DROP\s+TABLE|INTO\s+OR\s+REPLACE)\s+\"?audit\b", re.I

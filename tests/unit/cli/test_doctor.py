@@ -54,6 +54,7 @@ def path(tmp_path):
     return tmp_path / "store.duckdb"
 
 
+@pytest.mark.slow
 def test_stats_json_has_the_keys_of_get_stats(path):
     found = as_json(stored(path), "stats")
 
@@ -69,6 +70,7 @@ def test_stats_json_has_the_keys_of_get_stats(path):
     assert {"messages_per_second", "bytes_per_second", "elapsed_seconds", "dlq_stats"} <= found.keys()
 
 
+@pytest.mark.slow
 def test_stats_can_be_restricted_by_time_and_topic(path):
     stored(path)
 
@@ -123,6 +125,7 @@ def test_many_dead_letters_are_unhealthy(path):
     assert as_json(stored(path, dead=50), "health")["status"] == "unhealthy"
 
 
+@pytest.mark.slow
 def test_a_closed_producer_is_healthy(path):
     stored(path, closed_at=time.time())
 
@@ -139,6 +142,7 @@ def test_a_store_without_producers_is_unknown_and_exits_with_1(path):
     assert result.output.startswith("unknown")
 
 
+@pytest.mark.slow
 def test_a_firing_alert_degrades_the_health(path):
     stored(path)
     now = time.time()

@@ -174,6 +174,7 @@ def test_a_dry_run_needs_no_broker(small):
     assert "nothing is sent" in result.stdout and '"transaction_id"' in result.stdout
 
 
+@pytest.mark.slow
 def test_history_is_sent(broker, tmp_path):
     shop = tmp_path / "shop.json"
     shop.write_text(json.dumps({"total_users": 9, "base_transaction_rate": 2, "base_event_rate": 3}))

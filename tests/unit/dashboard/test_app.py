@@ -28,6 +28,7 @@ def test_a_live_store_shows_its_dead_letters(path, store, monkeypatch):
     assert not page.button(key="replay").disabled
 
 
+@pytest.mark.slow
 def test_the_page_waits_for_a_missing_store(path, monkeypatch):
     page = opened(path, monkeypatch)
     assert not page.exception

@@ -202,6 +202,7 @@ def test_the_cause_of_an_unsent_message_is_a_code_with_useful_advice(connection)
     assert connection.cause == "_AUTHENTICATION"
 
 
+@pytest.mark.slow
 def test_health_and_dead_letters_name_the_reason_when_no_broker_is_reachable():
     """With real librdkafka and a port without a listener."""
     (port,) = free_ports(1)

@@ -239,6 +239,7 @@ def test_an_accepted_batch_ends_the_state_of_a_full_journal(tmp_path):
     producer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [True, False])
 @pytest.mark.parametrize("journal", [True, False])
 def test_a_message_that_waits_for_room_during_close_is_refused_and_not_lost(tmp_path, journal, batch):
@@ -328,6 +329,7 @@ def test_a_batch_that_does_not_fit_the_journal_is_accepted_one_by_one(tmp_path, 
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_batch_larger_than_the_clients_queue_waits_in_the_journal_and_is_reported(tmp_path):
     made = []
     producer = ReliableKafkaProducer(

@@ -93,6 +93,7 @@ def test_a_busy_sender_does_not_wait_for_a_client_without_reports(handoff, polle
     assert eventually(lambda: poller.timeouts[:2] == [0.1, 0])
 
 
+@pytest.mark.slow
 def test_a_busy_sender_waits_until_the_poll_thread_has_worked(handoff, poller, reports, monkeypatch):
     monkeypatch.setattr("producer_core.delivery.gil_handoff._MAX_YIELD", 30)
     assert poller.polling.wait(10)

@@ -132,6 +132,7 @@ def test_a_report_never_contains_a_wrong_offset(broker):
     assert [report.offset for report in reports] == [0, 1, 2, None, None, None, None, None]
 
 
+@pytest.mark.slow
 def test_a_transaction_with_unknown_offsets_is_not_committed(broker):
     settings = transactional_settings({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 200})
     client = TransactionalClient(

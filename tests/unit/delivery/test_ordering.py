@@ -119,6 +119,7 @@ def test_a_dead_letter_releases_the_later_messages_of_its_key():
     producer.close()
 
 
+@pytest.mark.slow
 def test_with_ordering_none_a_retry_neither_waits_nor_holds_back_messages():
     producer, transport = make(
         FirstAttempts(fail={0}), ordering="none", retry=RetryConfig(1, initial_delay_ms=200, jitter=False)

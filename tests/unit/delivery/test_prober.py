@@ -107,6 +107,7 @@ def test_with_dead_letter_a_message_is_sent_again_once_a_later_one_proves_it_abs
     producer.close()
 
 
+@pytest.mark.slow
 def test_with_dead_letter_waiting_alone_does_not_make_a_message_absent(monkeypatch):
     """A message was once sent again as absent after 40 s, and its first request arrived after 55 s."""
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.2)
@@ -123,6 +124,7 @@ def test_with_dead_letter_waiting_alone_does_not_make_a_message_absent(monkeypat
     producer.close()
 
 
+@pytest.mark.slow
 def test_with_dead_letter_a_message_that_cannot_be_probed_becomes_a_dead_letter(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.2)
     producer, transport = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")

@@ -53,6 +53,7 @@ def test_dead_letters_are_counted_by_a_column(dead_letters):
         dead_letters.count_by(DeadLetterFilter(), "key")
 
 
+@pytest.mark.slow
 def test_undo_restores_exactly_the_dead_letters_of_one_archive_call(dead_letters):
     dead_letters.add(SOME)
     first = dead_letters.archive(DeadLetterFilter(topic="orders"), who="ada", origin="dashboard")

@@ -61,6 +61,7 @@ def test_any_filter_survives_a_url(where):
     assert DeadLetterFilter.from_query(query) == where
 
 
+@pytest.mark.slow
 @given(filters)
 @settings(deadline=None)
 def test_any_filter_survives_a_command_line(where):
@@ -157,6 +158,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -276,6 +278,7 @@ def dlq(dead_letters):
     return run
 
 
+@pytest.mark.slow
 def test_list_prints_the_cursor_of_the_next_page(dead_letters, dlq):
     dead_letters.add([dead_letter(number) for number in range(7)])
     first = json.loads(dlq("list", "--limit", "5", "--json").stdout)
@@ -285,6 +288,7 @@ def test_list_prints_the_cursor_of_the_next_page(dead_letters, dlq):
     assert f"Next page: --after {first['next']}" in dlq("list", "--limit", "5").stdout
 
 
+@pytest.mark.slow
 def test_list_reports_the_progress_of_a_body_search(dead_letters, dlq):
     dead_letters.add([dead_letter(1, value=b"needle"), dead_letter(2)])
     assert "Searched all 2: 1 found." in dlq("list", "--body", "needle").stdout

@@ -70,6 +70,7 @@ def test_dead_letters_that_cannot_be_stored_stay_in_the_file(spill):
     assert spill.take() == [dead_letter(1)]
 
 
+@pytest.mark.slow
 def test_a_kill_between_store_and_spill_file_duplicates_nothing(spill, tmp_path):
     dead_letters = DeadLetters(Store.open(tmp_path / "store.duckdb"))
     spill.append([dead_letter(1), dead_letter(2)])

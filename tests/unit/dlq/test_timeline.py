@@ -151,6 +151,7 @@ def test_a_malformed_line_is_read_but_not_accepted_or_attempted(store, dead_lett
     ]
 
 
+@pytest.mark.slow
 def test_the_page_of_a_malformed_line_has_no_broker_text_and_no_acceptance(store, dead_letters, monkeypatch):
     dead_letters.add([malformed_line()])
     page = opened("dead_letters", store.path, monkeypatch, letter="m-1", state="any")
@@ -160,6 +161,7 @@ def test_the_page_of_a_malformed_line_has_no_broker_text_and_no_acceptance(store
     assert "broker's words" not in shown and "accepted" not in shown
 
 
+@pytest.mark.slow
 def test_a_dead_letter_in_a_replay_has_the_event_being_sent(store, dead_letters, clock):
     one, sender = dead_letter(1), ScriptedSender(hold=True)
     dead_letters.add([one])

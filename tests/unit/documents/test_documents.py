@@ -260,6 +260,7 @@ def test_a_file_that_a_document_names_exists(name):
         assert list(ROOT.glob(path.rstrip("/"))), path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_function_that_a_document_names_exists(name):
     for module, member in _PLACE.findall(PAGES[name]):

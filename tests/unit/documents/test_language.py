@@ -37,6 +37,7 @@ def texts(source):
             yield node.lineno, " ".join(node.value.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_no_text_of_the_product_has_a_flagged_phrase(module):
     found = [

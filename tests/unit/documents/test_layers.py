@@ -61,6 +61,7 @@ def test_a_package_imports_only_from_packages_below_it():
     assert violations == []
 
 
+@pytest.mark.slow
 def test_the_core_reaches_the_dashboard_through_one_module():
     violations = [
         (module, target)
@@ -121,6 +122,7 @@ def test_every_package_is_in_the_table():
     assert present == known
 
 
+@pytest.mark.slow
 def test_a_dashboard_package_imports_only_from_packages_below_it():
     violations = [
         f"{module} imports {target}"
@@ -130,6 +132,7 @@ def test_a_dashboard_package_imports_only_from_packages_below_it():
     assert violations == []
 
 
+@pytest.mark.slow
 def test_only_the_transport_and_the_telemetry_publisher_produce():
     """Messages produced elsewhere would not be settled."""
     producing = {
@@ -149,6 +152,7 @@ def test_only_the_transport_and_the_telemetry_publisher_produce():
     }
 
 
+@pytest.mark.slow
 def test_admin_and_consumer_clients_are_created_in_one_module():
     """With a producer's settings they would request a producer id, and fail without the WRITE permission."""
     creating = {

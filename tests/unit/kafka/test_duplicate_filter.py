@@ -188,6 +188,7 @@ def test_a_first_copy_is_never_dropped(steps, window, by, data):
             assert yielded
 
 
+@pytest.mark.slow
 @given(st.lists(IDS, max_size=80), st.integers(1, 6))
 def test_a_duplicate_within_the_window_is_always_dropped(records, window):
     seen = Seen(window=window, on_undecided=lambda text: None)

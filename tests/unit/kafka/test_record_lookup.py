@@ -33,12 +33,14 @@ def probe(broker, number, topic="orders", partition=None, **choices):
     return record_lookup.probe(config, topic, partition, id_text(id_bytes(SESSION, number)), **choices)
 
 
+@pytest.mark.slow
 def test_a_written_record_is_found_with_its_position(broker):
     for number in (0, 1, COUNT - 1):
         found = probe(broker, number)
         assert (found.outcome, found.partition, found.offset) == ("found", number % 4, number // 4)
 
 
+@pytest.mark.slow
 def test_a_missing_record_is_not_found_only_after_everything_was_read(broker):
     result = probe(broker, COUNT + 5)
 

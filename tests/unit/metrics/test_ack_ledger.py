@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,6 +142,7 @@ def test_each_topic_and_partition_has_its_own_rows():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_taken_late_keeps_everything():
     ledger, count = AckLedger(SESSION.bytes), 200_000
     for start in range(0, count, 1000):

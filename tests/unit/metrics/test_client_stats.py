@@ -197,6 +197,7 @@ def test_a_row_with_unknown_columns_is_refused():
         decode(orjson.dumps(newer))
 
 
+@pytest.mark.slow
 def test_the_store_rolls_up_client_rows_with_equal_sums_and_maxima_and_prunes_them(tmp_path):
     store, old = Store.open(tmp_path / "store.duckdb"), WHERE[0] // 3600 * 3600 - 10_800
     for sequence in range(4):

@@ -79,6 +79,7 @@ def test_a_quantile_slightly_above_one_is_the_highest_latency(latencies):
     assert quantiles(counts, (1.0 + 1e-9, 0.5)) == quantiles(counts, (1.0, 0.5))  # regression: IndexError
 
 
+@pytest.mark.slow
 @given(LATENCIES, st.lists(QUANTILES, min_size=2, max_size=5).map(sorted))
 def test_a_higher_quantile_never_has_a_lower_latency(latencies, qs):
     found = quantiles(filled(latencies).counts, qs)

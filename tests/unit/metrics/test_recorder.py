@@ -200,6 +200,7 @@ def test_a_dead_letter_is_written_promptly(parts):
     assert len(store.dead_letters) == 1
 
 
+@pytest.mark.slow
 def test_dead_letters_are_spilled_while_the_store_is_locked_and_written_later_with_one_notice(parts):
     recorder, store, spill, metrics = parts
     store.trouble = StoreLocked()

@@ -146,6 +146,7 @@ def test_a_late_batch_is_added_to_windows_that_are_rolled_up(store, late):
     assert query(store, by_window) == [(10,), (20,)]
 
 
+@pytest.mark.slow
 def test_a_batch_beyond_the_stores_retention_is_pruned_and_not_merged_again(store):
     put(store, batches(("p1", 0), at=NOW - 100 * DAY))
     store.maintain(NOW)

@@ -85,6 +85,7 @@ def test_micro_batches_of_an_hour_become_one_file_per_kind(jobs, tmp_path):
     assert not any((tmp_path / "history" / "_waiting").iterdir())
 
 
+@pytest.mark.slow
 def test_only_closed_hours_are_published_while_the_job_runs(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0), TEN - HOUR)
@@ -128,6 +129,7 @@ def test_a_kill_while_merging_leaves_each_row_once(jobs, tmp_path, point):
     assert rows(tmp_path) == [("p1", number) for number in range(4)]
 
 
+@pytest.mark.slow
 def test_a_history_belongs_to_its_store_even_if_its_first_job_was_killed(jobs, tmp_path):
     job = jobs(dies_at="merged")
     with pytest.raises(Killed):
@@ -231,6 +233,7 @@ def test_a_store_that_was_locked_for_a_while_has_each_row_once(jobs, tmp_path):
     assert rows(tmp_path) == [("p1", 0), ("p1", 1), ("p1", 2)]
 
 
+@pytest.mark.slow
 def test_a_history_of_a_deleted_store_is_rejected_because_it_would_hold_each_row_twice(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
@@ -244,6 +247,7 @@ def test_a_history_of_a_deleted_store_is_rejected_because_it_would_hold_each_row
         ParquetHistory(tmp_path / "history").check(None, tmp_path / "none.duckdb")
 
 
+@pytest.mark.slow
 def test_a_history_of_another_store_with_the_same_batches_is_rejected(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
@@ -256,6 +260,7 @@ def test_a_history_of_another_store_with_the_same_batches_is_rejected(jobs, tmp_
         jobs(store="other.duckdb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [True, False])
 def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_rejected(jobs, tmp_path, published):
     job = jobs()
@@ -272,6 +277,7 @@ def test_a_history_that_is_ahead_of_a_store_restored_from_a_copy_is_rejected(job
     assert "new folder with --history" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_store_continues_its_history(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
@@ -285,6 +291,7 @@ def test_a_copy_of_a_store_continues_its_history(jobs, tmp_path):
     assert rows(tmp_path) == [("p1", 0), ("p1", 1)]
 
 
+@pytest.mark.slow
 def test_only_the_owner_can_read_a_history(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))
@@ -294,6 +301,7 @@ def test_only_the_owner_can_read_a_history(jobs, tmp_path):
     assert {path.stat().st_mode & 0o077 for path in (folder, *folder.rglob("*.parquet"))} == {0}
 
 
+@pytest.mark.slow
 def test_a_kind_without_rows_still_has_a_readable_file(jobs, tmp_path):
     job = jobs()
     job.run(numbered(0))

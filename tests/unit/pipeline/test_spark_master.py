@@ -81,6 +81,7 @@ def test_a_process_that_is_not_spark_fails_the_check_at_once(reply):
         spark_master.check_master(f"spark://{address}")
 
 
+@pytest.mark.slow
 def test_a_silent_process_fails_the_check_within_the_timeout():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         with pytest.raises(PipelineError, match=r"sent nothing within 0\.2 s"):

@@ -24,6 +24,7 @@ def producer():
         yield made
 
 
+@pytest.mark.slow
 def test_the_single_dict_of_confluent_kafka_is_accepted():
     with (
         embedded.start(topics={"orders": 1}) as broker,

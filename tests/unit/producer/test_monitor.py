@@ -96,6 +96,7 @@ def test_a_repeated_replay_selects_the_current_dead_letters(store, now):
     )
 
 
+@pytest.mark.slow
 def test_a_replay_can_be_paused_resumed_and_cancelled_from_any_monitor(store):
     Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
     found = Monitor(store).replays()

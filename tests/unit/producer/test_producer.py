@@ -86,6 +86,7 @@ def test_an_unknown_name_raises_an_attribute_error():
         producer_core.Nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -144,6 +144,7 @@ def test_a_send_that_reschedules_itself_stops_at_max_retries():
 # dead letters
 
 
+@pytest.mark.slow
 def test_a_message_can_be_added_to_the_dead_letters_of_a_store(tmp_path):
     with producer_of(tmp_path / "s.duckdb") as producer:
         producer.dlq.add_message(Message("own-id", "orders", "k", {"n": 1}, datetime.datetime.now()), "boom")
@@ -225,6 +226,7 @@ def test_messages_before_an_exception_in_a_generator_are_sent(tmp_path):
     producer.close()
 
 
+@pytest.mark.slow
 def test_the_result_of_a_batch_counts_failures_and_duplicates(tmp_path):
     producer, _ = memory_producer(
         tmp_path,

@@ -35,6 +35,7 @@ def in_store(path):
     return rows, given_up_rows
 
 
+@pytest.mark.slow
 def test_a_producer_with_ledger_enabled_keeps_it_in_the_store(tmp_path):
     producer, broker = run(tmp_path / "s.duckdb", ledger=True, broker={"script": lambda delivery: "MSG_SIZE_TOO_LARGE" if delivery.seq == 17 else None})  # fmt: skip
     rows, given_up_rows = in_store(tmp_path / "s.duckdb")

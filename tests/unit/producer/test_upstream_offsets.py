@@ -199,6 +199,7 @@ def test_with_kept_a_dead_letter_is_committed_only_once_it_is_durable():
     assert offsets.dead == {}
 
 
+@pytest.mark.slow
 def test_a_dead_letter_in_the_store_may_be_committed(tmp_path):
     made = []
     with ReliableKafkaProducer(

@@ -11,6 +11,7 @@ from tests.fixtures.replays import ALL, ScriptedSender, buried, counts, in_hand,
 from tests.support import eventually
 
 
+@pytest.mark.slow
 def test_a_record_is_settled_only_by_its_own_delivery_report(store, clock):
     ids = buried(store, 3)
     sender = ScriptedSender(hold=True)
@@ -27,6 +28,7 @@ def test_a_record_is_settled_only_by_its_own_delivery_report(store, clock):
     assert states(store) == dict.fromkeys(ids, "replayed")
 
 
+@pytest.mark.slow
 def test_every_byte_and_header_reaches_the_sender(store, clock):
     buried(store, 1)
     sender = ScriptedSender()
@@ -50,6 +52,7 @@ def test_a_record_that_fails_again_is_a_dead_letter_again_and_never_a_success(st
     assert done.message == "Replayed 2 of 3; 1 failed again: Broker: Policy violation"
 
 
+@pytest.mark.slow
 def test_a_record_that_can_never_be_sent_fails_with_the_reason(store, clock):
     buried(store, 1)
 

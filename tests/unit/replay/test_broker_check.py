@@ -57,6 +57,7 @@ def test_newer_keys_are_found_without_a_time_index_where_the_topic_can_be_read_w
     assert found.topics[0].complete
 
 
+@pytest.mark.slow
 def test_newer_keys_are_looked_for_where_nobody_can_tell_whether_the_topic_is_compacted(broker):
     """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones for good."""
     found, flags = look(broker, [listed(1, key=b"key-7")], newer="compacted")
@@ -65,6 +66,7 @@ def test_newer_keys_are_looked_for_where_nobody_can_tell_whether_the_topic_is_co
     assert (found.topics[0].compacted, found.topics[0].may_be_compacted) == (False, True)
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_tell_its_settings_is_said(broker):
     found, flags = look(broker, [listed(1, size=5_000_000)])
 
@@ -73,6 +75,7 @@ def test_a_broker_that_does_not_tell_its_settings_is_said(broker):
     assert "this broker does not report its settings" in found.topics[0].text
 
 
+@pytest.mark.slow
 def test_what_the_sending_client_does_not_take_is_too_large(broker):
     found, flags = look(broker, [listed(1, size=2_000), listed(2, size=100)], sends_at_most=1_000)
 
@@ -116,6 +119,7 @@ def keys_of(key):
     return keys
 
 
+@pytest.mark.slow
 def test_a_partition_that_the_client_does_not_know_yet_is_asked_for_again(broker):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
@@ -166,6 +170,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path,
     assert operation.state == ("ready" if flagged else "planned")
 
 
+@pytest.mark.slow
 def test_nobody_at_the_address_is_an_answer_within_the_bound():
     dead_letters = [listed(number, f"topic-{number}") for number in range(500)]
 
@@ -190,6 +195,7 @@ def test_no_letters_need_no_broker():
     assert (found.topics, flags) == ((), {})
 
 
+@pytest.mark.slow
 def test_keys_beyond_the_bound_of_memory_are_counted_and_said(broker, monkeypatch):
     monkeypatch.setattr(newer_keys, "MOST_KEYS", 3)
 

@@ -27,6 +27,7 @@ from tests.fixtures.replays import (
 from tests.support import eventually
 
 
+@pytest.mark.slow
 def test_a_record_archived_after_the_plan_is_skipped_with_the_reason(store, clock):
     ids = buried(store, 3)
     operation = planned(store, clock)
@@ -38,6 +39,7 @@ def test_a_record_archived_after_the_plan_is_skipped_with_the_reason(store, cloc
     assert states(store)[ids[0]] == "archived"
 
 
+@pytest.mark.slow
 def test_a_record_being_replayed_cannot_be_archived(store, clock):
     buried(store, 2)
     sender = ScriptedSender(hold=True)

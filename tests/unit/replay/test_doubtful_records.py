@@ -23,6 +23,7 @@ from tests.fixtures.replays import (
 )
 
 
+@pytest.mark.slow
 def test_possibly_persisted_records_are_looked_up_first(store, clock):
     ids = buried(store, 3, verdict="possibly_persisted")
     sender, asked = ScriptedSender(), []
@@ -38,6 +39,7 @@ def test_possibly_persisted_records_are_looked_up_first(store, clock):
     assert "choose to send it anyway" in done.message
 
 
+@pytest.mark.slow
 def test_safe_records_are_not_looked_up(store, clock):
     buried(store, 2)
     asked = []
@@ -80,6 +82,7 @@ def test_one_decision_sends_thousands_that_were_not_found_and_the_audit_keeps_it
     assert "which may create duplicates" in said
 
 
+@pytest.mark.slow
 def test_without_permission_to_read_no_record_is_sent_twice_silently(store, clock):
     buried(store, 1, verdict="possibly_persisted")
     sender = ScriptedSender()
@@ -90,6 +93,7 @@ def test_without_permission_to_read_no_record_is_sent_twice_silently(store, cloc
     assert "cannot read the topic" in done.message
 
 
+@pytest.mark.slow
 def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
     ids = buried(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
     sender = ScriptedSender(refuse=ids)
@@ -108,6 +112,7 @@ def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
     assert "Local." in again.verdict_reason
 
 
+@pytest.mark.slow
 def test_records_claimed_by_a_dead_runner_are_looked_up_before_they_are_sent(store, clock):
     buried(store, 4)
     operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock)
@@ -123,6 +128,7 @@ def test_records_claimed_by_a_dead_runner_are_looked_up_before_they_are_sent(sto
     assert [row["message_id"] for row in replay.doubtful(store, operation.operation_id)] == [missing]
 
 
+@pytest.mark.slow
 def test_records_claimed_by_a_dead_runner_are_sent_again_when_an_operator_chose_that(store, clock):
     buried(store, 4)
     operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock, inconclusive="send")
@@ -134,6 +140,7 @@ def test_records_claimed_by_a_dead_runner_are_sent_again_when_an_operator_chose_
     assert counts(done) == (3, 1, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_claimed_record_that_cannot_be_looked_up_is_never_sent_again_silently(store, clock):
     buried(store, 3)
     operation, _, orphans = claimed_by_a_dead_runner(store, clock)

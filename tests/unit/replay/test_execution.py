@@ -66,6 +66,7 @@ def test_pause_settles_records_in_flight_and_resume_continues(store, clock):
     assert sorted(sender.sent_ids) == sorted(ids)
 
 
+@pytest.mark.slow
 def test_cancel_leaves_the_rest_dead_and_settles_records_in_flight(store, clock):
     buried(store, 10)
     sender = ScriptedSender(hold=True)

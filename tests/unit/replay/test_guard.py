@@ -103,6 +103,7 @@ def run(store, sender, probe=None, **choices):
     return runner.run_one(operation.operation_id, 30)
 
 
+@pytest.mark.slow
 def test_a_bad_replay_ends_at_its_canary(store):
     buried(store, 200)
     sender = ScriptedSender(refuse=[message_id(number) for number in range(200)])

@@ -56,6 +56,7 @@ def test_a_started_replay_stays_the_same_when_more_dead_letters_match(store, clo
     assert planned(store, clock) == first
 
 
+@pytest.mark.slow
 def test_a_click_after_the_end_is_a_new_operation(store, clock):
     buried(store, 1)
     first = planned(store, clock)
@@ -66,6 +67,7 @@ def test_a_click_after_the_end_is_a_new_operation(store, clock):
     assert planned(store, clock).operation_id != first.operation_id
 
 
+@pytest.mark.slow
 def test_ids_are_frozen_at_the_plan(store, clock):
     old = buried(store, 2)
     operation = planned(store, clock)
@@ -79,6 +81,7 @@ def test_ids_are_frozen_at_the_plan(store, clock):
     assert states(store)[message_id(7)] == "dead"
 
 
+@pytest.mark.slow
 def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, clock):
     DeadLetters(store).add([dead_letter(number, accepted_at=1.0) for number in (10, 9, 100, 1)])
     sender = ScriptedSender()
@@ -88,6 +91,7 @@ def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, cl
     assert sender.sent_ids == [message_id(number) for number in (1, 9, 10, 100)]
 
 
+@pytest.mark.slow
 def test_a_limit_leaves_the_rest(store, clock):
     buried(store, 5)
 
@@ -132,6 +136,7 @@ def test_malformed_and_quarantined_dead_letters_are_skipped_with_the_reason(stor
     assert "4 replays" in records(store, done)[message_id(2)][1]
 
 
+@pytest.mark.slow
 def test_a_quarantined_dead_letter_is_sent_on_request(store, clock):
     DeadLetters(store).add([dead_letter(2, quarantined=True)])
 
@@ -153,6 +158,7 @@ def test_dead_letters_of_another_cluster_are_refused_without_to_cluster(store, c
     assert runner(store, ScriptedSender(), clock).run_one(told.operation_id, 60).acknowledged == 2
 
 
+@pytest.mark.slow
 def test_of_dead_letters_of_two_clusters_only_those_of_the_own_cluster_are_sent(store, clock):
     buried(store, 1)
     DeadLetters(store).add([dead_letter(1, cluster_id="elsewhere"), dead_letter(2, cluster_id="elsewhere")])

@@ -121,6 +121,7 @@ def test_what_went_ahead_by_itself_waits_its_turn_to_be_sent(store, clock, sees)
     assert replay.get(store, one).acknowledged == 2
 
 
+@pytest.mark.slow
 def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     one, sends = clicked(store, clock), embedded_sender()
@@ -135,6 +136,7 @@ def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(st
     assert (waits.state, waits.started_at, sends.sent) == ("ready", None, [])
 
 
+@pytest.mark.slow
 def test_who_decided_is_not_asked_again(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     sees(newer_keys=1)
@@ -147,6 +149,7 @@ def test_who_decided_is_not_asked_again(store, clock, sees):
     assert running.run_one(one, 60).acknowledged == 3
 
 
+@pytest.mark.slow
 def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     sees(newer_keys=1)

@@ -33,6 +33,7 @@ def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
     assert stranger.sent == []
 
 
+@pytest.mark.slow
 def test_an_operation_is_not_taken_before_its_lease_has_expired(store, clock):
     buried(store, 3)
     operation, _, _ = claimed_by_a_dead_runner(store, clock)
@@ -63,6 +64,7 @@ def test_a_live_owner_keeps_its_operation_when_the_clock_is_set(store, clock):
     assert replay.get(store, operation.operation_id).owner == "dead"
 
 
+@pytest.mark.slow
 def test_a_dead_owner_is_replaced_although_the_clock_was_set_back(store, clock):
     buried(store, 3)
     claimed_by_a_dead_runner(store, clock)
@@ -71,6 +73,7 @@ def test_a_dead_owner_is_replaced_although_the_clock_was_set_back(store, clock):
     assert heir(store, ScriptedSender(), clock, probe=answering({})).poll()
 
 
+@pytest.mark.slow
 def test_a_cancelled_operation_of_a_dead_runner_is_settled_without_sending(store, clock):
     buried(store, 4)
     operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
@@ -99,6 +102,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_settled_after_the_wait_for_ol
     assert sorted(states(store).values()) == ["dead", "dead", "dead", "landed"]
 
 
+@pytest.mark.slow
 def test_a_locked_store_is_waited_for(store, clock, monkeypatch):
     buried(store, 3)
     operation = planned(store, clock)

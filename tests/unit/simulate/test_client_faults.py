@@ -73,6 +73,7 @@ def test_a_held_message_becomes_a_dead_letter_with_verdict_not_sent():
     assert (report.acknowledged, report.dead, report.lost) == (0, 1, 0)
 
 
+@pytest.mark.slow
 def test_a_real_clients_latencies_include_an_injected_delay():
     client_faults = ClientFaults()
     with embedded.start(topics={"orders": 1, "payments": 1}) as broker:

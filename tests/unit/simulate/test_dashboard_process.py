@@ -44,6 +44,7 @@ def test_a_child_answers_and_ends(port):
     assert child.last_lines()[0] == "starting"
 
 
+@pytest.mark.slow
 def test_a_child_that_ignores_sigterm_is_killed(port):
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
     child = DashboardProcess(server(deaf), port)

@@ -87,6 +87,7 @@ def test_stop_ends_a_scenario_of_an_hour(work):
     assert not runner.is_alive()
 
 
+@pytest.mark.slow
 def test_history_is_sent_with_keys_and_counted(work, read):
     """Its batches used to have no keys."""
     result = work.generate_historical_data(days=1, batch_size=500)

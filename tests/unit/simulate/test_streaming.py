@@ -47,6 +47,7 @@ def test_streaming_sends_until_it_is_stopped(legacy, caplog):
     ]
 
 
+@pytest.mark.slow
 def test_streaming_ends_after_its_duration(legacy):
     legacy.start_streaming(["transactions"], duration_hours=0.2 * SECOND, rate_multiplier=1000)
 

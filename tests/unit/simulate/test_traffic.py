@@ -22,6 +22,7 @@ def test_a_rate_follows_the_hour_and_is_at_least_a_tenth():
     assert at(3) == pytest.approx(2000)
 
 
+@pytest.mark.slow
 def test_alerts_without_purchases_refer_to_generated_purchases():
     alone = TrafficSource(ECommerceDataGenerator(seed=1), purchases=False)
     beside = TrafficSource(ECommerceDataGenerator(seed=1))

@@ -82,6 +82,7 @@ def test_the_compacted_file_has_all_content_and_no_byte_of_purged_data(store):
     assert store.path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_open_stores_continue_after_compaction(store):
     other = Store.open(store.path)
     dead_letters = DeadLetters(other)
@@ -113,6 +114,7 @@ def test_writes_during_compaction_wait_and_are_kept(store):
     assert DeadLetters(store).count(ANY) == 330
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_store_unchanged(store, monkeypatch):
     before = contents(store)
 
@@ -127,6 +129,7 @@ def test_a_full_disk_leaves_the_store_unchanged(store, monkeypatch):
     assert not store.path.with_name(store.path.name + ".new").exists()
 
 
+@pytest.mark.slow
 def test_the_command_asks_for_confirmation_and_records_the_compaction(store):
     def run(*words):
         return CliRunner().invoke(main, ["store", "compact", "--store", str(store.path), *words])

@@ -68,6 +68,7 @@ def test_a_thread_may_borrow_again_inside_its_own_block(store):
             store.set_setting("x", 2)
 
 
+@pytest.mark.slow
 def test_a_child_that_ends_normally_does_not_crash_in_the_store(store):
     code = (
         "import os, sys; from producer_core.store import Store\n"

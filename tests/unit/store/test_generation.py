@@ -49,6 +49,7 @@ def test_dead_letters_of_a_restored_store_are_probed_and_none_is_written_twice(p
         consumer.close()
 
 
+@pytest.mark.slow
 def test_a_restored_store_is_logged_and_has_no_safe_verdict(path, tmp_path, caplog):
     store = Store.open(path)
     buried(store, 3)
@@ -70,6 +71,7 @@ def test_a_restored_store_is_logged_and_has_no_safe_verdict(path, tmp_path, capl
     assert "restored" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_copy_at_another_path_is_recognised_but_not_one_without_a_replay(path, tmp_path):
     store = Store.open(path)
     buried(store, 2)
@@ -85,6 +87,7 @@ def test_a_copy_at_another_path_is_recognised_but_not_one_without_a_replay(path,
     assert verdicts(Store.open(elsewhere)) == {"possibly_persisted"}
 
 
+@pytest.mark.slow
 def test_a_new_store_at_the_path_of_a_deleted_one_is_not_a_copy(path):
     store = Store.open(path)
     store.begin_replay()

@@ -117,6 +117,7 @@ def test_leftovers_of_a_killed_creation_do_not_matter(path):
     assert path.with_name("store.duckdb.wal.orphan").exists()
 
 
+@pytest.mark.slow
 def test_many_threads_can_open_a_new_store_at_once(path):
     opened, start = [], threading.Barrier(6)
 

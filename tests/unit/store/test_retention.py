@@ -95,6 +95,7 @@ def test_a_second_rollup_has_no_effect(store):
     assert store.path.stat().st_mtime_ns == size
 
 
+@pytest.mark.slow
 def test_late_rows_are_rolled_up_beside_the_others(store):
     fill(store, [3 * HOUR])
     store.rollup(NOW)
@@ -120,6 +121,7 @@ def test_pruning_deletes_rows_past_their_retention_time(store):
     assert store.prune(NOW) == 0
 
 
+@pytest.mark.slow
 def test_pending_and_archived_dead_letters_are_never_pruned_but_settled_ones_after_a_month(store):
     then = DeadLetters(store, clock=lambda: NOW - 31 * DAY)
     then.add([dead_letter(1), dead_letter(2), dead_letter(3)])

@@ -119,6 +119,7 @@ def test_a_batch_merged_twice_adds_nothing(store):
     assert ranges == [(0, 1), (5, 5)]
 
 
+@pytest.mark.slow
 def test_batches_merged_together_equal_batches_merged_one_by_one(store, tmp_path):
     rows = [(0, 1.0), (1, 2.0), (1, 9.0), (4, 5.0), (3, 4.0)]
     batches = [
@@ -177,6 +178,7 @@ def test_a_lease_has_one_owner_until_it_expires(store):
     assert store.take_lease("alerts", "c", 15, now=130)
 
 
+@pytest.mark.slow
 def test_a_lease_taken_by_many_threads_at_once_has_one_owner(tmp_path):
     Store.open(tmp_path / "s.duckdb")
     won, start = [], threading.Barrier(6)

@@ -96,6 +96,7 @@ def test_every_filter_means_the_same_in_list_and_in_archive(path):
         assert archived == total
 
 
+@pytest.mark.slow
 def test_a_person_sees_masked_values_and_a_reveal_is_audited(path):
     message = dead_letter(1).message_id
 
@@ -144,6 +145,7 @@ def test_groups_as_json_count_what_a_cause_did(path):
 # acting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", [("--ids", ""), ("--ids", ","), ("--text", "")])
 def test_an_empty_selection_is_refused_and_does_not_mean_everything(path, empty):
     before = as_json(path, "dlq", "list")[0]["total"]
@@ -249,6 +251,7 @@ def test_replay_says_what_may_be_there_twice(path):
 # the store around it
 
 
+@pytest.mark.slow
 def test_acts_are_in_the_audit(path):
     run(path, "dlq", "archive", "--topic", "orders", "--yes")
 

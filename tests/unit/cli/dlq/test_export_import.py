@@ -46,6 +46,7 @@ def test_the_import_command_explains_the_rejection_of_a_masked_file(store, tmp_p
     assert "cannot be imported" in result.output
 
 
+@pytest.mark.slow
 def test_the_import_command_reports_rejected_rows_with_exit_code_1(store, tmp_path):
     buried(store, 3)
     target = tmp_path / "a.jsonl"

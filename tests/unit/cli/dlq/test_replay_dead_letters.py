@@ -163,6 +163,7 @@ def planned(store):
     return replay.plan(store, ALL, **BY, can_run=CLUSTER).operation_id
 
 
+@pytest.mark.slow
 def test_resume_says_that_it_waits_for_the_lease_of_who_has_it(store):
     one = planned(store)
     alive(store, time.time() + 60)
@@ -186,6 +187,7 @@ def test_resume_says_who_goes_on_or_that_nobody_can(store):
     assert "A live producer continues it within seconds: replay" in run(store, "replay", "resume", one).output
 
 
+@pytest.mark.slow
 def test_a_cancel_says_whether_it_has_ended(store):
     one = planned(store)
     assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
@@ -195,6 +197,7 @@ def test_a_cancel_says_whether_it_has_ended(store):
     assert said.startswith("Cancelling after the records in flight are settled: replay")
 
 
+@pytest.mark.slow
 def test_who_looks_at_replays_finds_no_ghost_among_them(store):
     one = planned(store)
     long_ago = time.time() - 1000
@@ -234,6 +237,7 @@ def test_a_dead_letter_topic_is_fetched_without_a_question(store, broker):
     assert (taken.exit_code, "3 new" in taken.output) == (0, True), taken.output
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_an_import_needs_no_store_and_leaves_none(store, tmp_path):
     bury(store, "orders")
     assert run(store, "dlq", "export", tmp_path / "out.parquet").exit_code == 0

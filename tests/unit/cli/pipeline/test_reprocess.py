@@ -22,6 +22,7 @@ def test_a_started_operation_keeps_its_plan():
         _refuse_changes(DeadLetterFilter(topic="orders"), {**nothing, "canary": 0, "allow_quarantined": True})
 
 
+@pytest.mark.slow
 def test_a_paused_replay_continues_at_another_rate_with_its_own_progress_topic(store, monkeypatch):
     one, topics = paused_replay(store), []
     store.set_setting(

@@ -93,6 +93,7 @@ def test_a_dry_run_of_nothing_says_so(store):
     assert (result.exit_code, "Nothing to replay." in result.stdout) == (0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
 def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more):
     result = run(store, "dlq", "replay", "--topic", "ordrs", *more)
@@ -104,6 +105,7 @@ def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more)
     )
 
 
+@pytest.mark.slow
 def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_path):
     DeadLetters(store).add([dead_letter(20 + n, topic=f"topic-{n}") for n in range(6)])
     result = run(store, "dlq", "replay", "--code", "UNKNOWN", "--yes")
@@ -209,6 +211,7 @@ def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
     assert message_id(9) in result.output
 
 
+@pytest.mark.slow
 def test_go_asks_with_what_was_found_and_starts_it(store):
     operation = ready(store)
 

@@ -88,6 +88,7 @@ def test_the_texts_of_a_numeric_column_can_be_restored_from_its_values(texts):
             assert Decimal(repr(value)) == Decimal(text)
 
 
+@pytest.mark.slow
 @given(st.one_of(st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False, allow_infinity=False)))
 def test_every_number_that_python_formats_round_trips(number):
     value = column_types.conversion(column_types.kind_of(repr(number)))(repr(number))

@@ -63,6 +63,7 @@ def test_an_unclosed_quote_does_not_consume_the_rest_of_the_file(tmp_path):
     assert len(rows) == 999
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), min_size=2, max_size=2)

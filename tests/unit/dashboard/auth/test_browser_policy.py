@@ -95,6 +95,7 @@ def test_a_websocket_with_two_origins_is_rejected():
     assert not reaches("websocket", origin=(f"https://{HOST}", "https://evil.example"))[0]
 
 
+@pytest.mark.slow
 def test_the_server_finds_an_origin_in_capital_letters():
     """The middleware compares names in lower case, as ASGI requires them; this is the server that Streamlit starts."""
     config = uvicorn.Config(
@@ -165,6 +166,7 @@ def test_an_allowed_host_name_is_accepted_with_any_port(kind, host):
     assert reaches(kind, host=host, hosts=("dash.example", "*.shop.example", "::1"))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "host",
     [

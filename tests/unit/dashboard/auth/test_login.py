@@ -172,6 +172,7 @@ def test_both_cookies_of_a_sign_in_have_restrictive_attributes(browser):
     assert browser.sign_in(scheme="https").cookies == [device | secure, session | secure]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "secret"), [("ada", "wrong horse battery"), ("eve", SECRET), ("", "")])
 def test_an_unknown_name_and_a_wrong_password_get_the_same_response(browser, name, secret):
     refused = browser.sign_in(name, secret)
@@ -182,6 +183,7 @@ def test_an_unknown_name_and_a_wrong_password_get_the_same_response(browser, nam
     assert browser.page().status == 303
 
 
+@pytest.mark.slow
 def test_the_sign_in_form_escapes_the_entered_values(browser):
     refused = browser.sign_in('"><script>alert(1)</script>', "x", destination='/"><script>alert(2)</script>')
 
@@ -242,6 +244,7 @@ def test_a_relative_destination_resolves_to_this_server(browser, relative):
     assert urljoin("https://dash.example/sign-in", to).startswith("https://dash.example/")
 
 
+@pytest.mark.slow
 def test_after_three_failures_even_the_correct_password_waits(browser):
     for _ in range(3):
         assert browser.sign_in(secret="wrong horse battery").status == 401
@@ -266,6 +269,7 @@ def test_a_client_cannot_choose_its_address_by_a_header(browser):
     assert browser.sign_in("unknown", "x", client=("10.0.0.8", 4711)).status == 401
 
 
+@pytest.mark.slow
 def test_repeated_attempts_do_not_lock_out_another_address_or_a_known_device(browser):
     browser.sign_in()
     device, browser.cookie = browser.device, ""
@@ -293,6 +297,7 @@ def test_concurrent_attempts_of_one_address_leave_room_for_others(browser, monke
     assert sum("Too many users" in one for one in rejected) == 8
 
 
+@pytest.mark.slow
 def test_a_known_device_is_delayed_as_well_and_counts_for_its_own_name_only(browser):
     browser.sign_in("bob")
     browser.cookie = browser.device
@@ -320,10 +325,12 @@ def test_cookies_are_secure_behind_a_proxy_that_terminates_https(browser):
     assert "Secure" in response.headers["set-cookie"] and "Secure" in response.device
 
 
+@pytest.mark.slow
 def test_an_oversized_form_is_rejected(browser):
     assert browser.sign_in(secret="x" * 100_000).status == 401
 
 
+@pytest.mark.slow
 def test_an_endless_form_is_read_up_to_its_limit_only(browser):
     received = []
 
@@ -396,6 +403,7 @@ def test_an_open_connection_closes_after_the_session_ends(browser, monkeypatch):
     assert received == ["websocket.accept", "live", "within the grace period"]
 
 
+@pytest.mark.slow
 def test_a_user_outside_may_see_cannot_sign_in_by_password(stored):
     assert Browser(stored, may_see=("bob",)).sign_in("ada").status == 401
 

@@ -15,6 +15,7 @@ from tests.fixtures.sign_in import SECRET, settings
 stored = sign_in_fixtures.stored
 
 
+@pytest.mark.slow
 def test_a_password_hash_is_salted_and_verifies_its_password(stored):
     assert password.verify(SECRET, stored)
     assert not password.verify(SECRET + " ", stored)
@@ -28,6 +29,7 @@ def test_no_password_verifies_against_a_missing_hash():
     assert not password.verify("", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_a_check_hashes_once_and_compares_in_constant_time_whether_or_not_the_name_exists(
     stored, monkeypatch, known

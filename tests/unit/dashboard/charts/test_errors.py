@@ -12,6 +12,7 @@ from tests.fixtures.errors import fill
 NOW = 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", RANGES)
 def test_every_range_is_drawn(store, window):
     fill(store)

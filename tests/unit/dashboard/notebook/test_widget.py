@@ -46,6 +46,7 @@ def test_the_saved_output_stays_far_below_100_kB(store, displayed, now):
     assert "and 393 more topics" in saved[0]["text/html"]
 
 
+@pytest.mark.slow
 def test_the_static_view_is_updated_after_actions_and_every_half_minute(widget, displayed, monkeypatch):
     widget._ipython_display_()
     send(widget, type="refresh")
@@ -66,6 +67,7 @@ def test_widgets_of_one_store_are_independent(store):
     assert other.comm is not None
 
 
+@pytest.mark.slow
 def test_a_closed_widget_is_replaced(store):
     monitor = Monitor(store)
     first = monitor.widget()

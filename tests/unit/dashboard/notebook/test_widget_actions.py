@@ -47,6 +47,7 @@ def operation(store):
     return found
 
 
+@pytest.mark.slow
 def test_a_notebook_click_reports_the_preflight_question_and_sends_nothing(new_store):
     buried(new_store, 2)
     widget = confirmed_widget(new_store, newer_keys=1)
@@ -69,6 +70,7 @@ def test_a_notebook_click_continues_after_an_announced_unknown_outcome(new_store
     assert only_replay(new_store).state == "planned"
 
 
+@pytest.mark.slow
 def test_the_first_click_confirms_and_writes_nothing(widget, store):
     until = send(widget, type="refresh")["state"]["until"]
     replay = send(widget, type="prepare", act="replay", target="", until=until)["confirmation"]
@@ -80,6 +82,7 @@ def test_the_first_click_confirms_and_writes_nothing(widget, store):
     assert audit(store) == [] and store.rows("operations") == []
 
 
+@pytest.mark.slow
 def test_a_confirmation_without_dead_letters_has_no_button(widget, store):
     until = send(widget, type="refresh")["state"]["until"]
     DeadLetters(store).archive(DeadLetterFilter(), who="ada", origin="cli")
@@ -87,6 +90,7 @@ def test_a_confirmation_without_dead_letters_has_no_button(widget, store):
     assert "already handled" in question["title"].lower() and question["yes"] == ""
 
 
+@pytest.mark.slow
 def test_clear_skips_dead_letters_newer_than_the_state_shown(widget, store, now):
     state = send(widget, type="refresh")["state"]
     DeadLetters(store).add([dead_letter(10, failed_at=now + 1)])
@@ -98,6 +102,7 @@ def test_clear_skips_dead_letters_newer_than_the_state_shown(widget, store, now)
     assert DeadLetters(store).count(DeadLetterFilter(state="archived")) == 10
 
 
+@pytest.mark.slow
 def test_an_action_on_one_cause_skips_the_others(widget, store, now):
     DeadLetters(store).add([dead_letter(20, failed_at=now, text="Another reason")])
     click(widget, "clear", target=POLICY, until=now + 1)

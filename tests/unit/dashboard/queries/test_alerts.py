@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.alerts import RULES, AlertChange, AlertLog, Callback, alert, follow
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.sender import RouteSender
@@ -27,6 +29,7 @@ def test_an_empty_store_shows_every_rule_and_no_routes(store):
     assert {one.name for one in found.rules} == set(RULES)
 
 
+@pytest.mark.slow
 def test_unacknowledged_alerts_come_first(store):
     fire(store, alert("dedup_degraded", "p-1", NOW - 10, reason="x"), lost(), burning(), lost(subject="p-2"))
     log = AlertLog(store, clock=lambda: NOW)
@@ -89,6 +92,7 @@ def test_mistakes_in_the_rules_file_are_listed_and_the_built_in_rules_apply(stor
     assert {one.name for one in found.rules} == set(RULES)
 
 
+@pytest.mark.slow
 def test_a_failing_route_shows_its_undelivered_alerts_but_not_its_address(store, monkeypatch):
     with receiver() as hook:
         monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", hook.url)
@@ -123,6 +127,7 @@ def test_a_route_of_another_process_is_shown_without_a_test(store):
     assert (shown.name, shown.kind, shown.here) == ("pager", "callback", False)
 
 
+@pytest.mark.slow
 def test_the_alert_details_name_topic_time_and_notifications(store):
     write(store, NOW - 200, topic="payments", good=1)
     alert_id = fire(store, burning())
@@ -168,6 +173,7 @@ def test_the_replays_after_an_alert_cover_its_topic(store):
     assert len(found) == 2 and alert_queries.replays_since(store, "payments", time.time() + 60) == ()
 
 
+@pytest.mark.slow
 def test_an_alert_about_the_store_appears_once_for_all_producers(store):
     log = AlertLog(store, clock=lambda: NOW)
     for producer, at in (("p-1", NOW - 90), ("p-2", NOW - 60)):

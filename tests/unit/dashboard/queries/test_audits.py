@@ -11,6 +11,7 @@ from tests.fixtures.audits import LOST, audited, job
 from tests.fixtures.pages import dead_letter
 
 
+@pytest.mark.slow
 def test_the_latest_audit_per_topic_is_listed_faults_first(store, now):
     audited(store, "a", at=now - 900, topic="orders", lost=3)
     audited(store, "b", at=now - 800, topic="orders")
@@ -40,6 +41,7 @@ def test_the_last_finished_audit_stays_beside_a_newer_unfinished_one(store, now)
     assert wording.later(failed.later, now).endswith("The topic was deleted.")
 
 
+@pytest.mark.slow
 def test_faults_of_an_earlier_range_stay_after_a_clean_partial_audit(store, now):
     audited(store, "monday", at=now - 900, lost=3, sentence="3 are lost.")
     audited(store, "tuesday", at=now - 800, duplicated=1, sentence="1 is there more than once.")
@@ -52,6 +54,7 @@ def test_faults_of_an_earlier_range_stay_after_a_clean_partial_audit(store, now)
     assert (last.audit.audit_id, last.earlier) == ("whole", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers",
     [{"acknowledged": 0, "unledgered": 1000}, {"acknowledged": 10, "unledgered": 990}, {"auditable": False}],

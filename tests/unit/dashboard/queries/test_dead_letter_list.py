@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
@@ -52,6 +54,7 @@ def test_all_counts_of_a_page_come_from_one_read(store):
     assert found.page.total == found.causes.total == found.waiting.load.dead_letters == 2
 
 
+@pytest.mark.slow
 def test_a_body_search_resumes_and_actions_apply_to_its_result(store, monkeypatch):
     monkeypatch.setattr(dead_letter_queries, "SEARCHED", 1)
     DeadLetters(store).add(

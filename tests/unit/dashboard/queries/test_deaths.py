@@ -34,6 +34,7 @@ def test_failures_with_dead_letters_in_another_store_are_counted(store):
     assert (page.whole.dead, page.without_dead_letters) == (10, 7)
 
 
+@pytest.mark.slow
 def test_every_page_counts_the_same_failures(store):
     """A dead letter counts as one failed message even if its replay failed; statistics count failures without one."""
     add(store, "shop", dead=5, topic="payments")

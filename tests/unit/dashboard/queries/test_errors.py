@@ -21,6 +21,7 @@ def test_attempts_saved_by_a_retry_are_counted_apart_from_failed_messages(store)
     assert (whole.attempts, whole.saved, whole.dead) == (9, 6, 3)
 
 
+@pytest.mark.slow
 def test_retry_success_covers_retried_messages_and_agrees_on_both_pages(store):
     fill(store)  # its three dead letters failed on the first attempt
     again = Attempt(NOW - 30, "_TIMED_OUT", "timed out"), Attempt(NOW - 29, "_TIMED_OUT", "timed out")

@@ -14,6 +14,7 @@ from tests.fixtures.overview import counts, dead_letter, write
 NOW = 0.0
 
 
+@pytest.mark.slow
 def test_equal_alerts_are_merged_and_recovered_ones_come_last(store):
     rows = [counts(at, "payments", acknowledged=5, dead=5) for at in range(int(NOW) - 60, int(NOW) - 14)]
     write(

@@ -35,6 +35,7 @@ def test_a_producer_has_its_own_numbers(store):
     assert member.error_rate == pytest.approx(3 / 1203)
 
 
+@pytest.mark.slow
 def test_producers_are_sorted_worst_first_and_closed_last(store):
     add(store, "well")
     add(store, "failing", dead=1)

@@ -66,6 +66,7 @@ def test_the_slowest_topic_comes_first(store):
     assert [line.topic for line in queries.latency(store, VIEW, NOW).topics] == ["refunds", "orders"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", queries.RANGES)
 def test_every_range_is_diagnosed_and_drawn(store, window):
     fill(store)

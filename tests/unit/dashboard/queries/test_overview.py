@@ -95,6 +95,7 @@ def test_a_past_range_counts_only_its_own_messages(store):
     assert dashboard_charts.throughput(page).layout.xaxis.range[1].timestamp() == int(NOW) - 4000
 
 
+@pytest.mark.slow
 def test_filters_apply_to_every_count(store):
     shop(store)
     DeadLetters(store).add([dead_letter(9, topic="orders", producer_id="other")])
@@ -122,6 +123,7 @@ def test_codes_with_the_same_meaning_are_one_cause(store):
     assert [(cause.topic, cause.dead) for cause in causes] == [("payments", 3), ("orders", 2)]
 
 
+@pytest.mark.slow
 def test_missing_windows_are_gaps_with_an_explanation(store):
     for number in (0, 1, 2, 6, 7):
         at = NOW - 100 + 10 * number

@@ -19,6 +19,7 @@ from tests.fixtures.replays import looked as preflight_done
 store = replay_pages_fixtures.store
 
 
+@pytest.mark.slow
 def test_the_replay_list_reports_whether_there_are_more(store):
     for number in range(3):
         DeadLetters(store).add([dead_letter(number, topic=f"t{number}")])
@@ -31,6 +32,7 @@ def test_the_replay_list_reports_whether_there_are_more(store):
     assert not queries.replays(store, time.time(), limit=3).more
 
 
+@pytest.mark.slow
 def test_only_live_runners_are_counted(store):
     buried(store, 2)
     one, _ = started(store)
@@ -54,6 +56,7 @@ def test_later_dead_letters_outside_a_fixed_range_are_not_counted(store, until, 
     assert queries.one_replay(store, done.operation_id, time.time()).later == later
 
 
+@pytest.mark.slow
 def test_the_pace_covers_recently_settled_records(store):
     buried(store, 4)
     one, claims = started(store)
@@ -66,6 +69,7 @@ def test_the_pace_covers_recently_settled_records(store):
     assert queries.one_replay(store, one, time.time() + 60).pace is None
 
 
+@pytest.mark.slow
 def test_a_queued_replay_names_the_replay_ahead_of_it(store):
     buried(store, 3)
     started(store)

@@ -24,6 +24,7 @@ def test_the_page_shows_firing_alerts_with_their_advice(store):
     assert "Check the address, the network" in text
 
 
+@pytest.mark.slow
 def test_a_click_acknowledges_the_alert_and_the_page_shows_it(store):
     item = lost(time.time() - 60)
     fire(store, item)
@@ -37,6 +38,7 @@ def test_a_click_acknowledges_the_alert_and_the_page_shows_it(store):
     assert f"ack-{item.alert_id}" not in [button.key for button in app.button]
 
 
+@pytest.mark.slow
 def test_the_result_of_an_action_appears_in_its_section_only(store):
     item = lost(time.time() - 60)
     fire(store, item)
@@ -50,6 +52,7 @@ def test_the_result_of_an_action_appears_in_its_section_only(store):
     assert "Acknowledged." not in texts(app)
 
 
+@pytest.mark.slow
 def test_opening_an_address_never_changes_an_alert(store):
     item = lost(time.time() - 60)
     fire(store, item)
@@ -60,6 +63,7 @@ def test_opening_an_address_never_changes_an_alert(store):
     assert AlertLog(store).silences() == [] and audited(store) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", ["Now", "History", "Rules", "Notifications", "Silences"])
 def test_every_section_has_its_address(store, section):
     fire(store, lost(time.time() - 60))
@@ -84,6 +88,7 @@ def test_disabled_buttons_tell_read_only_users_the_reason(store):
     assert button.disabled and "read-only access" in button.help
 
 
+@pytest.mark.slow
 def test_texts_of_alerts_and_silences_are_escaped(store):
     item = alert("connection_lost", HOSTILE, time.time() - 60, reason=HOSTILE)
     fire(store, item)

@@ -9,6 +9,7 @@ from tests.fixtures.audits import LOST, audited, job
 from tests.fixtures.pages import HOSTILE, dead_letter, links, opened, rows_of, text_of
 
 
+@pytest.mark.slow
 def test_gaps_in_the_ledgers_are_reported(path, store, now, monkeypatch):
     audited(
         store, "a-1", at=now - 90, ledger_lost=7, strange=1, notes=f"Its settings may not be read.\n{HOSTILE}"
@@ -21,6 +22,7 @@ def test_gaps_in_the_ledgers_are_reported(path, store, now, monkeypatch):
     assert not any(HOSTILE in element.body for element in page.get("html"))
 
 
+@pytest.mark.slow
 def test_the_audit_page_shows_findings_positions_and_parameters(path, store, now, monkeypatch):
     failed = dead_letter(1, failed_at=now - 50)
     DeadLetters(store).add([failed])
@@ -55,6 +57,7 @@ def test_the_audit_page_shows_findings_positions_and_parameters(path, store, now
     assert any(f"letter={failed.message_id}" in href for href in links(other))
 
 
+@pytest.mark.slow
 def test_the_first_findings_are_shown_and_more_on_request(path, store, now, monkeypatch):
     many = [("lost", f"m-{n:04d}", 0, n, "acknowledged") for n in range(130)]
     audited(store, "a-1", at=now - 90, lost=130, findings=many)
@@ -86,6 +89,7 @@ def test_an_unknown_audit_shows_a_note(path, store, monkeypatch):
     assert not any(HOSTILE[:40] in element.body for element in page.get("html"))
 
 
+@pytest.mark.slow
 def test_names_of_topics_and_findings_are_never_markup(path, store, now, monkeypatch):
     audited(store, "a-1", at=now - 90, topic=HOSTILE, lost=1, sentence=HOSTILE, path=HOSTILE,
             findings=[("lost", HOSTILE, 0, 1, HOSTILE)])  # fmt: skip

@@ -13,6 +13,7 @@ from tests.fixtures.pages import html_of
 HOSTILE = "<script>window.pwned=1</script> [click](javascript:alert(1)) $x^2$ :material/delete: **b** \x00\x1b[31m \u202egnp.exe \u200b"
 
 
+@pytest.mark.slow
 def test_the_details_of_a_dead_letter_are_escaped(path, store, monkeypatch):
     DeadLetters(store).add(
         [
@@ -59,6 +60,7 @@ def test_unmasking_applies_to_one_dead_letter(path, store, monkeypatch):
     assert not any("hunter2" in part.value for part in page.code)
 
 
+@pytest.mark.slow
 def test_the_timeline_links_to_the_replay(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1)])

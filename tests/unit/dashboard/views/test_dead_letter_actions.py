@@ -24,6 +24,7 @@ from tests.fixtures.replays import looked as preflight_done
 store = replay_pages_fixtures.store
 
 
+@pytest.mark.slow
 def test_one_click_replays_a_few_safe_dead_letters_without_a_canary(path, store):
     buried(store, 3)
     page = bar(path)
@@ -43,6 +44,7 @@ def test_one_click_replays_a_few_safe_dead_letters_without_a_canary(path, store)
     assert only_replay(store).state == "planned"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", [{"newer_keys": 2}, {"too_large": 1}, {"partitions": None}])
 def test_one_click_stops_for_a_decision_if_the_preflight_finds_a_question(path, store, found):
     buried(store, 3)
@@ -68,6 +70,7 @@ def test_the_page_does_not_warn_of_an_old_cause(path, store):
     assert "Their cause" not in text_of(bar(path))
 
 
+@pytest.mark.slow
 def test_a_replay_larger_than_a_canary_sends_ten_records_first(path, store):
     buried(store, 11)
     bar(path).button(key="replay").click().run()
@@ -75,6 +78,7 @@ def test_a_replay_larger_than_a_canary_sends_ten_records_first(path, store):
     assert only_replay(store).canary == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -103,6 +107,7 @@ def test_a_large_selection_opens_the_dry_run(path, store, monkeypatch):
     assert bar(path).button(key="replay").label == "Replay 3 …"
 
 
+@pytest.mark.slow
 def test_actions_apply_to_the_selected_dead_letters(path, store):
     ids = buried(store, 4)
     page = bar(path, *ids[:2])
@@ -174,6 +179,7 @@ def test_read_only_users_see_disabled_buttons_and_their_actions_are_refused(path
     assert DeadLetters(store).count(ALL) == 2
 
 
+@pytest.mark.slow
 def test_a_click_on_a_locked_store_changes_nothing_and_shows_the_error(path, store, monkeypatch):
     def locked(*_, **__):
         raise StoreLocked
@@ -192,6 +198,7 @@ def test_a_click_on_a_locked_store_changes_nothing_and_shows_the_error(path, sto
     assert only_replay(store).total == 2
 
 
+@pytest.mark.slow
 def test_undo_restores_exactly_the_cleared_dead_letters(path, store):
     buried(store, 3)
     page = bar(path)
@@ -214,6 +221,7 @@ def test_restore_returns_archived_dead_letters(path, store):
     assert DeadLetters(store).count(ALL) == 2
 
 
+@pytest.mark.slow
 def test_clear_reports_records_that_a_replay_holds(path, store):
     buried(store, 2)
     actions.start_replay(store, ALL, who="ann")

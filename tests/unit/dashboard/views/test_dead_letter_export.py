@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.dlq import DeadLetters
 from tests.fixtures.dead_letter_pages import dead_letter, page_of
 from tests.fixtures.pages import html_of
@@ -17,6 +19,7 @@ def positions(block, label, path=()):
     return found
 
 
+@pytest.mark.slow
 def test_export_keeps_its_position_after_a_clear(path, store, monkeypatch):
     """The browser keeps the previous element of a position until the page is complete, so Export must not move."""
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])

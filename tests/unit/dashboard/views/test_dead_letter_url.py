@@ -60,6 +60,7 @@ def pending(path):
     return DeadLetters(Store.open(path)).count(DeadLetterFilter())
 
 
+@pytest.mark.slow
 def test_a_late_refresh_does_not_undo_a_search(page):
     search(page, "needle")
     assert clear_button(page).label == "Clear 1"
@@ -73,6 +74,7 @@ def test_a_late_refresh_does_not_undo_a_search(page):
     assert page.query_params["body"] in ("needle", ["needle"])
 
 
+@pytest.mark.slow
 def test_two_quick_filter_changes_are_both_kept(page):
     page.selectbox(key="dead_letters_topic").set_value("payments").run()
 
@@ -88,6 +90,7 @@ def test_two_quick_filter_changes_are_both_kept(page):
     )
 
 
+@pytest.mark.slow
 def test_the_back_button_undoes_a_search(page, monkeypatch):
     search(page, "needle")
 
@@ -101,6 +104,7 @@ def test_the_back_button_undoes_a_search(page, monkeypatch):
     assert clear_button(page).label == "Clear 3"
 
 
+@pytest.mark.slow
 def test_a_click_is_refused_if_the_address_requests_another_filter(page, path):
     assert clear_button(page).label == "Clear 3"
 
@@ -114,6 +118,7 @@ def test_a_click_is_refused_if_the_address_requests_another_filter(page, path):
     )
 
 
+@pytest.mark.slow
 def test_a_click_on_a_button_of_the_previous_filter_does_nothing(page, path):
     before = clear_button(page)
     search(page, "needle")
@@ -123,6 +128,7 @@ def test_a_click_on_a_button_of_the_previous_filter_does_nothing(page, path):
     assert pending(path) == 3
 
 
+@pytest.mark.slow
 def test_opening_a_dead_letter_does_not_refuse_the_next_click(page, path):
     search(page, "needle")
 

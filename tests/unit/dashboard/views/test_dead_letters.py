@@ -48,6 +48,7 @@ def test_archived_dead_letters_are_listed_and_restored(path, store, monkeypatch)
     assert DeadLetters(store).count(DeadLetterFilter()) == 2
 
 
+@pytest.mark.slow
 def test_the_list_pages_forward_and_back(path, store, monkeypatch):
     monkeypatch.setattr(dead_letter_queries, "LISTED", 2)
     DeadLetters(store).add([dead_letter(number) for number in range(5)])
@@ -61,6 +62,7 @@ def test_the_list_pages_forward_and_back(path, store, monkeypatch):
     assert "after" not in page.query_params
 
 
+@pytest.mark.slow
 def test_without_a_producer_replay_is_disabled_with_a_reason(path, store, monkeypatch):
     fill(store, seen_at=NOW - 100)
     DeadLetters(store).add([dead_letter(1)])

@@ -83,6 +83,7 @@ def test_quarantined_dead_letters_are_replayed_only_on_request(path, store):
     assert redrawn(page).button(key="replay_confirm").label == "Replay 3 now"
 
 
+@pytest.mark.slow
 def test_a_discarded_replay_leaves_the_dead_letters_unchanged(path, store):
     buried(store, 2, verdict="possibly_persisted")
     page = bar(path)
@@ -95,6 +96,7 @@ def test_a_discarded_replay_leaves_the_dead_letters_unchanged(path, store):
     assert "replay_confirm" not in [button.key for button in page.button]
 
 
+@pytest.mark.slow
 def test_the_dry_run_reports_records_archived_since_it_was_planned(path, store):
     ids = buried(store, 3, verdict="possibly_persisted")
     page = bar(path)

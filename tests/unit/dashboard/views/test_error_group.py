@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.fixtures.errors import POLICY, fill
 from tests.fixtures.pages import links, opened, text_of
 
 
+@pytest.mark.slow
 def test_the_address_opens_one_group(path, store, monkeypatch):
     fill(store)
     page = opened("errors", path, monkeypatch, range="5 min", group=POLICY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch
 from tests.fixtures.errors import POLICY, error, fill
@@ -35,6 +37,7 @@ def test_the_page_names_new_codes(path, store, monkeypatch):
     assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 unchanged"
 
 
+@pytest.mark.slow
 def test_texts_are_masked_and_names_are_never_markup(path, store, monkeypatch):
     fill(store)
     error_text = f"{HOSTILE} password=hunter2"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.alerts import AlertChange, AlertLog, alert
 from tests.fixtures import overview as overview_fixtures
 from tests.fixtures.overview import opened, shop
@@ -14,6 +16,7 @@ drawn = overview_fixtures.drawn
 NOW = 0.0
 
 
+@pytest.mark.slow
 def test_a_firing_alert_is_a_link_and_can_be_acknowledged(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     AlertLog(store).record(

@@ -39,6 +39,7 @@ def test_the_page_of_an_empty_store_has_no_numbers_and_shows_how_to_add_producer
     assert [value for _, value in tiles_of(page)] == ["0", "0", "0 /s", "–", "–", "–", "–", "0"]
 
 
+@pytest.mark.slow
 def test_the_page_lists_producers_by_problem_with_links(path, store, monkeypatch):
     add(store, "web")
     add(store, "batch", connected=False, connection_error="Connection refused")
@@ -52,6 +53,7 @@ def test_the_page_lists_producers_by_problem_with_links(path, store, monkeypatch
     assert "./?range=5+min&producer=web" in links(page)
 
 
+@pytest.mark.slow
 def test_search_and_problem_filter_narrow_the_list(path, store, monkeypatch):
     add(store, "web")
     add(store, "batch", connected=False)

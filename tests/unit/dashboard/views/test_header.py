@@ -43,6 +43,7 @@ def test_a_link_keeps_a_custom_range(current_view):
     assert header.link(header.FIRST_PAGE) == "./"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", [{"topic": "nope"}, {"producer": "nope"}])
 def test_an_unknown_name_in_the_address_shows_a_warning(path, store, monkeypatch, drawn, address):
     shop(store, seen_at=time.time() + 60)
@@ -52,6 +53,7 @@ def test_an_unknown_name_in_the_address_shows_a_warning(path, store, monkeypatch
     assert any(f"This store has no {kind} nope." in one.proto.body for one in page.get("html"))
 
 
+@pytest.mark.slow
 def test_the_address_opens_a_custom_range_until_another_range_is_chosen(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch, since="86400", until="90000")

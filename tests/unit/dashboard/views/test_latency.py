@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.dashboard import wording
 from producer_core.store import Batch
 from tests.fixtures.latency import client, fill
@@ -12,6 +14,7 @@ from tests.fixtures.pages import html_of, opened, tiles_of
 NOW = 0.0
 
 
+@pytest.mark.slow
 def test_the_page_of_an_empty_store_has_no_numbers(path, store, monkeypatch):
     page = opened("latency", path, monkeypatch)
     assert not page.exception
@@ -19,6 +22,7 @@ def test_the_page_of_an_empty_store_has_no_numbers(path, store, monkeypatch):
     assert [value for _, value in tiles_of(page)] == ["–"] * 8
 
 
+@pytest.mark.slow
 def test_the_page_of_an_older_producer_has_percentiles_but_no_diagnosis(path, store, monkeypatch):
     fill(store, client_rows=False)
     page = opened("latency", path, monkeypatch)
@@ -27,6 +31,7 @@ def test_the_page_of_an_older_producer_has_percentiles_but_no_diagnosis(path, st
     assert tiles_of(page)[0] == ("p50", "5.0 ms")
 
 
+@pytest.mark.slow
 def test_the_page_starts_with_the_diagnosis_its_evidence_and_setting(path, store, monkeypatch):
     fill(store, change={"fill_highest": 0.99})
     page = opened("latency", path, monkeypatch)
@@ -38,6 +43,7 @@ def test_the_page_starts_with_the_diagnosis_its_evidence_and_setting(path, store
     assert "broker 2 (kafka2:9092)" in text
 
 
+@pytest.mark.slow
 def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     fill(store, seconds=30)
     start = int(NOW) // 10 * 10 - 200
@@ -52,6 +58,7 @@ def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_a_topic_in_the_address_filters_the_page(path, store, monkeypatch):
     fill(store)
     page = opened("latency", path, monkeypatch, topic="orders", range="5 min")
@@ -59,6 +66,7 @@ def test_a_topic_in_the_address_filters_the_page(path, store, monkeypatch):
     assert "cover all topics" in html_of(page)
 
 
+@pytest.mark.slow
 def test_names_are_never_markup(path, store, monkeypatch):
     hostile = "<img src=x onerror=alert(1)>"
     fill(store, topic=hostile, rtt_sum=40.0, address=hostile)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.dashboard.views import overview
 from producer_core.errors import StoreLocked
 from tests.fixtures import overview as overview_fixtures
@@ -13,6 +15,7 @@ from tests.fixtures.pages import html_of
 drawn = overview_fixtures.drawn
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_failing_topic_and_every_section(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
@@ -39,6 +42,7 @@ def test_an_empty_store_shows_the_first_steps(path, store, monkeypatch, drawn):
     assert "ReliableKafkaProducer" in page.code[1].value
 
 
+@pytest.mark.slow
 def test_a_failed_panel_does_not_affect_the_others(path, store, monkeypatch, drawn):
     def locked(*_):
         raise StoreLocked
@@ -51,6 +55,7 @@ def test_a_failed_panel_does_not_affect_the_others(path, store, monkeypatch, dra
     assert "payments" in drawn["headline"] and "shop" in drawn["producers"]
 
 
+@pytest.mark.slow
 def test_the_page_keeps_its_data_while_the_store_is_unavailable(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
@@ -66,6 +71,7 @@ def test_the_page_keeps_its_data_while_the_store_is_unavailable(path, store, mon
     assert "Store unavailable; showing data as of" in drawn["headline"]
 
 
+@pytest.mark.slow
 def test_the_address_opens_a_range_and_a_topic(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     opened(path, monkeypatch, range="1 hour", topic="orders")
@@ -73,6 +79,7 @@ def test_the_address_opens_a_range_and_a_topic(path, store, monkeypatch, drawn):
     assert "payments" not in drawn["figures"]
 
 
+@pytest.mark.slow
 def test_a_paused_page_shows_the_time_of_its_data(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
@@ -80,6 +87,7 @@ def test_a_paused_page_shows_the_time_of_its_data(path, store, monkeypatch, draw
     assert "Paused; data as of" in drawn["headline"]
 
 
+@pytest.mark.slow
 def test_a_paused_page_never_calls_its_data_live(path, store, monkeypatch, drawn):
     """Once the page showed "Paused" and "data is live" with a green dot."""
     shop(store, seen_at=time.time() + 60)

@@ -47,6 +47,7 @@ def test_a_replay_is_paused_resumed_at_another_rate_and_cancelled(path, store):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_outdated_action_shows_why_it_failed(path, store):
     buried(store, 3)
     one = actions.start_replay(store, ALL).operation_id
@@ -60,6 +61,7 @@ def test_an_outdated_action_shows_why_it_failed(path, store):
     assert f"Cannot pause replay {one}: it is paused." in text_of(page)
 
 
+@pytest.mark.slow
 def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):
     buried(store, 2, verdict="possibly_persisted")
     one = actions.plan_replay(store, ALL).operation_id
@@ -77,6 +79,7 @@ def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):
     assert replay.get(store, one).state == "planned"
 
 
+@pytest.mark.slow
 def test_without_a_runner_the_page_shows_the_replay_command(path, store):
     buried(store, 2)
     one = actions.start_replay(store, ALL).operation_id
@@ -89,6 +92,7 @@ def test_without_a_runner_the_page_shows_the_replay_command(path, store):
     assert page.code[0].value == f"producer-core dlq replay --store={path} --bootstrap-servers HOST:PORT"
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_delivery_guarantee_with_its_reason(path, store):
     buried(store, 2, cluster_id="embedded-1")
     one = replay.plan(

@@ -48,6 +48,7 @@ def test_an_empty_store_explains_how_to_start_a_replay(path, store):
     assert 'href="dead-letters"' in text_of(page)
 
 
+@pytest.mark.slow
 def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
     buried(store, 3)
     one, claims = started(store)
@@ -83,6 +84,7 @@ def test_an_ended_replay_shows_its_outcome_and_links_to_its_dead_letters(path, s
     assert "requested" in text and "ended" in text
 
 
+@pytest.mark.slow
 def test_texts_of_selections_users_and_outcomes_are_escaped(path, store):
     DeadLetters(store).add([dead_letter(1, topic=HOSTILE)])
     done = actions.start_replay(store, DeadLetterFilter(topic=HOSTILE, text="Broker"), who=HOSTILE)

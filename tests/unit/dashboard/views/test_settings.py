@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.server import doctor_run
@@ -23,6 +25,7 @@ def test_an_empty_store_has_a_complete_settings_page(path, store, monkeypatch):
     assert str(path) in text and "none pending" in text and "No sign-in required" in text
 
 
+@pytest.mark.slow
 def test_the_page_shows_rows_settings_and_the_command_to_change_them(path, store, monkeypatch, rules_file):
     store.append(Batch("p", 0, (counts(time.time() - 5, "orders", acknowledged=3),), producer=producer()))
     DeadLetters(store).add([dead_letter(1, failed_at=time.time() - 5)])

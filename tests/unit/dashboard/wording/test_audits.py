@@ -52,6 +52,7 @@ def test_commands_quote_their_arguments():
     assert wording.query("it's") == "SELECT * FROM 'it''s/*.parquet'"
 
 
+@pytest.mark.slow
 def test_the_summary_names_three_topics_with_faults_at_most(store, now):
     for number in range(5):
         audited(store, f"a{number}", at=now - 9 - number, topic=f"t{number}", lost=5 - number, reordered=1)

@@ -126,6 +126,7 @@ def test_the_summary_counts_running_replays():
     )
 
 
+@pytest.mark.slow
 def test_skipped_records_are_explained_without_command_line_options(store):
     buried(store, 3)
     one, claims = started(store)

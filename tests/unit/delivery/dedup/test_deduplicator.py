@@ -45,6 +45,7 @@ def test_an_equal_message_is_new_after_the_ttl():
     assert not dedup.is_duplicate({"n": 1}, "orders")
 
 
+@pytest.mark.slow
 def test_one_of_several_threads_with_equal_messages_gets_false():
     for number in range(50):
         dedup, answers, ready = MessageDeduplicator(), [], threading.Barrier(4)

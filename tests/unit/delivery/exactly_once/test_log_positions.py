@@ -100,6 +100,7 @@ def test_a_recreated_topic_starts_from_its_new_offsets(positions, progress):
     assert progress.offsets == {T0: 0}
 
 
+@pytest.mark.slow
 @given(
     some.lists(some.tuples(some.integers(0, 30), some.booleans()), unique_by=lambda one: one[0], min_size=1),
     some.randoms(),

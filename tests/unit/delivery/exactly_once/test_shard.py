@@ -267,6 +267,7 @@ def test_a_late_request_of_a_killed_process_does_not_stop_the_only_live_producer
     log.verify(range(50))
 
 
+@pytest.mark.slow
 def test_of_two_live_producers_with_one_id_the_newer_remains_without_loss_or_duplicates(make_sender):
     log = Log()
     with make_sender(log) as older:
@@ -341,6 +342,7 @@ def test_a_full_journal_delays_reports_and_repeats_no_message(make_sender):
     log.verify([0])
 
 
+@pytest.mark.slow
 def test_a_purged_message_is_ambiguous_before_the_read_back_and_not_sent_after_it(make_sender, monkeypatch):
     reading = threading.Event()
     log = Log()
@@ -377,6 +379,7 @@ def test_a_full_queue_rejects_messages(make_sender):
             log.lock.release()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent_before", [20, 0], ids=["", "copied before its first record"])
 def test_a_journal_restored_from_a_copy_loses_and_repeats_no_message(make_sender, tmp_path, sent_before):
     log, path, copy = Log(), tmp_path / "j", tmp_path / "copy"

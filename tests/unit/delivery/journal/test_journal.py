@@ -86,6 +86,7 @@ def test_settling_twice_or_settling_an_unknown_sequence_changes_nothing(journal)
     assert journal.unsettled() == 3
 
 
+@pytest.mark.slow
 def test_a_read_from_a_sequence_includes_records_appended_meanwhile(journal):
     fill(journal, range(1000))
     reader = journal.read(after=499)
@@ -263,6 +264,7 @@ def test_segments_are_deleted_when_all_their_records_are_settled(tmp_path):
         assert kept(again) == [0]
 
 
+@pytest.mark.slow
 def test_the_settle_log_stays_short(tmp_path, monkeypatch):
     monkeypatch.setattr("producer_core.delivery.journal.settle_log._REWRITE_BYTES", 2_000)
     with Journal.open(tmp_path / "journal", segment_bytes=5_000) as journal:

@@ -147,6 +147,7 @@ def repeat_check(rig, times):
         eventually(lambda: not rig.monitor._investigation.questions.due(rig.now, 10))
 
 
+@pytest.mark.slow
 def test_a_check_that_fails_during_an_outage_is_retried_without_a_notice(rig):
     rig.acknowledge(9)
     set_leader(rig, 1, 0)

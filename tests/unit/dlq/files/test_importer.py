@@ -49,6 +49,7 @@ def test_imported_dead_letters_equal_the_exported_ones(found, columns, format, s
     assert all_rows(other) == all_rows(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_importing_a_file_again_adds_nothing_and_known_dead_letters_stay_unchanged(
     store, other, tmp_path, format

@@ -46,6 +46,7 @@ def test_invalid_lines_are_reported_and_the_others_are_imported(store, other, tm
     assert "10 rows rejected" in audit(other)[-1][2]
 
 
+@pytest.mark.slow
 def test_only_the_damaged_rows_of_a_parquet_file_are_rejected(store, other, tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "SLICE", 5)
     monkeypatch.setattr(writers, "_GROUP_ROWS", 5)

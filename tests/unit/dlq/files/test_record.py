@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from producer_core.dlq.files.validation import ImportedRecord
 from tests.fixtures.transfers import dead_letters, small, states, texts
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(one=dead_letters, state=states, offset=st.none() | small, operation=st.none() | texts)
 def test_a_record_is_equal_in_both_formats(one, state, offset, operation):

@@ -88,6 +88,7 @@ def test_an_invalid_record_or_an_unknown_version_is_a_value_error(value):
         decode(value)
 
 
+@pytest.mark.slow
 def test_published_batches_are_on_the_topic_in_order_when_close_returns(broker):
     publisher = TelemetryPublisher(broker.bootstrap_servers, "telemetry")
     for sequence in range(5):

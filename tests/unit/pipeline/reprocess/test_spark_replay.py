@@ -254,6 +254,7 @@ def test_the_message_of_a_slow_batch_is_replaced(log, stopped_clock):
     assert messages == ["Spark sent 2 records in 63.0 s", "Spark sent 2 records in 1.0 s"]
 
 
+@pytest.mark.slow
 def test_the_message_of_a_running_batch_is_replaced_when_it_is_settled(
     store, log, stopped_clock, monkeypatch
 ):

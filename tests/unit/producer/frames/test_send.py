@@ -51,6 +51,7 @@ def test_invalid_options_are_rejected(sent):
         producer.send_frame(pd.DataFrame({"a": [1]}), "no such topic")
 
 
+@pytest.mark.slow
 def test_the_counts_add_up_and_dead_rows_are_listed(tmp_path):
     with producer_of(failing(3), tmp_path / "s.duckdb") as producer:
         result = producer.send_frame(pd.DataFrame({"n": range(10)}), "orders", key="n")
@@ -145,6 +146,7 @@ def test_an_interrupt_falls_between_two_rows_and_the_rest_can_be_sent(sent):
     assert sorted(json.loads(one.value)["n"] for one in log()) == list(range(8_000))
 
 
+@pytest.mark.slow
 def test_send_frame_has_a_timeout():
     with ReliableKafkaProducer(
         store=None, transport=InMemoryTransport.factory(script=lambda delivery: "hold")
