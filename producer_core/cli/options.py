@@ -17,7 +17,6 @@ import click
 
 from producer_core._internal.settings_file import read_settings
 from producer_core.cli.lazy_group import Failed
-from producer_core.config import pop_servers
 from producer_core.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -149,6 +148,8 @@ def client_settings(
     servers: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
 ) -> tuple[str, dict[str, Any]]:
     """Return the broker addresses and the settings. An option takes precedence over the file."""
+    from producer_core.config import pop_servers
+
     if servers is not None and not servers.strip():
         raise ConfigError(
             "--bootstrap-servers is empty.",

@@ -281,3 +281,9 @@ def test_every_code_is_listed_and_an_unknown_number_is_no_code():
 @pytest.mark.parametrize("group", ["simulate", "replay", "alerts", "store", "broker", "dlq", "pipeline"])
 def test_no_command_of_a_group_has_its_line_cut_off(group):
     assert "..." not in run(group, "--help").output.partition("Commands:")[2]
+
+
+def test_the_options_of_every_command_load_no_kafka_client():
+    code = "import sys, producer_core.cli.options; print('confluent_kafka' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
