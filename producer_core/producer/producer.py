@@ -546,9 +546,9 @@ class ReliableKafkaProducer:
     def close(self, timeout: float = 30.0) -> CloseReport:
         """Stop accepting messages, wait for pending ones, then keep the rest, all within `timeout` seconds.
 
-        A fifth of the time (half of it while no broker is connected), at most 2 s, is reserved for keeping the rest. Close exceeds the timeout only while a slow disk
-        writes dead letters. With a journal the rest stays there and is sent at the next start; without one it becomes
-        dead letters. Further calls return the same report.
+        A fifth of the time (half of it while no broker is connected), at most 2 s, is reserved for keeping the rest. Close
+        exceeds the timeout only while a slow disk writes dead letters. With a journal the rest stays there and is sent at
+        the next start; without one it becomes dead letters. Further calls return the same report.
         """
         arguments.check_timeout(timeout)
         return self._shutdown.close(timeout)

@@ -224,7 +224,7 @@ class StoreBackend:
         done = runner.run_one(operation.operation_id, timeout)
         if done.acknowledged + done.landed < done.total or not done.ended:
             logger.warning(
-                _unfinished(done) if not done.ended else f"dead letters were not replayed: {_left(done)}",
+                _unfinished(done) if not done.ended else f"dead letters were not replayed: {done.message}",
                 extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
             )
         return done.acknowledged + done.landed
@@ -320,13 +320,6 @@ def _unfinished(operation: Operation) -> str:
         f"the replay is not finished: {done:,} of {operation.total:,} dead letters are done. "
         f"It continues in the store as {operation.operation_id}."
     )
-
-
-def _left(operation: Operation) -> str:
-    """Return why dead letters of an ended replay were not sent."""
-    counts = {"failed again": operation.failed_again, "skipped": operation.skipped}
-    named = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    return "; ".join(filter(None, (named, operation.message))) or f"the replay is {operation.state}"
 
 
 def _open_if_available(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:
