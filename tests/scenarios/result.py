@@ -9,7 +9,7 @@ from typing import Any
 
 
 class SavedResult:
-    """Base of the harnesses' results, which are dataclasses with `violations` and a name for their `file`.
+    """Base of the harnesses' results, which are dataclasses with `violations`.
 
     A scenario with `expected="violation"` passes if `shows_violation` is true: it proves that the check can fail.
     """
@@ -17,7 +17,6 @@ class SavedResult:
     expected = "none"
     shows_violation: Any = False
     violations: list[str]
-    file: str
 
     @property
     def verdict(self):
@@ -29,15 +28,18 @@ class SavedResult:
     def good(self):
         return self.verdict in ("holds", "shows it")
 
-    def save(self, folder):
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / self.file).write_text(json.dumps(asdict(self), indent=1))
+    def save(self, file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def load(cls, file):
+        return cls(**json.loads(file.read_text()))
 
     @classmethod
     def load_all(cls, folder):
         """Return the saved results in a folder, sorted by file name."""
-        return [cls(**json.loads(file.read_text())) for file in sorted(Path(folder).glob("*.json"))]
+        return [cls.load(file) for file in sorted(Path(folder).glob("*.json"))]
 
 
 def markdown_table(rows):

@@ -70,14 +70,13 @@ def _parser(harness):
 def _run(harness, options):
     runs = harness.plan(options)
     if options.resume:
-        held = {result.file for result in harness.result.load_all(options.out) if result.good}
-        runs = [run for run in runs if run.file not in held]
+        runs = [run for run in runs if not _held(harness, options.out / run.file)]
     failed = 0
     with harness.services() as services:
         for run in runs:
             print(f"{run.label} ", end="", flush=True)
             result = run.play(services)
-            result.save(options.out)
+            result.save(options.out / run.file)
             print(f"{harness.summary(result)}  {result.seconds:7.1f} s  {result.verdict}", flush=True)
             if not result.good:
                 failed += 1
@@ -85,6 +84,11 @@ def _run(harness, options):
     print()
     print(harness.table(harness.result.load_all(options.out)))
     return 1 if failed else 0
+
+
+def _held(harness, file):
+    """Return whether a saved result of this run holds."""
+    return file.exists() and harness.result.load(file).good
 
 
 def _print_failure(harness, result):
@@ -99,7 +103,7 @@ def _report(harness, folder):
     print(harness.table(results))
     for result in results:
         if not result.good:
-            print(f"\n{result.file}:")
+            print()
             _print_failure(harness, result)
     harness.write_report(results)
     return 0 if all(result.good for result in results) else 1

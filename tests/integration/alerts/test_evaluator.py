@@ -10,26 +10,15 @@ from producer_core.alerts import RULES, AlertEvaluator, AlertLog, AlertRule, Rul
 from producer_core.alerts.conditions import BurnRate, WindowPair
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch, LatencyRow
-from tests.fixtures.alerts import write
+from tests.fixtures.alerts import TwoClocks, write
 from tests.fixtures.replays import dead_letter
 
 NOW = 1_700_000_000.0
 
 
-class Clock:
-    """A system clock that can be set, and a monotonic clock."""
-
-    def __init__(self):
-        self.now, self.passed = NOW, 0.0
-
-    def advance(self, seconds):
-        self.now += seconds
-        self.passed += seconds
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return TwoClocks(NOW)
 
 
 def make_evaluator(store, clock, rules=None, owner="me"):

@@ -17,7 +17,7 @@ from producer_core.alerts.outbox import GIVEN_UP_AFTER, MAX_RETRY_DELAY, retry_d
 from producer_core.alerts.payload import notification
 from producer_core.alerts.sender import RouteSender
 from producer_core.alerts.webhook import Webhook
-from tests.fixtures.alerts import receiver, write
+from tests.fixtures.alerts import TwoClocks, receiver, write
 from tests.support import eventually
 
 SECRETS = ("s3cr3t", "t0ken-77", "b34rer")
@@ -186,25 +186,9 @@ def test_a_response_that_repeats_the_address_and_the_token_is_redacted(hook, cap
 # the outbox
 
 
-class Clock:
-    def __init__(self, now=1000.0):
-        self.now = now
-        self.passed = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def monotonic(self):
-        return self.passed
-
-    def advance(self, seconds):
-        self.now += seconds
-        self.passed += seconds
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return TwoClocks(1000.0)
 
 
 def make_sender(store, route, clock, owner="me"):
@@ -453,7 +437,7 @@ def test_a_receiver_that_hangs_delays_neither_the_evaluation_nor_other_routes(st
 
 
 def test_the_unavailability_of_the_store_is_sent_from_memory(store, hook, tmp_path):
-    clock = Clock(time.time())
+    clock = TwoClocks(time.time())
     watcher = AlertWatcher(
         store, routes=(webhook(hook),), rule_set=RuleSet(every=0.05), clock=clock, monotonic=clock.monotonic
     )

@@ -38,12 +38,6 @@ class Result(SavedResult):
     def shows_violation(self):
         return self.missing or self.duplicates
 
-    @property
-    def file(self):
-        return (
-            f"{self.scenario}-{self.medium}-{self.guarantee}-{self.seed}{'-long' if self.long else ''}.json"
-        )
-
 
 def judge(stage, evidence, seconds, expected):
     """Return the result of the evidence as numbers and sentences."""

@@ -22,10 +22,6 @@ class Result(SavedResult):
     violations: list[str] = field(default_factory=list)
     notes: dict = field(default_factory=dict)
 
-    @property
-    def file(self):
-        return f"{self.scenario}-{self.size}-{self.seed}.json"
-
 
 def table(results):
     rows = [("scenario", "size", "master", "seed", "seconds", "counted", "verdict"), ("---",) * 7]

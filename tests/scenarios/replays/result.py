@@ -36,10 +36,6 @@ class Result(SavedResult):
     def shows_violation(self):
         return self.duplicates
 
-    @property
-    def file(self):
-        return f"{self.scenario}-{self.dead_letters}-{self.seed}.json"
-
 
 def judge(stage, seconds):
     """Return the result of a run: the state of the store and of the log, in numbers and sentences."""

@@ -10,23 +10,7 @@ from producer_core.alerts import AlertChange, AlertLog, RuleSet
 from producer_core.alerts.alert_state import resolved
 from producer_core.alerts.notification import RouteResult
 from producer_core.alerts.sender import RouteSender
-from tests.fixtures.alerts import HOUR, START, lost
-
-
-class Clock:
-    def __init__(self):
-        self.now = START
-        self.passed = 0.0
-
-    def __call__(self):
-        return self.now
-
-    def monotonic(self):
-        return self.passed
-
-    def advance(self, seconds):
-        self.now += seconds
-        self.passed += seconds
+from tests.fixtures.alerts import HOUR, START, TwoClocks, lost
 
 
 class Pager:
@@ -52,7 +36,7 @@ class Pager:
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return TwoClocks(START)
 
 
 @pytest.fixture
