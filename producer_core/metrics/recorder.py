@@ -2,8 +2,9 @@
 
 Statistics are taken once a second as the difference of two snapshots, so that nothing is counted twice, and nothing is lost
 when a flush fails: the batches wait, and beyond a limit the two oldest are summed. They are written each second while a
-dashboard or a command reads the store or when a batch contains news, and otherwise four at a time. The thread flushes dead
-letters within 100 ms; `dlq/store_or_spill.py` decides where they go.
+dashboard or a command reads the store or when a batch contains news, and otherwise four at a time.
+
+The thread also flushes dead letters within 100 ms; `dlq/store_or_spill.py` decides where they go.
 """
 
 from __future__ import annotations

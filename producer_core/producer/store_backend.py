@@ -35,7 +35,7 @@ from producer_core.producer.alert_reporter import AlertReporter
 from producer_core.producer.dead_letter_backend import ProducerView, check_target, spill_path
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import StoredSession
-from producer_core.producer.store_queue import StoreQueue
+from producer_core.producer.store_dead_letter_queue import StoreDeadLetterQueue
 from producer_core.replay import ReplayRunner, plan
 from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
@@ -111,7 +111,7 @@ class StoreBackend:
             keep_ledger=bool(options.ledger),
         )
         self.hook = self.recorder
-        self.queue = StoreQueue(self, options.dlq_max_size)
+        self.queue = StoreDeadLetterQueue(self, options.dlq_max_size)
 
     # start and stop
 
