@@ -1,4 +1,4 @@
-"""Define the state of the dead letters page that its URL carries."""
+"""Define the state of the dead letters page that its URL holds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DeadLetterQuery:
 
     @property
     def filter(self) -> tuple[DeadLetterFilter, str | None]:
-        """Return what the query matches, whichever page or dead letter is open."""
+        """Return the filter and the range, which do not depend on the open page or dead letter."""
         return self.where, self.span
 
     @property
