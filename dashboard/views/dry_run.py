@@ -97,10 +97,10 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
         if run.total > CANARY:
             st.number_input(
                 "Canary", min_value=0, max_value=run.total, value=operation.canary or 0, key=f"canary_{key}",
-                help="Records sent first. The rest follows once they are acknowledged.",
+                help="Records to send first. The rest follow once these are acknowledged.",
             )  # fmt: skip
             st.number_input(
-                "Stop above % failed", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
+                "Stop above failure rate (%)", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
                 value=operation.stop_percent or STOP_PERCENT, key=f"stop_{key}",
                 help=f"Applies to the canary and the last {operation.stop_last or 50:,} records.",
             )  # fmt: skip
