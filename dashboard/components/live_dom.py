@@ -14,7 +14,7 @@ import streamlit as st
 from producer_core.dashboard.html import Node, link, node, text_of
 from producer_core.dashboard.theme import asset
 
-__all__ = ["Node", "component", "link", "live_dom", "node", "text_of"]
+__all__ = ["Node", "component", "link", "live_dom", "node", "script", "text_of"]
 
 
 def live_dom(*tree: Node | str, key: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from producer_core.dashboard.components import live_dom
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, table
-from producer_core.dashboard.components.selectable_table import _toggle
+from producer_core.dashboard.html import node
 from producer_core.dashboard.theme import style_sheet
 from tests.acceptance.browsing import window
 
@@ -43,7 +43,9 @@ def draw(browser):
             look = "pc-dead-letters" if selection["scrolls"] else "pc-groups"
             tree = table(COLUMNS, rows, alt="Rows", look=look, checkboxes=selection["scrolls"])
             if selection["collapsed"]:
-                tree[2].append(_toggle("more"))
+                tree[2].append(
+                    node("button", node("span", "more"), node("span", "fewer"), class_="pc-toggle")
+                )
             page.evaluate("data => draw(data)", {"tree": [tree], "selection": selection})
 
         draw.page = page
