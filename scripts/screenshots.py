@@ -73,7 +73,7 @@ SHOTS = (
         "letter",
         "dead-letters?topic=payments",
         ".pc-dead-letters tbody tr",
-        press=".pc-dead-letters .pc-open-button",
+        press=".pc-dead-letters .pc-row-button",
         opens=".pc-facts",
     ),
     Shot("replays", "replays", ".pc-table"),

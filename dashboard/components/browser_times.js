@@ -1,4 +1,4 @@
-// Formats times in the browser's zone and in UTC. It is prepended to the scripts of the lists.
+// Formats times in the browser's zone and in UTC, for live_dom.js.
 const two = number => String(number).padStart(2, '0')
 const local = at => {
   const d = new Date(at * 1000), now = new Date()

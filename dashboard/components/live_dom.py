@@ -14,19 +14,25 @@ import streamlit as st
 from producer_core.dashboard.html import Node, link, node, text_of
 from producer_core.dashboard.theme import asset
 
-__all__ = ["Node", "link", "live_dom", "node", "text_of"]
+__all__ = ["Node", "component", "link", "live_dom", "node", "script", "text_of"]
 
 
 def live_dom(*tree: Node | str, key: str) -> None:
     """Draw the tree under a stable key."""
-    _component()(data={"tree": list(tree)}, key=key)
+    component()(data={"tree": list(tree)}, key=key)
 
 
 @cache
-def _component() -> Any:
+def component() -> Any:
+    """Return the component that draws trees, with and without selectable rows."""
     return st.components.v2.component(
         "live_dom",
         html="<div class='pc-live'></div>",
-        js=asset("components/live_dom.js"),
+        js=script(),
         isolate_styles=False,
     )
+
+
+def script() -> str:
+    """Return the component's module. Its files are joined, because the component cannot import them by an address."""
+    return "".join(asset(f"components/{name}.js") for name in ("browser_times", "row_selection", "live_dom"))

@@ -34,13 +34,19 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePart:
-    """Describe a text, a link (`href`, an address of `header.link`), or a bar chart with its description as `tooltip`."""
+    """Describe a text, a link, a bar chart with its description as `tooltip`, or a button of a selectable table.
+
+    `href` is an address of `header.link`. `at` is a time in seconds since 1970, shown in the browser's zone instead of
+    a text. `button` is the ARIA state with which a button shows whether its row is the current one.
+    """
 
     text: str = ""
     style: TextStyle = "plain"
     href: str = ""
     tooltip: str = ""
     bars: tuple[int, ...] = ()
+    at: float | None = None
+    button: Literal["", "expanded", "pressed"] = ""
 
 
 Line = str | TablePart | Sequence[str | TablePart]
@@ -67,18 +73,36 @@ def load_style_sheet() -> None:
     st.html(f"<style>{style_sheet('live_table')}</style>")
 
 
-def table(columns: Sequence[Column], rows: Sequence[TableRow], *, alt: str) -> Node:
-    """Return the table as a tree for `live_dom`."""
-    head = node("thead", node("tr", *map(_head, columns), role="row"), role="rowgroup")
-    body = node("tbody", *(_row(columns, row) for row in rows), role="rowgroup")
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[TableRow],
+    *,
+    alt: str,
+    look: str = "pc-plain",
+    checkboxes: bool = False,
+    scrolls: bool = True,
+) -> Node:
+    """Return the table as a tree for `live_dom`; `look` is the CSS class of its layout.
+
+    A table that `scrolls` can be focused, so that the arrow keys scroll it.
+    """
+    heads = [_head(column) for column in columns]
+    if checkboxes:
+        heads.insert(0, node("th", _checkbox("all on this page"), role="columnheader", class_="pc-check"))
+    head = node("thead", node("tr", *heads, role="row"), role="rowgroup")
+    body = node("tbody", *(_row(columns, row, checkbox=checkboxes) for row in rows), role="rowgroup")
     return node(
         "div",
         node("table", head, body, role="table", aria_label=alt),
-        class_="pc-table",
-        role="region",
-        aria_label=alt,
-        tabindex="0",
+        class_=f"pc-table {look}",
+        role="region" if scrolls else None,
+        aria_label=alt if scrolls else None,
+        tabindex="0" if scrolls else None,
     )
+
+
+def _checkbox(what: str) -> Node:
+    return node("input", type="checkbox", aria_label=f"Select {what}")
 
 
 def _head(column: Column) -> Node:
@@ -92,8 +116,10 @@ def _head(column: Column) -> Node:
     )
 
 
-def _row(columns: Sequence[Column], row: TableRow) -> Node:
+def _row(columns: Sequence[Column], row: TableRow, *, checkbox: bool) -> Node:
     cells = [_cell(column, cell) for column, cell in zip(columns, row.cells, strict=True)]
+    if checkbox:
+        cells.insert(0, node("td", _checkbox(row.id), role="cell", class_="pc-check"))
     return node("tr", *cells, role="row", class_="pc-selected" if row.selected else None, data_key=row.id)
 
 
@@ -105,6 +131,10 @@ def _cell(column: Column, cell: Cell) -> Node:
 
 def _line(line: Line) -> Node:
     parts: Sequence[str | TablePart] = [line] if isinstance(line, str | TablePart) else line
+    match parts:
+        case [str(text)] | [TablePart(text=text, style="plain", href="", bars=(), at=None, button="")]:
+            tooltip = "" if isinstance(parts[0], str) else parts[0].tooltip
+            return node("span", text, class_="pc-line", title=tooltip or None)
     return node("span", *(_part(part) for part in parts if part), class_="pc-line")
 
 
@@ -121,7 +151,20 @@ def _part(part: str | TablePart) -> Node:
             class_=f"pc-link {style}" if style else "pc-link",
             title=part.tooltip or None,
         )
-    return node("span", part.text, class_=style, title=part.tooltip or None)
+    at = None if part.at is None else str(part.at)
+    if part.button:
+        return node(
+            "button",
+            part.text,
+            type="button",
+            class_="pc-row-button",
+            title=part.tooltip or None,
+            data_at=at,
+            **{f"aria_{part.button}": "false"},
+        )
+    return node(
+        "span" if at is None else "time", part.text, class_=style, title=part.tooltip or None, data_at=at
+    )
 
 
 def _bars(part: TablePart) -> Node:

@@ -9,8 +9,9 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
-from producer_core.dashboard.components.dead_letter_list import DeadLetterRow, dead_letter_list
-from producer_core.dashboard.components.group_list import GroupItem, group_list
+from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.live_table import Column, TablePart, TableRow
+from producer_core.dashboard.components.selectable_table import Checkboxes, Selection, selectable_table
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import open_store
@@ -32,11 +33,15 @@ from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 
 _REFRESH = 2.0
-_COLUMNS = ("Failed", "Topic", "Key", "Error", "Verdict", "Text")
+_COLUMNS = tuple(map(Column, ("Failed", "Topic", "Key", "Error", "Verdict", "Text")))
+_GROUP_COLUMNS = (Column("Count", number=True), Column("Trend"), Column("Cause", wide=True), Column("Seen"))
+_COLLAPSED = 4
+"""Number of groups that are shown at first; a button shows the others."""
 _DRAWN_FILTER = "dead_letters_drawn_filter"
 
 
 def show(path: Path) -> None:
+    live_table.load_style_sheet()
     st.html(f"<style>{style_sheet('dead_letters')}</style>")
     query, problem = dead_letter_url.parsed()
     every = _REFRESH if st.session_state.get("live", True) else None
@@ -128,37 +133,48 @@ def _causes(causes: dead_letter_queries.CauseGroups | None, selected: str | None
         return
     if not causes.total:
         common.note("Nothing to group.")
-    group_list(_items(causes, selected), key="causes", on_select=dead_letter_url.select_group)
+    rows = _group_rows(causes, selected)
+    selection = Selection(
+        selected, dead_letter_url.select_group, scrolls=False, collapsed=_COLLAPSED,
+        expand=f"Show all {len(rows)} causes",
+    )  # fmt: skip
+    selectable_table(
+        _GROUP_COLUMNS, rows, selection, look="pc-groups", key="causes", alt="Causes, the largest first"
+    )
     if causes.others:
         common.note(
             f"{wording.plural(causes.others, 'dead letter')} in smaller groups. Narrow the filters to see them."
         )
 
 
-def _items(causes: dead_letter_queries.CauseGroups, selected: str | None) -> list[GroupItem]:
+def _group_rows(causes: dead_letter_queries.CauseGroups, selected: str | None) -> list[TableRow]:
     groups = causes.groups
     if causes.one is not None and causes.one not in groups:
         groups = (causes.one, *groups)
-    return [_item(group, selected=group.fingerprint == selected) for group in groups]
+    return [_group_row(group, selected=group.fingerprint == selected) for group in groups]
 
 
-def _item(group: Group, *, selected: bool) -> GroupItem:
+def _group_row(group: Group, *, selected: bool) -> TableRow:
     topics = [dead_letter_wording.visible_line(topic, 60) for topic in group.topics]
     shown = topics if selected else topics[:3]
     more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""
     count, verdicts = wording.count(group.count), dead_letter_wording.verdicts(group.verdicts)
-    return GroupItem(
-        id=group.fingerprint,
-        count=wording.compact(group.count) if group.count >= 1_000_000 else count,
-        title=f"{dead_letter_wording.visible_line(group.code, 80)} on {', '.join(shown)}{more}",
-        meaning=f"{group.meaning} {group.advice}".strip() or "This error code has no description.",
-        sample=dead_letter_wording.visible_line(dead_letter.masked(group.sample_text)),
-        details=f"{wording.plural(group.count, 'dead letter')}: {verdicts}. Group {group.fingerprint}.",
-        first=group.first_seen,
-        last=group.last_seen,
-        trend=group.trend.counts,
-        trend_text=dead_letter_wording.trend(group.trend.counts, group.trend.width),
-        selected=selected,
+    title = f"{dead_letter_wording.visible_line(group.code, 80)} on {', '.join(shown)}{more}"
+    meaning = f"{group.meaning} {group.advice}".strip() or "This error code has no description."
+    sample = dead_letter_wording.visible_line(dead_letter.masked(group.sample_text))
+    trend = dead_letter_wording.trend(group.trend.counts, group.trend.width)
+    cause = (
+        TablePart(title, button="pressed", tooltip="Show only this group"),
+        TablePart(meaning, tooltip=meaning),
+        TablePart(sample, "mono", tooltip=sample),
+        f"{wording.plural(group.count, 'dead letter')}: {verdicts}. Group {group.fingerprint}."
+        if selected
+        else "",
+    )
+    seen = (("first", TablePart(at=group.first_seen)), ("last", TablePart(at=group.last_seen)))
+    number = wording.compact(group.count) if group.count >= 1_000_000 else count
+    return TableRow(
+        group.fingerprint, (number, TablePart(bars=group.trend.counts, tooltip=trend), cause, seen)
     )
 
 
@@ -167,14 +183,13 @@ def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> N
     above = st.container()
     left, right = st.columns([3, 2])
     with left:
-        ids = dead_letter_list(
+        ids = selectable_table(
             _COLUMNS,
             [_row(item) for item in page.dead_letters],
+            Selection(query.dead_letter, dead_letter_url.open, details=".st-key-pc-dead-letter"),
+            Checkboxes(version=dead_letter_actions.version(), page=str(query.after or "")),
+            look="pc-dead-letters",
             key="dead_letters",
-            version=dead_letter_actions.version(),
-            page=str(query.after or ""),
-            open=query.dead_letter,
-            on_open=dead_letter_url.open,
             alt="Dead letters, latest first",
         )
         _pages(query, page)
@@ -240,13 +255,14 @@ def _pages(query: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
         )  # fmt: skip
 
 
-def _row(item: DeadLetter) -> DeadLetterRow:
+def _row(item: DeadLetter) -> TableRow:
     replays = f" ({wording.plural(item.replay_count, 'replay')})" if item.replay_count else ""
-    cells = (
+    texts = (
         dead_letter_wording.visible_line(item.topic, 80),
         dead_letter_wording.key_cell(item.key),
         dead_letter_wording.visible_line(item.code, 60),
         item.verdict.replace("_", " ") + replays,
         dead_letter_wording.visible_line(dead_letter.masked(item.error_text)),
     )
-    return DeadLetterRow(item.message_id, item.failed_at, cells)
+    failed = TablePart(at=item.failed_at, button="expanded", tooltip="Show details")
+    return TableRow(item.message_id, (failed, *(TablePart(text, tooltip=text) for text in texts)))

@@ -10,7 +10,6 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
-from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.views import common, reads, replay_tables, run_replay_action
 from producer_core.dashboard.wording import dry_run as dry_run_wording
@@ -26,7 +25,6 @@ def show(path: Path, row: queries.ReplayRow, tone: str, state: str, *, scroll: b
     if run is None:
         return
     with st.container(border=True):
-        live_table.load_style_sheet()
         if scroll:
             scroll_into_view(key=f"scroll_{operation.operation_id}")
         common.heading(dry_run_wording.heading(run.total, run.bytes))

@@ -10,7 +10,6 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
-from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.views import common, dry_run, reads, replay_tables, run_replay_action
 from producer_core.dashboard.wording import replays as replay_wording
@@ -146,7 +145,6 @@ def _ended(path: Path, operation: Operation, *, full: bool) -> None:
         common.note(sentence)
     if uncertain:
         with st.expander(f"{_count(uncertain)} with unknown outcome, by message id"):
-            live_table.load_style_sheet()
             replay_tables.uncertain(uncertain[: queries.RECORDS])
     if not full:
         st.html(f'<p class="pc-note">{link(operation, "Replay details")}</p>')

@@ -210,11 +210,11 @@ def rows(page):
 def listed(page, count):
     """Return the ids of the dead letters once the page lists `count` of them; before that, rows can move."""
     eventually(lambda: rows(page).count() == count)
-    return [row.get_attribute("data-id") for row in rows(page).all()]
+    return [row.get_attribute("data-key") for row in rows(page).all()]
 
 
 def check(page, message_id):
-    page.locator(f'.pc-dead-letters tr[data-id="{message_id}"] input').check()
+    page.locator(f'.pc-dead-letters tr[data-key="{message_id}"] input').check()
 
 
 def button(page, name):

@@ -260,7 +260,7 @@ def test_two_users_see_each_others_actions_and_each_record_is_sent_once(load, pa
         check(page, ids[0])
         button(page, "Clear 1").click()
         message(page, "Archived 1 ")
-        other.locator(f'.pc-dead-letters tr[data-id="{ids[0]}"]').wait_for(state="detached")
+        other.locator(f'.pc-dead-letters tr[data-key="{ids[0]}"]').wait_for(state="detached")
         load.broker.accept("shared")
         eventually(lambda: listed(other, 3) == listed(page, 3) == ids[1:])
         for one in (page, other):  # both click before either page is redrawn

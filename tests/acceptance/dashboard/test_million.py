@@ -37,26 +37,26 @@ def million_page(browser, server_url):
 
 
 def test_a_million_dead_letters_are_counted_grouped_and_paged(million_page):
-    million_page.locator(".pc-groups li").first.wait_for()
+    million_page.locator(".pc-groups tbody tr").first.wait_for()
     eventually(lambda: rows(million_page).count() == 100)
     million_page.get_by_text(re.compile(r"of [67]\d\d,\d{3} matching dead letters")).wait_for()
-    first = rows(million_page).first.get_attribute("data-id")
+    first = rows(million_page).first.get_attribute("data-key")
     button(million_page, "Older").click()
     eventually(
         lambda: (
-            rows(million_page).count() == 100 and rows(million_page).first.get_attribute("data-id") != first
+            rows(million_page).count() == 100 and rows(million_page).first.get_attribute("data-key") != first
         )
     )
     assert "after=" in million_page.url
     million_page.go_back()
-    eventually(lambda: rows(million_page).first.get_attribute("data-id") == first)
+    eventually(lambda: rows(million_page).first.get_attribute("data-key") == first)
 
 
 def test_one_of_a_million_is_opened_and_archived_and_the_page_stays_small(million_page, store):
     eventually(lambda: rows(million_page).count() == 100)
-    message_id = rows(million_page).nth(3).get_attribute("data-id")
+    message_id = rows(million_page).nth(3).get_attribute("data-key")
     check(million_page, message_id)
-    rows(million_page).nth(3).locator(".pc-open-button").click()
+    rows(million_page).nth(3).locator(".pc-row-button").click()
     million_page.get_by_text("Dead letter details").wait_for()
     button(million_page, "Clear 1").click()
     message(million_page, "Archived 1 ")

@@ -99,9 +99,9 @@ def test_on_a_phone_nothing_covers_the_page_and_no_text_is_cut(browser, full, ad
         assert age["y"] + age["height"] <= title["y"]
         assert phone.locator(".pc-topics td:visible", has_text=re.compile("^none$")).count() == 0
         go(phone, address + "dead-letters")
-        phone.locator(".pc-groups li").first.wait_for()
+        phone.locator(".pc-groups tbody tr").first.wait_for()
         cut = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
-        assert phone.locator(".pc-groups .pc-meaning, .pc-groups .pc-sample").evaluate_all(cut) == 0
+        assert phone.locator(".pc-groups .pc-wide-cell .pc-line").evaluate_all(cut) == 0
 
 
 def violations(page, axe):
@@ -114,7 +114,7 @@ def violations(page, axe):
 def test_texts_of_messages_and_alerts_are_never_markup(title, page, full, address):
     go(page, address + PAGES[title] + ("?topic=hostile" if title == "Dead letters" else ""))
     if title == "Dead letters":
-        page.locator("tr", has_text="evil.example").locator(".pc-open-button").first.click()
+        page.locator("tr", has_text="evil.example").locator(".pc-row-button").first.click()
         page.get_by_text("Dead letter details").wait_for()
         code = page.get_by_test_id("stCode").filter(has_text="comment")
         assert "<script>" in code.inner_text() and "**bold**" in code.inner_text()
@@ -189,9 +189,9 @@ def test_the_back_button_closes_the_details_and_clears_the_group(page, full, add
     go(page, f"{address}dead-letters")
     rows(page).first.wait_for()
     everything = rows(page).count()
-    page.locator(".pc-groups .pc-select").first.click()
+    page.locator(".pc-groups .pc-row-button").first.click()
     page.wait_for_url(re.compile("group="))
-    rows(page).first.locator(".pc-open-button").click()
+    rows(page).first.locator(".pc-row-button").click()
     page.wait_for_url(re.compile("letter="))
     page.get_by_text("Dead letter details").wait_for()
     page.go_back()
@@ -275,12 +275,12 @@ def tab_to(page, text, most=40):
 
 def test_a_dead_letter_is_opened_by_keyboard_and_marked_as_expanded(page, full, address):
     go(page, f"{address}dead-letters?topic=pages")
-    look = rows(page).first.locator(".pc-open-button")
+    look = rows(page).first.locator(".pc-row-button")
     look.focus()
     page.keyboard.press("Enter")
     page.get_by_text("Dead letter details").wait_for()
     assert look.get_attribute("aria-expanded") == "true"
-    assert page.evaluate("document.activeElement.className") == "pc-open-button"
+    assert page.evaluate("document.activeElement.className") == "pc-row-button"
 
 
 def test_a_selection_survives_arriving_dead_letters(page, full, address):
@@ -291,5 +291,5 @@ def test_a_selection_survives_arriving_dead_letters(page, full, address):
     button(page, "Clear 1").wait_for()
     full.fail("pages", 2)
     assert chosen in listed(page, count + 2)
-    assert page.locator(f'.pc-dead-letters tr[data-id="{chosen}"] input').is_checked()
+    assert page.locator(f'.pc-dead-letters tr[data-key="{chosen}"] input').is_checked()
     assert page.locator(".pc-dead-letters tbody input:checked").count() == 1
