@@ -626,7 +626,7 @@ def soak(stage):
 
 @scenario(
     "V",
-    "records that are safe to resend by their verdict are not on the log",
+    "records that are safe to resend by their verdict are not in the log",
     ("embedded", ALO),
     ("kafka3", ALO),
     repeats=25,
