@@ -55,10 +55,10 @@ def _show(run: LiveRun, stop: StopSignal) -> int:
         while run.dashboard_runs and not stop.wait(0.5):
             pass
         if not stop.requested:
-            _say("The dashboard ended. Its last lines:", sys.stderr)
+            _say("The dashboard exited. The last lines of its log:", sys.stderr)
             _say("\n".join(run.last_lines()) or "(none)", sys.stderr)
             if not run.restart_dashboard():
-                _say("The dashboard ended too often; giving up.", sys.stderr)
+                _say("The dashboard exited too often and is not restarted.", sys.stderr)
                 return 1
             _say("Restarting the dashboard.", sys.stderr)
     return 0

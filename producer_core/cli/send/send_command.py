@@ -125,7 +125,7 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     type=options.DurationType(),
     default="10s",
     show_default=True,
-    help="Time limit for the first answer of a broker.",
+    help="Time limit for the first response from a broker.",
 )
 @options.as_json
 @click.pass_context
