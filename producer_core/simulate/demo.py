@@ -159,7 +159,7 @@ class Demo:
         if self._faults is None:
             return
         if number in (2, 3):
-            self._say(f"Message {number}: the broker throttles the first try")
+            self._say(f"Message {number}: the broker throttles the first attempt")
             self._faults.fail_next(RETRY_TOPIC, "THROTTLING_QUOTA_EXCEEDED", 1)
         if number == 5:
             self._say(f"Message {number}: the broker rejects it by policy")

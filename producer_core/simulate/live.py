@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 HINT = (
     "Open {prefix}payments: its messages are rejected for 12 s of every 80 s; replay them afterwards. "
-    "{prefix}audit-log is always rejected. Ctrl-C ends everything."
+    "{prefix}audit-log is always rejected. Press Ctrl-C to stop."
 )
 
-EARLIER = "The store of the previous run is in {store}. Its broker has ended, so its dead letters cannot be replayed."
+EARLIER = "The store of the previous run is in {store}. Its broker no longer runs, so its dead letters cannot be replayed."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
