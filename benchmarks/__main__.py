@@ -1,9 +1,9 @@
 """All benchmarks one after the other, and one page of what they found.
 
-    make bench         everything that fits in an hour; goes on where it stopped
-    make bench-quick   at tiny counts, in two minutes: only to see that each still runs
+    make bench         everything that fits in an hour; resumes after an interrupt
+    make bench-quick   at tiny counts, in two minutes, to verify that each still runs
 
-With `--write` the page is put into benchmarks/README.md, between its two marks.
+With `--write`, the page is written into benchmarks/README.md, between its two markers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _BEGIN, _END = "<!-- results: python -m benchmarks --write -->", "<!-- end of re
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--only", nargs="+", choices=ALL, default=list(ALL), help="some of them")
-    parser.add_argument("--write", action="store_true", help="put the page into benchmarks/README.md")
+    parser.add_argument("--only", nargs="+", choices=ALL, default=list(ALL), help="run only these")
+    parser.add_argument("--write", action="store_true", help="write the page into benchmarks/README.md")
     given = parser.parse_args()
     begun, pages, targets, broken = time.monotonic(), [], [], []
     with tempfile.TemporaryDirectory() as folder, Stage(quick=given.quick) as stage:
@@ -65,7 +65,7 @@ def main() -> None:
     if given.write:
         README.write_text(_put(README.read_text(), page))
     if broken:
-        sys.exit(f"Did not run to their end: {', '.join(broken)}. Start again, and what is there is kept.")
+        sys.exit(f"Not finished: {', '.join(broken)}. Run the command again to resume.")
 
 
 def _ran(name: str) -> bool:
@@ -79,14 +79,14 @@ def _ran(name: str) -> bool:
 def _tell_of_the_long() -> None:
     there = [command for command in LONG if find_spec(f"benchmarks.{command.split()[0]}")]
     print(
-        "Not run here, for they take longer:",
+        "Not run, because they take longer:",
         *(f"python -m benchmarks.{command}" for command in there),
         sep="\n  ",
     )
 
 
 def _page(pages: list[str], targets: list[Target]) -> str:
-    head = "## Results\n\nEach row says what must be reached; what is missed is said to be, in bold."
+    head = "## Results\n\nEach row shows a goal and the measured value. Missed goals are in bold."
     return "\n\n".join([head, targets_table(targets), *pages])
 
 

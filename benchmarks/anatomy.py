@@ -21,8 +21,10 @@ from benchmarks.guarantees import message
 from benchmarks.peers import SETTINGS, orjson
 from benchmarks.stage import KINDS
 
-QUESTION = "Where does the processor's time of a send go?"
-SHOWS_NOT = "what the broker takes; what waits, for waiting costs no processor; messages of other sizes; several senders."
+QUESTION = "Where does the CPU time of a send go?"
+SHOWS_NOT = (
+    "the CPU time of the broker; waiting, which uses no CPU time; messages of other sizes; several senders."
+)
 _TURN = 1024
 _DIFFERENT = 10_000
 
@@ -178,7 +180,7 @@ def measure(bench: Bench) -> Outcome:
     count = bench.size(200_000, 2_000)
     cases = [Case(way, "anatomy:one", {"way": way, "count": count}) for way in WAYS]
     runs = bench.run("embedded", cases, around=lambda case: bench.stage.broker("embedded").topic())
-    head = f"On {KINDS['embedded']}, medians, µs of the processor a message of 195 bytes:"
+    head = f"On {KINDS['embedded']}, medians, µs of CPU time per message of 195 bytes:"
     return Outcome(f"{head}\n\n{_table(runs)}")
 
 

@@ -23,10 +23,10 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_least
 from benchmarks.guarantees import message
 from benchmarks.stage import KINDS
 
-QUESTION = "What does exactly-once delivery cost in throughput, where each message may take a second?"
+QUESTION = "What does exactly-once delivery cost in throughput, if each message may take a second?"
 SHOWS_NOT = (
-    "a tighter bound, at which transactions are smaller and cost more; brokers on machines of their own, where three of "
-    "them do not share two cores; what a fence and a read-back cost after a failure."
+    "a stricter limit, at which transactions are smaller and cost more; brokers on separate machines, where three "
+    "brokers do not share two cores; the cost of a fence and a read-back after a failure."
 )
 BOUND = 1.0
 _GATE = 0.7

@@ -279,7 +279,7 @@ def page(module: Question, outcome: Outcome, bench: Bench) -> str:
         parts.append(targets_table(outcome.targets))
     how = "--quick" if bench.quick else f"--rounds {bench.rounds}"
     parts.append(f"Machine: {machine()}.{loads}\nCommand: `python -m benchmarks.{name} {how}`.")
-    parts.append(f"It does not show: {module.SHOWS_NOT}")
+    parts.append(f"Not shown: {module.SHOWS_NOT}")
     return "\n\n".join(parts)
 
 

@@ -14,8 +14,8 @@ from benchmarks.frame import ROOT, Bench, Case, Outcome, alone, at_most, markdow
 
 QUESTION = "How long does it take to import the package, and to print the help of its command?"
 SHOWS_NOT = (
-    "a cold disk (the files were in the page cache), an installation without compiled `.pyc` files, and what a producer "
-    "imports when it is made: DuckDB, with a store."
+    "a cold disk (the files were in the page cache); an installation without compiled `.pyc` files; the imports "
+    "when a producer is created: DuckDB, with a store."
 )
 _COMMAND = "import sys; from producer_core.cli import main; sys.argv = ['producer-core', '--help']; main()"
 _WAYS: Mapping[str, Sequence[str]] = {

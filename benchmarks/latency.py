@@ -23,10 +23,10 @@ from benchmarks.guarantees import message
 from benchmarks.peers import ByHand
 from benchmarks.stage import KINDS
 
-QUESTION = "How much later is a message acknowledged, at 1,000 messages a second, for being sent by us?"
+QUESTION = "How much later is a message acknowledged through this producer, at 1,000 messages per second?"
 SHOWS_NOT = (
-    "latency under full load, where the queue decides and not the code; what a longer way to the brokers adds, which is "
-    "the same for both; pauses of Python's garbage collector in a program with many objects."
+    "latency under full load, which depends on the queue and not on the code; the effect of a longer round trip to "
+    "the brokers, which is the same for both; pauses of Python's garbage collector in a program with many objects."
 )
 _WARM = 500
 
@@ -120,7 +120,7 @@ def measure(bench: Bench) -> Outcome:
         at_most(f"added to the call itself, {place}", bound, runs.differences("ours", "by hand", f"call {place}"), "µs")
         for place, bound in (("p50", 20), ("p99", 200))
     ]  # fmt: skip
-    text = f"On {KINDS[broker.kind]}, {count:,} messages a run at 1,000 a second, microseconds:\n\n{_table(runs)}"
+    text = f"On {KINDS[broker.kind]}, {count:,} messages per run at 1,000 per second, microseconds:\n\n{_table(runs)}"
     return Outcome(text, targets)
 
 

@@ -20,11 +20,11 @@ from benchmarks import history_store
 from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_most, markdown, spread
 
 QUESTION = (
-    "How long does a live refresh of the overview take, after a million messages and after a hundred million?"
+    "How long does a live refresh of the overview take after a million messages, and after a hundred million?"
 )
 SHOWS_NOT = (
-    "the way to the browser and what it draws there (`dashboard_pages` does); many browsers at once; a store on a slow disk; "
-    "producers that write meanwhile."
+    "the connection to the browser and its drawing (`dashboard_pages` does); many simultaneous browsers; a store on "
+    "a slow disk; producers that write at the same time."
 )
 SIZES: Mapping[str, int] = {"1 M": 1_000_000, "100 M": 100_000_000}
 WINDOWS = ("15 min", "1 hour", "24 hours", "30 days")

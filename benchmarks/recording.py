@@ -43,8 +43,8 @@ from benchmarks.stage import KINDS, Broker
 
 QUESTION = "What do recording and an open dashboard cost a producer?"
 SHOWS_NOT = (
-    "a store on a slow disk; many producers on one store, which take turns; what the browser itself costs: it runs here at "
-    "the lowest priority, for it stands on another desk than the producer."
+    "a store on a slow disk; many producers on one store, which write in turn; the cost of the browser, which runs "
+    "at the lowest priority here, because it usually runs on another machine than the producer."
 )
 _TOPICS = 5
 _LIBRARY = "rdk:"
@@ -208,8 +208,8 @@ def measure(bench: Bench) -> Outcome:
     shares = _shares(bench, broker)
     watched = _watched(bench, broker)
     text = (
-        f"On {KINDS[broker.kind]}, at 1,000 messages a second to {_TOPICS} topics, per cent of a core:\n\n{_share_table(shares)}"
-        f"\n\nSending as fast as it is let:\n\n{_watched_table(watched)}"
+        f"On {KINDS[broker.kind]}, at 1,000 messages per second to {_TOPICS} topics, percent of a core:\n\n{_share_table(shares)}"
+        f"\n\nSending at full speed:\n\n{_watched_table(watched)}"
     )
     if browser() is None:
         text += "\n\nThere is no Chromium with Playwright here: nobody looked at the page."

@@ -31,10 +31,10 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, alone, at_least, markdo
 from benchmarks.guarantees import message
 from benchmarks.stage import KINDS
 
-QUESTION = "How quickly are dead letters sent again, against a bare loop?"
+QUESTION = "How fast is a replay, compared with a bare loop?"
 SHOWS_NOT = (
-    "letters that are looked for on their topic first, as those in doubt are; a slow disk under the store; a replay that "
-    "several processes take turns at, or that Spark's workers share."
+    "ambiguous dead letters, for which the replay searches their topic first; a slow disk under the store; a replay "
+    "that several processes run in turn, or that Spark's workers share."
 )
 _WORDS = {
     "bare": "(a) bare, bytes from a list",

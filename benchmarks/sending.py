@@ -29,11 +29,11 @@ from benchmarks.peers import Messages, Send
 from benchmarks.stage import KINDS, Kind, redis_server
 from benchmarks.threads import in_threads
 
-QUESTION = "What does a send cost, against the same loop written by hand?"
+QUESTION = "What does a send cost, compared with a manual loop?"
 SHOWS_NOT = (
-    "messages of other sizes, other numbers of topics, partitions and threads, networks and failures (`growth` does); "
-    "latency (`latency` does); how fast your cluster is, for brokers and sender share two cores here, so that whatever "
-    "the sender saves the broker gets."
+    "messages of other sizes, and other numbers of topics, partitions and threads, networks and failures (`growth` "
+    "does); latency (`latency` does); the speed of your cluster: brokers and sender share two cores here, so the "
+    "brokers use whatever the sender saves."
 )
 _DIFFERENT = 10_000
 """Different messages, made before the clock starts; each gets a number of its own when it is sent."""
@@ -194,7 +194,7 @@ def measure(bench: Bench) -> Outcome:
             runs = _on(bench, kind, port)
             targets += _targets(runs, kind)
             parts.append(f"On {KINDS[kind]}:\n\n{_table(runs, kind)}")
-    parts += [f"Left out: {title}, for {reason}." for title, reason in left_out.items()]
+    parts += [f"Omitted: {title}, because {reason}." for title, reason in left_out.items()]
     return Outcome("\n\n".join(parts), targets)
 
 

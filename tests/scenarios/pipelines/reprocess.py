@@ -22,14 +22,14 @@ def killed(stage):
 
 
 @scenario(
-    "R2", "the same on a standalone master with two workers, and executors are lost", master="standalone", sizes=SIZES,
+    "R2", "the same on a standalone master with two workers, with lost executors", master="standalone", sizes=SIZES,
 )  # fmt: skip
 def killed_elsewhere(stage):
     play(stage, stage.kafka(3), kinds=("worker", "driver", "executor"))
 
 
 @scenario(
-    "R3", "two drivers at once: the first is stopped past its lease while its tasks go on, and wakes",
+    "R3", "two drivers at once: the first is suspended past its lease while its tasks continue, and then resumes",
     sizes={"full": {"letters": 60_000, "stops": 3, "wave": 5_000}, "short": {"letters": 10_000, "stops": 1, "wave": 1_000}},
 )  # fmt: skip
 def stopped(stage):
@@ -47,7 +47,7 @@ def stopped(stage):
 
 
 @scenario(
-    "R4", "lost answers, lost connections, a late EndTxn in the middle of the next transaction; and kills",
+    "R4", "lost responses, lost connections, a late EndTxn in the middle of the next transaction, and kills",
     sizes={"full": {"letters": 40_000, "workers": 5, "drivers": 2, "wave": 2_000},
            "short": {"letters": 4_000, "workers": 1, "drivers": 1, "wave": 500}},
 )  # fmt: skip
@@ -97,7 +97,7 @@ def harm(shop, *, kinds):
 
 
 @scenario(
-    "R5", "a broker restarts in a wave, the progress topic and a topic of dead letters are deleted, dead letters of 5 MB",
+    "R5", "a broker restarts during a batch, the progress topic and an original topic are deleted, and dead letters of 5 MB",
     sizes={"full": {"letters": 40_000, "wave": 2_000, "large": 8, "doomed": 2_000},
            "short": {"letters": 5_000, "wave": 500, "large": 4, "doomed": 500}},
 )  # fmt: skip

@@ -21,7 +21,7 @@ JOB = "from producer_core.cli import main\nmain()\n"
 
 
 @scenario(
-    "T4", "telemetry submitted with spark-submit to a standalone master, and a topic that is not there",
+    "T4", "telemetry submitted with spark-submit to a standalone master, and a topic that does not exist",
     master="standalone",
     sizes={"full": {"producers": 20, "seconds": 600}, "short": {"producers": 3, "seconds": 20}},
 )  # fmt: skip

@@ -60,7 +60,7 @@ def killed(stage):
     stage.finish()
 
 
-@scenario("R2", "SIGSTOP past the lease; another process takes over, and the first one wakes")
+@scenario("R2", "SIGSTOP past the lease; another process takes over, and the first one resumes")
 def stopped(stage):
     begin(stage, 2)
     for moment in stage.spread(10 if stage.long else 1):
@@ -77,7 +77,8 @@ def several(stage):
 
 
 @scenario(
-    "R4", "answers, requests and connections are lost, a late EndTxn meets the next transaction; and kills"
+    "R4",
+    "responses, requests and connections are lost, a late EndTxn arrives during the next transaction, and kills",
 )
 def network(stage):
     rare = 0.2 if stage.long else 1.0
@@ -98,7 +99,7 @@ def network(stage):
         stage.finish()
 
 
-@scenario("R5", "brokers are killed in the middle, leaders and coordinators alike")
+@scenario("R5", "brokers are killed during the replay, both leaders and coordinators")
 def brokers(stage):
     begin(stage, 2)
     cluster = stage.medium.cluster
@@ -117,7 +118,8 @@ def brokers(stage):
 
 
 @scenario(
-    "R6", "everything at once: kills, SIGSTOP past the lease, three processes, lost answers, a dead broker"
+    "R6",
+    "all faults at once: kills, SIGSTOP past the lease, three processes, lost responses, a failed broker",
 )
 def everything(stage):
     rare = 0.1 if stage.long else 0.5
@@ -156,7 +158,8 @@ def kill_one(stage):
 
 
 @scenario(
-    "R7", "a click without credentials: a live producer carries it out, is killed, and the next one goes on"
+    "R7",
+    "a click without credentials: a live producer runs the replay, is killed, and the next one continues",
 )
 def clicked(stage):
     stage.give_up()
@@ -170,7 +173,7 @@ def clicked(stage):
     stage.finish()
 
 
-@scenario("R8", "from a shell: dlq replay --yes, killed, and asked again")
+@scenario("R8", "dlq replay --yes in a shell, killed and repeated")
 def shell(stage):
     stage.give_up()
     words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes", "--inconclusive", "send"]
@@ -194,7 +197,7 @@ def canary(stage):
         stage.problems.append(f"the canary did not stop it: {found.state}, {found.message}")
 
 
-@scenario("R10", "the store is put back from a copy that was made before the replay", dead_letters=SHORT)
+@scenario("R10", "the store is restored from a copy that was made before the replay", dead_letters=SHORT)
 def store_put_back(stage):
     stage.give_up()
     copy = stage.folder / "copy.duckdb"
@@ -207,14 +210,14 @@ def store_put_back(stage):
         stage.finish()
 
 
-@scenario("A1", "at least once, looking on the topics first; kill -9", ALO)
+@scenario("A1", "at least once, with a probe of the topics first; kill -9", ALO)
 def looking(stage):
     begin(stage, 2)
     kills(stage, 20 if stage.long else 2)
     stage.finish(600)
 
 
-@scenario("A2", "at least once where nobody may read: kill -9, the doubtful are listed by id", ALO)
+@scenario("A2", "at least once without READ permission: kill -9, and ambiguous records are listed by id", ALO)
 def blind(stage):
     begin(stage, 2, look=False)
     kills(stage, 20 if stage.long else 2, look=False)
@@ -226,7 +229,7 @@ def blind(stage):
 
 @scenario(
     "A3",
-    "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet: they may go twice",
+    "at least once: SIGSTOP past the lease and the quiet period, with unsent requests, which may be sent twice",
     ALO,
 )
 def stopped_at_least_once(stage):
@@ -240,7 +243,7 @@ def stopped_at_least_once(stage):
 
 @scenario(
     "C1",
-    "a loop that sends and then notes it: must show duplicates",
+    "a loop that sends each record and then marks it: must show duplicates",
     ALO,
     expected="violation",
     dead_letters=SHORT,
