@@ -14,7 +14,7 @@ from producer_core.dlq import dataframe as dlq_dataframe
 from producer_core.dlq import groups as dlq_groups
 from producer_core.dlq import search as dlq_search
 from producer_core.dlq.archive import MIN_AGE, Archive, ArchiveResult
-from producer_core.dlq.bulk_update import claim_by_id
+from producer_core.dlq.claim_and_settle import claim_by_id
 from producer_core.dlq.count import COLUMNS, Column, count_query
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Groups

@@ -12,7 +12,7 @@ import orjson
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.dlq.bulk_update import claim_next, read_replay_records, settle_claimed, settle_records
+from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation

@@ -1,4 +1,4 @@
-"""Exactly-once delivery with transactions, a watermark written after each commit, and a fenced read-back (protocol PL)."""
+"""Exactly-once delivery with transactions, a watermark written after each commit, and a fenced read-back."""
 
 from producer_core.delivery.exactly_once.transactional_transport import TransactionalTransport
 

@@ -1,4 +1,4 @@
-"""The transactional transport: protocol PL behind the interface that all transports have.
+"""The transactional transport: exactly-once delivery behind the interface of all transports.
 
 Each partition belongs to one shard, so its order is kept; shards commit in parallel. A message is reported only when its
 transaction is committed and the journal has settled it, or when it is proven that the message is not in the log and

@@ -136,7 +136,7 @@ class KafkaBrokerQueries:
         return replace(view, probe=found)
 
     def _reader(self) -> AbstractContextManager[Consumer]:
-        return reader(self._config, _READER, name="standing")
+        return reader(self._config, _READER, name="loss-detection")
 
 
 class _Deadline:

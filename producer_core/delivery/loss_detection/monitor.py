@@ -79,7 +79,7 @@ class AckedLogMonitor(Hook):
         self._topics_without_id: set[str] = set()  # topics whose id has not been queried
         self._topic_ids_due = 0.0
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="producer-core-standing", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="producer-core-loss-detection", daemon=True)
 
     # the hook
 
