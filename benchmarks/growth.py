@@ -1,10 +1,9 @@
-"""How the cost of a send grows: with the payload, the network, topics, partitions, threads, failures, and the history.
+"""Measure how the cost of a send grows with payload, network latency, topics, partitions, threads, failures and history.
 
     python -m benchmarks.growth --rounds 5
 
-Each axis is a plot of its own in `benchmarks/plots`, with the points as JSON lines in `benchmarks/results/growth.jsonl`.
-Ours stands beside the careful loop by hand with `orjson`, so that what the client and the broker do can be told from
-what we do.
+Each axis has a plot in `benchmarks/plots`; its points are JSON lines in `benchmarks/results/growth.jsonl`. A manual loop
+with `orjson` runs beside the producer, to separate the cost of the producer from that of the client and the broker.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from typing import Any
 import orjson
 
 from benchmarks import history_store, plot
-from benchmarks.frame import Bench, Case, Outcome, Runs, alone, markdown, spread, times
+from benchmarks.frame import Bench, Case, Outcome, Runs, main, markdown, spread, times
 from benchmarks.guarantees import message
 from benchmarks.peers import ByHand
 from benchmarks.stage import KINDS, Broker, Kind
 from benchmarks.threads import in_threads
 
 QUESTION = "How does the cost of a send grow, and is there a cliff?"
-SHOWS_NOT = (
-    "two axes at once (a thousand topics over a long way); sizes above `message.max.bytes`, which are refused; more than "
-    "two cores: brokers and sender share them."
+LIMITATIONS = (
+    "two axes at once, for example many topics at a high network latency; messages above `message.max.bytes`, which are "
+    "rejected; more than two cores, which brokers and sender share."
 )
 _DIFFERENT = 2_000
 _BATCH = 1_000
@@ -69,7 +68,7 @@ def one(
     *, way: str, count: int, servers: str, size: int = 0, threads: int = 1, failing: float = 0.0, topics: int = 1,
     topic: str = "", prefix: str = "", refused: str = "",
 ) -> dict[str, float]:  # fmt: skip
-    """Messages a second until the last is settled, the processor's microseconds for each, and megabytes a second."""
+    """Return messages per second until the last is settled, CPU time per message in microseconds, and MB per second."""
     values = [
         _sized(message(number), size)
         for number in range(max(20, min(_DIFFERENT, count, 20_000_000 // max(size, 1))))
@@ -79,12 +78,12 @@ def one(
         for place, name in enumerate([*names, *([refused] if refused and way == "ours" else [])]):
             send(name, values[place % len(values)], "warm")
         flush()
-        begun, cpu = time.perf_counter(), time.process_time()
+        started, cpu = time.perf_counter(), time.process_time()
         in_threads(
             threads, lambda first: _send(send, names, refused, failing, values, range(first, count, threads))
         )
         flush()
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        took, spent = time.perf_counter() - started, time.process_time() - cpu
     return {
         "rate": count / took,
         "cpu": 1e6 * spent / count,
@@ -93,7 +92,7 @@ def one(
 
 
 def _sized(value: dict[str, Any], size: int) -> dict[str, Any]:
-    """The message with a note as long as is missing; 0 leaves it as it is."""
+    """Pad the message with a note to `size` bytes; 0 leaves it unchanged."""
     missing = size - len(orjson.dumps({**value, "note": ""}))
     if not size:
         return value
@@ -107,7 +106,7 @@ def _sized(value: dict[str, Any], size: int) -> dict[str, Any]:
 def _send(
     send: Send, names: Sequence[str], refused: str, failing: float, values: Sequence[Any], numbers: range
 ) -> None:
-    """Every so many go to the topic that refuses, spread evenly."""
+    """Send the share `failing` to the rejecting topic, evenly distributed."""
     for number in numbers:
         bad = failing and int((number + 1) * failing) > int(number * failing)
         name = refused if bad else names[number % len(names)]
@@ -116,7 +115,7 @@ def _send(
 
 @dataclass(frozen=True)
 class Axis:
-    """One plot: its places, each with the settings of a run, and where it is measured."""
+    """One plot: its points with their settings, its broker, and the displayed value."""
 
     name: str
     title: str
@@ -124,12 +123,12 @@ class Axis:
     places: Mapping[str, Mapping[str, Any]]
     broker: Kind = "one"
     shown: str = "rate"
-    up: str = "messages a second"
+    up: str = "messages per second"
 
 
 _MANY = 100_000
 _PAYLOAD = 60_000_000
-"""Bytes of all messages of a run, at most."""
+"""Maximum total bytes of a run."""
 
 
 def _sizes() -> Mapping[str, Mapping[str, Any]]:
@@ -138,25 +137,25 @@ def _sizes() -> Mapping[str, Mapping[str, Any]]:
 
 
 AXES: Sequence[Axis] = (
-    Axis("payload", "Throughput by the size of a message", "size of the value (1 MB: 980 kB, below the client's limit)", _sizes()),
-    Axis("topics", "Throughput by the number of topics", "topics, one partition each", {
+    Axis("payload", "Throughput by message size", "value size (1 MB: 980 kB, below the client's limit)", _sizes()),
+    Axis("topics", "Throughput by number of topics", "topics, one partition each", {
         str(count): {"topics": count, "count": _MANY} for count in (1, 10, 100, 1_000)
     }),
-    Axis("partitions", "Throughput by the number of partitions", "partitions of one topic", {
+    Axis("partitions", "Throughput by number of partitions", "partitions of one topic", {
         str(count): {"partitions": count, "count": _MANY} for count in (1, 10, 100, 1_000)
     }),
-    Axis("threads", "Throughput by the number of threads that send", "threads, one producer", {
+    Axis("threads", "Throughput by number of sending threads", "threads, one producer", {
         str(count): {"threads": count, "count": _MANY} for count in (1, 2, 4, 8, 16)
     }),
-    Axis("failures", "Throughput by the share that the broker refuses", "refused for good: a dead letter each", {
+    Axis("failures", "Throughput by share of rejected messages", "rejected permanently, each becomes a dead letter", {
         f"{share:.0%}": {"failing": share, "count": 20_000} for share in (0.0, 0.01, 0.1, 0.25, 0.5)
     }, broker="embedded"),
-    Axis("round-trip", "Throughput by the way to the broker", "milliseconds added to every request, in the proxy", {
+    Axis("round-trip", "Throughput by network latency", "milliseconds added to each request by the proxy", {
         str(round_trip): {"round_trip": round_trip, "count": 50_000} for round_trip in (0, 1, 20, 100)
     }, broker="proxied"),
 )  # fmt: skip
 HISTORY = Axis(
-    "history", "A live refresh of the overview by the length of the history", "history, at a thousand messages a second",
+    "history", "Live refresh of the overview by length of the history", "history, at a thousand messages per second",
     {"1 hour": {"hours": 1}, "1 day": {"hours": 24}, "7 days": {"hours": 168}, "30 days": {"hours": 720}, "90 days": {"hours": 2160}},
     shown="ms", up="milliseconds",
 )  # fmt: skip
@@ -172,8 +171,8 @@ def measure(bench: Bench) -> Outcome:
     return Outcome("\n\n".join(parts))
 
 
-def _fewer(bench: Bench) -> int:
-    """Rounds: the shape is wanted here, and there are many places."""
+def _round_count(bench: Bench) -> int:
+    """Return fewer rounds, because there are many points and only the shape matters."""
     return max(1, bench.rounds * 3 // 5)
 
 
@@ -194,13 +193,16 @@ def _along(bench: Bench, axis: Axis) -> Runs:
             cases.append(case)
             where[case.name] = settings
     return bench.run(
-        axis.name, cases, rounds=_fewer(bench), around=lambda case: _prepared(broker, axis, where[case.name])
+        axis.name,
+        cases,
+        rounds=_round_count(bench),
+        around=lambda case: _prepared(broker, axis, where[case.name]),
     )
 
 
 @contextmanager
 def _prepared(broker: Broker, axis: Axis, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The topics of one run, and what stands in its way."""
+    """Create the topics of one run and inject its delay or rejections."""
     if axis.name == "topics":
         with broker.topics(settings["topics"]) as named:
             yield named
@@ -231,11 +233,11 @@ def _history(bench: Bench) -> Runs:
         def around(case: Case) -> Iterator[Mapping[str, Any]]:
             yield {"store": str(Path(folder) / case.name.partition(", ")[2])}
 
-        return bench.run(HISTORY.name, cases, rounds=_fewer(bench), around=around)
+        return bench.run(HISTORY.name, cases, rounds=_round_count(bench), around=around)
 
 
 def _drawn(bench: Bench, axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
-    """The plot as a file, and what the page says of it."""
+    """Write the plot and return the section about it."""
     measured = {
         line: {
             place: runs.numbers(f"{line}, {place}", axis.shown)
@@ -268,9 +270,13 @@ def _table(axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
                 else [times(runs.ratio(names[1], names[0])), f"{runs.median(names[1], 'cpu'):.1f}"]
             )
             rows.append((place, *cells, *ours))
-    head = (axis.across, *lines, *([] if axis is HISTORY else ["ours / by hand", "ours: CPU, µs a message"]))
+    head = (
+        axis.across,
+        *lines,
+        *([] if axis is HISTORY else ["ours / by hand", "ours: CPU, µs per message"]),
+    )
     return markdown(head, rows)
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])
