@@ -55,7 +55,7 @@ def send(servers: str, topic: str, producers: str, seconds: str) -> None:
     from tests.scenarios.pipelines.fleet import Fleet
 
     count = int(producers)
-    fleet = Fleet(producers=count, seconds=0, now=time.time(), seed=1, strange=0)
+    fleet = Fleet(producers=count, seconds=0, now=time.time(), seed=1, unreadable=0)
     client = Producer({"bootstrap.servers": servers, "linger.ms": 5})
     started = time.monotonic()
     for number in range(count * int(seconds)):
@@ -137,7 +137,7 @@ def backlog(spark: Any, cluster: kafka.KafkaCluster, folder: Path, count: int) -
 
     topic = f"backlog-{int(time.time())}"
     cluster.create_topic(topic, partitions=_PARTITIONS)
-    fleet = Fleet(producers=200, seconds=0, now=time.time(), seed=1, strange=0)
+    fleet = Fleet(producers=200, seconds=0, now=time.time(), seed=1, unreadable=0)
     now = time.time()
     records = (
         (name, _at(fleet, name, sequence, now)) for sequence in range(count // 200) for name in fleet.names

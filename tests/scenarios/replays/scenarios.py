@@ -1,4 +1,4 @@
-"""The scenarios R1 to R10 of a replay exactly once, A1 to A3 at least once, and what we are compared with (C1)."""
+"""The scenarios R1 to R10 with exactly once, A1 to A3 with at least once, and C1 for comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scenario:
     delivery: str
     expected: str = "none"
     dead_letters: int | None = None
-    """More would show no more."""
+    """Maximum number of dead letters, if more do not add coverage."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -35,21 +35,21 @@ def scenario(name, title, delivery=EO, **options):
 
 
 def begin(stage, processes=1, **settings):
-    stage.give_up()
+    stage.add_dead_letters()
     stage.plan()
     for _ in range(processes):
         stage.replay(**settings)
 
 
 def kills(stage, count, **settings):
-    """At random moments, at random points of the protocol; another process is started each time."""
+    """Kill a process at random moments and steps of the protocol, and start another one each time."""
     for moment in stage.spread(count):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         stage.kill(stage.chance.choice(POINTS) if stage.delivery == EO else None)
         stage.replay(**settings)
 
 
-def patience(stage):
+def timeout(stage):
     return 120 + stage.dead_letters / 100
 
 
@@ -60,16 +60,16 @@ def killed(stage):
     stage.finish()
 
 
-@scenario("R2", "SIGSTOP past the lease; another process takes over, and the first one wakes")
+@scenario("R2", "SIGSTOP past the lease: another process takes over, and the first one resumes")
 def stopped(stage):
     begin(stage, 2)
     for moment in stage.spread(10 if stage.long else 1):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
-        stage.stop(stage.chance.choice(POINTS))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
+        stage.pause_owner(stage.chance.choice(POINTS))
     stage.finish()
 
 
-@scenario("R3", "three processes at once, and their owner is killed")
+@scenario("R3", "three processes; the owner is killed")
 def several(stage):
     begin(stage, 3)
     kills(stage, 10 if stage.long else 2)
@@ -77,7 +77,7 @@ def several(stage):
 
 
 @scenario(
-    "R4", "answers, requests and connections are lost, a late EndTxn meets the next transaction; and kills"
+    "R4", "lost responses, requests and connections, a late EndTxn during the next transaction, and kills"
 )
 def network(stage):
     rare = 0.2 if stage.long else 1.0
@@ -98,12 +98,12 @@ def network(stage):
         stage.finish()
 
 
-@scenario("R5", "brokers are killed in the middle, leaders and coordinators alike")
+@scenario("R5", "brokers are killed during the replay, leaders and coordinators")
 def brokers(stage):
     begin(stage, 2)
     cluster = stage.medium.cluster
     for moment in stage.spread(6 if stage.long else 1):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         node = stage.chance.choice(cluster.nodes).number
         cluster.kill(node)
         stage.broker_faults += 1
@@ -117,7 +117,7 @@ def brokers(stage):
 
 
 @scenario(
-    "R6", "everything at once: kills, SIGSTOP past the lease, three processes, lost answers, a dead broker"
+    "R6", "everything at once: kills, SIGSTOP past the lease, three processes, lost responses, a dead broker"
 )
 def everything(stage):
     rare = 0.1 if stage.long else 0.5
@@ -128,26 +128,26 @@ def everything(stage):
     )
     begin(stage, 3)
     cluster = stage.medium.cluster
-    harms = [kill_one] * (20 if stage.long else 2) + [stop_one] * (6 if stage.long else 1)
-    moments = stage.spread(len(harms))
-    stage.chance.shuffle(harms)
+    faults = [kill_one] * (20 if stage.long else 2) + [pause_one] * (6 if stage.long else 1)
+    moments = stage.spread(len(faults))
+    stage.chance.shuffle(faults)
     dies = stage.chance.randrange(len(moments))
     with stage.proxy.during(*rules):
-        for place, (moment, harm) in enumerate(zip(moments, harms, strict=True)):
-            stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        for place, (moment, inject) in enumerate(zip(moments, faults, strict=True)):
+            stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
             if place == dies:
                 node = stage.chance.choice(cluster.nodes).number
                 cluster.kill(node)
                 stage.broker_faults += 1
-            harm(stage)
+            inject(stage)
             if place == dies:
                 cluster.start_node(node, wait=False)
                 stage.medium.restore()
         stage.finish()
 
 
-def stop_one(stage):
-    stage.stop(stage.chance.choice(POINTS))
+def pause_one(stage):
+    stage.pause_owner(stage.chance.choice(POINTS))
 
 
 def kill_one(stage):
@@ -156,100 +156,108 @@ def kill_one(stage):
 
 
 @scenario(
-    "R7", "a click without credentials: a live producer carries it out, is killed, and the next one goes on"
+    "R7", "requested in the dashboard: a live producer carries it out, is killed, and the next one continues"
 )
 def clicked(stage):
-    stage.give_up()
+    stage.add_dead_letters()
     stage.replay("live")
     stage.click()
-    # a click knows no rate, so it is soon over
+    # the dashboard sets no rate, so the replay ends soon
     for moment in (50, stage.dead_letters // 2)[: 2 if stage.long else 1]:
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         stage.kill()
         stage.replay("live")
     stage.finish()
 
 
-@scenario("R8", "from a shell: dlq replay --yes, killed, and asked again")
+@scenario("R8", "from a shell: dlq replay --yes is killed and repeated")
 def shell(stage):
-    stage.give_up()
-    words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes", "--inconclusive", "send"]
+    stage.add_dead_letters()
+    arguments = [
+        "dlq",
+        "replay",
+        "--bootstrap-servers",
+        stage.medium.servers,
+        "--yes",
+        "--inconclusive",
+        "send",
+    ]
     for moment in stage.spread(2):
-        child = stage.shell(*words)
+        child = stage.shell(*arguments)
         stage.await_plan(child)
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         stage.kills += child.kill()
-    stage.shell(*words)
+    stage.shell(*arguments)
     stage.finish()
 
 
 @scenario("R9", "a replay that fails stops at its canary", dead_letters=SHORT)
 def canary(stage):
-    stage.bury_bad()
+    stage.add_bad_dead_letters()
     stage.plan()
     stage.replay()
     stage.finish()
     found = stage.operation()
     if found.state != "stopped" or found.failed_again > 10 or found.acknowledged:
-        stage.problems.append(f"the canary did not stop it: {found.state}, {found.message}")
+        stage.problems.append(f"the canary did not stop the replay: {found.state}, {found.message}")
 
 
-@scenario("R10", "the store is put back from a copy that was made before the replay", dead_letters=SHORT)
-def store_put_back(stage):
-    stage.give_up()
+@scenario("R10", "the store is restored from a copy made before the replay", dead_letters=SHORT)
+def store_restored(stage):
+    stage.add_dead_letters()
     copy = stage.folder / "copy.duckdb"
     stage.store.snapshot(copy)
     for again in range(2):
         if again:
-            stage.put_back(copy)
+            stage.restore_store(copy)
         stage.plan()
         stage.replay()
         stage.finish()
 
 
-@scenario("A1", "at least once, looking on the topics first; kill -9", ALO)
-def looking(stage):
+@scenario("A1", "at least once with a probe of the topics first; kill -9", ALO)
+def probing(stage):
     begin(stage, 2)
     kills(stage, 20 if stage.long else 2)
     stage.finish(600)
 
 
-@scenario("A2", "at least once where nobody may read: kill -9, the doubtful are listed by id", ALO)
-def blind(stage):
-    begin(stage, 2, look=False)
-    kills(stage, 20 if stage.long else 2, look=False)
+@scenario("A2", "at least once without read access; kill -9; doubtful messages are listed by id", ALO)
+def without_read_access(stage):
+    begin(stage, 2, probe=False)
+    kills(stage, 20 if stage.long else 2, probe=False)
     stage.finish(600)
     stage.notes["doubtful"] = len(stage.listed())
     if not stage.notes["doubtful"]:
-        stage.problems.append("nothing was in doubt")
+        stage.problems.append("no message was doubtful")
 
 
 @scenario(
     "A3",
-    "at least once: SIGSTOP past the lease and the quiet time, with requests not sent yet: they may go twice",
+    "at least once: SIGSTOP past the lease and the quiet period, with unsent requests, which may be duplicated",
     ALO,
 )
 def stopped_at_least_once(stage):
     begin(stage, 2)
     for moment in stage.spread(2):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
-        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # so that some requests have not left
-            stage.stop(seconds=8.0)
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
+        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # keeps some requests in the client
+            stage.pause_owner(seconds=8.0)
     stage.finish(600)
 
 
 @scenario(
     "C1",
-    "a loop that sends and then notes it: must show duplicates",
+    "a loop that sends and then marks: must show duplicates",
     ALO,
     expected="violation",
     dead_letters=SHORT,
 )
 def naive(stage):
-    stage.give_up()
+    stage.add_dead_letters()
     for moment in stage.spread(3):
         child = stage.replay("naive")
-        stage.until_noted(moment)
+        stage.until_marked(moment)
         stage.kills += child.kill()
     stage.replay("naive")
-    stage.until_noted(stage.dead_letters)
+    stage.until_marked(stage.dead_letters)
