@@ -9,7 +9,7 @@
 # make bench-quick   the same at tiny counts, in two minutes, to verify that each benchmark runs
 # make soak          half an hour of steady sending while the network fails at random, to find leaks (MINUTES=60)
 # make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; resumes after an interrupt
-# make replays-long  200,000 dead letters per scenario, replayed under kill -9, SIGSTOP and lost answers; resumes too
+# make replays-long  200,000 dead letters per scenario, replayed under kill -9, SIGSTOP and lost responses; resumes too
 # Without bytecode, each test process compiles every module again: five to ten times the CPU time.
 unexport PYTHONDONTWRITEBYTECODE
 SHELL := /bin/bash

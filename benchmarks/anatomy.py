@@ -23,7 +23,7 @@ from benchmarks.stage import KINDS
 
 QUESTION = "Where does the CPU time of a send go?"
 LIMITATIONS = (
-    "the CPU time of the broker; waiting, which uses no CPU; messages of other sizes; several senders."
+    "the CPU time of the broker; waiting, which uses no CPU time; messages of other sizes; several senders."
 )
 _BATCH = 1024
 _DIFFERENT = 10_000
@@ -191,7 +191,7 @@ def measure(bench: Bench) -> Outcome:
     count = bench.size(200_000, 2_000)
     cases = [Case(way, "anatomy:one", {"way": way, "count": count}) for way in WAYS]
     runs = bench.run("embedded", cases, around=lambda case: bench.stage.broker("embedded").topic())
-    head = f"On {KINDS['embedded']}: median CPU time per message of 195 bytes, in µs:"
+    head = f"On {KINDS['embedded']}, medians, µs of CPU time per message of 195 bytes:"
     return Outcome(f"{head}\n\n{_table(runs)}")
 
 

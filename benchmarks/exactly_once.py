@@ -23,10 +23,10 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, Target, at_least, main,
 from benchmarks.guarantees import message
 from benchmarks.stage import KINDS
 
-QUESTION = "What does exactly-once delivery cost in throughput, with a latency bound of one second?"
+QUESTION = "What does exactly-once delivery cost in throughput, if each message may take a second?"
 LIMITATIONS = (
-    "a tighter bound, with smaller transactions that cost more; brokers on separate machines, because three brokers share "
-    "two cores here; the fence and the read-back after a failure."
+    "a stricter limit, at which transactions are smaller and cost more; brokers on separate machines, where three "
+    "brokers do not share two cores; the cost of a fence and a read-back after a failure."
 )
 BOUND = 1.0
 _PAUSE_AT = 0.7

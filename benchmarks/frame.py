@@ -275,7 +275,7 @@ def page(module: Question, outcome: Outcome, bench: Bench) -> str:
         parts.append(targets_table(outcome.targets))
     option = "--quick" if bench.quick else f"--rounds {bench.rounds}"
     parts.append(f"Machine: {machine()}.{loads}\nCommand: `python -m benchmarks.{name} {option}`.")
-    parts.append(f"Not measured: {module.LIMITATIONS}")
+    parts.append(f"Not shown: {module.LIMITATIONS}")
     return "\n\n".join(parts)
 
 

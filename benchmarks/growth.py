@@ -27,10 +27,10 @@ from benchmarks.peers import ByHand
 from benchmarks.stage import KINDS, Broker, Kind
 from benchmarks.threads import in_threads
 
-QUESTION = "How does the cost of a send grow, and is there a cliff?"
+QUESTION = "How does the cost of a send grow, and where does it grow steeply?"
 LIMITATIONS = (
-    "two axes at once, for example many topics at a high network latency; messages above `message.max.bytes`, which are "
-    "rejected; more than two cores, which brokers and sender share."
+    "two dimensions at once (a thousand topics over a long round trip); sizes above `message.max.bytes`, which are "
+    "rejected; more than two cores, which brokers and sender share here."
 )
 _DIFFERENT = 2_000
 _BATCH = 1_000
@@ -147,10 +147,10 @@ AXES: Sequence[Axis] = (
     Axis("threads", "Throughput by number of sending threads", "threads, one producer", {
         str(count): {"threads": count, "count": _MANY} for count in (1, 2, 4, 8, 16)
     }),
-    Axis("failures", "Throughput by share of rejected messages", "rejected permanently, each becomes a dead letter", {
+    Axis("failures", "Throughput by the share that the broker rejects", "rejected permanently: a dead letter each", {
         f"{share:.0%}": {"failing": share, "count": 20_000} for share in (0.0, 0.01, 0.1, 0.25, 0.5)
     }, broker="embedded"),
-    Axis("round-trip", "Throughput by network latency", "milliseconds added to each request by the proxy", {
+    Axis("round-trip", "Throughput by the round trip to the broker", "milliseconds added to every request, in the proxy", {
         str(round_trip): {"round_trip": round_trip, "count": 50_000} for round_trip in (0, 1, 20, 100)
     }, broker="proxied"),
 )  # fmt: skip

@@ -14,8 +14,8 @@ from benchmarks.frame import ROOT, Bench, Case, Outcome, at_most, main, markdown
 
 QUESTION = "How long does it take to import the package, and to print the help of its command?"
 LIMITATIONS = (
-    "a cold disk (the files are in the page cache); an installation without compiled `.pyc` files; later imports of a "
-    "producer, for example DuckDB for a store."
+    "a cold disk (the files were in the page cache); an installation without compiled `.pyc` files; the imports "
+    "when a producer is created: DuckDB, with a store."
 )
 _COMMAND = "import sys; from producer_core.cli import main; sys.argv = ['producer-core', '--help']; main()"
 _WAYS: Mapping[str, Sequence[str]] = {

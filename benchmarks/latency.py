@@ -25,8 +25,8 @@ from benchmarks.stage import KINDS
 
 QUESTION = "How much later is a message acknowledged through this producer, at 1,000 messages per second?"
 LIMITATIONS = (
-    "latency at full load, which depends on the queue and not on the code; the network latency to remote brokers, which is "
-    "the same for both; pauses of Python's garbage collector in a program with many objects."
+    "latency under full load, which depends on the queue and not on the code; the effect of a longer round trip to "
+    "the brokers, which is the same for both; pauses of Python's garbage collector in a program with many objects."
 )
 _WARM = 500
 

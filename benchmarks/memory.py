@@ -23,10 +23,10 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, at_most, main, markdown
 from benchmarks.guarantees import message
 from benchmarks.peers import SETTINGS, ByHand
 
-QUESTION = "How much memory does a message in flight take, beyond its key and value?"
+QUESTION = "How much memory does a message in flight take, in addition to its key and value?"
 LIMITATIONS = (
-    "requests on the wire, which are at most five and equal for all; objects that the user's callbacks hold; messages that "
-    "wait for a retry or a probe, which also hold their attempts."
+    "requests in flight, of which there are five at most and which take the same memory in all cases; the objects "
+    "of the user's own callbacks; messages that wait for a retry or a probe, which keep their attempts as well."
 )
 COLLECTING: Mapping[str, Any] = {
     "linger.ms": 300_000, "message.timeout.ms": 600_000, "batch.num.messages": 1_000_000, "batch.size": 1_000_000_000,

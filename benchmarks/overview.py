@@ -20,7 +20,7 @@ from benchmarks import history_store
 from benchmarks.frame import Bench, Case, Outcome, Runs, Target, at_most, main, markdown, spread
 
 QUESTION = (
-    "How long does a live refresh of the overview take, after a million messages and after a hundred million?"
+    "How long does a live refresh of the overview take after a million messages, and after a hundred million?"
 )
 LIMITATIONS = (
     "the network and the browser (see `dashboard_pages`); many browsers at once; a store on a slow disk; concurrent writes "

@@ -33,10 +33,10 @@ from benchmarks.frame import Bench, Case, Outcome, Runs, at_least, main, markdow
 from benchmarks.guarantees import message
 from benchmarks.stage import KINDS
 
-QUESTION = "How fast is a replay of dead letters, compared with a plain loop?"
+QUESTION = "How fast is a replay, compared with a bare loop?"
 LIMITATIONS = (
-    "inconclusive dead letters, which the replay first looks up on their topic; a slow disk under the store; a replay by "
-    "several processes or by Spark's workers."
+    "ambiguous dead letters, for which the replay searches their topic first; a slow disk under the store; a replay "
+    "that several processes run in turn, or that Spark's workers share."
 )
 _TITLES = {
     "bare": "(a) plain loop, bytes from a list",

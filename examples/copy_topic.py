@@ -1,20 +1,21 @@
-"""Copies one topic to another without loss, through kill -9, in the same partitions and the same order.
+"""Copy one topic to another without loss, through kill -9, with the same partitions and the same order.
 
     python examples/copy_topic.py orders orders-copy --bootstrap-servers localhost:9092
     python examples/copy_topic.py orders orders-copy --exactly-once copy-journal/
 
-At least once (default): the offsets of the source are committed only as far as every record is acknowledged on the
-target, so what a crash interrupts is copied again. Every copy says in the header `copied-from` which record it is,
-the same after each restart; readers drop second copies with
+At least once (default): the program commits an offset of the source only when every earlier record is acknowledged on
+the target. After a crash it copies the uncommitted records again. The header `copied-from` of a copy identifies its
+source record and is the same after each restart, so consumers can drop second copies:
 
     unique(messages, Seen(header="copied-from"))
 
-Exactly once: what was read is in the journal before the next record is read, and is written in transactions. After a
-crash the journal is sent first; then the end of the target tells where to go on. `read_committed` readers find
-every record once. One process at a time: the journal's folder and its transactional id belong to one.
+Exactly once: the program writes each record to the journal before it reads the next one, and sends it in a
+transaction. After a crash it sends the journal first, and then resumes after the last copy on the target.
+`read_committed` consumers find every record once. Run one process at a time, because the journal's folder and its
+transactional id belong to one process.
 
-The target needs as many partitions as the source. A record that the target refuses for good becomes a dead letter in
-the store, and the copying goes on.
+The target needs as many partitions as the source. A record that the target rejects permanently becomes a dead letter in
+the store, and the program continues.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from producer_core import ReliableKafkaProducer, UpstreamOffsets
 from producer_core.errors import StoreError
 
 COPIED_FROM = "copied-from"
-_OURS = (COPIED_FROM, "pc-id")  # a source that is a copy itself, or that a producer of ours wrote
+_OURS = (COPIED_FROM, "pc-id")  # headers of a source that is itself a copy, or that producer_core wrote
 
 log = logging.getLogger("copy_topic")
 
@@ -56,19 +57,21 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("source")
     parser.add_argument("target")
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
-    parser.add_argument("--group", default="copy-topic", help="whose offsets of the source are committed")
     parser.add_argument(
-        "--exactly-once", metavar="FOLDER", help="journal and transactions; the journal's folder"
+        "--group", default="copy-topic", help="consumer group whose offsets of the source are committed"
     )
     parser.add_argument(
-        "--store", default="auto", help="where dead letters go; default as for every producer"
+        "--exactly-once", metavar="FOLDER", help="copy exactly once, with the journal in this folder"
     )
-    parser.add_argument("--once", action="store_true", help="stop at the end that the source has now")
+    parser.add_argument(
+        "--store", default="auto", help="store for dead letters; default: the producer's default store"
+    )
+    parser.add_argument("--once", action="store_true", help="stop at the current end of the source")
     return parser.parse_args()
 
 
 def copy(source: Consumer, options: argparse.Namespace, stop: threading.Event) -> None:
-    """Everything from where the last run stood. An error ends the process: the next one goes on."""
+    """Copy all records after the position of the last run. After an error the process exits, and the next run resumes."""
     partitions = partitions_of(source, options.source)
     to_read = {number: end_of(source, options.source, number) for number in partitions}
     promise: dict[str, Any] = {}
@@ -78,7 +81,7 @@ def copy(source: Consumer, options: argparse.Namespace, stop: threading.Event) -
         offsets = UpstreamOffsets(dead="commit", kept=lambda message_id: is_kept(producer, message_id))
         starts = committed(source, options.source, partitions)
         if options.exactly_once:
-            producer.flush()  # what the last run left in its journal
+            producer.flush()  # send the records that the last run left in its journal
             copied = last_copied(options, partitions)
             starts = {number: max(starts[number], copied.get(number, -1) + 1) for number in partitions}
         log.info("copying %s to %s from %s", options.source, options.target, starts)
@@ -117,12 +120,12 @@ def forward(message: Message, producer: ReliableKafkaProducer, offsets: Upstream
 
 
 def reached(message: Message) -> int:
-    """How far its partition has been read; an end says so itself, past what is no record."""
+    """Return the next offset of the message's partition. An end-of-partition event gives it past transaction markers."""
     return int(message.offset()) + (message.error() is None)
 
 
 def copy_id(topic: str, partition: int, offset: int) -> bytes:
-    """Which record a copy is of: 16 bytes for the partition it came from, 8 for its offset there."""
+    """Return the id of a source record: 16 bytes for its partition, 8 bytes for its offset."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"kafka:{topic}/{partition}").bytes + offset.to_bytes(8, "big")
 
 
@@ -130,16 +133,16 @@ def is_kept(producer: ReliableKafkaProducer, message_id: str) -> bool:
     try:
         return producer.dlq.get(message_id) is not None
     except StoreError:
-        return False  # asked again with the next commit
+        return False  # queried again at the next commit
 
 
 def commit(source: Consumer, offsets: UpstreamOffsets) -> None:
     if safe := offsets.topic_partitions():
-        with contextlib.suppress(KafkaException):  # the next one covers it
+        with contextlib.suppress(KafkaException):  # the next commit includes these offsets
             source.commit(offsets=safe, asynchronous=False)
 
 
-# where to begin
+# the start positions
 
 
 def consumer(servers: str, group: str) -> Consumer:
@@ -172,14 +175,14 @@ def committed(source: Consumer, topic: str, partitions: list[int]) -> dict[int, 
 
 
 def last_copied(options: argparse.Namespace, partitions: list[int]) -> dict[int, int]:
-    """By partition, the highest offset of the source whose copy is on the target: order holds, so the last one's."""
+    """Return by partition the highest source offset that was copied. Order holds, so the last copy has it."""
     with contextlib.closing(consumer(options.bootstrap_servers, f"{options.group}-look")) as target:
         found = {number: search(target, options, number) for number in partitions}
     return {number: offset for number, offset in found.items() if offset is not None}
 
 
 def search(target: Consumer, options: argparse.Namespace, partition: int) -> int | None:
-    """From the end backwards, in ever larger steps, until a copy is met."""
+    """Read backwards from the end, in increasing steps, until a copy is found."""
     where = TopicPartition(options.target, partition)
     low, end = target.get_watermark_offsets(where, timeout=30)
     mark, step = copy_id(options.source, partition, 0)[:16], 1_000

@@ -99,7 +99,7 @@ _RETRY_FIX = {
 
 @dataclass(frozen=True)
 class RetryConfig:
-    """Configure the resends of a message that librdkafka has given up.
+    """Configure the resends of a message that librdkafka no longer retries.
 
     `max_retries` counts our resends, each with the whole delivery timeout. A message therefore becomes a dead letter at
     the latest after (max_retries + 1) x delivery timeout + the delays. `retriable_errors` accepts kafka-python's class
@@ -170,7 +170,7 @@ class ClientConfig:
 
     @property
     def delivery_timeout(self) -> float:
-        """Return the seconds until librdkafka gives up a message; infinity if it never does (message.timeout.ms=0)."""
+        """Return the seconds until librdkafka stops retrying a message; infinity for message.timeout.ms=0."""
         return float(self.settings["message.timeout.ms"]) / 1000 or math.inf
 
     @property

@@ -15,7 +15,7 @@ ProducerError
 │   ├── StoreLocked             another process held the lock for too long
 │   ├── StoreTooNew             a newer producer_core wrote the file
 │   └── StoreCorrupt            the file is not a DuckDB file, or is damaged
-├── DedupError                  the de-duplication backend did not answer
+├── DedupError                  the de-duplication backend did not respond
 ├── JournalError                the journal's directory
 │   ├── JournalLocked           another process owns the journal
 │   ├── JournalFull             the disk, or the journal's size limit, has no room left
@@ -27,7 +27,7 @@ ProducerError
 ├── PipelineError               a Spark job failed
 │   └── CheckpointDamaged       the job's checkpoint is damaged
 └── BrokerError                 a broker cannot be started, stopped or reached
-    ├── BrokerUnreachable       no broker answers at the address
+    ├── BrokerUnreachable       no broker responds at the address
     └── MissingTool             a required program is not installed
 """
 
@@ -69,7 +69,7 @@ class InvalidMessage(NotAccepted, ValueError):
 
 
 class QueueFull(NotAccepted):
-    """No room for the message within the wait. The broker is unreachable, or slower than the sends."""
+    """The queue had no room for the message in time. The broker is unreachable, or slower than the application."""
 
 
 class ProducerClosed(NotAccepted):
@@ -109,7 +109,7 @@ class StoreCorrupt(StoreError):
 
 
 class DedupError(ProducerError):
-    """The de-duplication backend did not answer."""
+    """The de-duplication backend did not respond."""
 
 
 class JournalError(ProducerError):
@@ -160,7 +160,7 @@ class BrokerError(ProducerError):
 
 
 class BrokerUnreachable(BrokerError):
-    """No broker answers at this address."""
+    """No broker responds at this address."""
 
 
 class MissingTool(BrokerError):

@@ -143,7 +143,7 @@ class InMemoryTransport:
         floors: Mapping[int, int] | None = None,
         timeout: float = 10.0,
     ) -> dict[str, ProbeResult]:
-        """Search `log`. While `blind`, every result is inconclusive, as from a broker that does not answer."""
+        """Search `log`. While `blind`, every result is inconclusive, as from a broker that does not respond."""
         offsets = {id_text(delivery.id): offset for offset, delivery in enumerate(self.log[topic])}
         return {message_id: self._probe_result(offsets.get(message_id)) for message_id in message_ids}
 
@@ -156,7 +156,7 @@ class InMemoryTransport:
     def _probe_result(self, offset: int | None) -> ProbeResult:
         if self.blind:
             return ProbeResult(
-                "inconclusive", None, None, 0, "The outcome is unknown: the broker does not answer."
+                "inconclusive", None, None, 0, "The outcome is unknown: the broker does not respond."
             )
         if offset is None:
             return ProbeResult("not_found", None, None, 0, "The record is not on the topic.")

@@ -1,4 +1,4 @@
-"""The browser that looks at the dashboard: found, and told when a server is up."""
+"""Find the browser for screenshots, and wait until a server responds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import urllib.request
 
 
 def find_chromium() -> str:
-    """Its path; ends the program where there is none."""
+    """Return its path; exit if none is installed."""
     found = shutil.which("chromium")
     if found is None:
         print("Chromium is missing: apt-get install chromium", file=sys.stderr)
@@ -18,7 +18,7 @@ def find_chromium() -> str:
 
 
 def answers(address: str) -> bool:
-    """Whether a server answers there that all is well."""
+    """Return whether the server at this address reports that it is healthy."""
     with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=2) as said:
         return bool(said.status == 200)
     return False

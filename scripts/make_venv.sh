@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with the given Python and puts the pinned uv into it (version and hashes from the lock).
+# Create .venv with the given Python and install the pinned uv (version and hashes from the lock file).
 set -euo pipefail
 python=${1:-python3}
 if ! command -v "$python" >/dev/null; then

@@ -1,7 +1,8 @@
-"""The screenshots of the documentation: every page in light, dark and narrow, from a shop with a real incident.
+"""Create the screenshots of the documentation: every page in light, dark and narrow, from a shop with an incident.
 
-Two producers send to an embedded broker. The broker refuses product updates for a while, which is mended and partly
-replayed, and then payments, which nobody has mended yet. A day of history stands before it in the store.
+Two producers send to an embedded broker. The broker rejects product updates for a while. That fault is fixed and its
+dead letters are partly replayed. Then the broker rejects payments, which is not fixed yet. The store also has a day of
+earlier history.
 
 python scripts/screenshots.py [--seconds 200] [--into docs/screenshots] [--only overview,errors]
 """
@@ -43,19 +44,19 @@ from producer_core.simulate.load import ShopLoad, topic_names
 from producer_core.store import Store
 
 LIMIT = 1_500_000
-"""Bytes of all pictures together."""
+"""The maximum size of all screenshots together, in bytes."""
 COLOURS = 255
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
 LOOKS = {"light": (1280, 1000), "dark": (1280, 1000), "narrow": (390, 844)}
 MENDED = 45.0
 """The second from which product updates are accepted again."""
 BROKEN = 75.0
-"""The second from which payments are refused."""
+"""The second from which payments are rejected."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """A page, its address, what has to stand there before the picture is taken, what is pressed then, and what that opens."""
+    """A page: its address, the content to wait for, the element to click, and the content that the click opens."""
 
     name: str
     address: str
@@ -105,7 +106,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--seconds", type=float, default=200, help="how long the incident goes on before the first picture"
+        "--seconds", type=float, default=200, help="duration of the incident before the first screenshot"
     )
     parser.add_argument("--into", type=Path, default=Path("docs/screenshots"))
     parser.add_argument("--only", default="", help="names of pages, separated by commas")
@@ -116,7 +117,7 @@ def _options() -> argparse.Namespace:
 
 
 def schedule() -> FaultSchedule:
-    """Product updates are refused and mended, answers are slow for a moment, then payments are refused."""
+    """Reject product updates and accept them again, slow the responses for a moment, then reject payments."""
     return FaultSchedule(
         (
             Window(RejectFault("product-updates", "INVALID_RECORD"), 10, MENDED),
@@ -130,7 +131,7 @@ def schedule() -> FaultSchedule:
 
 @contextlib.contextmanager
 def incident(path: Path, seconds: float) -> Iterator[None]:
-    """The shop, its load and its faults, as they stand after so many seconds; they go on until it is left."""
+    """Run the shop, its load and its faults for this number of seconds, and then until the context exits."""
     store = Store.open(path)
     shop_history.write(store, now=time.time())
     with contextlib.ExitStack() as parts:
@@ -163,7 +164,7 @@ def _wait(seconds: float) -> None:
 
 
 def _replay_some(store: Store) -> None:
-    """Half of what was mended is sent at once, as a page does; the rest slowly, so that it can be seen going on."""
+    """Replay half of the fixed dead letters at once, as a page does, and the rest slowly, so that it is visible in progress."""
     dead_letters = DeadLetters(store)
     waiting = dead_letters.find(DeadLetterFilter(topic="product-updates"), limit=1_000)
     half = tuple(one.message_id for one in waiting[::2])
@@ -180,19 +181,19 @@ def _plan(store: Store, where: DeadLetterFilter, rate: float | None = None) -> N
 
 
 def _acknowledge(store: Store) -> None:
-    """Somebody looks after the first that fired."""
+    """Acknowledge the first alert that fired."""
     log = AlertLog(store)
     firing = sorted(log.firing().values(), key=lambda one: one.started_at)
     if firing:
         log.acknowledge(firing[0].alert_id, who="ada", origin="dashboard")
 
 
-# the pictures
+# the screenshots
 
 
 @contextlib.contextmanager
 def dashboard(store: Path) -> Iterator[str]:
-    """The server over the store, in a home of its own so that no picture names a folder of this machine."""
+    """Serve the store from a separate home folder, so that no screenshot contains a path of this machine."""
     port = command.free_port(8760)
     own = {"XDG_CONFIG_HOME": "/etc", "PRODUCER_CORE_USER": "ada", "USER": "ada", "LOGNAME": "ada"}
     process = subprocess.Popen(
@@ -211,7 +212,7 @@ def dashboard(store: Path) -> Iterator[str]:
 
 
 def shoot(browser: Browser, url: str, into: Path, look: str, shots: list[Shot]) -> None:
-    """All pages in one look, from one window."""
+    """Take the screenshots of all pages in one color scheme and width, from one window."""
     width, height = LOOKS[look]
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if look == "dark" else "light"
@@ -230,7 +231,7 @@ def shoot(browser: Browser, url: str, into: Path, look: str, shots: list[Shot]) 
 
 
 def settle(page: Page, shot: Shot) -> None:
-    """Every chart drawn, fonts there, nothing left that is being made."""
+    """Wait until every chart is drawn, the fonts are loaded, and no placeholder is left."""
     page.locator("h1.pc-title").first.wait_for(timeout=120_000)
     page.locator(shot.there).first.wait_for(timeout=120_000)
     page.wait_for_function(

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the service tests need beside Python: Java 17+, Redis, Chromium, kcat, openssl, nginx; Apache Kafka's and Spark's jars.
-# Through apt where something is missing and we are root, else one line that says what to install.
+# Install the services of the tests: Java 17+, Redis, Chromium, kcat, openssl, nginx; the jars of Apache Kafka and Spark.
+# Missing packages are installed with apt for root. Other users get one line with the packages to install.
 set -euo pipefail
 bin=${1:-.venv/bin}
 missing=()
@@ -35,7 +35,7 @@ if ((${#missing[@]})); then
   fi
 fi
 
-# A repository may be slow for a moment; what was fetched stays in the cache.
+# Retry, because a repository may be slow for a moment. Fetched files stay in the cache.
 fetch() {
   for attempt in 1 2 3; do
     "$bin/producer-core" "$1" fetch && return

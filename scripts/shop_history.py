@@ -1,4 +1,4 @@
-"""A day of a shop's history in a store: what the producers of yesterday left, with one outage six hours ago."""
+"""Write a day of a shop's history to a store: the statistics of yesterday's producers, with one outage six hours ago."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RATES = {
     "payments": 8.0,
     "audit-log": 0.5,
 }
-"""Messages a second of each topic."""
+"""Messages per second of each topic."""
 MIDDLE, WIDTH = bucket_of(0.005), 10
-"""The bucket of the usual latency, and how many buckets it strays."""
+"""The bucket of the usual latency, and its spread in buckets."""
 
 
 def write(store: Store, *, now: float) -> None:
-    """The last 20 minutes by ten seconds, the day before that by five minutes; its producer was closed just now."""
+    """Write the last 20 minutes by ten seconds and the day before by five minutes. Its producer was just closed."""
     dice, producer = random.Random(7), str(uuid.uuid5(uuid.NAMESPACE_DNS, CLUSTER))
     for sequence, (some, width, resolution) in enumerate(_windows(int(now))):
         statistics: list[StatisticsRow] = []
@@ -51,7 +51,7 @@ def write(store: Store, *, now: float) -> None:
 
 
 def _windows(now: int) -> Iterator[tuple[list[int], int, int]]:
-    """Starts of windows that go into one batch, how many seconds each stands for, and the store's resolution."""
+    """Yield the starts of the windows of one batch, the seconds that each covers, and the resolution of the store."""
     fine = now - 1200
     for first in range(now - 24 * HOUR, fine, 4 * HOUR):
         yield [start // 60 * 60 for start in range(first, min(first + 4 * HOUR, fine), 300)], 300, 60
@@ -59,7 +59,7 @@ def _windows(now: int) -> Iterator[tuple[list[int], int, int]]:
 
 
 def _wave(start: int) -> float:
-    """Less at night."""
+    """Return the share of the traffic at this hour; it is lower at night."""
     return 0.8 + 0.2 * math.sin(start / 86_400 * 2 * math.pi)
 
 
@@ -74,7 +74,7 @@ def _counts(producer: str, start: int, topic: str, count: int, dead: int) -> Sta
 
 
 def _spread(producer: str, start: int, topic: str, count: int, *, every: int) -> Iterator[LatencyRow]:
-    """A bell over the logarithmic buckets with a longer end to the slow side; every so many buckets have a row."""
+    """Return a bell curve over the logarithmic buckets with a longer tail on the slow side, with gaps between the buckets."""
     buckets = range(MIDDLE - 2 * WIDTH, MIDDLE + 6 * WIDTH, every)
     weights = [_weight((bucket - MIDDLE) / WIDTH) for bucket in buckets]
     for bucket, weight in zip(buckets, weights, strict=True):

@@ -53,7 +53,7 @@ class EmbeddedBroker:
         self._rejections = Rejections(self._mock)
         # The mock's thread and sockets end with the interpreter or this object, also without a call of stop().
         self._finalizer = weakref.finalize(self, _close, self._rejections, self._mock, os.getpid())
-        self._lock = RLock()  # guards all fields below; changes of leaders and broker states are serialised
+        self._lock = RLock()  # guards all fields below; changes of leaders and broker states are serialized
         self._brokers = max(brokers, 4)
         self._homes: dict[str, int] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -109,7 +109,7 @@ class EmbeddedBroker:
                 self._drain(home)
 
     def set_latency(self, seconds: float, broker: int | None = None) -> None:
-        """Delay all answers by `seconds`, of all brokers (also of those added later) or of one."""
+        """Delay all responses by `seconds`, of all brokers (also of those added later) or of one."""
         with self._lock:
             if broker is None:
                 self._latency.clear()

@@ -33,6 +33,6 @@ def fetch(progress: Callable[[str], None] = lambda text: None) -> Path:
     except maven.RESOLVE_ERRORS as error:
         raise BrokerError(
             f"Apache Kafka {VERSION} could not be fetched: {error}.",
-            fix="Check the network (HTTPS_PROXY is honoured), then run: producer-core broker fetch",
+            fix="Check the network (HTTPS_PROXY is used if set), then run: producer-core broker fetch",
         ) from error
     return target

@@ -154,7 +154,7 @@ class KafkaCluster:
         readiness.delete_topic(self.direct_servers, topic)
 
     def wait_ready(self, timeout: float = 300.0) -> None:
-        """Wait until every started broker answers; BrokerError with the end of its log when one has ended."""
+        """Wait until every started broker responds; raise BrokerError with the end of its log if one exited."""
         with self._lock:
             expected = {n.number: n.direct_address for n in self.nodes if n.number in self._processes}
         readiness.wait(expected, self._check_alive, timeout)
@@ -183,7 +183,7 @@ class KafkaCluster:
             self.wait_ready(timeout)
 
     def pause(self, number: int) -> None:
-        """Suspend a broker with SIGSTOP: it keeps its connections and does not answer."""
+        """Suspend a broker with SIGSTOP: it keeps its connections and does not respond."""
         self._running(number).signal(signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
@@ -322,7 +322,7 @@ def end_all(processes: Sequence[TrackedProcess], timeout: float = 15.0) -> None:
 
 def ended(node: Node) -> BrokerError:
     return BrokerError(
-        f"Broker {node.number} ended. Last lines of its log ({node.log}):\n{tail(node)}",
+        f"Broker {node.number} exited. Last lines of its log ({node.log}):\n{tail(node)}",
     )
 
 

@@ -13,7 +13,7 @@ from producer_core._internal.file_lock import lock_file
 from producer_core.errors import MissingTool
 
 RESOLVE_ERRORS = (OSError, RuntimeError, ValueError)
-"""Raised by `fetch_jars` when an artefact cannot be resolved; the errors of requests, which jgo uses, are OSErrors."""
+"""Raised by `fetch_jars` when an artifact cannot be resolved; the errors of requests, which jgo uses, are OSErrors."""
 
 _MANIFEST = "jars.txt"
 """Names the jars of a folder, so that a folder from which a cache cleaner removed a file is resolved again."""

@@ -183,7 +183,7 @@ def run(store_path: Path | None) -> None:
     """Evaluate the alerts of a store and send notifications until stopped with Ctrl-C.
 
     Run it on the host of the store if alerts must be evaluated while no producer and no dashboard is running. Several
-    instances may run at once: one evaluates, and the others take over when it ends.
+    instances may run at once: one evaluates, and the others take over when it exits.
     """
     from producer_core._internal.stop_signal import StopSignal
     from producer_core.alerts import AlertWatcher
@@ -201,9 +201,9 @@ def run(store_path: Path | None) -> None:
 @click.argument("route", required=False)
 @options.store_option
 def test(route: str | None, store_path: Path | None) -> None:
-    """Send a test alert over ROUTE, or over every route with an address. Exit code 1 if one fails.
+    """Send a test alert via ROUTE, or via every route with an address. Exit code 1 if one fails.
 
-    The alert is named TestAlert; it fires and is resolved at once. It is not stored.
+    The alert is named TestAlert; it fires and resolves at once, and is not stored.
     """
     from producer_core.alerts import rule_set_of
     from producer_core.alerts.routes import missing_addresses, routes_of

@@ -85,7 +85,7 @@ def start(
 
     With --secure, it prints the path of a settings file for --config-file instead, for the user "app", which may use
     every topic. The user "admin" may do everything; "app2" has no permissions until "broker grant". A second listener
-    on 127.0.0.1 requires no password; it is for set-up.
+    on 127.0.0.1 requires no password; it is for setup.
 
     The JSON object is {"bootstrap_servers": "host:port,…", "cluster_id", "folder", "nodes": [{"id", "port", "pid",
     "alive", "log"}]}, with --secure also {"direct_servers", "ca", "username", "password_file", "config_file", "users":

@@ -42,8 +42,8 @@ def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> S
             ) from None
         if network.prefixlen == 0:
             raise click.BadParameter(
-                f"{address!r} contains every client, so any client could choose the address that its sign-in attempts "
-                "count for. Name only the proxies."
+                f"{address!r} contains every client, so any client could forge the address to which its sign-in "
+                "attempts are attributed. Name only the proxies."
             )
     return given
 
@@ -276,7 +276,9 @@ def _serve(store_path: Path | None, wanted: int, listener: _Listener) -> None:
         child.finish(_STOP_TIMEOUT if os.environ.get("PRODUCER_CORE_CONFIG") else 2.0)
         port.release()
     if ended is not None and not stop.requested:
-        raise Failed("The dashboard server ended. Its last lines:", "\n  ".join(child.last_lines()))
+        raise Failed(
+            "The dashboard server exited. The last lines of its log:", "\n  ".join(child.last_lines())
+        )
 
 
 def _wait_until_healthy(child: DashboardProcess, listener: _Listener, stop: StopSignal) -> bool:

@@ -37,7 +37,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
     type=options.DurationType(),
     default="10s",
     show_default=True,
-    help="Time limit for a broker's answer.",
+    help="Time limit for a broker's response.",
 )
 @options.as_json
 @click.pass_context

@@ -22,7 +22,7 @@ _KINDS = {
     "permanent": "permanent: a resend without changes fails again",
     "temporary": "temporary: a resend may succeed",
     "timed_out": "timed out: no response in time",
-    "fatal": "fatal: the client is unusable and is re-created",
+    "fatal": "fatal: the client is unusable and is recreated",
 }
 _VERDICTS = {
     "not_sent": "not_sent: the message never left the client; a resend is safe",

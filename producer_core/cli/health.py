@@ -92,7 +92,7 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     if not row["connected"]:
         return (
             "unhealthy",
-            f"{name} is not connected: {row['connection_error'] or 'no broker has answered yet'}.",
+            f"{name} is not connected: {row['connection_error'] or 'no broker has responded yet'}.",
         )
     if row["queue_limit"] and row["queue_messages"] > 0.9 * row["queue_limit"]:
         return "degraded", f"{name}: the queue is nearly full ({row['queue_messages']:,} messages)."

@@ -78,14 +78,14 @@ def _streaming_options(command: F) -> F:
         ),
         click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters."),
         options.store_option,
-        click.option("--seed", type=int, help="Seed for reproducible records (except their times)."),
+        click.option("--seed", type=int, help="Seed for reproducible records (except timestamps)."),
         click.option(
             "--rate-multiplier",
             "-r",
             type=click.FloatRange(min=0, min_open=True),
             default=1.0,
             show_default=True,
-            help="Factor on the usual traffic of the shop.",
+            help="Multiplier for the usual traffic of the shop.",
         ),
         click.option(
             "--rate",
@@ -105,7 +105,7 @@ def _streaming_options(command: F) -> F:
             "-t",
             type=click.Choice(_TOPICS),
             multiple=True,
-            help="Topics to use instead; repeatable.",
+            help="Topics to send instead of a scenario; repeatable.",
         ),
         options.client_options,
     ):
@@ -188,7 +188,7 @@ def _stream(
     show_default=True,
     help="Records held in memory.",
 )
-@click.option("--seed", type=int, help="Seed for reproducible records (except their times).")
+@click.option("--seed", type=int, help="Seed for reproducible records (except timestamps).")
 @options.store_option
 @click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters.")
 @options.client_options

@@ -35,8 +35,8 @@ _SEARCH_INTERVAL = 5.0
 _SEARCH_TIMEOUT = 60.0
 """Seconds for which an incomplete search for newer records is repeated."""
 _UNKNOWN_NEWER_RECORD = (
-    "It was not found, and it may have been written and compacted away. Whether a newer record of its key is on the "
-    "topic is not known ({}): sending it again could put an old value last."
+    "It was not found, and it may have been written and compacted away. It is unknown whether the topic has a newer "
+    "record of its key ({}): a resend could put an old value last."
 )
 
 
@@ -75,13 +75,13 @@ class AmbiguityResolver:
     def probe_first(
         self, delivery: Delivery, failure: Failure, retry_in: float | None, *, partition: int | None
     ) -> bool:
-        """Probe the topic before the message is retried or given up; return False while closing."""
+        """Probe the topic before the message is retried or dropped; return False while closing."""
         return self._request_probe(delivery, failure, retry_in, self._late.failed(delivery, partition))
 
     def recover(self, delivery: Delivery) -> bool:
         """Probe for a pending message of an earlier process; return False while closing."""
         failure = failure_of("_PURGE_INFLIGHT")
-        text = "the process that sent it ended before its delivery report arrived"
+        text = "the process that sent it exited before its delivery report arrived"
         attempt = Attempt(self._clock(), failure.code, text)
         delivery.attempts = ((attempt, "possibly_persisted"),)
         self._lanes.failed(delivery)
@@ -151,7 +151,7 @@ class AmbiguityResolver:
 
 
 def _search_again(request: ProbeRequest, result: ProbeResult, newer: NewerRecords) -> bool:
-    """Return whether a later search may be complete. A message of an earlier process waits until a broker answers."""
+    """Return whether a later search may be complete. A message of an earlier process waits until a broker responds."""
     if request.recovered and newer.unanswered:
         return True
     relevant = request.recovered or newer.compacted or result.outcome == "not_found"

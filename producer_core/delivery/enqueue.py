@@ -309,7 +309,7 @@ class MessageEnqueuer:
         if self._saturated():
             return f"{timeout}: no store, spill file or journal can take a dead letter. Free the disk or the store, then send again."
         cause = self._connection.error or "the broker is slower than the application"
-        return f"{timeout}: {len(self.pending):,} messages are pending ({cause}). Raise max_block_ms or send slower."
+        return f"{timeout}: {len(self.pending):,} messages are pending ({cause}). Raise max_block_ms, or send more slowly."
 
     def end(self) -> None:
         """Accept and send nothing new: the producer is closing."""

@@ -1,7 +1,7 @@
 """Order messages in lanes, so that a later message does not overtake an earlier one that is retried.
 
 A lane is a key of a topic, or without a key a partition that the caller chose. Kafka guarantees order within a partition,
-and librdkafka keeps it within the delivery timeout. A message that librdkafka gave up is sent again by the producer, and the
+and librdkafka keeps it within the delivery timeout. The producer sends a message again that librdkafka no longer retries, and the
 lanes keep its order.
 """
 

@@ -102,7 +102,7 @@ class Transport(Protocol):
         """Return the number of messages that are not reported yet."""
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
-        """Return the cluster's id, or None when no broker answers in time. A known topic limits the metadata request."""
+        """Return the cluster's id, or None when no broker responds in time. A known topic limits the metadata request."""
 
     def find_records(
         self,

@@ -123,7 +123,7 @@ def judge(
     if failure.kind == "local":
         return (
             "possibly_persisted",
-            f"The client gave up on it ({failure.code}), but an earlier transmission may have been written.",
+            f"The client stopped retrying it ({failure.code}), but an earlier transmission may have been written.",
         )
     if failure.verdict != "rejected":
         return (
@@ -189,7 +189,7 @@ _TYPE = re.compile(r"(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception|Timeout|Refused|Fai
 
 
 def fingerprint(code: str, text: str) -> str:
-    """Return the id of a group of errors with one cause: 12 hex digits of the code and the normalised text."""
+    """Return the id of a group of errors with one cause: 12 hex digits of the code and the normalized text."""
     return _fingerprint(code, text[:_MAX_TEXT])
 
 
@@ -233,7 +233,7 @@ def _table() -> dict[str, Failure]:
 
 @cache
 def _codes() -> dict[str, str]:
-    """Map every spelling of a code, normalised, to the code."""
+    """Map every spelling of a code, normalized, to the code."""
     return {
         _normalise_name(name): code for name, code in (*ALIASES.items(), *((code, code) for code in _table()))
     }

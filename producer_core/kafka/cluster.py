@@ -84,7 +84,7 @@ class Cluster:
         return ClusterView(metadata.cluster_id or "", brokers, frozenset(metadata.topics))
 
     def require_topic(self, topic: str, *, timeout: float = 5.0) -> None:
-        """Raise BrokerError when the topic does not exist, is not created automatically, or is not authorised."""
+        """Raise BrokerError when the topic does not exist, is not created automatically, or is not authorized."""
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise InvalidMessage(
                 f"{topic!r} is not a topic name.",
@@ -214,7 +214,7 @@ class Cluster:
                 fix="Check the credentials and certificates (--config, --config-file).",
             )
         return BrokerUnreachable(
-            f"No broker answers at {self._address} within {timeout:g} s: {self.last_error}.",
+            f"No broker responded at {self._address} within {timeout:g} s: {self.last_error}.",
             fix="Check security.protocol and the certificates (--config, --config-file)."
             if "SSL" in self.last_error
             else "Check the address and that the broker is running. producer-core doctor shows details. "

@@ -212,7 +212,7 @@ def _on_evicted(memory: _PartitionMemory, id_bytes: bytes) -> None:
 
 
 def _is_later(position: _Position, earlier: _Position) -> bool:
-    """Return whether a copy follows another one on the log. Positions on two partitions cannot be compared."""
+    """Return whether a copy follows another one in the log. Positions on two partitions cannot be compared."""
     return position[0] == earlier[0] and position[1] > earlier[1]
 
 

@@ -1,6 +1,6 @@
 """The error codes that a producer can receive, each with its meaning and what to do.
 
-Each row has a code, its kind, a verdict, a meaning and an advice. The verdict is the default, before evidence:
+Each row has a code, its kind, a verdict, a meaning, and advice. The verdict is the default, before evidence:
 `rejected` applies only when there was no time for a second transmission (see `classify.judge`). Sources: librdkafka's
 rdkafka_request.c (rd_kafka_handle_Produce_error), Apache Kafka's Errors.java, and measurements on 2.16.0.
 
@@ -27,8 +27,8 @@ TABLE: tuple[Row, ...] = (
     ("_INVALID_ARG", "local", "not_sent", "The client rejected an argument of the message.", "Check the message's timestamp, partition and headers."),
     ("_STATE", "local", "not_sent", "The client was called in an invalid state.", "Report this with the log. It is a bug in producer_core."),
     ("_CONFLICT", "local", "not_sent", "The client was used in two conflicting ways.", "Report this with the log. It is a bug in producer_core."),
-    ("_KEY_SERIALIZATION", "local", "not_sent", "The key could not be serialised.", "Fix the key serializer, then send again."),
-    ("_VALUE_SERIALIZATION", "local", "not_sent", "The value could not be serialised.", "Fix the value serializer, then send again."),
+    ("_KEY_SERIALIZATION", "local", "not_sent", "The key could not be serialized.", "Fix the key serializer, then send again."),
+    ("_VALUE_SERIALIZATION", "local", "not_sent", "The value could not be serialized.", "Fix the value serializer, then send again."),
     ("_NOT_IMPLEMENTED", "local", "not_sent", "The installed librdkafka does not support this operation.", "Upgrade confluent-kafka."),
     ("_NOT_CONFIGURED", "local", "not_sent", "A feature was used that is not configured.", "Set the option that the error text names."),
     ("_READ_ONLY", "local", "not_sent", "A read-only value cannot be changed.", "Report this with the log. It is a bug in producer_core."),
@@ -43,9 +43,9 @@ TABLE: tuple[Row, ...] = (
     ("INVALID_MSG_SIZE", "permanent", "rejected", "The broker received a message with an invalid size.", "Look for a proxy that damages traffic, then replay."),
     ("POLICY_VIOLATION", "permanent", "rejected", "A broker policy forbids the request.", "Ask the cluster's operator which policy applies. Replay once it is resolved."),
     # the broker rejects the producer
-    ("TOPIC_AUTHORIZATION_FAILED", "permanent", "rejected", "The user is not authorised to write to the topic.", "Grant WRITE on the topic, then replay."),
-    ("CLUSTER_AUTHORIZATION_FAILED", "permanent", "rejected", "The user is not authorised for this operation on the cluster.", "Grant IDEMPOTENT_WRITE on the cluster (brokers before 2.8), then replay."),
-    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "fatal", "rejected", "The user is not authorised to use the transactional id.", "Grant WRITE and DESCRIBE on the transactional id."),
+    ("TOPIC_AUTHORIZATION_FAILED", "permanent", "rejected", "The user is not authorized to write to the topic.", "Grant WRITE on the topic, then replay."),
+    ("CLUSTER_AUTHORIZATION_FAILED", "permanent", "rejected", "The user is not authorized for this operation on the cluster.", "Grant IDEMPOTENT_WRITE on the cluster (brokers before 2.8), then replay."),
+    ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "fatal", "rejected", "The user is not authorized to use the transactional id.", "Grant WRITE and DESCRIBE on the transactional id."),
     ("SASL_AUTHENTICATION_FAILED", "permanent", "not_sent", "The broker rejected the credentials.", "Check the user, the password and the SASL mechanism. Messages stay queued until their timeout."),
     ("_AUTHENTICATION", "permanent", "not_sent", "The broker rejected the credentials.", "Check the user, the password and the SASL mechanism. Messages stay queued until their timeout."),
     ("UNSUPPORTED_SASL_MECHANISM", "permanent", "not_sent", "The broker does not support this SASL mechanism.", "Set sasl_mechanism to one that the broker supports."),
@@ -132,7 +132,7 @@ TABLE: tuple[Row, ...] = (
     ("FENCED_INSTANCE_ID", "timed_out", "possibly_persisted", "Another process took over this consumer's group.instance.id.", "Stop this process. Only one process may use an instance id."),
     ("REBALANCE_IN_PROGRESS", "temporary", "possibly_persisted", "The consumer group is rebalancing.", "Transient; retried automatically. Do not commit offsets of revoked partitions."),
     ("UNSTABLE_OFFSET_COMMIT", "temporary", "possibly_persisted", "A transaction on these offsets has not completed yet.", _TRANSIENT),
-    ("GROUP_AUTHORIZATION_FAILED", "permanent", "possibly_persisted", "The user is not authorised to use the consumer group.", "Grant READ on the group, then start the transaction again."),
+    ("GROUP_AUTHORIZATION_FAILED", "permanent", "possibly_persisted", "The user is not authorized to use the consumer group.", "Grant READ on the group, then start the transaction again."),
     ("OFFSET_METADATA_TOO_LARGE", "permanent", "possibly_persisted", "The metadata of an offset is longer than the broker allows.", "Keep it below offset.metadata.max.bytes (4096)."),
     ("INVALID_COMMIT_OFFSET_SIZE", "permanent", "possibly_persisted", "The offsets of one commit are too large in total.", "Commit fewer partitions at once, with less metadata."),
     ("OPERATION_NOT_ATTEMPTED", "timed_out", "possibly_persisted", "The broker skipped this partition because it rejected another one of the same request.", "Check the other partition's error. The transaction is aborted and its records are read back."),

@@ -1,4 +1,4 @@
-"""Keep a ledger of acknowledged message ids and offsets, and of messages that were given up, as additive rows.
+"""Keep a ledger of acknowledged message ids and offsets, and of dead letters, as additive rows.
 
 A row covers one session, topic, partition and window of 4,096 sequences. A window may be split over several rows; its counts
 and sums are the sums of theirs. docs/reference/telemetry.md has the formulas for readers.

@@ -19,7 +19,7 @@ def lock_folder(file: Path, what: str) -> FileLock:
             holder = lock.read_pid()
             raise PipelineError(
                 f"Another job uses {what}{f' (process {holder})' if holder else ''}.",
-                fix="Wait until it ends, or name another folder.",
+                fix="Wait until it finishes, or name another folder.",
             )
         lock.write_pid()
     except BaseException:

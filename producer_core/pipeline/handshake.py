@@ -1,4 +1,4 @@
-"""Find out whether a process speaks Spark's own protocol, which every Spark process answers at once."""
+"""Find out whether a process speaks Spark's own protocol, to which every Spark process responds at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STREAM = b"/files/producer-core"
 _REQUEST = (
     _HEADER.pack(_HEADER.size + 4 + len(_STREAM), _STREAM_REQUEST) + struct.pack(">i", len(_STREAM)) + _STREAM
 )
-"""Requests a file that does not exist. Spark answers "was not found", before any authentication, and logs nothing."""
+"""Requests a file that does not exist. Spark responds "was not found", before any authentication, and logs nothing."""
 
 
 def handshake_error(host: str, port: int, timeout: float) -> str | None:

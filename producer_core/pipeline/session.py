@@ -65,7 +65,7 @@ logger.pg.level = error
 """
 
 _LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""A JVM optimises code for long runs for minutes, on the cores that a job of many small steps needs. With these
+"""A JVM optimizes code for long runs for minutes, on the cores that a job of many small steps needs. With these
 options a fleet's lag in the first minute was a fifth (measured on two busy cores)."""
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"

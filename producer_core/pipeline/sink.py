@@ -111,7 +111,7 @@ class TelemetrySink:
     def _check_running(self) -> None:
         if self._ending:
             # returning would report the micro-batch as done to Spark
-            raise PipelineError("The job is ending.")
+            raise PipelineError("The job is stopping.")
 
     def _merge_piece(
         self, records: pa.Table, aside: Path, query_id: str, batch_id: int | None, *, first: bool

@@ -37,7 +37,7 @@ _TABLE = (
         "Write local[2,4], spark://host:7077, local-cluster[2,1,1024], yarn or k8s://….",
     ),
     _known(
-        r"All masters are unresponsive", PipelineError, "No Spark master answers.",
+        r"All masters are unresponsive", PipelineError, "No Spark master responds.",
         "Check the address of --master and that it runs.",
     ),
     _known(
@@ -68,7 +68,7 @@ _TABLE = (
     _known(
         r"Timed out waiting for a node assignment|Failed to construct kafka|DisconnectException|"
         r"TimeoutException: (?:Timeout of \d+ms expired before|Failed to update metadata)",
-        BrokerUnreachable, "The brokers stopped answering while Spark read.",
+        BrokerUnreachable, "The brokers stopped responding while Spark was reading.",
         "Check that they run and that every worker can reach their advertised addresses.",
     ),
     _known(
@@ -108,11 +108,11 @@ _TABLE = (
     ),
     _known(
         r"Python worker (?:exited|crashed)|ExecutorLostFailure|Lost executor|worker lost", PipelineError,
-        "Spark's workers were lost too often.", "Use --verbose to see the log; often memory runs out.",
+        "Spark lost its workers too often.", "Use --verbose to see the log; they often run out of memory.",
     ),
     _known(
         r"SparkContext was shut down|stopped SparkContext|Connection refused.*py4j|Answer from Java side is empty",
-        PipelineError, "Spark's Java process has ended.", "Use --verbose to see its log; it may have run out of memory.",
+        PipelineError, "Spark's Java process exited.", "Use --verbose to see its log; it may have run out of memory.",
     ),
 )  # fmt: skip
 

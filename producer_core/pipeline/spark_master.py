@@ -17,7 +17,7 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 _STANDALONE = re.compile(r"spark://([^/\s]+)")
 _MANAGED = re.compile(r"yarn|k8s://\S+")
 _TIMEOUT = 5.0
-_SHUT_DOWN = ("Spark's Java process has ended.", "No Spark master answers.")
+_SHUT_DOWN = ("Spark's Java process exited.", "No Spark master responds.")
 """Texts of `spark_error` for a session that was shut down while it started."""
 
 
@@ -61,7 +61,7 @@ def check_master(master: str, *, timeout: float = _TIMEOUT) -> None:
     failures = [_failure(host, port, timeout / len(addresses)) for host, port in addresses]
     if all(failures):
         raise PipelineError(
-            f"No Spark master answers at {master}: {failures[0]}.",
+            f"No Spark master responded at {master}: {failures[0]}.",
             fix="Check that it runs, and its address (the master's port is usually 7077, its web page's 8080), or omit "
             "--master to use this machine.",
         )
@@ -90,10 +90,10 @@ def _address(text: str, master: str) -> tuple[str, int]:
 
 
 def _failure(host: str, port: int, timeout: float) -> str | None:
-    """Return why no Spark master answers at the address; None when one does."""
+    """Return why no Spark master responds at the address; None if one does."""
     try:
         return handshake.handshake_error(host, port, timeout)
     except TimeoutError:
-        return f"no answer within {timeout:g} s"
+        return f"no response within {timeout:g} s"
     except (OSError, UnicodeError) as error:
         return getattr(error, "strerror", None) or str(error)

@@ -56,7 +56,7 @@ class RunningStream:
 
 @dataclass(frozen=True)
 class TelemetrySource:
-    """Hold topics that answered, the options with which Spark reads them, and the ids of topics that have one."""
+    """Hold topics that were described, the options with which Spark reads them, and the ids of topics that have one."""
 
     topics: tuple[str, ...]
     options: Mapping[str, str]
@@ -255,7 +255,7 @@ def _stop(query: Any) -> None:
         if query is not None:
             query.stop()
     except (Py4JError, OSError):
-        logger.debug("Spark ended before its stream was stopped")
+        logger.debug("Spark exited before its stream was stopped")
 
 
 def summary(done: MergeResult, behind: int | None) -> str:

@@ -81,13 +81,13 @@ class AlertReporter:
             for item in producer.health_monitor.firing()
         ]
         if producer.deduplicator is not None and producer.deduplicator.degraded:
-            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not answer"))
+            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not respond"))
         if self._telemetry is not None and (share := self._telemetry.share()).most:
             found.append(
                 alert(
                     "telemetry_failing", producer.identity, now, value=share.value, threshold=0.5,
                     failed=share.failed, windows=share.windows, topic=self._telemetry.topic,
-                    reason=self._telemetry.trouble or "no broker has answered yet",
+                    reason=self._telemetry.trouble or "no broker has responded yet",
                 )
             )  # fmt: skip
         return found

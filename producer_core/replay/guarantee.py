@@ -42,7 +42,7 @@ def never_compacts(cluster_id: str) -> bool:
 
 
 def replay_guarantee(client: ClientConfig, topics: Sequence[str], cluster_id: str) -> ReplayGuarantee:
-    """Return the guarantee that the brokers allow for these topics now; UNKNOWN if they do not answer."""
+    """Return the guarantee that the brokers allow for these topics now; UNKNOWN if they do not respond."""
     if (known := guarantee_from_cluster_id(cluster_id)).delivery:
         return known
     try:
@@ -57,6 +57,6 @@ def replay_guarantee(client: ClientConfig, topics: Sequence[str], cluster_id: st
 
 
 def missing_permissions(client: ClientConfig, topics: Sequence[str]) -> str:
-    """Return the permissions still needed for transactions, as text; raise BrokerError if no broker answers."""
+    """Return the permissions still needed for transactions, as text; raise BrokerError if no broker responds."""
     missing = acls.check(client, topics, feature="replay", transactional_id=TRANSACTIONAL_ID)
     return ", ".join(map(str, missing))

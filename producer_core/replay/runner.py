@@ -337,7 +337,7 @@ class ReplayRunner:
         )
 
     def _obstacle(self, client: Mapping[str, Any], topics: Sequence[str], operation: Operation) -> str:
-        """Return why transactions are unavailable, or an empty string; raise BrokerError if no broker answers."""
+        """Return why transactions are unavailable, or an empty string; raise BrokerError if no broker responds."""
         if (known := guarantee_from_cluster_id(self._sender.cluster_id or operation.cluster_id)).delivery:
             return known.why
         missing = missing_permissions(ClientConfig(client), topics)

@@ -52,7 +52,7 @@ class DashboardProcess:
         return self._process.poll()
 
     def answers(self) -> bool:
-        """Return whether Streamlit answers its health check at this port."""
+        """Return whether Streamlit's health check succeeds at this port."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=2)
         try:
             connection.request("GET", "/_stcore/health")

@@ -159,7 +159,7 @@ class Demo:
         if self._faults is None:
             return
         if number in (2, 3):
-            self._say(f"Message {number}: the broker throttles the first try")
+            self._say(f"Message {number}: the broker throttles the first attempt")
             self._faults.fail_next(RETRY_TOPIC, "THROTTLING_QUOTA_EXCEEDED", 1)
         if number == 5:
             self._say(f"Message {number}: the broker rejects it by policy")
@@ -193,7 +193,7 @@ def run(
 ) -> int:
     """Run the demo and return how many messages became dead letters on a Kafka of the user.
 
-    `redis_url` is used for de-duplication; when Redis does not answer, de-duplication works in memory.
+    `redis_url` is used for de-duplication; when Redis does not respond, de-duplication works in memory.
     """
     client = redis_client(redis_url, say) if deduplicate and redis_url else None
     with _broker(kafka_servers, say) as (servers, broker):
@@ -233,7 +233,7 @@ def _broker(kafka_servers: str | None, say: Say) -> Iterator[tuple[str, embedded
 
 
 def redis_client(url: str, say: Say) -> Any:
-    """Return a client when Redis answers; otherwise print the reason and return None."""
+    """Return a client if Redis responds; otherwise print the reason and return None."""
     where = urlsplit(url)
     place = f"{where.hostname or url}:{where.port or 6379}"
     try:
@@ -248,7 +248,7 @@ def redis_client(url: str, say: Say) -> Any:
         client.ping()
     except (redis.RedisError, ValueError) as error:
         logging.getLogger(__name__).debug("redis unavailable", extra={"error": str(error)})
-        say(f"Redis: no answer at {place}; de-duplicating in memory")
+        say(f"Redis: no response from {place}; de-duplicating in memory")
         return None
     say(f"Redis: {place}")
     return client

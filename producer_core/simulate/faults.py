@@ -27,7 +27,7 @@ class RejectFault:
 
 @dataclass(frozen=True)
 class SlowFault:
-    """Every answer is delayed by this many seconds."""
+    """The delay of every response, in seconds."""
 
     seconds: float
 

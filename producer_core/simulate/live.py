@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 HINT = (
     "Open {prefix}payments: its messages are rejected for 12 s of every 80 s; replay them afterwards. "
-    "{prefix}audit-log is always rejected. Ctrl-C ends everything."
+    "{prefix}audit-log is always rejected. Press Ctrl-C to stop."
 )
 
-EARLIER = "The store of the previous run is in {store}. Its broker has ended, so its dead letters cannot be replayed."
+EARLIER = "The store of the previous run is in {store}. Its broker no longer runs, so its dead letters cannot be replayed."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,10 +55,10 @@ def _show(run: LiveRun, stop: StopSignal) -> int:
         while run.dashboard_runs and not stop.wait(0.5):
             pass
         if not stop.requested:
-            _say("The dashboard ended. Its last lines:", sys.stderr)
+            _say("The dashboard exited. The last lines of its log:", sys.stderr)
             _say("\n".join(run.last_lines()) or "(none)", sys.stderr)
             if not run.restart_dashboard():
-                _say("The dashboard ended too often; giving up.", sys.stderr)
+                _say("The dashboard exited too often and is not restarted.", sys.stderr)
                 return 1
             _say("Restarting the dashboard.", sys.stderr)
     return 0

@@ -77,7 +77,7 @@ class LiveRun:
         return self._child is not None and self._child.exit_code is None
 
     def wait_until_up(self, pause: Callable[[float], bool]) -> bool:
-        """Wait until the dashboard answers; return False when it ended, took too long, or `pause` returned True."""
+        """Wait until the dashboard responds; return False if it exited, took too long, or `pause` returned True."""
         deadline = self._clock() + _UP_WITHIN
         while self._child is not None and self.dashboard_runs and self._clock() < deadline:
             if self._child.answers():

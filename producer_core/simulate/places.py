@@ -15,7 +15,7 @@ _NOISE = 0.1  # degrees
 
 
 class City(NamedTuple):
-    """A city; customers' coordinates are its centre with a little noise."""
+    """A city; customers' coordinates are its center with a little noise."""
 
     name: str
     state: str

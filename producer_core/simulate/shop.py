@@ -62,7 +62,7 @@ class Shop:
         return user
 
     def product_for(self, user: Record, at: datetime, rng: Random) -> Record:
-        """Return a product from a category that this customer and the season favour."""
+        """Return a product from a category that this customer and the season favor."""
         hour = at.replace(minute=0, second=0, microsecond=0, tzinfo=None)
         liked = user["preferred_categories"]
         weights = [

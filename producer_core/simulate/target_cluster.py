@@ -24,7 +24,7 @@ from producer_core.simulate.load import topic_names
 
 REAL_PREFIX = "demo."
 _TIMEOUT = 8.0
-"""Seconds to wait for an answer; Ctrl-C must end everything within ten."""
+"""Seconds to wait for a response; Ctrl-C must stop everything within ten."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def make_topics(bootstrap_servers: str, topics: Mapping[str, int]) -> None:
             known = isinstance(error, KafkaException)
             if known and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
-            reason = error.args[0].str() if known else "no answer"
+            reason = error.args[0].str() if known else "no response"
             raise BrokerError(
                 f"Topic {name!r} cannot be created: {reason}.", fix="Create it, or grant CREATE on it."
             ) from error

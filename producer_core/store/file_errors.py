@@ -36,9 +36,7 @@ def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
             fix="Fork outside store blocks, or use the spawn start method.",
         )
     if isinstance(error, duckdb.InterruptException):
-        return StoreError(
-            "The query exceeded its time limit and was cancelled.", fix="Ask for a shorter range."
-        )
+        return StoreError("The query exceeded its time limit and was cancelled.", fix="Use a shorter range.")
     return (
         _from_text(text, path)
         or _from_damage(text, path)
@@ -92,7 +90,7 @@ def read_only(path: Path) -> StoreUnavailable:
 
 def not_a_store(path: Path) -> StoreCorrupt:
     return StoreCorrupt(
-        f"The file {path} is not a DuckDB file; it was left as it is.",
+        f"The file {path} is not a DuckDB file; it was not changed.",
         fix="Choose another path with --store.",
     )
 

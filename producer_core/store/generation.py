@@ -1,4 +1,4 @@
-"""Recognise a store that was restored from a copy, by its generation number.
+"""Recognize a store that was restored from a copy, by its generation number.
 
 Each replay increments a number in the store and in a file beside it when it starts. A store restored from a copy has a
 lower number than the file. A store copied to another place has no file. In both cases a replay may have written dead

@@ -118,7 +118,7 @@ def publish_whole(draft: Path, path: Path) -> None:
 def copy(path: Path, target: Path) -> Path:
     """Copy a file that no process writes now, with its write-ahead log if a crash left one."""
     if target.exists():
-        raise StoreUnavailable(f"{target} exists already.", fix="Choose a new path for the snapshot.")
+        raise StoreUnavailable(f"{target} already exists.", fix="Choose a new path for the snapshot.")
     check_file(target)
     make_folder(target.parent)
     draft = clean_draft(target)

@@ -263,7 +263,7 @@ class Store:
             self._revoke_safe_verdicts()
 
     def begin_replay(self) -> None:
-        """Increment the generation when a replay starts to send, so that an older copy is recognised when restored."""
+        """Increment the generation when a replay starts to send, so that an older copy is recognized when restored."""
         with self.borrow(write=True) as connection:
             self._report_restored(generation.begin_replay(connection, self.path))
 

@@ -44,7 +44,7 @@ def test_the_same_purchase_five_times_is_sent_once():
     result = demo("--demo", "deduplication", "--redis-url", "redis://:secret@localhost:1/0")
 
     assert result.returncode == 0
-    assert "Redis: no answer at localhost:1; de-duplicating in memory" in result.stdout
+    assert "Redis: no response from localhost:1; de-duplicating in memory" in result.stdout
     assert "secret" not in result.stdout + result.stderr
     assert result.stdout.count("duplicate, not sent") == 4
     found = numbers(result.stdout)
@@ -108,7 +108,7 @@ def test_an_unreachable_kafka_is_reported_in_one_sentence():
     result = demo("--kafka-servers", "localhost:1", "--disable-dedup")
 
     assert result.returncode == 2
-    assert "No broker answers at localhost:1" in result.stderr and "Traceback" not in result.stderr
+    assert "No broker responded at localhost:1" in result.stderr and "Traceback" not in result.stderr
 
 
 @pytest.mark.kafka
@@ -125,5 +125,5 @@ def test_every_part_on_a_real_kafka(kafka):
 def test_de_duplication_with_redis(redis_server):
     result = demo("--demo", "deduplication", "--redis-url", f"redis://127.0.0.1:{redis_server}/0")
 
-    assert "no answer at" not in result.stdout
+    assert "no response from" not in result.stdout
     assert result.stdout.count("duplicate, not sent") == 4

@@ -662,8 +662,8 @@ def test_the_fleet_notebook_audits_fixes_and_verifies(jupyter, lab, chromium, tm
     run = text_of(notebook)
 
     assert re.search(r"orders: of 700 acknowledged messages, [\w ,]*\d (are )?out of order", run)
-    assert "700 acknowledged, 0 lost, 200 given up" in run
+    assert "700 acknowledged, 0 lost, 200 dead letters" in run
     assert "Replayed 200 of 200" in run
-    assert "Proved: orders: all 400 acknowledged messages are on the log, each once and in order." in run
+    assert "Proved: orders: all 400 acknowledged messages are in the log, each once and in order." in run
     assert len(run) < 300_000
     open_notebooks(lab, chromium, {FLEET: notebook})

@@ -119,6 +119,7 @@ def risks(verdicts: Mapping[str, int]) -> str:
     if not uncertain:
         return "No broker has any of them, so a replay writes no duplicate."
     return (
-        f"{safe:,} are on no broker. {uncertain:,} may already be on their topic: the replay probes the topic for each "
+        f"No broker has {safe:,} of them. {uncertain:,} may already be on their topic: the replay searches the topic for "
+        "each "
         "first, and those not found stay dead letters unless you choose to send them anyway."
     )

@@ -36,7 +36,7 @@ _send_options = partial(
 @click.command(short_help="Send dead letters again.")
 @filter_options.filter_options
 @plan_options
-@click.option("--no-wait", is_flag=True, help="Do not wait for the end; see replay status.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the replay finishes; see replay status.")
 @_send_options
 @options.yes
 @options.store_option
@@ -170,7 +170,7 @@ def must_ask(
     output.say(dry_run_text.headline(run), err=True)
     _print_run(run, as_json=True)
     raise Failed(
-        _question(run), "There is no terminal to confirm: give --yes to send them. Nothing was sent."
+        _question(run), "Standard input is not a terminal; use --yes to send them. Nothing was sent."
     )
 
 

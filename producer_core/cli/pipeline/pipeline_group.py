@@ -37,7 +37,7 @@ def pipeline() -> None:
 def fetch(timeout: float) -> None:
     """Fetch the jars of Spark's Kafka connector into the user's cache, so that the first job starts faster.
 
-    For a machine without network access, copy their folder there and name it with --jars.
+    For a machine without network access, copy their folder there and pass it with --jars.
     """
     from producer_core.pipeline import connector, session
 

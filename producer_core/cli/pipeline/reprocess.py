@@ -114,7 +114,7 @@ def reprocess(
     The replay has the same preflight check, canary, rate limit (of the whole job), stop rule and outcomes as dlq replay.
     The dashboard and the replay commands show it and can pause or cancel it. A read_committed consumer reads each record
     once, even if workers, this process or brokers are killed. After a crash, repeat the command, or give --operation.
-    Ctrl-C pauses the replay. If one session has most dead letters, --slice-by key is more parallel.
+    Ctrl-C pauses the replay. If one session has most of the dead letters, use --slice-by key.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were
@@ -191,8 +191,8 @@ class ReprocessRun(ReplayRun):
 
     stop_timeout: ClassVar[float] = SPARK_STOP_TIMEOUT + 5
     pause_notice: ClassVar[str] = (
-        "Spark has 8 s to finish its current batch. After that the batch is killed, and its records are looked for on "
-        "their topics (45 s at most). The rest stays in the store …"
+        "Spark has 8 s to finish its current batch. After that the batch is killed, and the job searches the topics "
+        "for its records (45 s at most). The rest stays in the store …"
     )
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
     _settings: Mapping[str, Any] = field(init=False)
@@ -291,7 +291,8 @@ def _spark_replay(existing: Operation | None) -> Operation | None:
     if existing is not None and not existing.by_spark:
         raise Failed(
             f"Another replay of this selection, without Spark, exists: {replay_text.existing_replay(existing)}",
-            f"Let it end (producer-core replay status), or cancel it: producer-core replay cancel {existing.operation_id}.",
+            "Wait until it finishes (producer-core replay status), or cancel it: "
+            f"producer-core replay cancel {existing.operation_id}.",
         )
     return existing
 

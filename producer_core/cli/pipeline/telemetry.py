@@ -67,7 +67,7 @@ def telemetry(
       producer-core pipeline telemetry --topic telemetry -b localhost:9092 --store fleet.duckdb --once
 
     Records with a newer schema and records that are not telemetry are counted and stored beside the checkpoint. Without
-    --once the job keeps running and waits for unavailable brokers. Ctrl-C ends it; merged batches stay merged.
+    --once the job keeps running and waits for unavailable brokers. Ctrl-C stops it; merged batches stay merged.
 
     \b
     Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 the command could not run.
@@ -99,7 +99,7 @@ def telemetry(
         screen.clear()
         _print_result(done, store, as_json)
     if once and stop.requested:
-        output.say("Interrupted. The next run continues where this one ended.", err=True)
+        output.say("Interrupted. The next run continues where this one stopped.", err=True)
         sys.exit(LEFT)
 
 

@@ -69,7 +69,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
     """Show one replay: state, preflight check, and outcomes by reason. Without OPERATION_ID, show the latest.
 
     \b
-    Exit codes: 0 in progress or all delivered, 1 ended with records failed again, skipped or not sent,
+    Exit codes: 0 in progress or all delivered, 1 finished, but records failed again, were skipped or not sent,
     2 the replay does not exist.
     """
     from producer_core.replay import get, list_operations

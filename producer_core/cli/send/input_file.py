@@ -105,7 +105,8 @@ class InputSource:
         members = [member for member in archive.infolist() if not member.is_dir()]
         if len(members) != 1:
             raise InputError(
-                f"{self.name} contains {len(members)} files.", fix="Extract it and send them one by one."
+                f"{self.name} contains {len(members)} files.",
+                fix="Extract the files and send them one by one.",
             )
         self.inner_name = members[0].filename
         member = cast(io.RawIOBase, archive.open(members[0]))

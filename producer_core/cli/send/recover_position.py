@@ -110,7 +110,7 @@ def recover(
             if messages:
                 last_answer = clock()
             elif clock() - last_answer > _TIMEOUT:
-                raise BrokerUnreachable(f"The brokers stopped answering while {topic} was being read.")
+                raise BrokerUnreachable(f"The brokers stopped responding while {topic} was being read.")
             report(total - sum(end - low for low, end in waiting.values()), total)
     return found
 

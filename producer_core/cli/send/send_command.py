@@ -29,11 +29,11 @@ text, binary base64. A file may be compressed with gzip, or be a zip of one file
 CSV TYPES. By default the whole input is read once to find the type of each column. A column is numeric only if the
 text of every value can be restored from its number: 007, 1e5 and 12345678901234567890123 stay text, and so do
 versions (1.9, 1.10); prices (12.50, 3.00) are numbers. An empty field is null; so is NA, NaN or null in a column of
-numbers, booleans or timestamps. true and false are booleans; 2013-01-01 05:00:00 gets the T of ISO 8601. --types
+numbers, booleans or timestamps. true and false are booleans; 2013-01-01 05:00:00 is sent with the T of ISO 8601. --types
 value types each field separately, so that standard input is sent as it arrives; --types text keeps every field as
 text.
 
-MALFORMED ROWS. A line that is not JSON, contains NaN, has a wrong number of fields, is not UTF-8 or lacks the key
+MALFORMED ROWS. A line that is not JSON, contains NaN, has the wrong number of fields, is not UTF-8 or lacks the key
 becomes a dead letter with its line number and bytes; its verdict is not_sent. --strict stops at the first one
 instead.
 
@@ -125,7 +125,7 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     type=options.DurationType(),
     default="10s",
     show_default=True,
-    help="Time limit for the first answer of a broker.",
+    help="Time limit for the first response from a broker.",
 )
 @options.as_json
 @click.pass_context

@@ -89,7 +89,7 @@ def check_cluster(
     partition: int | None = None,
     timeout: float,
 ) -> str:
-    """Return the cluster's id once a broker answers and the topic exists. Send nothing."""
+    """Return the cluster's id once a broker responds and the topic exists. Send nothing."""
     settings = client_config(servers, config)
     cluster = Cluster(settings)
     found = cluster.view(timeout=timeout).cluster_id
@@ -230,7 +230,7 @@ class SendRun:
             pass
         if self._listener.ended.is_set() and self._problem is None:
             self._problem = Fenced(
-                "The send ended early; see the note above.",
+                "The send stopped early; see the note above.",
                 fix="Rows that were not committed are still in the file.",
             )
         return None

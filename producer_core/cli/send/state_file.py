@@ -169,7 +169,7 @@ def _locked(path: Path) -> FileLock:
         owner = error.holder or "unknown"
         raise JournalLocked(
             f"Process {owner} is already sending this file to this topic.",
-            fix=f"Wait until it ends, or stop it (kill {owner}) and start again to resume.",
+            fix=f"Wait until it finishes, or stop it (kill {owner}) and run the command again to resume.",
         ) from error
     try:
         lock.write_pid()

@@ -30,7 +30,7 @@ _MAX_CLAIM_TTL = 86_400.0
 class MessageDeduplicator:
     """Claims messages in memory, and in Redis while it answers.
 
-    `on_degraded(degraded, text)` is called on any thread when Redis stops answering and when it answers again. Only `claim`
+    `on_degraded(degraded, text)` is called on any thread when Redis stops or resumes responding. Only `claim`
     waits for Redis, for half a second at most, and not while Redis is down. Updates that Redis missed are sent later.
     """
 
@@ -177,7 +177,7 @@ class MessageDeduplicator:
 
     @property
     def degraded(self) -> bool:
-        """Whether Redis is configured and does not answer, so that duplicates of other processes are not detected."""
+        """Whether Redis is configured and does not respond, so that duplicates of other processes are not detected."""
         return self._outbox is not None and self._outbox.degraded
 
     @property

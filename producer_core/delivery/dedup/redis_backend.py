@@ -1,4 +1,4 @@
-"""Keep claims in a Redis that several processes share. Without an answer every call raises DedupError."""
+"""Keep claims in a Redis that several processes share. Every call raises DedupError if Redis does not respond."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from producer_core.delivery.dedup.claims import Claim, ClaimUpdate
 from producer_core.errors import ConfigError, DedupError
 
 _TIMEOUT = 0.25
-"""Seconds that Redis may take to answer before it counts as down."""
+"""Seconds that Redis may take to respond before it counts as down."""
 
 _PROBE_KEYS = 16
 """Keys that show whether the address spreads keys over several servers: with 16, some would be on another server."""
@@ -56,7 +56,7 @@ argument, and the reply of `_CLAIM` is one string with a character for each key.
 
 
 class RedisClaimBackend:
-    """Keeps claims in Redis; each step is one atomic command or script. Raises DedupError when Redis does not answer.
+    """Keeps claims in Redis; each step is one atomic command or script. Raises DedupError when Redis does not respond.
 
     The settings of the user's client are copied into a pool with short time-outs, so that a Redis that hangs delays a call
     by a quarter of a second at most.
@@ -164,7 +164,7 @@ class RedisClaimBackend:
         try:
             return command()
         except self._redis_errors as error:
-            raise DedupError(f"Redis does not answer: {error}.") from error
+            raise DedupError(f"Redis does not respond: {error}.") from error
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -38,7 +38,7 @@ _outboxes: weakref.WeakSet[RedisClaimOutbox] = weakref.WeakSet()
 class RedisClaimOutbox:
     """Claims keys in Redis, and sends updates of claims to it. Thread-safe.
 
-    `on_change(degraded, text)` is called when Redis stops answering and when it answers again. The outbox keeps at most
+    `on_change(degraded, text)` is called when Redis stops or resumes responding. The outbox keeps at most
     `limit` keys, each for `ttl` seconds. Beyond the limit the oldest key is dropped; then only its claim holds back
     duplicates in other processes.
     """
@@ -189,7 +189,7 @@ class RedisClaimOutbox:
             return busy
 
     def _send_batch(self) -> bool:
-        """Send the oldest updates, or ping Redis when there are none; return False when it does not answer."""
+        """Send the oldest updates, or ping Redis when there are none; return False when it does not respond."""
         batch = self._oldest()
         try:
             if batch:
@@ -226,7 +226,7 @@ class RedisClaimOutbox:
         with self._lock:
             was_down, self._down = self._down, False
         if was_down:
-            self._on_change(False, "Redis answers again.")
+            self._on_change(False, "Redis responds again.")
 
     def _after_fork(self) -> None:
         """Start empty in a forked child: it has no thread, and its parent sends the parent's updates."""

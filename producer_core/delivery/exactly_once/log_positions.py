@@ -1,4 +1,4 @@
-"""The positions of this producer's records on the log, and the offset from which each partition must be read back.
+"""The positions of this producer's records in the log, and the offset from which each partition must be read back.
 
 For each (topic, partition) it keeps `settled_offset`, the offset up to which all of this producer's records are settled.
 The offset is durable: the journal's settle log stores it in one atomic step with the sequences that it settles. It never
@@ -229,8 +229,8 @@ def advance(settled_offset: int, reached: int, open_offsets: Iterable[int]) -> i
 class Split(NamedTuple):
     """Deliveries by their result in the read-back, each list in order.
 
-    `written` are on the log, with their positions. `superseded` must not be sent, because a newer record of their key is
-    on the log. `rest` must be sent.
+    `written` are in the log, with their positions. `superseded` must not be sent, because a newer record of their key is
+    in the log. `rest` must be sent.
     """
 
     written: list[tuple[Delivery, LogPosition]]

@@ -1,4 +1,4 @@
-"""The outcome of one message in a transaction: its position on the log, or the proven result of a failure."""
+"""The outcome of one message in a transaction: its position in the log, or the proven result of a failure."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ class Shard:
         except _IdTaken:
             self._listener.fenced(self._id)
         except Exception:
-            logger.exception("shard ended", extra={"transactional_id": self._id})
+            logger.exception("shard stopped", extra={"transactional_id": self._id})
             text = "An internal error stopped a part of the exactly-once delivery. The journal keeps its messages."
             self._listener.notice("shard_ended", "critical", text)
         finally:
@@ -284,7 +284,7 @@ class Shard:
         self._write_state(lambda: self._positions.start_partitions(offsets))
 
     def _process_batch(self, batch: Sequence[QueuedMessage]) -> None:
-        """Process one batch: settle the messages already on the log and send the rest in one transaction."""
+        """Process one batch: settle the messages already in the log and send the rest in one transaction."""
         written, superseded, rest = split([one.delivery for one in batch], self._positions)
         self._hold_back(superseded)
         self._settle_written(written)
@@ -389,7 +389,7 @@ class Shard:
         )
 
     def _write_state(self, write: Callable[[], None]) -> None:
-        """Retry until the journal can be written. Until then the shard waits; the records are safe on the log."""
+        """Retry until the journal can be written. Until then the shard waits; the records are safe in the log."""
         reported = False
         while True:
             try:
@@ -441,7 +441,7 @@ class Shard:
         self._unconfirmed = set()
 
     def _drop_rejected(self, cause: FailureCause) -> None:
-        """Remove permanently rejected messages from the queue, now that the read-back has not found them on the log."""
+        """Remove permanently rejected messages from the queue, now that the read-back has not found them in the log."""
         rejected = {
             one.id: (one, error) for one, error in cause.rejected if self._positions.position(one.id) is None
         }

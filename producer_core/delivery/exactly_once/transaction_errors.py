@@ -65,9 +65,9 @@ def failure_cause(
 ) -> FailureCause:
     """Find the cause in the delivery reports of a transaction with `sent` records for each partition.
 
-    Brokers reject whole batches: one record that is too large, or too many together, fails its neighbours with the same
+    Brokers reject whole batches: one record that is too large, or too many together, fails its neighbors with the same
     code. A record counts as rejected only when it was the only one for its partition, when the broker distinguished it
-    from its neighbours, or when the rejection applies to the topic. Otherwise the partition continues with smaller
+    from its neighbors, or when the rejection applies to the topic. Otherwise the partition continues with smaller
     transactions.
     """
     suspects = [(delivery, error) for delivery, error in reports if error and is_permanent_rejection(error)]

@@ -1,7 +1,7 @@
 """The transactional transport: protocol PL behind the interface that all transports have.
 
 Each partition belongs to one shard, so its order is kept; shards commit in parallel. A message is reported only when its
-transaction is committed and the journal has settled it, or when it is proven that the message is not on the log and
+transaction is committed and the journal has settled it, or when it is proven that the message is not in the log and
 never will be.
 """
 
@@ -85,7 +85,7 @@ class TransactionalTransport:
         self._progress = progress
         self._transactional_id = transactional_id
         self._pid = os.getpid()
-        # Serialises the calls to the listener, and guards the field below.
+        # Serializes the calls to the listener, and guards the field below.
         self._listener_lock = threading.RLock()
         self._stopped = False
         self._fenced: str | None = None

@@ -19,7 +19,7 @@ _HEADER = struct.Struct(">4sII")
 HEADER_SIZE = _HEADER.size
 _WINDOW_BYTES = 1 << 18
 _OFFSET_MULTIPLIER = 0x9E3779B1
-"""An odd number, so that neighbouring offsets start their checksums far apart."""
+"""An odd number, so that neighboring offsets start their checksums far apart."""
 
 _extend: Callable[[int, bytes], int] = google_crc32c.extend
 _pack = _HEADER.pack

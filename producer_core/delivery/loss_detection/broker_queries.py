@@ -42,7 +42,7 @@ class RecordQuery:
 
 
 class BrokerQueries(Protocol):
-    """Query the broker. Calls return within the timeout in seconds and never raise because of a broker's answer."""
+    """Query the broker. Calls return within the timeout in seconds and never raise because of a broker's response."""
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> dict[str, str]:
         """Return the ids of those topics that have one."""

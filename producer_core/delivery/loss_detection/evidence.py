@@ -232,7 +232,7 @@ def _check_record(evidence: Evidence) -> tuple[Case, str] | None:
     if view.compacted is None:
         return _unknown(
             evidence,
-            f"there is no record at offset {last.offset:,}, and it is not known whether the topic is compacted "
+            f"there is no record at offset {last.offset:,}, and it is unknown whether the topic is compacted "
             "(grant DESCRIBE_CONFIGS on it)",
         )
     text = (
@@ -256,7 +256,7 @@ def _present(evidence: Evidence, last: Checkpoint) -> tuple[Case, str]:
     )
     if evidence.trigger in CODES.values():
         text = (
-            f"The client and the broker lost synchronisation on {evidence.label}, but no acknowledged record is "
+            f"The client and the broker lost synchronization on {evidence.label}, but no acknowledged record is "
             f"missing: {span}."
         )
         return "desynchronised", text
@@ -275,7 +275,7 @@ def _unknown(evidence: Evidence, reason: str) -> tuple[Case, str]:
     reason = reason.rstrip(".")
     return (
         "unknown",
-        f"It is not known whether {evidence.label} still has its acknowledged records: {reason}.",
+        f"It is unknown whether {evidence.label} still has its acknowledged records: {reason}.",
     )
 
 
@@ -304,7 +304,7 @@ _ADVICE: Mapping[Case, str] = {
     "intact": "Nothing to do.",
     "nothing_to_lose": "Nothing to do.",
     "retention_removed": "Nothing to do. Raise the topic's retention if its consumers had not read that far.",
-    "desynchronised": "No record is lost, and the client continues without a restart. If it happens again, check the "
+    "desynchronised": "No record is lost, and the client continues without a restart. If this recurs, check the "
     "broker's log for restarts, and its producer.id.expiration.ms.",
     "duplicate_confirmed": "Nothing to do: the message is on the topic once.",
     "topic_recreated": "If the deletion was not intended, find its cause. Send the topic's records again.",

@@ -39,7 +39,7 @@ _LEADER_CHECK_INTERVAL_S = 5.0
 _MAX_FINDINGS = 1000
 """The number of findings kept."""
 _RECORD_PRESENT: tuple[Case, ...] = ("intact", "desynchronised")
-"""Cases in which the record in question is on the log."""
+"""Cases in which the record in question is in the log."""
 
 
 class Investigation:

@@ -232,7 +232,7 @@ class AckedLogMonitor(Hook):
             self._changed.notify_all()
 
     def _request_topic_id(self, topic: str, now: float) -> None:
-        """Request the topic's id, so that a recreated topic of the same name can be recognised."""
+        """Request the topic's id, so that a recreated topic of the same name can be recognized."""
         if not self._topics_without_id:
             self._topic_ids_due = now + BATCH_DELAY_S
             self._changed.notify_all()

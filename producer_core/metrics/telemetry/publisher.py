@@ -35,7 +35,7 @@ _POLL_TIMEOUT = 0.1
 _PAUSES = (1.0, 2.0, 5.0, 10.0)
 """Seconds of the pause after the first failure in a row, the second, and so on."""
 _PERMANENT_ERRORS = ("MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG")
-"""The broker rejects the record itself. Such a batch is given up, because it would block all later ones."""
+"""The broker rejects the record itself. Such a batch is dropped, because it would block all later ones."""
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -206,7 +206,7 @@ class TelemetryPublisher:
             self._client.purge()
             self._client.poll(0)
         except KafkaException as error:
-            logger.debug("telemetry client ended", extra={"error": mask_or_hide(error.args[0].str())})
+            logger.debug("telemetry client stopped", extra={"error": mask_or_hide(error.args[0].str())})
 
     def _failed(self, error: KafkaError) -> None:
         code, text = error.name(), mask_or_hide(error.str())

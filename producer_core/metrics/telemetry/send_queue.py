@@ -155,7 +155,7 @@ class SendQueue:
                 self._drop(self._entries[0])
 
     def _joinable(self) -> list[tuple[QueuedBatch, QueuedBatch]]:
-        """Return the neighbours that may be joined if their size allows it: of one producer, and never sent."""
+        """Return the neighbors that may be joined if their size allows it: of one producer, and never sent."""
         return [
             (one, two)
             for one, two in pairwise(self._entries)
@@ -163,7 +163,7 @@ class SendQueue:
         ]
 
     def _join(self) -> bool:
-        """Join the two oldest neighbours whose size allows it; return False if there are none."""
+        """Join the two oldest neighbors whose size allows it; return False if there are none."""
         for one, two in self._joinable():
             if one.encoded_bytes + two.encoded_bytes <= self._bounds.joined_bytes:
                 first, second = self._batch(one), self._batch(two)

@@ -1,7 +1,7 @@
 """Run an audit: read a topic and its producers' ledgers, compare them, and examine the differences by message id.
 
 The order of requests matters. The topic's end offsets are requested before those of the ledgers, so that every offset
-in the ledger below them is on the log or lost; and again after those of the ledgers, so that an acknowledgement above
+in the ledger below them is in the log or lost; and again after those of the ledgers, so that an acknowledgement above
 the log's end is detected. Low watermarks are requested again after everything was read: records that retention
 removed in the meantime are expired, not lost.
 """
@@ -79,7 +79,7 @@ def audit(
     isolation: Isolation = "read_committed",
     findings: Path | str | None = None,
 ) -> AuditReport:
-    """Read the topic once, and suspect ranges twice, and find out for each acknowledged message whether it is on the log.
+    """Read the topic once, and suspect ranges twice, and find out for each acknowledged message whether it is in the log.
 
     Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own ledger. `since` and
     `until` are seconds since 1970 and refer to record timestamps; `incremental` reads only the offsets that the

@@ -29,7 +29,7 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 @contextmanager
 def releasing_frames(session: SparkSession) -> Iterator[None]:
-    """Release the frames that this thread materialises in the block, however it ends.
+    """Release the frames that this thread materializes in the block, however it ends.
 
     Spark releases a frame only after Java's garbage collector has found it unreachable. That is too late for several
     audits in one session, because nothing collects before memory is full (measured: 125 MB for an audit of a million

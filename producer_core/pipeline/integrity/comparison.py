@@ -37,7 +37,7 @@ class ComparisonRequest:
 
 @dataclass(frozen=True)
 class LedgerFrames:
-    """Hold the ledger rows of all topics, and this topic's messages that their producer gave up."""
+    """Hold the ledger rows of all topics, and this topic's messages that their producer dropped."""
 
     rows: DataFrame
     dead_letters: DataFrame

@@ -31,7 +31,7 @@ def confirm(config: ClientConfig, report: AuditReport) -> None:
     if found:
         first = found[0]
         raise PipelineError(
-            f"Spark did not read {len(found):,} of {len(chosen):,} records that seemed lost but are on the log, such as "
+            f"Spark did not read {len(found):,} of {len(chosen):,} records that seemed lost but are in the log, such as "
             f"{first['message_id']} in partition {first['partition']} at offset {first['offset']:,}.",
             fix="A partition's leader may have changed during the audit: audit again.",
         )

@@ -1,4 +1,4 @@
-"""Group a window of one session in one partition as sums, on the log and in the ledger, and compare the two.
+"""Group a window of one session in one partition as sums, in the log and in the ledger, and compare the two.
 
 Equal count, sum and fingerprint show that each acknowledged message is at the very offset that was acknowledged. So
 millions of records become thousands of groups where they are read, and only the groups are shuffled and joined.

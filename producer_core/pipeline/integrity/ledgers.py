@@ -226,7 +226,7 @@ def _session(place: int) -> Any:
 
 
 def given_up(batches: DataFrame, topic: str) -> DataFrame:
-    """Return (session, seq, window): messages of the topic that their producer gave up."""
+    """Return (session, seq, window): messages of the topic that their producer dropped."""
     from pyspark.sql import functions as F
 
     dead_letters = batches.select(F.explode("given_up").alias("row"))

@@ -22,9 +22,9 @@ _SHOWN = 20
 class AuditReport(AuditOutcome):
     """Report an audit. Numbers count messages, each id once, except `records` and `foreign`, which count records.
 
-    `lost`: acknowledged, and not on the log. `duplicated`: on the log more than once. `reordered`: after a message of
+    `lost`: acknowledged, and not in the log. `duplicated`: in the log more than once. `reordered`: after a message of
     their session with a higher sequence in the same partition. `expired`: acknowledged below the low watermark, so
-    they cannot be checked. `pending`: hidden by an open transaction. `unledgered`: on the log, and in no ledger.
+    they cannot be checked. `pending`: hidden by an open transaction. `unledgered`: in the log, and in no ledger.
     `undecided`: acknowledged without an offset, when the range is not the whole topic. `findings` holds up to 10,000
     of each kind: kind, message_id, partition, offset, other_partition, other_offset. `read_again` counts the offsets
     of the second pass.

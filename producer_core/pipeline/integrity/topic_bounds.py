@@ -119,4 +119,6 @@ def _setting(admin: AdminClient, topic: str, name: str) -> str:
 
 
 def _text(error: Exception) -> str:
-    return str(error.args[0].str()).rstrip(".") if isinstance(error, KafkaException) else "no answer in time"
+    return (
+        str(error.args[0].str()).rstrip(".") if isinstance(error, KafkaException) else "no response in time"
+    )

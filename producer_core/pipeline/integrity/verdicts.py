@@ -75,7 +75,7 @@ def reordered(
 ) -> DataFrame:
     """Return messages after one of their session with a higher sequence, in the same partition.
 
-    Copies do not count on either side, nor do `dead_letters`, which were given up and sent again later. Within a
+    Copies do not count on either side, nor do `dead_letters`, which were dropped and sent again later. Within a
     window a running maximum decides; across windows the offset where each higher window begins, and `before`, the
     highest sequence acknowledged below the range, if any.
     """
@@ -120,7 +120,7 @@ def _begins(first: DataFrame, compared: DataFrame) -> DataFrame:
 
 
 def lost(places: DataFrame, ledger: DataFrame, unequal: DataFrame) -> DataFrame:
-    """Return messages that were acknowledged within the range, or above the log's end, and are nowhere on the log."""
+    """Return messages that were acknowledged within the range, or above the log's end, and are nowhere in the log."""
     from pyspark.sql import functions as F
 
     missing = ledger.where("zone = 'inside'").join(unequal.select(*KEY), KEY, "left_semi")
@@ -145,7 +145,7 @@ def unplaced(places: DataFrame, ledger: DataFrame, verdict: str) -> DataFrame:
 
 
 def unledgered(places: DataFrame, ledger: DataFrame, dead_letters: DataFrame) -> DataFrame:
-    """Return messages on the log that are in no ledger, for information; given-up ones have a kind of their own."""
+    """Return messages in the log that are in no ledger, for information; dropped ones have a kind of their own."""
     from pyspark.sql import functions as F
 
     unknown = places.where("copy = 1 and not earlier").join(ledger.select(*ID).distinct(), ID, "left_anti")

@@ -30,10 +30,10 @@ def sentence(report: AuditOutcome) -> str:
     elif bad:
         result = f"of {_messages(report.acknowledged, 'acknowledged')}, {_join(bad)}"
     elif report.acknowledged == 1:
-        result = "the 1 acknowledged message is on the log, once"
+        result = "the 1 acknowledged message is in the log, once"
     else:
         result = (
-            f"all {_messages(report.acknowledged, 'acknowledged')} are on the log, each once and in order"
+            f"all {_messages(report.acknowledged, 'acknowledged')} are in the log, each once and in order"
         )
     return f"{report.topic}: {result}{_limits(report)}."
 
@@ -42,7 +42,7 @@ def _limits(report: AuditOutcome) -> str:
     """Return what the ledgers do not cover, or an empty text."""
     batches = "1 batch is" if report.ledger_gaps == 1 else f"{report.ledger_gaps:,} batches are"
     holes = (
-        (report.unledgered, f"{_are(report.unledgered, 'on the log')} in no ledger"),
+        (report.unledgered, f"{_are(report.unledgered, 'in the log')} in no ledger"),
         (report.ledger_gaps, f"{batches} missing"),
         (report.ledger_lost, f"{report.ledger_lost:,} acknowledgements were not recorded"),
         (report.strange, f"{report.strange:,} records or rows cannot be read"),
@@ -63,7 +63,7 @@ def _unledgered(report: AuditOutcome, bad: Sequence[tuple[int, str]]) -> str:
             f"{report.topic}: nothing can be checked: of the acknowledged messages, {_join(hidden_counts)}."
         )
     if not report.records:
-        return f"{report.topic}: this range is empty, both on the log and in the ledgers."
+        return f"{report.topic}: this range is empty, both in the log and in the ledgers."
     counts = _join(bad) if bad else "none is duplicated or out of order"
     ids = (
         f"of {_messages(report.ours)}, {counts}"
@@ -79,11 +79,11 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
     yield from _undecidable(report)
     if report.unledgered:
         whose = "its producer keeps" if report.unledgered == 1 else "their producers keep"
-        yield f"{_are(report.unledgered, 'on the log')} in no ledger: {whose} none, or never received the acknowledgement."
+        yield f"{_are(report.unledgered, 'in the log')} in no ledger: {whose} none, or never received the acknowledgement."
     if report.reordered:
         yield "Order is defined only for messages sent one after another by one thread, not across threads or tasks."
     if report.given_up_found:
-        yield f"{_are(report.given_up_found, 'that their producer gave up')} on the log."
+        yield f"{_are(report.given_up_found, 'that their producer dropped')} in the log."
     if report.foreign:
         yield (
             f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no producer_core "
@@ -96,7 +96,7 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
 def _undecidable(report: AuditOutcome) -> Iterator[str]:
     if report.pending:
         verb = "is" if report.pending == 1 else "are"
-        yield f"{_messages(report.pending, 'acknowledged')} {verb} hidden by an open transaction: audit again when it has ended."
+        yield f"{_messages(report.pending, 'acknowledged')} {verb} hidden by an open transaction: audit again after it completes."
     if report.expired:
         yield (
             f"{_messages(report.expired, 'acknowledged')} expired before this audit and cannot be checked"
@@ -145,7 +145,7 @@ def finding(
     there = "" if elsewhere in (None, partition) else f"partition {elsewhere}, "
     match kind:
         case "lost":
-            return f"acknowledged at {here}; not on the log"
+            return f"acknowledged at {here}; not in the log"
         case "duplicated":
             return f"a copy at {here}; the original is at {there}offset {other:,}"
         case "reordered" if other == -1:
@@ -159,7 +159,7 @@ def finding(
         case "expired":
             return f"acknowledged in {here}, where records have expired"
         case "given_up_found":
-            return f"given up by its producer, but on the log at {here}"
+            return f"dropped by its producer, but in the log at {here}"
         case "undecided":
             return f"acknowledged in {here} at an unknown offset; not in this range"
     return f"at {here}; in no ledger"
@@ -180,5 +180,5 @@ def _messages(number: int, adjective: str = "") -> str:
 
 
 def _are(number: int, which: str) -> str:
-    """Return a phrase such as "1 message on the log is" or "2 messages on the log are"."""
+    """Return a phrase such as "1 message in the log is" or "2 messages in the log are"."""
     return f"{_messages(number)} {which} {'is' if number == 1 else 'are'}"

@@ -265,7 +265,7 @@ def _cores(session: Callable[[], SparkSession]) -> int:
         return int(session().sparkContext.defaultParallelism)
     except Exception as error:  # py4j's or a socket's error: the Java process has ended
         raise explained(error) or PipelineError(
-            "Spark's Java process has ended.", fix="Continue with the same command."
+            "Spark's Java process exited.", fix="Continue with the same command."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Serialise a slice's dead letters, in their order, into one binary value of a DataFrame row."""
+"""Serialize a slice's dead letters, in their order, into one binary value of a DataFrame row."""
 
 from __future__ import annotations
 

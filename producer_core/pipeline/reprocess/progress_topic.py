@@ -103,7 +103,7 @@ def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
     except (KafkaException, TimeoutError) as error:
         if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return _partitions_once_known(client, topic)
-        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "no response in time"
         raise BrokerError(
             f"The topic {topic}, which stores the progress of replays, cannot be used: {reason}.",
             fix=f"Create it: kafka-topics --create --topic {topic} --partitions {_PARTITIONS} "

@@ -204,7 +204,7 @@ def test_runs_that_end_at_every_point_are_continued_without_loss(kafka, topic, s
             if reached == point:
                 raise Broken(point)
 
-        with pytest.raises(Broken):  # the next run continues where this one ended
+        with pytest.raises(Broken):  # the next run continues where this one stopped
             run(history=tmp_path / "history", reached=broken)
     run(history=tmp_path / "history")
 
@@ -327,11 +327,11 @@ def ask(kafka, topic, tmp_path):
 
 
 def test_errors_are_reported_before_spark_starts(ask, tmp_path, topic, monkeypatch):
-    assert "No broker answers at 127.0.0.1:1" in ask(servers="127.0.0.1:1")
+    assert "No broker responded at 127.0.0.1:1" in ask(servers="127.0.0.1:1")
     assert "Topic 'no-such-topic' does not exist" in ask(topic="no-such-topic")
     assert f"Did you mean '{topic}'?" in ask(topic=topic[:-1])
     assert "'lokal[2]' is not a Spark master" in ask("--master", "lokal[2]")
-    assert "No Spark master answers at spark://127.0.0.1:1" in ask("--master", "spark://127.0.0.1:1")
+    assert "No Spark master responded at spark://127.0.0.1:1" in ask("--master", "spark://127.0.0.1:1")
     (tmp_path / "jars").mkdir()
     assert "The 0 jars of --jars do not contain spark-sql-kafka" in ask("--jars", tmp_path / "jars")
     offsets = tmp_path / "checkpoint" / "spark" / "offsets"

@@ -279,7 +279,7 @@ def test_an_unreachable_kafka_prints_two_lines_and_exits_with_2(start, port):
     run = start("--port", port, "--bootstrap-servers", "localhost:1")
 
     assert run.process.wait(STARTS_WITHIN) == 2
-    eventually(lambda: "No broker answers at localhost:1" in run.text)
+    eventually(lambda: "No broker responded at localhost:1" in run.text)
     assert "Traceback" not in run.text
 
 

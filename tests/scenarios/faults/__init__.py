@@ -1,1 +1,1 @@
-"""Fault scenarios for a real producer, and invariants over its reports and the records on the log."""
+"""Fault scenarios for a real producer, and invariants over its reports and the records in the log."""

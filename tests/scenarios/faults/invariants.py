@@ -56,17 +56,17 @@ def check(evidence):
 def acknowledged_records_are_on_the_log(e):
     """I1: no acknowledged record is missing."""
     missing = [n for n, report in e.acknowledged.items() if n not in e.counts and not _removed(e, report)]
-    yield from _some("I1", sorted(set(missing) - e.excused), "acknowledged, but not on the log")
+    yield from _some("I1", sorted(set(missing) - e.excused), "acknowledged, but not in the log")
 
 
 def accepted_records_are_written(e):
-    """I2: every accepted record that is not dead is on the log: once, or (at least once) at least once."""
+    """I2: every accepted record that is not dead is in the log: once, or (at least once) at least once."""
     dead = set(e.dead)
     left = e.accepted - dead - set(e.acknowledged) - e.excused
     if e.lives and e.lives[-1].closed is not None and not e.lives[-1].closed["journaled"]:
-        yield from _some("I2", sorted(left - e.counts.keys()), "accepted, but neither on the log nor dead")
+        yield from _some("I2", sorted(left - e.counts.keys()), "accepted, but neither in the log nor dead")
     if e.guarantee == "exactly_once":
-        yield from _some("I2", sorted(n for n, count in e.counts.items() if count > 1), "on the log twice")
+        yield from _some("I2", sorted(n for n, count in e.counts.items() if count > 1), "in the log twice")
 
 
 def order_is_kept(e):
@@ -110,7 +110,7 @@ def before_smaller(lanes):
 
 
 def safe_verdicts_are_true(e):
-    """I4: no record with the verdict not_sent, rejected or absent is on the log."""
+    """I4: no record with the verdict not_sent, rejected or absent is in the log."""
     final = {report.number for report in (e.lives[-1].reports if e.lives else [])}
     wrong = [
         n
@@ -118,7 +118,7 @@ def safe_verdicts_are_true(e):
         # A later life of a journaled producer may have sent a record that an earlier one gave up.
         if report.verdict in SAFE and n in e.counts and (not e.journaled or n in final)
     ]
-    yield from _some("I4", sorted(wrong), "safe to resend by their verdict, but on the log")
+    yield from _some("I4", sorted(wrong), "safe to resend by their verdict, but in the log")
 
 
 def no_unknown_record_is_on_the_log(e):
@@ -126,7 +126,7 @@ def no_unknown_record_is_on_the_log(e):
     highest = {max(life.accepted) + 1 for life in e.lives if life.accepted} | {0}
     firsts = {life.closed["first"] for life in e.lives if life.closed}
     unknown = sorted(n for n in e.counts if n not in e.accepted and n not in highest and n not in firsts)
-    yield from _some("I5", unknown, "on the log, but never accepted")
+    yield from _some("I5", unknown, "in the log, but never accepted")
 
 
 def reported_offsets_are_correct(e):

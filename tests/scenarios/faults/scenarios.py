@@ -38,7 +38,7 @@ def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
     stage.finish(300 if stage.long else 120)
 
 
-@scenario("S1", "every error code of a broker, once and for some time", ("embedded", ALO))
+@scenario("S1", "every error code of a broker, once and for a while", ("embedded", ALO))
 def every_error_code(stage):
     from producer_core.kafka.classify import failure_of
 
@@ -71,7 +71,7 @@ def expect_notice(stage, kind):
         stage.problems.append(f"no notice {kind}")
 
 
-@scenario("S2", "a fatal error with requests in flight: works again within 30 s", ("embedded", ALO))
+@scenario("S2", "a fatal error with requests in flight: the producer recovers within 30 s", ("embedded", ALO))
 def fatal_errors(stage):
     broker = stage.medium.broker
     stage.write(rate=1000, config={"linger.ms": 0}, retry={"max_retries": 5})
@@ -90,7 +90,7 @@ def fatal_errors(stage):
 
 @scenario(
     "S3",
-    "the broker forgets the producer; records are deleted under it",
+    "the broker loses the producer's state; records are deleted during the run",
     ("embedded", ALO),
     ("kafka3", ALO),
     ("kafka3", EO),
@@ -166,7 +166,10 @@ def epoch_trap(stage, kind):
 
 
 @scenario(
-    "S6", "an answer is lost while another topic rejects records permanently", ("kafka3", EO), ("kafka3", ALO)
+    "S6",
+    "a response is lost while another topic rejects records permanently",
+    ("kafka3", EO),
+    ("kafka3", ALO),
 )
 def rejected_elsewhere(stage):
     epoch_trap(stage, "reliable")
@@ -174,7 +177,7 @@ def rejected_elsewhere(stage):
 
 @scenario(
     "C1",
-    "the same as S6 over a plain idempotent producer: must show duplicates",
+    "the same as S6 with a plain idempotent producer: must show duplicates",
     ("kafka3", ALO),
     expected="violation",
 )
@@ -314,7 +317,7 @@ def process_killed(stage):
 
 @scenario(
     "S12",
-    "the process is killed between EndTxn and its answer, and between the answer and the journal",
+    "the process is killed between EndTxn and its response, and between the response and the journal",
     ("kafka3", EO),
 )
 def killed_at_the_commit(stage):
@@ -431,7 +434,7 @@ def two_processes(stage):
 
 @scenario(
     "S15",
-    "a process sleeps longer than its transaction timeout; another producer's transaction stays open",
+    "a process is suspended for longer than its transaction timeout; another producer's transaction stays open",
     ("kafka3", EO),
 )
 def transaction_timeout(stage):
@@ -493,7 +496,7 @@ def partitioned(stage):
     stage.finish()
 
 
-@scenario("S17", "a network of 1 Mbit and 0.4 s", ("kafka3", EO), ("embedded", ALO))
+@scenario("S17", "a network with 1 Mbit/s and delays of up to 0.4 s", ("kafka3", EO), ("embedded", ALO))
 def slow_network(stage):
     rules = [Rule(Slow(125_000)), Rule(Delay(0.1, up_to=0.4))]
     stream(stage, *rules, count=20_000 if stage.long else 1_000, rate=200)
@@ -525,7 +528,7 @@ def topic_changes(stage):
 
 @scenario(
     "S19",
-    "the journal's disk is full, its end is torn, one bit is flipped",
+    "the journal's disk is full, its last write is incomplete, one bit is flipped",
     ("embedded", ALO),
     ("kafka3", EO),
 )
@@ -588,7 +591,7 @@ def unclean_election(stage):
     stage.unclean = "acknowledged_lost" in notices
 
 
-@scenario("S21", "everything at once", ("kafka3", EO), ("kafka3", ALO))
+@scenario("S21", "all faults at once", ("kafka3", EO), ("kafka3", ALO))
 def soak(stage):
     stage.journal = stage.folder / "journal"
     until = time.monotonic() + (1200 if stage.long else 15)
@@ -626,7 +629,7 @@ def soak(stage):
 
 @scenario(
     "V",
-    "records that are safe to resend by their verdict are not on the log",
+    "records that are safe to resend by their verdict are not in the log",
     ("embedded", ALO),
     ("kafka3", ALO),
     repeats=25,
@@ -693,10 +696,10 @@ def verdicts(stage):
     stage.finish()
 
 
-@scenario("S22", "requests arrive long after their messages were given up", ("kafka3", ALO))
+@scenario("S22", "requests arrive long after their messages expired", ("kafka3", ALO))
 def late_requests(stage):
     """A message with the verdict absent must never arrive: a later message on its partition must have proved it."""
-    stage.ordered = False  # a message that was given up and arrives late is after later ones
+    stage.ordered = False  # a message that expired and arrives late comes after later ones
     late, quiet = 14.0, 5.0
     config = {
         "message.timeout.ms": 3000,

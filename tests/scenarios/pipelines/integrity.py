@@ -26,8 +26,8 @@ main()
 
 @scenario(
     "I1",
-    "integrity: loss, duplicates in the same and in another partition, order, aborted and open transactions, retention, a "
-    "session without a ledger, and a gap in a ledger, among 5 million records",
+    "integrity: lost and reordered messages, copies in the same and in another partition, aborted and open transactions, "
+    "retention, a session without a ledger, and a ledger with a gap, among 5 million records",
     sizes={"full": {"count": 5_000_000, "faults": 50}, "short": {"count": 100_000, "faults": 10}},
 )
 def sparse(stage):
@@ -36,7 +36,7 @@ def sparse(stage):
 
 @scenario(
     "I2",
-    "the same with dense faults, on a standalone master with two workers",
+    "the same with more faults per record, on a standalone master with two workers",
     master="standalone",
     sizes={"full": {"count": 1_000_000, "faults": 1_000}, "short": {"count": 50_000, "faults": 200}},
 )
@@ -46,8 +46,8 @@ def dense(stage):
 
 @scenario(
     "I3",
-    "incremental audits of one topic: two are killed, one of them in the second pass, and repeated; the next audit reads the "
-    "records that an open transaction hid, the last one reads nothing",
+    "incremental audits of one topic: two are killed with kill -9, one of them in the second pass, and repeated; the next "
+    "one checks the records that an open transaction hid, and the last one finds no new records",
     sizes={"full": {"count": 1_000_000, "faults": 30}, "short": {"count": 60_000, "faults": 10}},
 )
 def nightly(stage):

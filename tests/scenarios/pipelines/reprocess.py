@@ -22,14 +22,14 @@ def killed(stage):
 
 
 @scenario(
-    "R2", "the same on a standalone master with two workers; executors are killed too", master="standalone", sizes=SIZES,
+    "R2", "the same on a standalone master with two workers, with lost executors", master="standalone", sizes=SIZES,
 )  # fmt: skip
 def killed_elsewhere(stage):
     play(stage, stage.kafka(3), kinds=("worker", "driver", "executor"))
 
 
 @scenario(
-    "R3", "two drivers: the first is paused (SIGSTOP) past its lease while its tasks continue, and resumes",
+    "R3", "two drivers at once: the first is suspended past its lease while its tasks continue, and then resumes",
     sizes={"full": {"dead_letters": 60_000, "stops": 3, "wave": 5_000}, "short": {"dead_letters": 10_000, "stops": 1, "wave": 1_000}},
 )  # fmt: skip
 def stopped(stage):
@@ -47,7 +47,7 @@ def stopped(stage):
 
 
 @scenario(
-    "R4", "lost responses and connections, a late EndTxn during the next transaction, and kills",
+    "R4", "lost responses, lost connections, a late EndTxn in the middle of the next transaction, and kills",
     sizes={"full": {"dead_letters": 40_000, "workers": 5, "drivers": 2, "wave": 2_000},
            "short": {"dead_letters": 4_000, "workers": 1, "drivers": 1, "wave": 500}},
 )  # fmt: skip
@@ -97,7 +97,7 @@ def inject_kills(shop, *, kinds):
 
 
 @scenario(
-    "R5", "a broker restarts during a batch; the progress topic and a target topic are deleted; dead letters of 5 MB",
+    "R5", "a broker restarts during a batch, the progress topic and an original topic are deleted, and dead letters of 5 MB",
     sizes={"full": {"dead_letters": 40_000, "wave": 2_000, "large": 8, "doomed": 2_000},
            "short": {"dead_letters": 5_000, "wave": 500, "large": 4, "doomed": 500}},
 )  # fmt: skip

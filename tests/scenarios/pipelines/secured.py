@@ -17,7 +17,7 @@ TOPICS = ("orders", "telemetry")
 
 
 @scenario(
-    "T3", "telemetry and an audit on a cluster with TLS and passwords, by users with read access only",
+    "T3", "telemetry and an audit of a cluster with TLS and passwords, as users with read permission only",
     sizes={"full": {"messages": 20_000}, "short": {"messages": 500}},
 )  # fmt: skip
 def signed_in(stage):

@@ -26,7 +26,7 @@ START_TIMEOUT_S = 240
 """Seconds until a driver has its first micro-batch; on a busy machine, a cold JVM needs a minute."""
 
 
-@scenario("T1", "telemetry of a fleet, kill -9 of the driver at named and random points", sizes=SIZES)
+@scenario("T1", "telemetry of a fleet, with kill -9 of the driver at fixed and random points", sizes=SIZES)
 def killed(stage):
     play(stage)
 

@@ -60,7 +60,7 @@ def killed(stage):
     stage.finish()
 
 
-@scenario("R2", "SIGSTOP past the lease: another process takes over, and the first one resumes")
+@scenario("R2", "SIGSTOP past the lease; another process takes over, and the first one resumes")
 def stopped(stage):
     begin(stage, 2)
     for moment in stage.spread(10 if stage.long else 1):
@@ -77,7 +77,8 @@ def several(stage):
 
 
 @scenario(
-    "R4", "lost responses, requests and connections, a late EndTxn during the next transaction, and kills"
+    "R4",
+    "responses, requests and connections are lost, a late EndTxn arrives during the next transaction, and kills",
 )
 def network(stage):
     rare = 0.2 if stage.long else 1.0
@@ -98,7 +99,7 @@ def network(stage):
         stage.finish()
 
 
-@scenario("R5", "brokers are killed during the replay, leaders and coordinators")
+@scenario("R5", "brokers are killed during the replay, both leaders and coordinators")
 def brokers(stage):
     begin(stage, 2)
     cluster = stage.medium.cluster
@@ -117,7 +118,8 @@ def brokers(stage):
 
 
 @scenario(
-    "R6", "everything at once: kills, SIGSTOP past the lease, three processes, lost responses, a dead broker"
+    "R6",
+    "all faults at once: kills, SIGSTOP past the lease, three processes, lost responses, a failed broker",
 )
 def everything(stage):
     rare = 0.1 if stage.long else 0.5
@@ -156,7 +158,8 @@ def kill_one(stage):
 
 
 @scenario(
-    "R7", "requested in the dashboard: a live producer carries it out, is killed, and the next one continues"
+    "R7",
+    "a click without credentials: a live producer runs the replay, is killed, and the next one continues",
 )
 def clicked(stage):
     stage.add_dead_letters()
@@ -170,7 +173,7 @@ def clicked(stage):
     stage.finish()
 
 
-@scenario("R8", "from a shell: dlq replay --yes is killed and repeated")
+@scenario("R8", "dlq replay --yes in a shell, killed and repeated")
 def shell(stage):
     stage.add_dead_letters()
     arguments = [
@@ -202,7 +205,7 @@ def canary(stage):
         stage.problems.append(f"the canary did not stop the replay: {found.state}, {found.message}")
 
 
-@scenario("R10", "the store is restored from a copy made before the replay", dead_letters=SHORT)
+@scenario("R10", "the store is restored from a copy that was made before the replay", dead_letters=SHORT)
 def store_restored(stage):
     stage.add_dead_letters()
     copy = stage.folder / "copy.duckdb"
@@ -215,14 +218,14 @@ def store_restored(stage):
         stage.finish()
 
 
-@scenario("A1", "at least once with a probe of the topics first; kill -9", ALO)
+@scenario("A1", "at least once, with a probe of the topics first; kill -9", ALO)
 def probing(stage):
     begin(stage, 2)
     kills(stage, 20 if stage.long else 2)
     stage.finish(600)
 
 
-@scenario("A2", "at least once without read access; kill -9; doubtful messages are listed by id", ALO)
+@scenario("A2", "at least once without READ permission: kill -9, and ambiguous records are listed by id", ALO)
 def without_read_access(stage):
     begin(stage, 2, probe=False)
     kills(stage, 20 if stage.long else 2, probe=False)
@@ -234,7 +237,7 @@ def without_read_access(stage):
 
 @scenario(
     "A3",
-    "at least once: SIGSTOP past the lease and the quiet period, with unsent requests, which may be duplicated",
+    "at least once: SIGSTOP past the lease and the quiet period, with unsent requests, which may be sent twice",
     ALO,
 )
 def stopped_at_least_once(stage):
@@ -248,7 +251,7 @@ def stopped_at_least_once(stage):
 
 @scenario(
     "C1",
-    "a loop that sends and then marks: must show duplicates",
+    "a loop that sends each record and then marks it: must show duplicates",
     ALO,
     expected="violation",
     dead_letters=SHORT,

@@ -262,7 +262,7 @@ def test_the_doctor_continues_after_an_unreachable_broker(path):
     found = {finding["check"]: finding for finding in json.loads(result.stdout)["findings"]}
     assert result.exit_code == 1
     assert found[f"broker {address}"]["level"] == "problem"
-    assert "No broker answers" in found["cluster"]["text"]
+    assert "No broker responded" in found["cluster"]["text"]
     assert found["store"]["level"] == "ok"
 
 

@@ -132,7 +132,7 @@ def test_a_mistyped_store_is_told_by_who_reads_or_replays_and_nothing_is_made(
     result = run(*command.split(), "--store", name)
 
     assert result.exit_code == 2, result.output
-    said = "There is no store at" if name.startswith("no") else "is not a DuckDB file; it was left as it is"
+    said = "There is no store at" if name.startswith("no") else "is not a DuckDB file; it was not changed"
     assert said in result.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["prod.py"]
 

@@ -188,7 +188,7 @@ def test_a_message_with_a_partition_is_safe_to_resend_only_after_a_quick_rejecti
 
 @pytest.mark.slow
 def test_a_written_message_whose_topic_disappears_is_not_called_not_sent():
-    """librdkafka returns _UNKNOWN_PARTITION for a message that is on the log, so a resend is not safe."""
+    """librdkafka returns _UNKNOWN_PARTITION for a message that is in the log, so a resend is not safe."""
     no_retry, counter = RetryConfig(max_retries=0), TransmissionCounter()
     settings = {"topic.metadata.propagation.max.ms": 100, "statistics.interval.ms": 50, "linger_ms": 0}
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
@@ -209,7 +209,7 @@ def test_a_written_message_whose_topic_disappears_is_not_called_not_sent():
         hide_topic(broker, "orders", 0)
         broker.set_latency(0, leader)
         broker.up(leader)
-        assert high_watermark(broker, "orders") == 2  # the message is on the log
+        assert high_watermark(broker, "orders") == 2  # the message is in the log
     # mostly _UNKNOWN_PARTITION, sometimes _DESTROY
     assert dead_letter.verdict == "possibly_persisted", dead_letter.code
 

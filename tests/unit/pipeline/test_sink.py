@@ -119,7 +119,7 @@ def test_an_ending_job_stops_between_two_pieces(sink, store):
             one._ending = True
 
     one = sink(reached)
-    with pytest.raises(PipelineError, match="The job is ending"):
+    with pytest.raises(PipelineError, match="The job is stopping"):
         one(RECORDS, 5)
 
     assert merged_through(store, "q") == -1

@@ -30,7 +30,7 @@ Caused by: {cause}
     ("cause", "kind", "text"),
     [
         ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: listNodes",
-         BrokerUnreachable, "stopped answering"),
+         BrokerUnreachable, "stopped responding"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition.",
                   BrokerError, "no longer exists"),
         ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position is out of range", BrokerError, "Retention"),

@@ -43,7 +43,7 @@ def test_a_master_that_refuses_connections_fails_at_once():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
         address = f"spark://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(PipelineError, match="No Spark master answers at spark://127"):
+        with pytest.raises(PipelineError, match="No Spark master responded at spark://127"):
             spark_master.check_master(address)
 
 

@@ -176,7 +176,7 @@ def test_python_rejects_the_store_settings_that_the_command_rejects(tmp_path, ch
         ("9" * 5000, 2, "There is no error code"),
         ("UnknownProducerException", 0, "UNKNOWN_PRODUCER_ID"),
         ("ValueError", 0, "ConfigError or InvalidMessage"),
-        ("QueueFull", 0, "No room for the message"),
+        ("QueueFull", 0, "The queue had no room"),
     ],
     ids=lambda value: str(value)[:30],
 )

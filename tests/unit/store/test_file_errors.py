@@ -90,7 +90,7 @@ def test_a_file_that_is_not_a_database_is_left_unchanged(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
 
-    with pytest.raises(StoreCorrupt, match="not a DuckDB file; it was left as it is"):
+    with pytest.raises(StoreCorrupt, match="not a DuckDB file; it was not changed"):
         Store.open(path)
     assert path.read_bytes() == content
     assert list(tmp_path.iterdir()) == [path]

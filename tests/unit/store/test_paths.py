@@ -69,7 +69,7 @@ def test_a_copy_is_for_its_owner_only_and_never_replaces_a_file(tmp_path, store)
 
     assert target.read_bytes() == store.path.read_bytes()
     assert target.stat().st_mode & 0o077 == 0
-    with pytest.raises(StoreUnavailable, match="exists already"):
+    with pytest.raises(StoreUnavailable, match="already exists"):
         paths.copy(store.path, target)
 
 

@@ -239,7 +239,7 @@ def test_a_snapshot_is_an_independent_store(store, tmp_path):
 def test_a_snapshot_never_overwrites_a_file(store, tmp_path):
     (tmp_path / "there").write_text("precious")
 
-    with pytest.raises(StoreUnavailable, match="exists already"):
+    with pytest.raises(StoreUnavailable, match="already exists"):
         store.snapshot(tmp_path / "there")
     assert (tmp_path / "there").read_text() == "precious"
 

@@ -172,7 +172,7 @@ def test_every_message_of_a_reliable_producer_is_found(kafka, spark, tmp_path):
     assert (report.acknowledged, report.clean, report.unledgered, report.gaps) == (3_000, True, 0, ())
     assert (
         report.sentence
-        == f"{orders}: all 3,000 acknowledged messages are on the log, each once and in order."
+        == f"{orders}: all 3,000 acknowledged messages are in the log, each once and in order."
     )
 
 

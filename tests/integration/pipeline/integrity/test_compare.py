@@ -243,7 +243,7 @@ FAULTS = {
     "acknowledged in two partitions": {"duplicated": {4}},
     "a loss beside a copy": {"lost": {3}, "duplicated": {1}},
     "two of a window lost": {"lost": {2, 3}},
-    "an acknowledgement without an offset that is on the log": {},
+    "an acknowledgement without an offset that is in the log": {},
     "first without an offset, then sent again": {},
     "above the end, then sent again": {},
     "a re-created topic": {"lost": {0, 1, 2}},
@@ -253,7 +253,7 @@ FAULTS = {
     "across windows": {"reordered": {1}},
     "a copy far ahead": {"duplicated": {9_000}},
     "no ledger": {"duplicated": {0}, "reordered": {7}, "unledgered": {0, 1, 2, 9, 7}},
-    "given up and on the log": {"given_up_found": {2}},
+    "given up and in the log": {"given_up_found": {2}},
     "given up, and sent again later": {},
 }
 
@@ -296,7 +296,7 @@ def compared(spark):
     add("a loss beside a copy", lambda s, p: (at(s, p, 0, 1, 2, 1), [ledger_of(s, 4, p)]))
     add("two of a window lost", lambda s, p: (at(s, p, 0, 1), [ledger_of(s, 4, p)]))
     add(
-        "an acknowledgement without an offset that is on the log",
+        "an acknowledgement without an offset that is in the log",
         lambda s, p: (in_order(s, 2, p), [acked(s, (p, 0, 0), (p, 1, None))]),
     )
     add("a re-created topic", lambda s, p: ([], [ledger_of(s, 3, p)]), end=0)
@@ -323,14 +323,14 @@ def compared(spark):
         partitions=2,
     )
     add("no ledger", lambda s, p: ([*at(s, p, 0, 1, 2, 0, 9, 7), (p, 6, None, None)], []))
-    add("given up and on the log", lambda s, p: (in_order(s, 3, p), [ledger_of(s, 2, p)]))
+    add("given up and in the log", lambda s, p: (in_order(s, 3, p), [ledger_of(s, 2, p)]))
     add(
         "given up, and sent again later",
         lambda s, p: ((rows := at(s, p, 0, 2, 3, 1)), [acked_in_place(rows)]),
     )
     dead_letters = [
         [str(cases.sessions[name]), seq, TOPIC, "_MSG_TIMED_OUT", "possibly_persisted", 1.7e9]
-        for name, seq in (("given up and on the log", 2), ("given up, and sent again later", 1))
+        for name, seq in (("given up and in the log", 2), ("given up, and sent again later", 1))
     ]
     elsewhere = [
         batch("q", 1, ledger_of(uuid.UUID(int=999), 3), cluster_id="another cluster"),

@@ -246,7 +246,7 @@ def test_the_command_shows_a_dry_run_first_and_reports_a_mistyped_topic(kafka, s
     assert refused.exit_code == 2
     assert "Dry run: 9 records" in refused.stderr
     assert "3 records cannot be sent: the topic gone does not exist." in refused.stderr
-    assert "give --yes" in refused.stderr
+    assert "use --yes" in refused.stderr
     assert "Starting" not in refused.stderr
     assert replay.list_operations(store) == []
     assert mistyped.exit_code == 0

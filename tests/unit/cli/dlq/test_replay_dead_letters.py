@@ -142,7 +142,7 @@ def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_s
         "2 records of orders will be skipped: the topic has a newer record with the same key"
         in refused.stderr
     )
-    assert "There is no terminal to confirm: give --yes to send them. Nothing was sent." in refused.stderr
+    assert "Standard input is not a terminal; use --yes to send them. Nothing was sent." in refused.stderr
     assert replay.list_operations(store) == []
 
 

@@ -142,7 +142,7 @@ def test_nobody_is_asked_where_nobody_is_and_nothing_is_planned(store):
     assert result.exit_code == 2
     assert "Replay 5 dead letters of orders, payments?" in result.stderr
     assert "Dry run: 5 records" in result.stderr
-    assert "give --yes" in result.stderr
+    assert "use --yes to send them" in result.stderr
     assert replay.list_operations(store) == []
 
 

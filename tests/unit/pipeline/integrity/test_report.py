@@ -11,7 +11,7 @@ from tests.fixtures.audit_reports import FINDINGS, report
 def test_each_finding_has_its_position():
     found = report(findings=FINDINGS, lost=1, duplicated=1, reordered=2, unledgered=1)
     assert [row["text"] for row in found.rows()] == [
-        "acknowledged at partition 0, offset 12; not on the log",
+        "acknowledged at partition 0, offset 12; not in the log",
         "a copy at partition 1, offset 90; the original is at offset 40",
         "a copy at partition 0, offset 91; the original is at partition 1, offset 40",
         "at partition 0, offset 7, after a message of its session with a higher sequence at offset 5",

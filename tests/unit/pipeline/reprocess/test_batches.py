@@ -47,5 +47,5 @@ def test_a_batch_that_spark_lost_has_its_reason_in_one_sentence():
     assert batch.done.wait(10)
 
     assert groups == ["reprocess-op-7"]
-    with pytest.raises(batches.BatchLost, match="Spark's Java process has ended"):
+    with pytest.raises(batches.BatchLost, match="Spark's Java process exited"):
         batch.outcomes()

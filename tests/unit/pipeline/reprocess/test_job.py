@@ -119,7 +119,7 @@ def test_a_driver_whose_spark_has_ended_reports_it_and_releases_the_lease(store,
     monkeypatch.setattr(runner, "_obstacle", lambda *_: "")
     monkeypatch.setattr(runner, "_client", None)
 
-    with pytest.raises(PipelineError, match="Java process has ended"):
+    with pytest.raises(PipelineError, match="Java process exited"):
         runner.run_one(planned.operation_id, 10)
 
     assert replay.get(store, planned.operation_id).owner is None
