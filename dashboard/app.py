@@ -1,4 +1,4 @@
-"""Run the dashboard as a Streamlit app: the pages of one store, each with its own address."""
+"""Run the dashboard as a Streamlit app: the pages of one store, each with its own URL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAGES: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
     ("Fleet", "fleet", fleet.show),
     ("Settings", "settings", settings.show),
 )
-"""Title, address and drawing function of each page; the first is the start page."""
+"""Title, URL and drawing function of each page; the first is the start page."""
 
 
 def main() -> None:

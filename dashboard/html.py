@@ -20,7 +20,7 @@ def node(tag: str, *children: Node | str, **attributes: str | None) -> Node:
 
 
 def link(text: Node | str, address: str, **attributes: str | None) -> Node:
-    """Return a link to an address that `header.link` built."""
+    """Return a link to a URL that `header.link` built."""
     return node("a", text, href=address, **{"class_": "pc-link", **attributes})
 
 

@@ -1,4 +1,4 @@
-"""The colours, style sheets and scripts of the dashboard."""
+"""The colors, style sheets and scripts of the dashboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.resources import files
 COLOURS = (
     "#2563eb", "#dc2626", "#d97706", "#059669", "#7c3aed", "#0891b2", "#db2777", "#65a30d", "#475569", "#b45309",
 )  # fmt: skip
-"""The colours of a chart's series, distinguishable by colour-blind readers. Streamlit ignores fewer than ten."""
+"""The colors of a chart's series, distinguishable by color-blind readers. Streamlit ignores fewer than ten."""
 
 
 @cache

@@ -79,8 +79,9 @@ class InMemoryTransport:
         self._capacity = capacity
         self._latency = latency
         self._refuse = refuse or (lambda delivery: None)
-        self._changed = threading.Condition()  # guards _queue, _held and _state
+        self._changed = threading.Condition()  # guards the fields down to _state
         self._queue: deque[Delivery] = deque()
+        self._undecided = 0  # messages that the thread has taken from the queue, without an outcome yet
         self._held: list[Delivery] = []
         self._state = DeliveryState(0)
         self._requests = 0
@@ -116,7 +117,7 @@ class InMemoryTransport:
         if code is not None:
             raise ClientRefused(KafkaError(code))
         with self._changed:
-            if len(self._queue) + len(self._held) >= self._capacity:
+            if self.outstanding() >= self._capacity:
                 raise ClientQueueFull
             delivery.state = self._state
             self._queue.append(delivery)
@@ -129,7 +130,7 @@ class InMemoryTransport:
         pass
 
     def outstanding(self) -> int:
-        return len(self._queue) + len(self._held)
+        return len(self._queue) + self._undecided + len(self._held)
 
     def cluster_id(self, topic: str | None, timeout: float) -> str | None:
         return "in-memory"
@@ -201,15 +202,19 @@ class InMemoryTransport:
                 if not self._queue:
                     return
                 batch, self._queue = list(self._queue), deque()
+                self._undecided = len(batch)
             self._report(self._outcomes(batch))
 
     def _outcomes(self, batch: list[Delivery]) -> Iterable[tuple[Delivery, int | None]]:
         for delivery in batch:
             outcome = self._script(delivery)
-            if outcome == "hold":
-                with self._changed:
+            with self._changed:
+                self._undecided -= 1
+                if outcome == "hold":
                     self._held.append(delivery)
-            elif isinstance(outcome, int) or outcome is None:
+            if outcome == "hold":
+                continue
+            if isinstance(outcome, int) or outcome is None:
                 yield delivery, outcome
             else:
                 if outcome.startswith("+"):

@@ -28,7 +28,7 @@ class AccessRules:
     """State which users may view the dashboard and which may act.
 
     `passwords` maps names to hashes. Patterns such as `*@example.com` ignore case. `provider` is the name of the OIDC
-    provider, if it has one; `redirect_uri` is the address to which the provider returns the browser. `session` is in
+    provider, if it has one; `redirect_uri` is the URL to which the provider returns the browser. `session` is in
     seconds.
     """
 
@@ -150,7 +150,7 @@ def _provider(auth: Any) -> tuple[str | None, str]:
     if not auth["redirect_uri"].endswith("/oauth2callback"):
         raise ConfigError(
             "redirect_uri in secrets.toml must end in /oauth2callback.",
-            fix="Use the dashboard's own address with that path, and register the same address at the provider.",
+            fix="Use the dashboard's own URL with that path, and register the same URL with the provider.",
         )
     if len(auth["cookie_secret"]) < MIN_SECRET_LENGTH:
         raise ConfigError(

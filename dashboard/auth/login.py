@@ -89,7 +89,7 @@ class LoginMiddleware:
         return PlainTextResponse("Sign in first.", 401, _HEADERS)
 
     def _sign_in_url(self, scope: Scope) -> str:
-        """Return the address of the sign-in form, with the requested page as its destination.
+        """Return the URL of the sign-in form, with the requested page as its destination.
 
         Without a base path both are relative, because a proxy may serve the dashboard below a path that it strips.
         """

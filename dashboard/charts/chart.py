@@ -123,9 +123,9 @@ def mode(found: Sequence[float | None]) -> str:
 
 
 def topics(page: Measured, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
-    """Return the topics with the largest weight, each with its sums by window and a colour, and one line for the rest.
+    """Return the topics with the largest weight, each with its sums by window and a color, and one line for the rest.
 
-    A topic has the same colour in every chart of the page.
+    A topic has the same color in every chart of the page.
     """
     names = sorted({point.topic for point in page.series})
     first, second = Counter[str](), Counter[str]()

@@ -37,7 +37,7 @@ def failed_attempts(page: ErrorsPage) -> Any:
 
 
 def colours(codes: Sequence[str]) -> Mapping[str, str]:
-    """Return a colour per code that does not depend on the other codes, unless two codes would share one."""
+    """Return a color per code that does not depend on the other codes, unless two codes would share one."""
     chosen: dict[str, str] = {}
     for code in codes:
         first = zlib.crc32(code.encode(errors="replace"))

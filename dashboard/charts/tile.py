@@ -141,7 +141,7 @@ def _duplicates(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     possible = plural(now.possible_duplicates, "possible duplicate") if now.possible_duplicates else ""
     found: Tile = tile(
         "Suppressed duplicates", now.suppressed, before.suppressed, percent,
-        f"De-duplication suppressed {plural(now.duplicates, 'message')}; the share is of all submitted messages. "
+        f"Deduplication suppressed {plural(now.duplicates, 'message')}; the share is of all submitted messages. "
         f"{plural(now.possible_duplicates, 'message')} resent after an ambiguous outcome.",
         note=possible,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Render the monitor without scripts, for notebook exports, GitHub and e-mail."""
+"""Render the monitor without scripts, for notebook exports, GitHub and email."""
 
 from __future__ import annotations
 

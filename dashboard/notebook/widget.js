@@ -161,7 +161,7 @@ export default {
       }
       if (silent > resendAfter) { resendAfter *= 2; send({ type: 'refresh' }) } // a lost message; rare even for a long cell
       else if (silent > BUSY) {
-        const known = silent > LONG ? 'Kernel busy, or restarted (then run the cell again)' : 'Kernel busy'
+        const known = silent > LONG ? 'Kernel busy or restarted (if restarted, run the cell again)' : 'Kernel busy'
         setText(age, `${known}: no reply for ${Math.round((Date.now() - repliedAt) / 1000)} s. As of ${state.as_of}`)
       }
       else if (!sentAt && visible && !document.hidden) send({ type: 'refresh' })

@@ -170,7 +170,7 @@ class WidgetActions:
     def _switch(self, act: Callable[..., actions.ActionResult], message: Mapping[str, Any]) -> str:
         operation = self._shown_operation(message)
         if operation is None:
-            return "That replay has ended; nothing was done."
+            return "That replay has already finished; nothing was done."
         return act(self._store, operation.operation_id, who=current_actor(), origin=NOTEBOOK).text
 
     def _undo_clear(self, message: Mapping[str, Any]) -> str:

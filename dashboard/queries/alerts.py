@@ -67,7 +67,7 @@ class RuleState:
 class RouteState:
     """Describes a notification route and its deliveries.
 
-    `source` names the origin of the address, never the address itself. `here` is set where this server has the address,
+    `source` names the origin of the URL, never the URL itself. `here` is set where this server has the URL,
     so that it can send a test.
     """
 

@@ -1,4 +1,4 @@
-"""Define the state of the dead letters page that its address carries."""
+"""Define the state of the dead letters page that its URL holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeadLetterQuery:
     """Holds the filter, the position in the list, and the open dead letter.
 
     `span` is a relative range, a name of RANGES; without it the filter's own `since` and `until` apply. The page
-    address carries the filter as `to_query` writes it, the range, the position, and the id of the open dead letter.
+    URL carries the filter as `to_query` writes it, the range, the position, and the id of the open dead letter.
     """
 
     where: DeadLetterFilter = _PENDING
@@ -27,7 +27,7 @@ class DeadLetterQuery:
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> DeadLetterQuery:
-        """Parse an address; raise ConfigError where it is malformed. Other pages use `producer` for `producer_id`."""
+        """Parse a URL; raise ConfigError where it is malformed. Other pages use `producer` for `producer_id`."""
         where = DeadLetterFilter.from_query({"producer_id": query.get("producer", ""), **query})
         span = query.get("range")
         if span not in RANGES:
@@ -55,7 +55,7 @@ class DeadLetterQuery:
 
     @property
     def filter(self) -> tuple[DeadLetterFilter, str | None]:
-        """Return what the query matches, whichever page or dead letter is open."""
+        """Return the filter and the range, which do not depend on the open page or dead letter."""
         return self.where, self.span
 
     @property
@@ -70,11 +70,11 @@ FILTER_PARAMETERS = frozenset(field.name for field in fields(DeadLetterFilter)) 
     "letter",
     "producer",
 }
-"""The address parameters that belong to this page; others are kept unchanged."""
+"""The URL parameters that belong to this page; others are kept unchanged."""
 
 
 def dead_letter_query(query: Mapping[str, str]) -> tuple[DeadLetterQuery, str | None]:
-    """Return the query of an address and its error; with an error the query is all pending dead letters."""
+    """Return the query of a URL and its error; with an error the query is all pending dead letters."""
     try:
         return DeadLetterQuery.from_query(query), None
     except ConfigError as error:

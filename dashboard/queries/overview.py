@@ -86,7 +86,7 @@ class WindowTotals:
 
     @property
     def suppressed(self) -> float | None:
-        """Return the share of submitted messages that de-duplication suppressed."""
+        """Return the share of submitted messages that deduplication suppressed."""
         return share(self.duplicates, self.accepted + self.duplicates)
 
     @property

@@ -27,7 +27,7 @@ class View:
     """Holds the time range and the filters of a page.
 
     `window` is a name of RANGES, or `wording.CUSTOM` with `start` and `end` in seconds since 1970. `topic` and
-    `producer` (an id) filter the data; None means all. Page addresses use the same names.
+    `producer` (an id) filter the data; None means all. Page URLs use the same names.
     """
 
     window: str = DEFAULT
@@ -80,7 +80,7 @@ class View:
 
     @property
     def query(self) -> dict[str, str]:
-        """Return the address parameters, without defaults."""
+        """Return the URL parameters, without defaults."""
         known = {"topic": self.topic, "producer": self.producer}
         if self.start is not None and self.end is not None:
             known |= {"since": str(self.start), "until": str(self.end)}
@@ -90,7 +90,7 @@ class View:
 
 
 def chosen(since: str | None, until: str | None, now: float) -> tuple[int, int] | None:
-    """Return the time range of an address, in seconds since 1970; None where it is missing or malformed.
+    """Return the time range of a URL, in seconds since 1970; None where it is missing or malformed.
 
     An end alone means the hour before it; a beginning alone means until now.
     """

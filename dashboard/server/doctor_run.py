@@ -99,8 +99,8 @@ def run_checks(path: Path, reach: ClusterConnection | None, topics: Sequence[str
 
 def _cluster_not_checked(reach: ClusterConnection | None) -> DoctorFinding:
     if reach is None or not reach.servers:
-        text = "No producer has recorded how it connects to its brokers, so no broker was checked."
+        text = "No producer has recorded its connection settings, so no broker was checked."
         return DoctorFinding("cluster", "ok", text)
-    text = f"{reach.servers} requires credentials, and the dashboard holds no credentials, so it was not checked."
-    fix = "Run it where the credentials are: producer-core doctor --config-file FILE"
+    text = f"{reach.servers} requires credentials that the dashboard does not have, so it was not checked."
+    fix = "Run this command where the credentials are available: producer-core doctor --config-file FILE"
     return DoctorFinding("cluster", "warning", text, fix)

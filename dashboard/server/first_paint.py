@@ -6,8 +6,11 @@ import json
 
 from producer_core.dashboard.theme import asset
 
-LOADING = "Opening the dashboard. The first time takes a few seconds."
-DELAYED = "This takes longer than usual: the machine is busy, or the server does not respond. It opens automatically."
+LOADING = "Loading the dashboard. The first load takes a few seconds."
+DELAYED = (
+    "Loading takes longer than usual: the machine is busy, or the server does not respond. "
+    "The dashboard opens automatically."
+)
 _DELAYED_AFTER = 12_000
 """Milliseconds after which the page shows `DELAYED`."""
 

@@ -1,6 +1,6 @@
-"""Speed up the first load: insert the server address and preload hints into pages, and send their files compressed.
+"""Speed up the first load: insert the server URL and preload hints into pages, and send their files compressed.
 
-Without the address, Streamlit's front end first requests `/alerts/_stcore/health` and then `/_stcore/health`. Each such
+Without the URL, Streamlit's front end first requests `/alerts/_stcore/health` and then `/_stcore/health`. Each such
 404 appears in the browser's console, and the page connects only after both responses.
 """
 
@@ -20,9 +20,9 @@ _HOST_CONFIG = b", HOST_CONFIG: { allowedOrigins: [location.origin], useExternal
 """With it the front end connects first and requests its configuration in parallel. No other site may embed the page."""
 _HEAD, _HEAD_END = b"<head>", b"</head>"
 _FIRST_PAGE = "overview"
-"""The page at the root address, which Streamlit does not serve under a name."""
+"""The page at the root URL, which Streamlit does not serve under a name."""
 _SERVER_FOLDERS = frozenset({"_stcore", "app", "auth", "component", "media", "static"})
-"""The folders that Streamlit serves. A page has an address of one segment, and its files are relative to that."""
+"""The folders that Streamlit serves. A page has a URL path of one segment, and its files are relative to that."""
 _CONDITIONAL_HEADERS = ("accept-encoding", "if-none-match", "if-modified-since", "range")
 
 
@@ -104,7 +104,7 @@ class _PageRewriter:
 
 
 def _redirect(address: str, scope: Scope) -> Response:
-    """Redirect to an address relative to this one, with the same query."""
+    """Redirect to a URL relative to this one, with the same query."""
     query = scope.get("query_string", b"").decode("latin-1")
     return RedirectResponse(f"{address}?{query}" if query else address)
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from producer_core.dashboard.server.command import PLOTLY_JS
 
 CHART_PAGES = frozenset(("", "overview", "latency", "errors", "fleet"))
-"""The addresses of the pages that start with a chart."""
+"""The URL paths of the pages that start with a chart."""
 
 _ELEMENTS = ("BidiComponent", "ButtonGroup", "Checkbox", "Html", "Selectbox")
 """The elements at the top of every page, by the names of Streamlit's JavaScript files."""
 _MORE_ELEMENTS = {"fleet": ("TextInput",)}
-"""Additional elements by the address of a page."""
+"""Additional elements by the URL path of a page."""
 _IN_PAGE = re.compile(r'(?:src|href)="\./(static/[\w./-]+\.(?:js|css|woff2))"')
 _IMPORTS = re.compile(r'(?:from|import)\s*["\'`]\./([\w.-]+\.js)["\'`]')
 _CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
@@ -60,7 +60,7 @@ class StaticFiles:
             self._compress(name, self._streamlit / name)
 
     def compressed(self, path: str) -> CompressedFile | None:
-        """Return the file at an address without its leading slash; None if it is not compressed."""
+        """Return the file at a URL path without its leading slash; None if it is not compressed."""
         return self._compressed.get(path)
 
     def hints(self, page: str) -> bytes:

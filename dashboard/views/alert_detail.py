@@ -85,7 +85,7 @@ def _notification(row: Mapping[str, Any]) -> tuple[float, str] | None:
     if row["outcome"] == "told":
         return row["settled_at"], f"Notification delivered via {route} ({status}, {row['answer']})."
     if row["outcome"] == "given up":
-        return row["settled_at"], f"Notification via {route} was given up ({status}): {row['answer']}."
+        return row["settled_at"], f"Notification via {route} was dropped ({status}): {row['answer']}."
     return None
 
 
@@ -116,7 +116,7 @@ def _related(path: Path, detail: alert_queries.AlertDetail) -> None:
     ]
     dead_letters = DeadLetterFilter(topic=detail.topic, since=detail.since, until=detail.until)
     links.append(
-        ("Dead letters of that time", header.link("dead-letters", range=None, **_query(dead_letters)))
+        ("Dead letters from that time", header.link("dead-letters", range=None, **_query(dead_letters)))
     )
     st.html(f'<div class="pc-related">{"".join(common.link_element(*one) for one in links)}</div>')
     if detail.topic is not None:

@@ -136,8 +136,8 @@ def routes(path: Path, page: alert_queries.AlertsPage) -> None:
         _route(path, route, page.now)
     repeat = f"are repeated every {span(file.repeat)}" if file.repeat else "are not repeated"
     common.note(
-        f"Notifications of firing alerts without an acknowledgement {repeat}."
-        + ("" if file.link else " They contain no link to this page: set link in alerts.toml.")
+        f"Notifications of unacknowledged firing alerts {repeat}."
+        + ("" if file.link else " They contain no link to this page; to add one, set link in alerts.toml.")
     )
     if page.undelivered:
         _undelivered(page)
@@ -150,7 +150,7 @@ def _route(path: Path, route: alert_queries.RouteState, now: float) -> None:
         failing and f"{failing} ago",
         route.waiting,
         route.given_up,
-        route.answer or "no answer",
+        route.answer or "no response",
     )
     allowed, no_right = actions.may_act()
     in_progress, last = alerts.route_tests().result(open_store(path), route.name)
@@ -158,18 +158,14 @@ def _route(path: Path, route: alert_queries.RouteState, now: float) -> None:
         common.message(tone, f"{route.name}: {mask_text(text)}")
         facts = [
             route.kind or "configured in another process",
-            route.source and f"address from {route.source}",
+            route.source and f"URL from {route.source}",
             route.severities and f"for {', '.join(route.severities)}",
             route.heartbeat and f"heartbeat every {span(route.heartbeat)}",
             route.told_at is not None and f"last delivery {wording.age(now - route.told_at)} ago",
         ]
         common.note(" · ".join(fact for fact in facts if fact))
         reason = (
-            no_right
-            if not allowed
-            else ""
-            if route.here
-            else "This server does not have the route's address."
+            no_right if not allowed else "" if route.here else "This server does not have the route's URL."
         )
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button(
@@ -212,6 +208,6 @@ def _undelivered(page: alert_queries.AlertsPage) -> None:
 
 def _next_attempt(row: Mapping[str, Any], now: float) -> str:
     if row["settled_at"] is not None:
-        return "given up"
+        return "dropped"
     wait = row["next_at"] - now
     return f"next attempt in {wording.age(wait)}" if wait > 1 else "next attempt is due"

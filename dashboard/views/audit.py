@@ -221,4 +221,4 @@ def _other_audits(page: audit_queries.AuditPage, now: float) -> None:
                 ),
             )
         )
-    live_table(columns, rows, key="audit-others", alt="Other audits of this topic, the latest first")
+    live_table(columns, rows, key="audit-others", alt="Other audits of this topic, latest first")

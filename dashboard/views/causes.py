@@ -21,7 +21,7 @@ def show(page: queries.LatencyPage) -> None:
         return
     st.html(_list(page.findings[:_SHOWN], page.now))
     if len(page.findings) > _SHOWN:
-        common.note(f"{wording.plural(len(page.findings) - _SHOWN, 'finding')} more with less impact.")
+        common.note(f"{wording.plural(len(page.findings) - _SHOWN, 'more finding')} with less impact.")
 
 
 def _list(findings: Sequence[CauseFinding], now: float) -> str:

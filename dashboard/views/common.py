@@ -26,7 +26,7 @@ def panel(path: Path) -> Iterator[None]:
 
 
 def message(tone: str, text: str) -> None:
-    """Show a sentence in the colour of its tone, with the text escaped."""
+    """Show a sentence in the color of its tone, with the text escaped."""
     st.html(f'<p class="pc-message pc-{tone}" role="status">{html.escape(text)}</p>')
 
 

@@ -46,7 +46,7 @@ def show(path: Path, message_id: str) -> None:
         if not stamp or not record:
             common.message(
                 "warning",
-                "This dead letter is no longer in the store. It was removed after the page opened, or the address belongs "
+                "This dead letter is no longer in the store. It was removed after the page opened, or the URL belongs "
                 "to another store.",
             )
             return

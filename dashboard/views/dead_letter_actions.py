@@ -47,7 +47,7 @@ def bar(
     """Draw Replay and Clear, or Restore for archived dead letters, and the result of the last action.
 
     Actions are callbacks, which run before the page is redrawn. A refresh at the same time therefore does not lose the
-    click, and the click applies to what the button showed. An action is refused if the browser's address now requests
+    click, and the click applies to what the button showed. An action is refused if the browser's URL now requests
     another filter than `drawn`.
     """
     offer = reads.offer(path, actions.selected(where, ids))

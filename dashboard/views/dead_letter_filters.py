@@ -1,4 +1,4 @@
-"""Draw the filters of the dead letters page: one control for each field of DeadLetterFilter, stored in the address."""
+"""Draw the filters of the dead letters page: one control for each field of DeadLetterFilter, stored in the URL."""
 
 from __future__ import annotations
 
@@ -136,11 +136,11 @@ def _ids(ids: tuple[str, ...]) -> None:
     _set("ids", "\n".join(ids))
     st.text_area(
         "Message ids", key=_key("ids"), height=68, on_change=_changed, args=("ids",),
-        help="One id per line. Show only these fills it with the selection.",
+        help="One id per line. “Show only these” fills in the selection.",
     )  # fmt: skip
 
 
-# Callbacks of the controls: they change the address, from which the page is then drawn.
+# Callbacks of the controls: they change the URL, from which the page is then drawn.
 
 
 def _changed(name: str) -> None:
@@ -174,7 +174,7 @@ def _whole_minute(at: float | None) -> datetime | None:
 def _range_changed(since: float | None, until: float | None, name: str) -> None:
     given = st.session_state[_key(name)]
     if given == _whole_minute({"since": since, "until": until}[name]):
-        return  # unchanged, so the address keeps its seconds
+        return  # unchanged, so the URL keeps its seconds
     at = None if given is None else given.replace(tzinfo=wording.zone_of(common.zone())).timestamp()
     ends = {"since": since, "until": until, name: at}
     dead_letter_url.set_range(ends["since"], ends["until"])
@@ -185,7 +185,7 @@ def _key(name: str) -> str:
 
 
 def _set(name: str, value: Any) -> None:
-    """Set the control to the value from the address on every run; a popover recreates its controls when it opens."""
+    """Set the control to the value from the URL on every run; a popover recreates its controls when it opens."""
     st.session_state[_key(name)] = value
 
 

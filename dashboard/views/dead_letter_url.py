@@ -1,4 +1,4 @@
-"""Keep the state of the dead letters page in its address, so that it can be shared and the back button works."""
+"""Keep the state of the dead letters page in its URL, so that it can be shared and the back button works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_REMEMBERED = 50
 
 
 def parsed() -> tuple[DeadLetterQuery, str | None]:
-    """Return what the address requests, and what is wrong with the address, if anything."""
+    """Return what the URL requests, and what is wrong with the URL, if anything."""
     _correct_late_request()
     return dead_letter_query(st.query_params.to_dict())
 
@@ -31,12 +31,12 @@ def current() -> DeadLetterQuery:
 
 
 def shows(drawn: DeadLetterQuery) -> bool:
-    """Return whether the browser's own address still requests the filter that was drawn."""
+    """Return whether the browser's own URL still requests the filter that was drawn."""
     return dead_letter_query(st.query_params.to_dict())[0].filter == drawn.filter
 
 
 def go(to: DeadLetterQuery) -> None:
-    """Change the address; the browser's back button returns to the previous one."""
+    """Change the URL; the browser's back button returns to the previous one."""
     query, problem = parsed()
     if to == query and problem is None:
         return
@@ -48,15 +48,15 @@ def go(to: DeadLetterQuery) -> None:
 
 
 def reset() -> None:
-    """Accept the browser's next address unchecked, because the user enters the page again."""
+    """Accept the browser's next URL unchecked, because the user enters the page again."""
     st.session_state.pop(_CURRENT, None)
     st.session_state.pop(_LEFT, None)
 
 
 def _correct_late_request() -> None:
-    """Restore the address that `go` wrote if this request left the browser before that address reached it.
+    """Restore the URL that `go` wrote if this request left the browser before that URL reached it.
 
-    Each request carries the browser's address, and a live page sends one every two seconds. Only the back and forward
+    Each request carries the browser's URL, and a live page sends one every two seconds. Only the back and forward
     buttons really return to an earlier address, and the browser marks those requests.
     """
     current, received = st.session_state.get(_CURRENT), st.query_params.to_dict()

@@ -46,7 +46,7 @@ def show(path: Path) -> None:
         common.live_toggle()
     st.fragment(_exceeded_limits, run_every=every)(path)
     if problem is not None:
-        common.message("warning", f"The address is invalid, so all pending dead letters are shown. {problem}")
+        common.message("warning", f"The URL is invalid, so all pending dead letters are shown. {problem}")
     with common.panel(path):
         dead_letter_filters.show(path, query)
     if query.filter != st.session_state.get(_DRAWN_FILTER):
@@ -153,7 +153,7 @@ def _item(group: Group, *, selected: bool) -> GroupItem:
         title=f"{dead_letter_wording.visible_line(group.code, 80)} on {', '.join(shown)}{more}",
         meaning=f"{group.meaning} {group.advice}".strip() or "This error code has no description.",
         sample=dead_letter_wording.visible_line(dead_letter.masked(group.sample_text)),
-        details=f"{count} dead letters: {verdicts}. Group {group.fingerprint}.",
+        details=f"{wording.plural(group.count, 'dead letter')}: {verdicts}. Group {group.fingerprint}.",
         first=group.first_seen,
         last=group.last_seen,
         trend=group.trend.counts,
@@ -175,7 +175,7 @@ def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> N
             page=str(query.after or ""),
             open=query.dead_letter,
             on_open=dead_letter_url.open,
-            alt="Dead letters, the latest first",
+            alt="Dead letters, latest first",
         )
         _pages(query, page)
     with right:
@@ -213,7 +213,7 @@ def _selection(
         )
         st.button(
             "Show only these", key="dead_letters_only", type="tertiary", icon=":material/filter_alt:",
-            on_click=dead_letter_url.show_only, args=(ids,), help="Puts their ids into the address for sharing.",
+            on_click=dead_letter_url.show_only, args=(ids,), help="Puts their ids into the URL for sharing.",
         )  # fmt: skip
     elif page.total:
         first, found = query.after is None, query.where.body is not None

@@ -12,7 +12,7 @@ import streamlit as st
 from producer_core.dashboard import actions, queries, wording
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
-from producer_core.dashboard.views import common, reads, replay_actions, replay_tables
+from producer_core.dashboard.views import common, reads, replay_tables, run_replay_action
 from producer_core.dashboard.wording import dry_run as dry_run_wording
 from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.dry_run import DryRun
@@ -97,10 +97,10 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
         if run.total > CANARY:
             st.number_input(
                 "Canary", min_value=0, max_value=run.total, value=operation.canary or 0, key=f"canary_{key}",
-                help="Records sent first. The rest follows once they are acknowledged.",
+                help="Records to send first. The rest follow once these are acknowledged.",
             )  # fmt: skip
             st.number_input(
-                "Stop above % failed", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
+                "Stop above failure rate (%)", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
                 value=operation.stop_percent or STOP_PERCENT, key=f"stop_{key}",
                 help=f"Applies to the canary and the last {operation.stop_last or 50:,} records.",
             )  # fmt: skip
@@ -154,7 +154,7 @@ def _confirm(path: Path, operation_id: str) -> None:
         canary=state.get(f"canary_{operation_id}"),
         stop_percent=state.get(f"stop_{operation_id}"),
     )
-    if replay_actions.act(path, operation_id, confirm).ok:
+    if run_replay_action.act(path, operation_id, confirm).ok:
         state["dead_letters_version"] = int(state.get("dead_letters_version", 0)) + 1
 
 
@@ -164,14 +164,14 @@ def _selected_inconclusive(operation_id: str) -> Inconclusive | None:
 
 
 def _discard(path: Path, operation_id: str) -> None:
-    replay_actions.act(path, operation_id, actions.cancel_replay)
+    run_replay_action.act(path, operation_id, actions.cancel_replay)
     if st.session_state.get("operation") == operation_id:
         st.session_state.pop("operation")
 
 
 def _include_quarantined(path: Path, operation_id: str) -> None:
     include = bool(st.session_state.get(f"quarantined_{operation_id}"))
-    done = replay_actions.act(path, operation_id, partial(actions.include_quarantined, include=include))
+    done = run_replay_action.act(path, operation_id, partial(actions.include_quarantined, include=include))
     if done.ok and done.operation_id:
         st.session_state["operation"] = done.operation_id
         st.session_state[f"quarantined_{done.operation_id}"] = include

@@ -24,7 +24,7 @@ _MAX_SAMPLE = 2000
 
 
 def show(path: Path, view: View, fingerprint: str) -> None:
-    """Draw the group that the address names, above the rest of the page."""
+    """Draw the group that the URL names, above the rest of the page."""
     key = f"group-{fingerprint}"
     request = (view, fingerprint)
     read = adaptive_cache.read(

@@ -84,7 +84,7 @@ def _tiles(page: ErrorsPage) -> None:
     success, success_before = page.retry_success
     values = [
         ("Failed attempts", wording.compact(now.attempts), wording.change(now.attempts, before.attempts, wording.count, good=-1),
-         "Delivery reports with an error, without librdkafka's internal retries."),
+         "Delivery reports with an error, excluding librdkafka's internal retries."),
         ("Saved by retries", wording.compact(now.saved), wording.change(now.saved, before.saved, wording.count),
          "Messages acknowledged after one or more failed attempts."),
         ("Failed", wording.compact(now.dead), wording.change(now.dead, before.dead, wording.count, good=-1),
@@ -302,7 +302,7 @@ def _pending(number: int, **selection: str) -> Cell:
 
 
 def dead_letters_address(**selection: str) -> str:
-    """Return the address of dead letters for the topic and producer of the current view."""
+    """Return the URL of dead letters for the topic and producer of the current view."""
     view: View = st.session_state.get("view", View())
     return header.link("dead-letters", range=None, producer=None, producer_id=view.producer, **selection)
 
@@ -315,7 +315,7 @@ def _last(at: float, now: float) -> TablePart:
 def _more(number: int, noun: str) -> None:
     if number > _MAX_ROWS:
         common.note(
-            f"{wording.plural(number - _MAX_ROWS, noun)} more. Select a topic or a shorter range to see them."
+            f"{wording.plural(number - _MAX_ROWS, f'more {noun}')}. Select a topic or a shorter range to see them."
         )
 
 

@@ -22,7 +22,7 @@ from producer_core.dashboard.wording import fleet as fleet_wording
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 SHOWN = 50
-SCOPES = ("In the range", "In trouble", "All known")
+SCOPES = ("In the range", "Unhealthy", "All known")
 
 
 def show(path: Path) -> None:
@@ -111,7 +111,7 @@ def _tiles(page: Fleet) -> None:
     p50, _, p99, p999 = (wording.milliseconds(value) for value in page.found)
     values = [
         ("Producers", wording.count(page.running), f"Running producers, on {wording.plural(page.hosts, 'host')}."),
-        ("In trouble", wording.count(len(page.troubled)), "Silent, disconnected, alerting, failing messages, or with a full queue."),
+        ("Unhealthy", wording.count(len(page.troubled)), "Silent, disconnected, alerting, failing to deliver, or with a full queue."),
         ("Throughput", wording.rate(page.rate), "Acknowledged messages per second in the last minute of the range."),
         ("Error rate", wording.percent(page.error_rate), "Share of settled messages that became dead letters."),
         ("Latency p50", p50, accuracy),
@@ -153,7 +153,7 @@ def _producers(page: Fleet, now: float) -> None:
         common.note("No producer matches." if page.known else "No producer has written to this store yet.")
         return
     rows = [_row(member, now) for member in found[:SHOWN]]
-    live_table.live_table(_COLUMNS, rows, key="fleet-producers", alt="Producers, those in trouble first")
+    live_table.live_table(_COLUMNS, rows, key="fleet-producers", alt="Producers, unhealthy ones first")
     unfiltered = len(found) == len(page.members)
     if note := fleet_wording.listed(len(rows), len(found), page.known if unfiltered else len(found)):
         common.note(note)

@@ -19,7 +19,7 @@ from producer_core.errors import StoreError
 ALL_TOPICS = "All topics"
 ALL_PRODUCERS = "All producers"
 FIRST_PAGE = "overview"
-"""The start page, at the root address."""
+"""The start page, at the root URL."""
 
 _TIME_LIMITS = datetime(1970, 1, 1), datetime(2106, 1, 1)
 _RANGE_NAMES = frozenset(("range", "since", "until"))
@@ -30,7 +30,7 @@ def title(text: str = "producer_core") -> None:
 
 
 def view(path: Path, name: str) -> queries.View:
-    """Draw the header and return the selected view. The address of the page contains the selection as well."""
+    """Draw the header and return the selected view. The URL of the page contains the selection as well."""
     now = time.time()
     from_address = _read_custom_range(now)
     inherited = _inherit_from_last_page(name)
@@ -59,7 +59,7 @@ def view(path: Path, name: str) -> queries.View:
 
 
 def _inherit_from_last_page(name: str) -> bool:
-    """Apply the previous page's filters where this page's address has none; return whether the range is inherited."""
+    """Apply the previous page's filters where this page's URL has none; return whether the range is inherited."""
     if st.session_state.get("page", name) == name:
         return False
     last: queries.View = st.session_state["view"]
@@ -78,10 +78,10 @@ def every(view: queries.View) -> float | None:
 
 
 def link(page: str, **query: str | float | None) -> str:
-    """Return the address of a page with the current time range, topic and producer.
+    """Return the URL of a page with the current time range, topic and producer.
 
     Keywords override these filters, and None removes one. `since`, `until` (seconds since 1970) or `range` override the
-    whole time range. The address is relative, so that it works behind a proxy, and is not escaped for HTML.
+    whole time range. The URL is relative, so that it works behind a proxy, and is not escaped for HTML.
     """
     view: queries.View = st.session_state.get("view", queries.View())
     filters = {
@@ -100,7 +100,7 @@ def _text(value: str | float) -> str:
 
 
 def _select_producer(path: Path) -> str | None:
-    """Draw the filter with producer names. The address holds the id, so the widget is not bound to it by Streamlit."""
+    """Draw the filter with producer names. The URL holds the id, so the widget is not bound to it by Streamlit."""
     names: Mapping[str, str] = {}
     with contextlib.suppress(StoreError):
         names = reads.producers(path)
@@ -147,11 +147,11 @@ def _select(label: str, everything: str, options: tuple[str, ...], key: str) -> 
     return None if selected == everything else selected
 
 
-# a custom range: seconds since 1970 in the address, the browser's local time in the fields
+# a custom range: seconds since 1970 in the URL, the browser's local time in the fields
 
 
 def _read_custom_range(now: float) -> bool:
-    """Read `since` and `until` from the address; return whether they form a range."""
+    """Read `since` and `until` from the URL; return whether they form a range."""
     custom = queries.chosen(st.query_params.get("since"), st.query_params.get("until"), now)
     if custom is not None:
         st.session_state["custom"] = custom
@@ -159,7 +159,7 @@ def _read_custom_range(now: float) -> bool:
 
 
 def _range_changed() -> None:
-    """Start a custom range with the range shown so far, or remove the custom range from the address."""
+    """Start a custom range with the range shown so far, or remove the custom range from the URL."""
     if st.session_state["range"] == wording.CUSTOM:
         now, last = time.time(), st.session_state.get("view", queries.View())
         _set_custom_range(last.since(now) // 60 * 60, -(-int(now) // 60) * 60)

@@ -50,7 +50,7 @@ def _draw(page: queries.LatencyPage, view: queries.View) -> None:
             "Latency distribution",
             charts.heat(page),
             "heat",
-            "A stronger colour means a larger share of the messages at that time.",
+            "A stronger color means a larger share of the messages at that time.",
         )
         _chart(
             "Average round trip by broker",

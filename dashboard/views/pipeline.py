@@ -150,5 +150,5 @@ def fault(text: str, kind: str, found: bool) -> TablePart:
 
 
 def address(audit_id: str, **query: str | None) -> str:
-    """Return the address of an audit's page."""
+    """Return the URL of an audit's page."""
     return header.link("fleet", audit=audit_id, **query)

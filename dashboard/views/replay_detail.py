@@ -12,7 +12,7 @@ import streamlit as st
 from producer_core.dashboard import actions, queries, wording
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
-from producer_core.dashboard.views import common, dry_run, reads, replay_actions, replay_tables
+from producer_core.dashboard.views import common, dry_run, reads, replay_tables, run_replay_action
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.filter import command_options
@@ -42,7 +42,7 @@ def show(path: Path, row: queries.ReplayRow, now: float, *, full: bool = False, 
         common.note(text)  # small, because the progress bar below shows the same
     else:
         common.message(tone, text)
-    replay_actions.show_error(operation.operation_id)
+    run_replay_action.show_error(operation.operation_id)
     if operation.ended:
         _ended(path, operation, full=full)
         return
@@ -101,7 +101,7 @@ def _resume(path: Path, operation: Operation) -> None:
 
 
 def _resume_clicked(path: Path, operation_id: str, key: str) -> None:
-    replay_actions.act(path, operation_id, partial(actions.resume_replay, rate=st.session_state.get(key)))
+    run_replay_action.act(path, operation_id, partial(actions.resume_replay, rate=st.session_state.get(key)))
 
 
 def _button(
@@ -117,7 +117,7 @@ def _button(
     allowed, reason = actions.may_act()
     st.button(
         label, key=f"{name}_{operation.operation_id}", icon=icon, disabled=not allowed,
-        help=reason or help_text or None, on_click=replay_actions.act,
+        help=reason or help_text or None, on_click=run_replay_action.act,
         args=(path, operation.operation_id, what),
     )  # fmt: skip
 

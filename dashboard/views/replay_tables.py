@@ -1,4 +1,4 @@
-"""Draw the tables of replays: ended replays, audit, reasons for records that were not delivered, and dry run."""
+"""Draw the tables of replays: finished replays, audit, reasons for records that were not delivered, and dry run."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _SHOWN_TOPICS = 20
 
 
 def address(operation_id: str) -> str:
-    """Return the address of a replay's page."""
+    """Return the URL of a replay's page."""
     return header.link("replays", operation=operation_id)
 
 
 def dead_letters_address(query: Mapping[str, str]) -> str:
-    """Return the address of the selected dead letters, without the filters of the current page."""
+    """Return the URL of the selected dead letters, without the filters of the current page."""
     cleared = dict.fromkeys(("range", "topic", "producer"), None)
     return header.link("dead-letters", **{**cleared, **query})
 
 
 def dead_letter_address(message_id: str) -> str:
-    """Return the address of one dead letter's details, in any state."""
+    """Return the URL of one dead letter's details, in any state."""
     return dead_letters_address({"message_id": message_id, "state": "any", "letter": message_id})
 
 
 def ended(replays: Sequence[queries.ReplayRow]) -> None:
     columns = (
-        Column("Ended"),
+        Column("Finished"),
         Column("User"),
         Column("Selection", wide=True),
         Column("Records", number=True),
@@ -47,7 +47,7 @@ def ended(replays: Sequence[queries.ReplayRow]) -> None:
         Column("Duration", number=True, tooltip="From start to end, including pauses."),
     )
     rows = [TableRow(row.operation.operation_id, _ended(row)) for row in replays]
-    live_table(columns, rows, key="replays-ended", alt="Ended replays, the latest first")
+    live_table(columns, rows, key="replays-ended", alt="Finished replays, latest first")
 
 
 def _ended(row: queries.ReplayRow) -> tuple[Cell, ...]:
@@ -75,7 +75,7 @@ def audit(rows: Iterable[Mapping[str, Any]], *, of_one: bool = False) -> None:
     lines = [
         TableRow(f"{row['acted_at']!r} {row['action']}", _audit_entry(row, of_one=of_one)) for row in rows
     ]
-    live_table(columns, lines, key="replays-audit", alt="Audit of replays, the latest first")
+    live_table(columns, lines, key="replays-audit", alt="Audit of replays, latest first")
 
 
 def _audit_entry(row: Mapping[str, Any], *, of_one: bool) -> tuple[Cell, ...]:

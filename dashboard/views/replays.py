@@ -58,7 +58,7 @@ def _all(path: Path) -> None:
                 "quiet", "No replays yet. This page lists each replay with its progress and outcome."
             )
             dead_letters = common.link_element("dead letters", header.link("dead-letters"))
-            st.html(f'<p class="pc-note">To start one, select {dead_letters} and press Replay.</p>')
+            st.html(f'<p class="pc-note">To start one, select {dead_letters} and click Replay.</p>')
             return
         common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
         for row in page.under_way:
@@ -90,7 +90,7 @@ def _requested(operation: Operation) -> str:
 def _ended(page: queries.ReplaysPage) -> None:
     if not page.ended:
         return
-    common.heading("Ended")
+    common.heading("Finished")
     replay_tables.ended(page.ended)
     if page.more and not st.session_state.get("replays_more"):
         st.button("Show more", key="more_replays", on_click=_show_more)
@@ -128,7 +128,7 @@ def _one(path: Path, operation_id: str) -> None:
         except ReplayError:
             common.message(
                 "warning",
-                f"This store has no replay {operation_id}. Its retention period is over, or it belongs to another store.",
+                f"This store has no replay {operation_id}. It may have expired or belong to another store.",
             )
             return
         operation = detail.replay.operation

@@ -68,7 +68,7 @@ def _store(path: Path) -> None:
         ends = (wording.stamp(at, zone, page.now).text for at in (info.oldest, info.newest))
         span = " to ".join(ends)
     pending = f"{page.load.dead_letters:,} pending, {wording.size(page.load.bytes)}"
-    unsafe = f"{info.network_file_system}: file locks are unsafe, move the store to a local disk"
+    unsafe = f"{info.network_file_system}: file locks are unsafe. Move the store to a local disk."
     _facts(
         "settings-store",
         ("File", str(info.path)),
@@ -100,7 +100,7 @@ def _environment(path: Path) -> None:
         "settings-access",
         ("Address", settings_wording.listen_address(str(st.get_option("server.address") or ""))),
         ("Sign-in", settings_wording.sign_in_policy(passwords=len(rules.passwords), oidc=rules.oidc)),
-        ("Your rights", f"{access.user()} can make changes" if allowed else reason),
+        ("Your permissions", f"{access.user()} can make changes" if allowed else reason),
         ("Replays", _replays(path)),
     )
 
@@ -127,7 +127,7 @@ def _store_settings(path: Path) -> None:
     common.note(settings_wording.LIMITS_NOTE)
     common.heading("Change these settings")
     common.note(
-        "Changes apply to all users of this store and are audited. Use default to reset a setting, none to remove a limit."
+        "Changes apply to all users of this store and are audited. Use “default” to reset a setting and “none” to remove a limit."
     )
     values = {one.name: one.value for one in (*page.kept[-1:], *page.bounds[:2])}
     st.code(settings_wording.command(values, str(page.info.path)), language=None, wrap_lines=True)

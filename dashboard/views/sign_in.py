@@ -54,7 +54,7 @@ def _sign_in() -> None:
 
 
 def _sign_in_address() -> str:
-    """Return the address of the sign-in form with this page as its destination."""
+    """Return the URL of the sign-in form with this page as its destination."""
     here = urlsplit(st.context.url or "")
     path = f"{here.path or '/'}?{here.query}" if here.query else here.path or "/"
     return f"sign-in?next={quote(path, safe='')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -84,10 +83,6 @@ def alerts_sentence(
     return ("bad" if any(item.severity == "critical" for item in open_) else "warning"), text
 
 
-_INHIBITED = re.compile(r"(.+) fires and explains it")
-"""The reason that an inhibited alert has in the store."""
-
-
 def _suppressed(items: Sequence[Alert]) -> Iterator[str]:
     """Count the silenced and inhibited alerts by reason."""
     for reason, number in Counter(map(_suppression, items)).items():
@@ -98,9 +93,7 @@ def _suppression(item: Alert) -> str:
     if item.silenced:
         return "silenced"
     reason = item.muted_by or ""
-    if found := _INHIBITED.fullmatch(reason):
-        return f"inhibited by {found[1]}"
-    return f"muted: {reason}"
+    return reason if reason.startswith("inhibited by ") else f"muted: {reason}"
 
 
 def _acknowledged(number: int, total: int) -> str:
@@ -212,7 +205,7 @@ def _condition(condition: Condition) -> str:
         case Absence(after=after):
             return f"a topic with earlier traffic receives nothing for {span(after)}"
         case RouteFailing(after=after):
-            return f"notifications over a route fail for {span(after)}"
+            return f"notifications via a route fail for {span(after)}"
         case InvalidRuleFile():
             return "the rule file is invalid"
         case _:
@@ -253,7 +246,7 @@ def route_state(delivered: bool, failing: str, waiting: int, given_up: int, reas
 
 def route_failing(route: str, ago: str) -> str:
     """Return the note about a route that fails since `ago`."""
-    return f"Notifications over {route} have been failing for {ago} (see Notifications)."
+    return f"Notifications via {route} have been failing for {ago} (see Notifications)."
 
 
 NOTIFICATION_KINDS: Mapping[str, str] = {

@@ -17,7 +17,7 @@ LABELS: Mapping[str, str] = {
     "lost": "Lost",
     "duplicated": "Duplicated",
     "reordered": "Out of order",
-    "given_up_found": "Dead letter on log",
+    "given_up_found": "Dead letter in log",
     "pending": "Pending",
     "expired": "Expired",
     "undecided": "Undecided",
@@ -25,16 +25,16 @@ LABELS: Mapping[str, str] = {
 }
 MEANINGS: Mapping[str, str] = {
     "lost": "Acknowledged by the broker, but missing from the log.",
-    "duplicated": "On the log more than once.",
+    "duplicated": "In the log more than once.",
     "reordered": "Out of send order within its partition and producer session.",
-    "given_up_found": "A dead letter that is on the log. Do not replay it.",
+    "given_up_found": "A dead letter that is in the log. Do not replay it.",
     "pending": "Hidden by an open transaction. Repeat the audit after it ends.",
     "expired": "Deleted by retention before this audit; cannot be checked.",
     "undecided": "Acknowledged, offset unknown; not found in the audited range. Audit the whole topic.",
-    "unledgered": "On the log, but in no ledger: the producer keeps none or crashed before reporting.",
+    "unledgered": "In the log, but in no ledger: the producer keeps none or crashed before reporting.",
 }
 _OTHER_KINDS: Mapping[str, str] = {
-    "given_up_found": "dead letters on the log",
+    "given_up_found": "dead letters in the log",
     "pending": "pending",
     "expired": "expired",
     "undecided": "undecided",
@@ -164,7 +164,7 @@ def _faults(audit: Audit) -> str:
 
 
 def kind_of(requested: str | None, kinds: Sequence[str]) -> str | None:
-    """Return the kind that the address names, else the worst one present."""
+    """Return the kind that the URL names, else the worst one present."""
     return requested if requested in kinds else kinds[0] if kinds else None
 
 

@@ -18,7 +18,7 @@ from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExce
 VERDICTS: Mapping[str, str] = {
     "not_sent": "never left the client; safe to resend",
     "rejected": "not stored by the broker; safe to resend",
-    "absent": "checked and not on the topic; safe to resend",
+    "absent": "confirmed not to be on the topic; safe to resend",
     "possibly_persisted": "may be on the broker; a replay checks first",
     "found": "already on the topic",
     "inconclusive": "not found on the topic but may still arrive; resent only on request",
@@ -124,7 +124,7 @@ def about(total: int, listed: int, *, first: bool, found: bool = False) -> str:
         )
     if first:
         return f"Showing the latest {listed:,} of {total:,} matching dead letters."
-    return f"Showing {listed:,} older ones of {total:,} matching dead letters."
+    return f"Showing {listed:,} older dead letters of {total:,} matching."
 
 
 def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | None) -> str:
@@ -158,11 +158,11 @@ def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:
     """Return the pending dead letters against their limits."""
     number = f"{plural(load.dead_letters, 'dead letter')} pending"
     number += f" (limit {bounds.dead_letters:,})" if bounds.dead_letters else ""
-    volume = size(load.bytes) + (f" of {size(bounds.bytes)}" if bounds.bytes else "")
+    volume = size(load.bytes) + (f" (limit {size(bounds.bytes)})" if bounds.bytes else "")
     oldest = ""
     if load.oldest is not None:
         oldest = f", oldest {age(now - load.oldest)}"
-        oldest += f" of {age(bounds.age)}" if bounds.age else ""
+        oldest += f" (limit {age(bounds.age)})" if bounds.age else ""
     return f"{number}; {volume}{oldest}."
 
 

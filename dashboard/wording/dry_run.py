@@ -67,11 +67,11 @@ def newer_reason(run: DryRun) -> str:
     compacted = [topic.topic for topic in affected if topic.compacted]
     kept = "Keeping the records loses nothing: they stay dead letters and can be sent later."
     if unknown:
-        are = "is" if len(unknown) == 1 else "are"
+        policy = "cleanup policy of {} is" if len(unknown) == 1 else "cleanup policies of {} are"
         return (
-            f"Whether {_names(unknown)} {are} compacted is unknown, because the topic configuration cannot be read. On a "
-            f"compacted topic, an old value sent now permanently replaces the newer one. {kept} Send them if every record "
-            "is independent."
+            f"The {policy.format(_names(unknown))} unknown, because the topic configuration cannot be read. On a compacted "
+            f"topic, an old value sent now permanently replaces the newer one. {kept} Send them only if every record is "
+            "independent."
         )
     if compacted:
         are = "is" if len(compacted) == 1 else "are"
@@ -79,7 +79,7 @@ def newer_reason(run: DryRun) -> str:
     are = "is" if len(affected) == 1 else "are"
     return (
         f"{_names([topic.topic for topic in affected])} {are} not compacted, so no record is replaced. A consumer that keeps "
-        f"the last value per key would end with the old value. {kept}"
+        f"the last value per key would end up with the old value. {kept}"
     )
 
 

@@ -75,7 +75,7 @@ def topics_left(number: int, shown: int, troubled: int) -> str:
     if number <= shown:
         return ""
     problems = f"{troubled - shown:,} with problems" if troubled > shown else "none with problems"
-    return f"and {plural(number - shown, 'more topic')}, {problems}; choose one above"
+    return f"and {plural(number - shown, 'more topic')}, {problems}; select one above"
 
 
 def as_of(now_at: str, *, paused: bool, over: bool, lost: bool = False) -> str:

@@ -17,14 +17,14 @@ from producer_core.replay.wording import INCONCLUSIVE, NEWER, STATES, delivered,
 Tone = str
 
 SILENT = 3.0
-"""Seconds after the end of its lease after which a runner counts as dead or hanging; it renews the lease well before.
+"""Seconds after the end of its lease after which a runner counts as crashed or hanging; it renews the lease well before.
 """
 
 CLICK = "Checks the topics first. Sends automatically unless a decision is needed."
 
 OTHER_FILTER = (
-    "No action taken: the URL has a different filter than the one shown with this button. "
-    "The page now shows the filter of the URL."
+    "No action taken: the filter in the URL differs from the filter that this button applied to. "
+    "The page now shows the filter from the URL."
 )
 
 REMEDIES: Mapping[str, str] = {
@@ -32,7 +32,7 @@ REMEDIES: Mapping[str, str] = {
         "Start a producer on this store to run it, or start this dashboard with PRODUCER_CORE_CONFIG set to a client "
         "configuration file. To send from a shell with access to the brokers:"
     ),
-    "cluster": "If the records belong on a cluster that is reachable, send them from a shell:",
+    "cluster": "If the records belong on a different cluster that can be reached, send them from a shell:",
 }
 """What to do where no process can run a replay."""
 
@@ -49,7 +49,7 @@ ACTS: Mapping[str, str] = {
 }
 
 _ACTS_WITHOUT_DETAIL = ("replay", "replay_go", "replay_pause", "replay_resume", "replay_cancel")
-"""Acts whose outcome in the audit log adds nothing to their name."""
+"""Actions whose outcome in the audit log adds nothing to their name."""
 _OPERATION = re.compile(r"\s*\(?(?:planned as )?\b([0-9a-f]{12})\)?$")
 
 REASONS: Mapping[str, str] = {"failed": "failed again", "skipped": "skipped"}
@@ -114,7 +114,7 @@ def count_changed(shown: int | None, total: int) -> str:
     if total < shown:
         handled = shown - total
         return f"{handled:,} of {shown:,} {_was(handled)} already handled by someone else."
-    return f"{plural(total - shown, 'more record')} had failed by then."
+    return f"{plural(total - shown, 'more record')} failed in the meantime."
 
 
 def none_pending(states: Mapping[str, int]) -> str:
@@ -271,7 +271,7 @@ def silent(operation: Operation, now: float) -> bool:
 
 def _orphaned(operation: Operation, owner: str, runners: int, now: float) -> tuple[Tone, str]:
     late = age(now - (operation.lease_until or now))
-    expired = f"The lease of {owner} expired {late} ago; the process crashed or hangs."
+    expired = f"The lease of {owner} expired {late} ago; the process has crashed or is hanging."
     if runners:
         return "warning", (
             f"{expired} Another producer takes over automatically within about 20 s. It checks the records in flight first, "
@@ -304,7 +304,7 @@ def canary(operation: Operation) -> str:
     size = operation.canary or 0
     if operation.state != "running" or sent >= size or operation.total <= size:
         return ""
-    return f"Canary: the first {size:,} are sent alone; the rest follows once they are acknowledged."
+    return f"Canary: the first {size:,} are sent alone; the rest follow once they are acknowledged."
 
 
 # after the end

@@ -23,7 +23,7 @@ LIMITS_NOTE = (
     "An alert fires above a limit; nothing is dropped. Producers may set limits that are not set here."
 )
 ALWAYS_MASKED = (
-    "Always masked: fields and headers with a secret's name (password, token, authorization, api_key, …), e-mail addresses, "
+    "Always masked: fields and headers with a secret's name (password, token, authorization, api_key, …), email addresses, "
     "card numbers, bearer and basic credentials, JSON web tokens, keys of well-known services, passwords in URLs."
 )
 
@@ -85,7 +85,7 @@ def doctor_progress(checks: int, seconds: float, about: str) -> str:
 def alert_rules(rules: int, off: Sequence[str], routes: Sequence[str]) -> str:
     """Return the number of active rules and the notification routes."""
     notified = (
-        f"notifications over {', '.join(routes)}"
+        f"notifications via {', '.join(routes)}"
         if routes
         else "no notifications outside this dashboard and the CLI"
     )

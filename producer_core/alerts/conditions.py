@@ -134,7 +134,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class RouteFailing:
-    """Notifications over a route have failed for `after` seconds."""
+    """Notifications via a route have failed for `after` seconds."""
 
     after: float = 5 * MINUTE
 

@@ -50,6 +50,7 @@ class AlertEvaluator:
         from producer_core.store.lease import Lease  # loads DuckDB
 
         # Process ids can be equal, for example in two containers.
+        self._store = store
         self.owner = owner or f"{this_process()}/{uuid.uuid4().hex[:6]}"
         self._clock = clock
         self._monotonic = monotonic
@@ -76,7 +77,9 @@ class AlertEvaluator:
             logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
             self._log.shift(jump)
         rule_set = self.rule_set
-        changes = evaluate(rule_set.rules, self._reader.read(rule_set, now), self._log.open_alerts())
+        with self._store.borrow():  # once for all queries: each borrow attaches the file, which costs more than a query
+            snapshot, open_alerts = self._reader.read(rule_set, now), self._log.open_alerts()
+        changes = evaluate(rule_set.rules, snapshot, open_alerts)
         if changes and not self._log.apply(changes, holder=self.owner, lease=NAME):
             self.leads = False
             return ()

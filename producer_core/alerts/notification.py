@@ -18,7 +18,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class RouteResult:
-    """The result of sending a notification. `text` never contains the address or a secret.
+    """The result of sending a notification. `text` never contains the URL or a secret.
 
     `later`: the seconds that the receiver asks us to wait. `refused`: the receiver works but rejects this
     notification; the next one may succeed.
@@ -29,4 +29,4 @@ class RouteResult:
     retry_after: float | None = None
     refused: bool = False
     body: str = ""
-    """The beginning of the receiver's answer, shown by a test of the route. It is not stored."""
+    """The beginning of the receiver's response, shown by a test of the route. It is not stored."""

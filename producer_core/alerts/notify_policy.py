@@ -112,7 +112,7 @@ def _mute_reason(
         if item.rule in rules.get(name, _UNKNOWN).inhibits:
             subjects = {other.subject for other in firing if other.rule == name}
             if _is_covered(item, subjects, snapshot):
-                return f"{name} fires and explains it"
+                return f"inhibited by {name}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The routes of notifications: callbacks and webhooks, and where their addresses come from."""
+"""The routes of notifications: callbacks and webhooks, and where their URLs come from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer_core.alerts.rule_set import RouteSettings, RuleSet
 from producer_core.errors import ConfigError
 
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
-"""Contains the address of a webhook, so that no rules file is needed. `…_FILE` names a file with the address instead;
+"""Contains the URL of a webhook, so that no rules file is needed. `…_FILE` names a file with the URL instead;
 `…_TOKEN` and `…_TOKEN_FILE` give its bearer token."""
 
 
@@ -110,7 +110,7 @@ def _route_of(item: Route | AlertFunction) -> Route:
 
 
 def routes_of(rule_set: RuleSet) -> tuple[Route, ...]:
-    """Return the routes of the rule set whose addresses this process has, and the one of the environment."""
+    """Return the routes of the rule set whose URLs this process has, and the one of the environment."""
     found = [route for settings in rule_set.routes if (route := _route(settings, rule_set.path)) is not None]
     named = RouteSettings(
         "webhook",
@@ -124,7 +124,7 @@ def routes_of(rule_set: RuleSet) -> tuple[Route, ...]:
 
 
 def missing_addresses(rule_set: RuleSet) -> tuple[RouteSettings, ...]:
-    """Return the routes of the rule set whose addresses this process lacks."""
+    """Return the routes of the rule set whose URLs this process lacks."""
     return tuple(settings for settings in rule_set.routes if _route(settings, rule_set.path) is None)
 
 
@@ -156,5 +156,5 @@ def _secret(variable: str, file: str, rules_file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"The file {path.name} of a route cannot be read: {type(error).__name__}.",
-            fix="It must contain only the address or the token.",
+            fix="It must contain only the URL or the token.",
         ) from None

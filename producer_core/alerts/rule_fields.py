@@ -160,7 +160,7 @@ def file(value: Any) -> str:
 def secret(value: Any) -> Any:
     """Refuse the value without repeating it in the message."""
     raise InvalidValue(
-        "This file must not contain an address or a secret.",
+        "This file must not contain a URL or a secret.",
         'Put it into an environment variable or a separate file, and name that: url_env = "PAGER_URL", '
         'url_file = "pager.url", token_env, token_file.',
     )

@@ -14,7 +14,7 @@ REPEAT = 4 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings:
-    """The settings of a webhook: the source of its address, and the severities it receives. Never the address itself."""
+    """The settings of a webhook: the source of its URL, and the severities it receives. Never the URL itself."""
 
     name: str
     url_env: str = ""

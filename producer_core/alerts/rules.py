@@ -141,7 +141,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "notifications_failing": AlertRule(
             "warning",
-            "Notifications over {subject} fail: {reason}",
+            "Notifications via {subject} fail: {reason}",
             'Run "producer-core alerts test" to see the response of the receiver. Failed notifications are kept and '
             "retried.",
             condition=RouteFailing(),
@@ -186,8 +186,8 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "dedup_degraded": AlertRule(
             "warning",
-            "De-duplication is unavailable: {reason}",
-            "Messages are sent without the check until it recovers. Start Redis, or check its address.",
+            "Deduplication is unavailable: {reason}",
+            "Messages are sent without the check until it recovers. Start Redis, or check its URL.",
             keep_firing_for=MINUTE,
         ),
         "telemetry_failing": AlertRule(
@@ -247,7 +247,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "retention_removed": AlertRule(
             "info",
             "{text}",
-            "No action needed. Raise the retention if consumers had not read the records yet.",
+            "No action needed. Increase the retention if consumers had not read the records yet.",
         ),
         "standing_unknown": AlertRule(
             "warning", "{text}", "Grant READ and DESCRIBE on the topic, or restore the connection."
@@ -283,7 +283,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "journal_full": AlertRule(
             "critical",
             "{text}",
-            "Free disk space, raise the limit of the journal, or find out why the brokers accept nothing.",
+            "Free disk space, raise the limit of the journal, or find out why the brokers accept no messages.",
         ),
         "journal_torn": AlertRule(
             "warning", "{text}", "No action needed after a crash: the incomplete entry was never accepted."
@@ -297,7 +297,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "dlq_over_bound": AlertRule(
             "warning",
             "{text}",
-            'Nothing is dropped. List the causes with "producer-core dlq groups"; change the bound with "producer-core '
+            'Nothing is dropped. List the causes with "producer-core dlq groups"; change the limit with "producer-core '
             'store set".',
         ),
         "weak_replication": AlertRule(

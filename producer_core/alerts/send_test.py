@@ -13,7 +13,7 @@ from producer_core.alerts.rule_set import RuleSet
 
 
 def send_test_alert(route: Route, rule_set: RuleSet, *, store: str, who: str) -> RouteResult:
-    """Return the receiver's answer; `accepted` if it accepted both the firing and the resolved notification."""
+    """Return the receiver's response; `accepted` if it accepted both the firing and the resolved notification."""
     now = time.time()
     item = Alert(
         "TestAlert", "info", "producer_core", None, None, f"Test alert sent by {who}.",

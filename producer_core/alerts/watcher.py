@@ -63,7 +63,7 @@ class AlertWatcher:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Return the routes over which this process can send."""
+        """Return the routes through which this process can send."""
         return tuple(sender.route for sender in self._senders)
 
     @property

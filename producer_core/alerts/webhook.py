@@ -1,4 +1,4 @@
-"""The webhook route: one POST in Alertmanager's format with a time limit. It never reveals its address."""
+"""The webhook route: one POST in Alertmanager's format with a time limit. It never reveals its URL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OVERLOADED = (408, 425, 429)
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Sends notifications to an HTTP endpoint. The address and the token appear in no text that it returns."""
+    """Sends notifications to an HTTP endpoint. The URL and the token appear in no text that it returns."""
 
     name: str
     url: str = field(repr=False)
@@ -44,8 +44,8 @@ class Webhook:
             good = False
         if not good or not all(_plain(text) for text in (self.url, self.token)):
             raise ConfigError(
-                f"The address or the token of the route {self.name!r} is invalid.",
-                fix="An address begins with http:// or https://. Neither may contain spaces or line breaks.",
+                f"The URL or the token of the route {self.name!r} is invalid.",
+                fix="A URL begins with http:// or https://. Neither may contain spaces or line breaks.",
             )
 
     def send(self, notification: Notification) -> RouteResult:
@@ -102,7 +102,7 @@ class Webhook:
         return RouteResult(False, text, _retry_after(response), refused, excerpt)
 
     def _redacted(self, text: str) -> str:
-        """Return the text without any part of the address or the token, quoted or unquoted."""
+        """Return the text without any part of the URL or the token, quoted or unquoted."""
         parts = urlsplit(self.url)
         pieces = {self.url, self.token, parts.netloc, parts.hostname or "", parts.query, _target(parts)}
         pieces |= {parts.username or "", parts.password or "", parts.path, parts.fragment}

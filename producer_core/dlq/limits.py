@@ -117,7 +117,8 @@ class LimitWatch:
         started = self._timer()
         if started < self._next:
             return []
-        found = exceeded_limits(measure(store), self._limits.overridden_by(store.settings()), now)
+        with store.borrow():  # once for both queries
+            found = exceeded_limits(measure(store), self._limits.overridden_by(store.settings()), now)
         duration = self._timer() - started
         self._next = started + max(_MIN_INTERVAL, duration * _IDLE_SHARE)
         return self._changes(found, now)

@@ -1,30 +1,29 @@
-"""Write statistics, dead letters, alerts and the ledger to the store on a background thread.
+"""Write statistics, alerts and the ledger to the store on a background thread, and flush dead letters there.
 
 Statistics are taken once a second as the difference of two snapshots, so that nothing is counted twice, and nothing is lost
 when a flush fails: the batches wait, and beyond a limit the two oldest are summed. They are written each second while a
-dashboard or a command reads the store or when a batch contains news, and otherwise four at a time. Dead letters are written
-within 100 ms. If the store is not available, they are spilled to a file beside it, which the next flush reads.
+dashboard or a command reads the store or when a batch contains news, and otherwise four at a time.
+
+The thread also flushes dead letters within 100 ms; `dlq/store_or_spill.py` decides where they go.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from producer_core._internal import time_budget
 from producer_core._internal.read_activity import mark_background_thread
-from producer_core.errors import StoreError
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.metrics.batch import Batch
 from producer_core.metrics.batch_size import sum_by_minute
 from producer_core.metrics.stats_window import StatsWindow
+from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 
 logger = logging.getLogger(__name__)
 
@@ -44,28 +43,6 @@ _SPILL_TIMEOUT = 15.0
 """Seconds that stop() waits beyond its timeout for dead letters to be on disk: another process may hold the spill file."""
 
 
-class DeadLetterSink(Protocol):
-    """Stores dead letters permanently."""
-
-    def add(self, dead_letters: Sequence[DeadLetter]) -> None: ...
-
-
-class SpillFile(Protocol):
-    """Keeps dead letters while the store is not available."""
-
-    def append(self, dead_letters: Sequence[DeadLetter]) -> None: ...
-    def taking(self) -> AbstractContextManager[Sequence[DeadLetter]]: ...
-
-
-class BatchStore(Protocol):
-    """Stores batches."""
-
-    def append(self, *batches: Batch) -> int: ...
-    def recently_read(self) -> bool: ...
-    def rollup(self, now: float) -> int: ...
-    def prune(self, now: float) -> int: ...
-
-
 class BatchPublisher(Protocol):
     """Publishes batches to a telemetry topic."""
 
@@ -73,12 +50,16 @@ class BatchPublisher(Protocol):
     def close(self) -> None: ...
 
 
-@dataclasses.dataclass(frozen=True)
-class RecorderDestination:
-    """The parts of an open store that the recorder writes to."""
+class WritesDeadLetters(Protocol):
+    """Writes dead letters to disk; see `dlq/store_or_spill.py:DeadLetterWriter`."""
 
-    batches: BatchStore
-    dead_letters: DeadLetterSink
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def spilled(self) -> bool: ...
+    def add(self, dead_letter: DeadLetter) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Recorder(Hook):
@@ -86,42 +67,32 @@ class Recorder(Hook):
 
     def __init__(
         self,
-        open_store: Callable[[], RecorderDestination],
-        spill: SpillFile,
+        store: StoreAccess,
+        dead_letters: WritesDeadLetters,
         window: StatsWindow,
         *,
         each_second: Sequence[Callable[[RecorderDestination], None]] = (),
         telemetry: BatchPublisher | None = None,
         keep_ledger: bool = False,
-        buffer_limit: int = 10_000,
-        dead_letters_stored: Callable[[Iterable[str]], None] = lambda message_ids: None,
     ) -> None:
-        self._open = open_store
-        self._spill = spill
+        self._store = store
+        self._dead_letters = dead_letters
         self._window = window
         self._each_second = tuple(each_second)
         self._telemetry = telemetry
         self._ledger = window.ledger
         self._client = window.client
         self._keep_ledger = keep_ledger
-        self._limit = buffer_limit
-        self._dead_letters_stored = dead_letters_stored
         self._clock = window.clock
-        self._lock = threading.Lock()  # guards the four fields below
-        self._dead_letters: list[DeadLetter] = []
+        self._lock = threading.Lock()  # guards the two fields below
         self._notices: list[Notice] = []
-        self._writing = 0
         self._flushes: list[threading.Event] = []  # each is set after the next complete write
-        self._written = threading.Event()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._destination: RecorderDestination | None = None
-        self._spilled = True  # an earlier process may have left a spill file
         self._batches: deque[Batch] = deque()
         self._maintained_at = 0.0
         self._last_state: tuple[object, ...] = ()
         self._time_budget = time_budget.TimeBudget()
-        self.trouble: str | None = None  # the error of the store while it is not available
         self.ledger_lost = 0  # acknowledgements whose rows had no room while the store was not available
         self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
 
@@ -134,8 +105,7 @@ class Recorder(Hook):
     def died(self, dead_letter: DeadLetter) -> None:
         if self._ledger is not None:
             self._ledger.died(dead_letter)
-        with self._lock:
-            self._dead_letters.append(dead_letter)
+        self._dead_letters.add(dead_letter)
         self._wake.set()
 
     def notice(self, notice: Notice) -> None:
@@ -144,36 +114,6 @@ class Recorder(Hook):
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
         self._client.add(statistics, self._clock())
-
-    @property
-    def full(self) -> bool:
-        """Whether there is no room for another dead letter: store and spill file take none, and the buffer is full."""
-        return self.trouble is not None and len(self._dead_letters) >= self._limit
-
-    @property
-    def waiting(self) -> int:
-        """The number of dead letters that are in memory only."""
-        return len(self._dead_letters) + self._writing
-
-    unwritten = waiting
-
-    def wait_written(self, timeout: float) -> bool:
-        """Wait until all dead letters are in the store or the spill file; return False on a timeout or without a store."""
-        deadline = time.monotonic() + timeout
-        while self.waiting and self.trouble is None and time.monotonic() < deadline:
-            self._written.clear()
-            if self.waiting:
-                self._written.wait(0.05)
-        return not self.waiting
-
-    def wait_stored(self, timeout: float) -> bool:
-        """Wait until all dead letters are in the store, even while it is not available; return False on a timeout."""
-        deadline = time.monotonic() + timeout
-        while (self.waiting or self._spilled) and (left := deadline - time.monotonic()) > 0:
-            self._written.clear()
-            if self.waiting or self._spilled:
-                self._written.wait(min(left, 0.05))
-        return not (self.waiting or self._spilled)
 
     def flush_soon(self, timeout: float) -> None:
         """Write now what would be written within the next second, and wait for that for at most `timeout` seconds."""
@@ -197,10 +137,10 @@ class Recorder(Hook):
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout)
-        if self.waiting:
+        if self._dead_letters.waiting:
             self._thread.join(_SPILL_TIMEOUT)
-        if self.waiting:
-            logger.critical("dead letters could not be stored", extra={"count": self.waiting})
+        if self._dead_letters.waiting:
+            logger.critical("dead letters could not be stored", extra={"count": self._dead_letters.waiting})
         if self._telemetry is not None:
             self._telemetry.close()
 
@@ -212,8 +152,8 @@ class Recorder(Hook):
             self._wake.wait(max(0.0, next_tick - time.monotonic()))
             if self._wake.is_set() and not self._stopping.wait(_COLLECT_S):
                 self._wake.clear()
-            if self._dead_letters and not self._stopping.is_set():
-                self._flush_dead_letters()
+            if self._dead_letters.waiting and not self._stopping.is_set():
+                self._dead_letters.flush()
             with self._lock:
                 flushes, self._flushes = self._flushes, []
             if time.monotonic() >= next_tick or flushes:
@@ -221,20 +161,11 @@ class Recorder(Hook):
                 self._tick(write=bool(flushes))
                 for flushed in flushes:
                     flushed.set()
-        self._end()
-
-    def _end(self) -> None:
-        """Spill dead letters first, because the spill file never waits for the store. Then write everything to the store."""
-        with self._lock:
-            dead_letters, self._dead_letters = self._dead_letters, []
-            self._writing = len(dead_letters)
-        self._spill_dead_letters(dead_letters)
-        self._writing = 0
-        self._flush_dead_letters()
+        self._dead_letters.close()
         self._tick(write=True)
 
     def _tick(self, *, write: bool) -> None:
-        write = write or self.trouble is not None or len(self._batches) >= _UNREAD_BATCHES - 1
+        write = write or self._store.trouble is not None or len(self._batches) >= _UNREAD_BATCHES - 1
         with self._lock:
             notices, self._notices = tuple(self._notices), []
         for batch in self._window.take(notices):
@@ -243,46 +174,11 @@ class Recorder(Hook):
             if self._telemetry is not None:
                 self._telemetry.publish(batch)
         self._limit_batches()
-        if self._spilled:
-            self._flush_dead_letters()
-        self._with_store(lambda destination: self._flush_batches(destination, write))
+        if self._dead_letters.spilled:
+            self._dead_letters.flush()
+        self._store.use(lambda destination: self._flush_batches(destination, write))
         for step in self._each_second:
-            self._with_store(step)
-
-    # dead letters
-
-    def _flush_dead_letters(self) -> None:
-        with self._lock:
-            dead_letters, self._dead_letters = self._dead_letters, []
-            self._writing = len(dead_letters)
-        if not self._with_store(lambda destination: self._write(destination, dead_letters)):
-            self._spill_dead_letters(dead_letters)
-        self._writing = 0
-        self._written.set()
-
-    def _write(self, destination: RecorderDestination, dead_letters: list[DeadLetter]) -> None:
-        if dead_letters:
-            destination.dead_letters.add(dead_letters)
-            self._dead_letters_stored([dead_letter.message_id for dead_letter in dead_letters])
-            dead_letters.clear()
-        if self._spilled:
-            with self._spill.taking() as spilled:
-                destination.dead_letters.add(spilled)
-            self._spilled = False
-
-    def _spill_dead_letters(self, dead_letters: list[DeadLetter]) -> None:
-        if not dead_letters:
-            return
-        try:
-            self._spill.append(dead_letters)
-            self._spilled = True
-            self._dead_letters_stored([dead_letter.message_id for dead_letter in dead_letters])
-        except StoreError as error:
-            logger.error(
-                "dead letters cannot be spilled", extra={"count": len(dead_letters), "error": str(error)}
-            )
-            with self._lock:
-                self._dead_letters[:0] = dead_letters
+            self._store.use(step)
 
     # statistics
 
@@ -323,27 +219,3 @@ class Recorder(Hook):
             if batch.ledger and self.ledger_lost < target:
                 self._batches[index] = rest = batch.drop_ledger_rows(target - self.ledger_lost)
                 self.ledger_lost += batch.acknowledgements - rest.acknowledgements
-
-    # the store
-
-    def _with_store(self, work: Callable[[RecorderDestination], None]) -> bool:
-        try:
-            self._destination = self._destination or self._open()
-            work(self._destination)
-        except StoreError as error:
-            self._store_failed(error)
-            return False
-        self._store_recovered()
-        return True
-
-    def _store_failed(self, error: StoreError) -> None:
-        if self.trouble is None:
-            logger.warning("store unavailable", extra={"error": str(error)})
-            self.notice(Notice("store_unavailable", "critical", str(error), self._clock()))
-        self.trouble = str(error)
-
-    def _store_recovered(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
-            logger.warning("store available again")
-            self.notice(Notice("store_available", "info", "The store is available again.", self._clock()))

@@ -22,18 +22,20 @@ from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.dlq.memory_queue import dead_letter_of
+from producer_core.dlq.store_or_spill import DeadLetterWriter
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.messages import Message, MessageStatus
 from producer_core.metrics.ack_ledger import AckLedger
 from producer_core.metrics.batch_sequence import BatchSequence
 from producer_core.metrics.counters import Metrics
-from producer_core.metrics.recorder import Recorder, RecorderDestination
+from producer_core.metrics.recorder import Recorder
 from producer_core.metrics.stats_window import StatsWindow
+from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 from producer_core.producer.alert_reporter import AlertReporter
 from producer_core.producer.dead_letter_backend import ProducerView, check_target, spill_path
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import StoredSession
-from producer_core.producer.store_queue import StoreQueue
+from producer_core.producer.store_dead_letter_queue import StoreDeadLetterQueue
 from producer_core.replay import ReplayRunner, plan
 from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
@@ -94,18 +96,22 @@ class StoreBackend:
             number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
             clock=self._clock,
         )
+        access = StoreAccess(
+            self._destination, notice=lambda notice: self.recorder.notice(notice), clock=self._clock
+        )
+        self._writer = DeadLetterWriter(
+            access, Spill(spill_path(path)), limit=options.dlq_max_size, stored=dead_letters_stored
+        )
         self.recorder = Recorder(
-            self._destination,
-            Spill(spill_path(path)),
+            access,
+            self._writer,
             window,
             each_second=(self._report_alerts, self._name_cluster),
             telemetry=telemetry,
             keep_ledger=bool(options.ledger),
-            buffer_limit=options.dlq_max_size,
-            dead_letters_stored=dead_letters_stored,
         )
         self.hook = self.recorder
-        self.queue = StoreQueue(self, options.dlq_max_size)
+        self.queue = StoreDeadLetterQueue(self, options.dlq_max_size)
 
     # start and stop
 
@@ -130,19 +136,19 @@ class StoreBackend:
                 self.store.close()
 
     def full(self) -> bool:
-        return self.recorder.trouble is not None and self.recorder.full
+        return self._writer.full
 
     def flush_soon(self) -> None:
         self.recorder.flush_soon(2.0)
 
     def lost(self) -> int:
-        return self.recorder.unwritten
+        return self._writer.waiting
 
     # dead letters
 
     def dead_letters(self) -> DeadLetters:
         """Return the store's dead letters, including the latest. Raise StoreError if the store is unavailable."""
-        self.recorder.wait_written(2.0)
+        self._writer.wait_written(2.0)
         return self._destination().dead_letters  # type: ignore[return-value]  # Destination names the role only
 
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
@@ -165,20 +171,20 @@ class StoreBackend:
 
     def waiting(self) -> int:
         """Return the number of dead letters that are neither in the store nor in the spill file yet."""
-        return self.recorder.waiting
+        return self._writer.waiting
 
     def state(self, message_id: str) -> str | None:
         found = self.dead_letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)
         return found[0].state if found else None
 
     def messages(self, topic: str | None) -> list[Message]:
-        self.recorder.wait_stored(_STORED_WITHIN)
+        self._writer.wait_stored(_STORED_WITHIN)
         found = self.dead_letters().find(self.own(DeadLetterFilter(topic=topic)), limit=_LISTED)
         bodies = self.dead_letters().bodies([dead_letter.message_id for dead_letter in found])
         return sorted(map(message_of, bodies), key=lambda message: message.id)
 
     def clear(self, topic: str | None) -> int:
-        self.recorder.wait_stored(_STORED_WITHIN)
+        self._writer.wait_stored(_STORED_WITHIN)
         where = self.own(DeadLetterFilter(topic=topic))
         return self.dead_letters().archive(where, who=current_actor(), origin="python").count
 
@@ -205,7 +211,7 @@ class StoreBackend:
         to_cluster: str | None = None,
     ) -> int:
         """Run a durable replay in this thread. After `timeout` seconds it continues in the store."""
-        self.recorder.wait_stored(_STORED_WITHIN)
+        self._writer.wait_stored(_STORED_WITHIN)
         self.dead_letters()
         if self.store is None:
             raise ReplayError("The store is unavailable, so dead letters cannot be replayed now.")

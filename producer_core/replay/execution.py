@@ -14,7 +14,7 @@ from producer_core.errors import ProducerError, StoreError
 from producer_core.replay.claims import BYTES, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import ReplayGuard
-from producer_core.replay.operation_lease import LeaseRenewer
+from producer_core.replay.lease_renewer import LeaseRenewer
 from producer_core.replay.outcome import RecordOutcome
 from producer_core.replay.strategy import Interrupted, ReplayStrategy
 

@@ -27,7 +27,7 @@ UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(
     }
 )
 """Why a record could not be claimed, by the current state of its dead letter."""
-ABANDONED = "its runner stopped, and no other runner can look for it on the topic"
+ABANDONED = "its runner stopped, and no other runner can look it up on the topic"
 
 SENT_ANYWAY = "inconclusive records are sent anyway, which may create duplicates"
 """The note in the audit for the choice to send inconclusive records."""

@@ -34,7 +34,7 @@ STATE_MEANINGS: Mapping[str, str] = {
     "done": "every record has an outcome",
     "stopped": "stopped automatically; the other records stay dead letters",
     "cancelled": "cancelled by an operator; the other records stay dead letters",
-    "failed": "it could not continue",
+    "failed": "the replay could not continue",
 }
 """The meaning of each state for the operator."""
 

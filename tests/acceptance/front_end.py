@@ -87,7 +87,7 @@ class FrontEnd:
         assert not errors, errors
         return replies()
 
-    def until(self, check, timeout=20):
+    def until(self, check, timeout=60):
         def receive_and_check():
             self.receive()
             self.page.wait_for_timeout(30)  # lets the page deliver its own messages

@@ -273,7 +273,7 @@ def test_a_kernel_has_one_widget_per_producer_and_one_producer_per_journal(kerne
 def test_the_widget_needs_nothing_but_comm_messages(kernel, chromium, tmp_path):
     _, client = kernel
     with browser(chromium) as page:
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         front = FrontEnd(client, page)
         front.run(MAKE)
         shown = front.run("monitor")

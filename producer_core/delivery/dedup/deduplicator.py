@@ -17,7 +17,7 @@ from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
 from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
-from producer_core.delivery.dedup.redis_outbox import RedisClaimOutbox
+from producer_core.delivery.dedup.redis_fallback import RedisClaimOutbox
 from producer_core.messages import TIME_FIELDS, checksum
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from producer_core.delivery.loss_detection.leader_change import LeaderChange
+from producer_core.delivery.loss_detection.leader_changes import LeaderChange
 from producer_core.events import Severity
 from producer_core.kafka.record_lookup import ProbeResult
 

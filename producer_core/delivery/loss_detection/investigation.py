@@ -17,7 +17,7 @@ from producer_core.delivery.loss_detection.evidence import (
     Trigger,
     classify,
 )
-from producer_core.delivery.loss_detection.leader_change import LeaderChange
+from producer_core.delivery.loss_detection.leader_changes import LeaderChange
 from producer_core.delivery.loss_detection.notices import (
     finding_notice,
     loss_suspected_notice,

@@ -13,7 +13,7 @@ from producer_core.delivery.loss_detection.ack_checkpoints import PartitionId
 from producer_core.delivery.loss_detection.broker_queries import BrokerQueries, RecordQuery
 from producer_core.delivery.loss_detection.evidence import CODES, BrokerView, Checkpoint, LossFinding
 from producer_core.delivery.loss_detection.investigation import BATCH_DELAY_S, Investigation
-from producer_core.delivery.loss_detection.leaders import Leaders
+from producer_core.delivery.loss_detection.leader_changes import Leaders
 from producer_core.delivery.loss_detection.notices import EpochWatch, loss_decided_notice
 from producer_core.delivery.loss_detection.open_questions import OpenQuestion
 from producer_core.events import Acknowledged, AttemptFailed, Hook, Notice

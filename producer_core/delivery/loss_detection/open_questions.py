@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from producer_core.delivery.loss_detection.ack_checkpoints import PartitionId
 from producer_core.delivery.loss_detection.evidence import BrokerView, Checkpoint, LossFinding, Trigger
-from producer_core.delivery.loss_detection.leader_change import LeaderChange
+from producer_core.delivery.loss_detection.leader_changes import LeaderChange
 
 _FIRST_RETRY_S, _MAX_RETRY_S = 0.5, 60.0
 """Seconds until an unanswered question is asked again, doubling from the first to the second value."""

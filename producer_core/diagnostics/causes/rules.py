@@ -41,7 +41,7 @@ def _down(now: CauseInputs) -> Iterator[CauseFinding]:
                 f"down-{broker.broker_id}",
                 f"{_sentence(broker.name)} is down or cannot be reached.",
                 f"It was not connected for {_percent(share)} of the time; messages for its partitions are pending.",
-                "Restart it, or check the network path to it. Its partitions continue once another broker leads them.",
+                "Restart it, or check the network path to it. Its partitions become available once another broker leads them.",
                 score=94 + 5 * share,
                 tone="bad",
                 past=f"{_sentence(broker.name)} was down or could not be reached.",
@@ -56,7 +56,7 @@ def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
                 f"{_sentence(broker.name)} does not respond in time.",
                 f"{_count(broker.timeouts, 'request')} of {broker.requests:,} exceeded the request timeout.",
                 "Check the load and the disk of this broker, and the network. A shorter timeout detects a dead "
-                "connection sooner, but makes no broker faster.",
+                "connection sooner, but does not speed up a broker.",
                 setting="request_timeout_ms",
                 score=88,
                 tone="bad",
@@ -114,9 +114,9 @@ def _slow_broker(now: CauseInputs) -> Iterator[CauseFinding]:
             yield CauseFinding(
                 f"slow-{broker.broker_id}",
                 f"{_sentence(broker.name)} is slower than the others.",
-                f"A request to it took {_time(rtt)} on average, to the others {_time(median(others))}.",
-                "Check its disk, its load and the number of partitions it leads; moving leaders to other brokers helps at "
-                "once. With acks=all, a slow follower also slows down the leaders.",
+                f"Requests to it took {_time(rtt)} on average; requests to the others took {_time(median(others))}.",
+                "Check its disk, its load and the number of partitions it leads; moving leaders to other brokers helps "
+                "immediately. With acks=all, a slow follower also slows down the leaders.",
                 score=78 + min(1.0, rtt),
                 past=f"{_sentence(broker.name)} was slower than the others.",
             )
@@ -156,7 +156,7 @@ def _retrying(now: CauseInputs) -> Iterator[CauseFinding]:
         "retries",
         "Retries use up capacity.",
         f"{_sentence('; '.join(parts))}: {_percent(share)} of the total.",
-        "The errors show the cause. Longer delays between retries leave more capacity to other messages.",
+        "The errors show the cause. Longer delays between retries leave more capacity for other messages.",
         setting="RetryConfig(initial_delay_ms), retry_backoff_ms",
         score=77 if share >= 0.2 else 60,
         past="Retries used up capacity.",
@@ -172,8 +172,8 @@ def _full(now: CauseInputs) -> Iterator[CauseFinding]:
         "The producer's queue is full." if full else "The producer's queue is filling.",
         f"It was up to {_percent(now.fill_highest)} full, {_percent(now.fill)} on average: the application sent more "
         "than the brokers accepted.",
-        "If this persists, reduce the send rate or find out what slows down the brokers; send_message waits for room. "
-        "For short bursts, a larger queue is enough.",
+        "If this persists, reduce the send rate or find out why the brokers are slow; send_message blocks until "
+        "there is room. For short bursts, a larger queue is enough.",
         setting="buffer_memory, queue_buffering_max_messages, max_block_ms",
         score=75 if full else 50,
         tone="bad" if full else "warning",
@@ -196,7 +196,7 @@ def _tiny_batches(now: CauseInputs) -> Iterator[CauseFinding]:
         "batches",
         "Batches are very small.",
         f"A batch contained {messages:.1f} messages and {size:,.0f} bytes on average, at {rate:,.0f} batches per second.",
-        "Increase linger_ms, so that fewer requests carry the same messages.",
+        "Increase linger_ms to send the same messages in fewer requests.",
         setting="linger_ms=20",
         score=79 if now.fill_highest >= 0.5 else 40 if harmful else 15,
         tone="warning" if harmful else "quiet",
@@ -210,7 +210,7 @@ def _disconnects(now: CauseInputs) -> Iterator[CauseFinding]:
             yield CauseFinding(
                 f"breaks-{broker.broker_id}",
                 f"Connections to {broker.name} break.",
-                f"{_count(broker.disconnects, 'connection')} ended in {_time(now.seconds)}.",
+                f"{_count(broker.disconnects, 'connection')} closed in {_time(now.seconds)}.",
                 "Possible causes: a broker that restarts, a proxy or firewall that closes idle connections, or a TLS "
                 "mismatch. The connection errors show which.",
                 setting="connections_max_idle_ms, socket_keepalive_enable",

@@ -77,7 +77,7 @@ def check_settings(config: ClientConfig) -> Iterator[DoctorFinding]:
     else:
         yield DoctorFinding(
             "settings", "warning", f"acks={acks}, idempotence {'on' if config.idempotent else 'off'}: an acknowledged "
-            "message can be lost, or a retry written twice.", "Use the defaults of acks and enable.idempotence."
+            "message can be lost, or a retry can write it twice.", "Use the defaults of acks and enable.idempotence."
         )  # fmt: skip
     if partitioner in _JAVA_PARTITIONERS:
         yield DoctorFinding(
@@ -87,7 +87,7 @@ def check_settings(config: ClientConfig) -> Iterator[DoctorFinding]:
         )
     else:
         yield DoctorFinding(
-            "partitioner", "warning", f"{partitioner}: keys map to other partitions than with Java clients.",
+            "partitioner", "warning", f"{partitioner}: keys map to different partitions than with Java clients.",
             f"If other producers write to the topic too, use partitioner={DEFAULTS['partitioner']}."
         )  # fmt: skip
 
@@ -161,7 +161,7 @@ def _permissions(
     reasons = ", ".join(f"{need.operation} ({need.reason})" for need in missing)
     text = f"Permissions missing: {reasons}."
     if "standing" in features and any(need.operation in ("READ", "DESCRIBE") for need in missing):
-        text += " The check for lost acknowledged records after a leader election is off."
+        text += " The check for lost acknowledged records after a leader election is disabled."
     return DoctorFinding(check, _level(missing, features), text, f"Grant {names} on topic {topic}.")
 
 

@@ -125,7 +125,7 @@ def check_redis(url: str | None) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "redis",
             "ok",
-            "Not checked; --redis-url URL checks it. Without Redis, de-duplication is per process.",
+            "Not checked; --redis-url URL checks it. Without Redis, deduplication is per process.",
         )
         return
     try:
@@ -147,5 +147,5 @@ def ping(server_info: Callable[[], Mapping[str, Any]], failure: type[Exception])
         return DoctorFinding("redis", "ok", f"Redis {server_info().get('redis_version', '?')} responds.")
     except (failure, ValueError, OSError) as error:
         return DoctorFinding(
-            "redis", "problem", f"Redis does not respond: {error}.", "Start it, or check its address."
+            "redis", "problem", f"Redis does not respond: {error}.", "Start it, or check its URL."
         )

@@ -219,7 +219,7 @@ def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address
     AlertLog(store).record(follow({}, [found], began), told_by="test")
 
     go(page, f"{address}alerts?alert={found.alert_id}")
-    page.get_by_role("link", name="Dead letters of that time").click()
+    page.get_by_role("link", name="Dead letters from that time").click()
     page.wait_for_url(re.compile("dead-letters.*topic=linked"))
     listed(page, 2)
     load.broker.accept("linked")

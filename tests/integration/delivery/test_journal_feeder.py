@@ -49,6 +49,15 @@ def send(producer, numbers, topic="orders", key=None):
     return [producer.send_message(topic, b"%d" % number, key) for number in numbers]
 
 
+def acknowledge(transport, *, held, capacity=None):
+    """Acknowledge all messages: those that the script holds, and later ones."""
+    eventually(lambda: transport.held == held)
+    if capacity is not None:
+        transport._capacity = capacity
+    transport._script = lambda delivery: None
+    transport.release()
+
+
 def values(transport, topic="orders"):
     return [int(delivery.value) for delivery in transport.log[topic]]
 
@@ -240,10 +249,10 @@ def test_messages_beyond_a_full_client_wait_in_the_journal_in_order(tmp_path):
 
     assert producer.pending_count == 200
     assert producer.get_message_status(ids[150]) is MessageStatus.PENDING
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=10)
     producer.flush(20)
 
+    assert not producer.pending_count
     assert values(transport) == list(range(200))
     assert producer.close().acknowledged == 200
 
@@ -253,8 +262,7 @@ def test_callbacks_of_messages_that_waited_in_the_journal_are_called(tmp_path):
     reports = []
     for number in range(20):
         producer.send_message("orders", b"%d" % number, record_id=number, on_delivery=reports.append)
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=3)
     producer.flush(20)
 
     assert sorted(report.record_id for report in reports) == list(range(20))
@@ -268,8 +276,7 @@ def test_a_duplicate_in_the_journal_waits_for_its_original(tmp_path):
     reports = []
     for number in [*range(8), *range(8)]:
         producer.send_message("orders", b"%d" % number, on_delivery=reports.append)
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=3)
     producer.flush(20)
 
     assert sorted(values(transport)) == list(range(8))
@@ -289,8 +296,7 @@ def test_a_duplicate_of_a_message_whose_claim_expired_in_the_journal_is_not_sent
     producer.send_message("orders", b"2", on_delivery=reports.append)
     time.sleep(2.2)
     producer.send_message("orders", b"2", on_delivery=reports.append)
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=1)
     producer.flush(20)
 
     assert values(transport) == [0, 1, 2]
@@ -309,8 +315,7 @@ def test_a_message_that_waits_for_room_keeps_its_claim_and_its_order(tmp_path):
         producer.send_message("orders", b"%d" % number, "k")
     time.sleep(0.2)  # the feeder tries to find room repeatedly
     producer.send_message("orders", b"1", "k", on_delivery=reports.append)
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=1)
     producer.flush(20)
 
     assert values(transport) == [0, 1, 2]
@@ -339,9 +344,7 @@ def test_the_first_of_two_duplicates_in_the_journal_is_sent_after_its_claim_expi
     monkeypatch.setattr(grouping, "TOGETHER", 500)
     for number in range(2, 7):
         producer.send_message("orders", b"%d" % number, on_delivery=second.append)
-    transport._capacity = room
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=1, capacity=room)
     producer.flush(20)
 
     assert values(transport) == list(range(7))
@@ -362,8 +365,7 @@ def test_an_exception_while_the_journal_is_fed_loses_no_callback(tmp_path):
     for number in range(5):
         producer.send_message("orders", b"%d" % number, on_delivery=reports.append)
     transport.produce = faulty
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=1)
     producer.flush(20)
 
     assert values(transport) == list(range(5))
@@ -383,8 +385,7 @@ def test_records_before_damage_in_the_journal_are_sent(tmp_path, monkeypatch):
 
     monkeypatch.setattr(producer.journal, "read", damaged)
     send(producer, range(6))
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=1)
 
     eventually(lambda: values(transport) == [0, 1, 2, 3])
     monkeypatch.undo()
@@ -405,8 +406,7 @@ def test_a_message_sent_by_a_callback_at_the_end_of_the_backlog_is_sent(tmp_path
 
     send(producer, range(5))
     producer.send_message("orders", b"9", on_delivery=send_another)
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=3)
     producer.flush(20)
 
     assert [report.error for report in reports] == [None]
@@ -470,8 +470,7 @@ def test_a_full_journal_blocks_the_sender_then_raises_and_recovers(tmp_path, mon
         for _ in range(1000):
             producer.send_message("orders", b"%d" % accepted)
             accepted += 1
-    transport._script = lambda delivery: None
-    transport.release()
+    acknowledge(transport, held=accepted)
     producer.flush(10)
     producer.send_message("orders", b"%d" % accepted)
 

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.scenarios.faults import scenarios, scenarios_beside
+from tests.scenarios.faults import scenarios, scenarios_beside, scenarios_epochs
 from tests.scenarios.faults.invariants import Evidence
 from tests.scenarios.faults.result import judge
 from tests.scenarios.faults.scenario import SCENARIOS
@@ -20,7 +20,7 @@ REAL_PROPERTIES = {
 }
 
 
-assert scenarios and scenarios_beside  # each module adds its scenarios to SCENARIOS
+assert scenarios and scenarios_beside and scenarios_epochs  # each module adds its scenarios to SCENARIOS
 
 
 class Media:

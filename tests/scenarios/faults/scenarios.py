@@ -150,7 +150,7 @@ def bad_topic(stage):
     return name
 
 
-def epoch_trap(stage, kind):
+def epoch_trap(stage, kind, **settings):
     """Lose answers for one topic while another topic rejects records permanently (kafka-real-notes 1.1)."""
     swallow = [
         Rule(Swallow(1.0), api="Produce", broker=stage.medium.leader(stage.topic, n), chance=0.1)
@@ -160,7 +160,7 @@ def epoch_trap(stage, kind):
     every = 20 if stage.guarantee == ALO else 300
     enough, lost = (20_000, 60) if stage.long else (1_000, 8 if stage.guarantee == ALO else 2)
     with stage.harm(*swallow):
-        stage.write(rate=400, kind=kind, bad_topic=bad_topic(stage), bad_every=every)
+        stage.write(rate=400, kind=kind, bad_topic=bad_topic(stage), bad_every=every, **settings)
         stage.until(lambda: stage.accepted() >= enough and stage.faults >= lost, 300)
     stage.finish()
 

@@ -34,12 +34,14 @@ def test_a_producer_writes_no_file_that_others_can_read(tmp_path):
         embedded.start(topics={"orders": 1}) as broker,
         ReliableKafkaProducer(
             broker.bootstrap_servers, journal_dir=tmp_path / "a" / "b" / "journal", store=tmp_path / "c" / "d" / "store.duckdb",
+            telemetry_topic="telemetry",
         ) as producer,
     ):  # fmt: skip
         producer.send_message("orders", {"n": 1})
         producer.flush(20)
 
     assert any((tmp_path / "a" / "b" / "journal").iterdir())
+    assert (tmp_path / "a" / "b" / "journal" / "telemetry").is_dir()
     assert open_to_others(tmp_path) == []
 
 

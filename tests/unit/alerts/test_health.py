@@ -277,6 +277,24 @@ def test_the_default_handler_reads_missing_keys_as_unknown(caplog):
     assert caplog.messages == ["ALERT [UNKNOWN] unknown: unknown exceeds threshold unknown"]
 
 
+def test_a_lost_connection_is_logged_with_its_reason_and_its_end(caplog):
+    reason = "kafka-1:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused"
+    unreachable = [reason]
+    monitor = HealthMonitor(check_interval_seconds=3600)
+    monitor.add_alert_callback(default_alert_handler)
+    monitor.start(lambda: sample(producer_connected=False), unreachable=lambda: unreachable[0])
+    eventually(lambda: monitor.firing())
+    monitor.stop()
+
+    unreachable[0] = None
+    monitor.check(GOOD)
+
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("producer_core")]
+    assert len(lines) == 2
+    assert lines[0].endswith(reason)
+    assert lines[1] == "RESOLVED: A broker is connected again"
+
+
 def test_memory_usage_is_measured():
     used, limit = memory_usage()
     assert 1_000_000 < used < limit

@@ -151,7 +151,7 @@ def test_a_firing_alert_degrades_the_health(path):
     found = as_json(path, "health")
 
     assert found["status"] == "degraded"
-    assert "De-duplication is unavailable" in found["issues"][0]
+    assert "Deduplication is unavailable" in found["issues"][0]
 
 
 # doctor
@@ -196,7 +196,7 @@ def topic(**changes):
         (
             {"operations": frozenset({"DESCRIBE", "WRITE"})},
             "warning",
-            "The check for lost acknowledged records after a leader election is off",
+            "The check for lost acknowledged records after a leader election is disabled",
         ),
         ({"operations": None}, "ok", "does not report permissions"),
     ],

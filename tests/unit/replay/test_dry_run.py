@@ -121,7 +121,7 @@ def test_the_worst_is_said_first(store):
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        (None, "Whether state is compacted is unknown"),
+        (None, "The cleanup policy of state is unknown"),
         ("compact", "state is compacted: an old value sent now permanently replaces the newer one."),
         ("delete", "state is not compacted, so no record is replaced."),
     ],

@@ -85,6 +85,13 @@ def test_a_file_cannot_be_the_stores_directory(tmp_path):
         Store.open(tmp_path / "file" / "store.duckdb")
 
 
+def test_a_path_that_is_too_long_is_reported(tmp_path):
+    with pytest.raises(StoreUnavailable, match="File name too long"):
+        Store.open(tmp_path / ("x" * 300))
+    with pytest.raises(StoreUnavailable, match="File name too long"):
+        Store.open(tmp_path / ("x" * 300), create=False)
+
+
 @pytest.mark.parametrize("content", [b"hello", b"hello world\n" * 1000])
 def test_a_file_that_is_not_a_database_is_left_unchanged(tmp_path, content):
     path = tmp_path / "notes.txt"

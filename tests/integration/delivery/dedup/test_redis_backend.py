@@ -104,7 +104,7 @@ def changes():
 
 @pytest.fixture(autouse=True)
 def short_retry_interval(monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._RETRY_INTERVAL", 0.2)
+    monkeypatch.setattr("producer_core.delivery.dedup.redis_fallback._RETRY_INTERVAL", 0.2)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_confirmations_just_before_the_interpreter_ends_reach_redis(own_redis, c
 
 
 def test_without_work_the_thread_ends_and_starts_again(own_redis, client, monkeypatch):
-    monkeypatch.setattr("producer_core.delivery.dedup.redis_outbox._IDLE_TIMEOUT", 0.01)
+    monkeypatch.setattr("producer_core.delivery.dedup.redis_fallback._IDLE_TIMEOUT", 0.01)
     dedup = MessageDeduplicator(client)
     for number in range(2):
         dedup.confirm(f"d{number}", "orders")

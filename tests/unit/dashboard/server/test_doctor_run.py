@@ -54,5 +54,5 @@ def test_a_cluster_that_requires_credentials_is_not_checked(path, store, monkeyp
     monkeypatch.setattr(doctor_run, "java_version", lambda: 17)
     secured = cluster_connection("c", '{"bootstrap.servers": "a:9092", "sasl.password": "***"}')
     found = {one.check: one for one in doctor_run.run_checks(path, secured, ())}
-    assert "holds no credentials" in found["cluster"].text and "--config-file" in found["cluster"].fix
+    assert "requires credentials" in found["cluster"].text and "--config-file" in found["cluster"].fix
     assert found["store"].level == "ok"

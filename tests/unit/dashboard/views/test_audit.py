@@ -47,7 +47,7 @@ def test_the_audit_page_shows_findings_positions_and_parameters(path, store, now
         "none",
         "none",
     ]
-    assert len(rows_of(page, "Other audits of this topic, the latest first")) == 1
+    assert len(rows_of(page, "Other audits of this topic, latest first")) == 1
     assert {"fleet?audit=a-1&kind=duplicated", "fleet?audit=older", "fleet"} <= set(links(page))
     assert any("found/a-1/*.parquet" in code.value for code in page.code)
     assert "4 records without a producer-core message id" in text_of(page)

@@ -132,7 +132,7 @@ def test_a_click_on_a_button_of_the_previous_filter_does_nothing(page, path):
 def test_opening_a_dead_letter_does_not_refuse_the_next_click(page, path):
     search(page, "needle")
 
-    browser_at(page, body="needle", dead_letter="m-payments-POLICY_VIOLATION-1")
+    browser_at(page, body="needle", letter="m-payments-POLICY_VIOLATION-1")
     clear_button(page).click().run()
 
     assert pending(path) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
-from producer_core.dashboard.views import reads
+from producer_core.dashboard.views import dead_letters, reads
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from tests.fixtures.dead_letter_pages import add_runner, dead_letter, page_of
 from tests.fixtures.overview import fill
@@ -25,6 +25,16 @@ def test_an_empty_store_shows_that_nothing_is_pending(path, store, monkeypatch):
         in html_of(page)
     )
     assert "0 dead letters pending" in html_of(page)
+
+
+@pytest.mark.slow
+def test_the_details_of_a_cause_count_its_dead_letters(path, store, monkeypatch):
+    shown = []
+    monkeypatch.setattr(dead_letters, "group_list", lambda items, **_: shown.extend(items))
+    others = [dead_letter(number, code="_TIMED_OUT", fingerprint="other") for number in (2, 3)]
+    DeadLetters(store).add([dead_letter(1), *others])
+    page_of(path, monkeypatch)
+    assert {one.details.split(":")[0] for one in shown} == {"1 dead letter", "2 dead letters"}
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from tests.fixtures.pages import (
 )
 
 NOW = 0.0
-LIST = "Producers, those in trouble first"
+LIST = "Producers, unhealthy ones first"
 
 
 def test_every_word_of_a_search_must_match(store):
@@ -60,9 +60,9 @@ def test_search_and_problem_filter_narrow_the_list(path, store, monkeypatch):
     assert [row[0].split()[0] for row in rows_of(opened("fleet", path, monkeypatch, find="web"), LIST)] == [
         "web"
     ]
-    assert [
-        row[0].split()[0] for row in rows_of(opened("fleet", path, monkeypatch, who="In trouble"), LIST)
-    ] == ["batch"]
+    for scope, shown in (("Unhealthy", ["batch"]), ("a label of another version", ["batch", "web"])):
+        page = opened("fleet", path, monkeypatch, who=scope)
+        assert [row[0].split()[0] for row in rows_of(page, LIST)] == shown
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def sentence(*firing, pending=0, elsewhere=0, evaluated=True):
             "All firing alerts are suppressed; 1 silenced.",
         ),
         (
-            (lost(), *[changed(burning(), muted_by="connection_lost fires and explains it")] * 2),
+            (lost(), *[changed(burning(), muted_by="inhibited by connection_lost")] * 2),
             {},
             "bad",
             "1 alert firing; 2 inhibited by connection_lost.",

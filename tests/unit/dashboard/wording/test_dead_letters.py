@@ -108,7 +108,7 @@ def test_a_selection_reports_other_pages_and_changed_states():
 def test_the_totals_include_the_limits():
     text = dead_letter_wording.waiting(DeadLetterLoad(12_480, 3 << 20, NOW - 7200), DeadLetterLimits(), NOW)
     assert text.startswith(
-        "12,480 dead letters pending (limit 10,000); 3.0 MiB of 256.0 MiB, oldest 2 h of 7 days."
+        "12,480 dead letters pending (limit 10,000); 3.0 MiB (limit 256.0 MiB), oldest 2 h (limit 7 days)."
     )
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
     text = dead_letter_wording.over(exceeded_limits(load, DeadLetterLimits(), NOW))

@@ -7,7 +7,7 @@ from producer_core.dashboard import wording
 
 def test_a_shortened_list_counts_the_topics_left_out():
     assert wording.topics_left(12, 12, 3) == ""
-    assert wording.topics_left(14, 12, 3) == "and 2 more topics, none with problems; choose one above"
+    assert wording.topics_left(14, 12, 3) == "and 2 more topics, none with problems; select one above"
     assert "3 with problems" in wording.topics_left(20, 12, 15)
 
 

@@ -43,8 +43,8 @@ def standing(one, now=NOW, runners=1):
         ({"state": "paused", "owner": None}, 1, "quiet", "Paused: 80 of 100 left."),
         ({"state": "paused"}, 1, "quiet", "Pausing: waiting for records in flight."),
         ({"state": "cancelled"}, 1, "quiet", "Cancelling: waiting for records in flight."),
-        ({"lease_until": NOW - 20}, 1, "warning", "expired 20 s ago; the process crashed or hangs. Another producer"),
-        ({"lease_until": NOW - 20}, 0, "bad", "the process crashed or hangs. No running producer has credentials"),
+        ({"lease_until": NOW - 20}, 1, "warning", "expired 20 s ago; the process has crashed or is hanging. Another producer"),
+        ({"lease_until": NOW - 20}, 0, "bad", "the process has crashed or is hanging. No running producer has credentials"),
         ({"state": "done", "acknowledged": 100, "message": "Replayed 100 of 100"}, 0, "good", "Replayed 100 of 100."),
         ({"state": "done", "failed_again": 80, "message": "Replayed 20 of 100"}, 0, "warning", "Replayed 20 of 100."),
         ({"state": "stopped", "message": "Stopped itself"}, 0, "bad", "Stopped itself."),
@@ -69,7 +69,7 @@ def test_progress_shows_rate_and_remaining_time():
 
 def test_the_canary_is_mentioned_only_while_it_runs():
     assert replay_wording.canary(operation(acknowledged=3)) == (
-        "Canary: the first 10 are sent alone; the rest follows once they are acknowledged."
+        "Canary: the first 10 are sent alone; the rest follow once they are acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
         assert replay_wording.canary(operation(**done)) == ""

@@ -133,7 +133,7 @@ def test_an_effect_is_ranked_after_its_cause():
 
 def test_a_finding_has_its_measurements_as_evidence():
     (found,) = diagnose(numbers(broker(1), broker(2, rtt=0.4), broker(3)))
-    assert found.evidence == "A request to it took 400 ms on average, to the others 4.0 ms."
+    assert found.evidence == "Requests to it took 400 ms on average; requests to the others took 4.0 ms."
 
 
 def test_without_a_problem_the_only_finding_is_that_all_is_well():

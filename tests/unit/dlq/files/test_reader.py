@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 
 import pyarrow.parquet
 import pytest
 
-from producer_core.dlq.files import export, import_, selection, writers
+from producer_core.dlq.files import export, import_, reader, selection, writers
 from producer_core.errors import TransferError
 from tests.fixtures.replays import buried
 from tests.fixtures.transfers import ANY, ME, all_rows, audit, rewrite
+
+ROWS = 300
 
 
 def test_invalid_lines_are_reported_and_the_others_are_imported(store, other, tmp_path):
@@ -77,3 +80,35 @@ def test_a_parquet_file_of_another_program_is_rejected(other, tmp_path):
     (tmp_path / "b.parquet").write_text("nonsense")
     with pytest.raises(TransferError, match="not a readable Parquet file"):
         import_(other, tmp_path / "b.parquet", **ME, no_manifest=True)
+
+
+def test_repeated_values_of_an_export_are_unpacked_a_few_rows_at_a_time(store, tmp_path):
+    [_] = buried(store, 1, value=b"x" * (1 << 20))
+    target, repeated = tmp_path / "a.parquet", tmp_path / "repeated.parquet"
+    export(store, ANY, target, **ME)
+    row = pyarrow.parquet.read_table(target)
+    pyarrow.parquet.write_table(
+        pyarrow.concat_tables([row] * ROWS).combine_chunks(), repeated, compression="zstd"
+    )
+    assert repeated.stat().st_size < 1 << 20
+
+    tracemalloc.start()
+    try:
+        count = sum(len(items) for items in reader.read(repeated, "parquet"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert count == ROWS
+    assert peak < 100 << 20  # of 300 MB
+
+
+@pytest.mark.slow
+def test_an_export_that_unpacks_to_a_thousand_times_its_size_is_rejected(other, tmp_path):
+    table = pyarrow.table({"value": [b"\0" * (80 << 20)]})
+    pyarrow.parquet.write_table(
+        table, tmp_path / "zeros.parquet", compression="zstd", use_dictionary=False, write_statistics=False
+    )
+
+    with pytest.raises(TransferError, match="decompression bomb"):
+        import_(other, tmp_path / "zeros.parquet", **ME, no_manifest=True)

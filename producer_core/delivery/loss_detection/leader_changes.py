@@ -1,12 +1,31 @@
-"""Track the leader of each partition from the client's statistics."""
+"""Detect changes of partition leaders in the client's statistics. `investigation.py:leader_changed` reacts to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from producer_core.delivery.loss_detection.ack_checkpoints import PartitionId
-from producer_core.delivery.loss_detection.leader_change import LeaderChange
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """The leader and leader epoch of a partition before and after a change. An epoch of -1 is unknown."""
+
+    broker_before: int
+    epoch_before: int
+    broker: int
+    epoch: int
+
+    def __str__(self) -> str:
+        if self.broker_before == self.broker:
+            text = f"Its leader, broker {self.broker}, was re-elected"
+        else:
+            text = f"Its leader changed from broker {self.broker_before} to broker {self.broker}"
+        return text if self.epoch < 0 else f"{text} (leader epoch {self.epoch_before} to {self.epoch})"
+
+    def since(self, earlier: LeaderChange) -> LeaderChange:
+        """Return both changes as one."""
+        return LeaderChange(earlier.broker_before, earlier.epoch_before, self.broker, self.epoch)
 
 
 class Leaders:
@@ -14,9 +33,9 @@ class Leaders:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._known: dict[PartitionId, tuple[int, int]] = {}
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def statistics(self, topics: Mapping[str, Any]) -> Iterator[tuple[PartitionId, LeaderChange]]:
+    def statistics(self, topics: Mapping[str, Any]) -> Iterator[tuple[tuple[str, int], LeaderChange]]:
         """Yield partitions whose leader or leader epoch changed. Partitions without a leader are skipped until they have one."""
         known = self._known
         for topic, topic_statistics in topics.items():

@@ -22,7 +22,7 @@ class StoredDeadLetters(Protocol):
     def add(self, message: Message, error: str) -> None: ...
 
 
-class StoreQueue:
+class StoreDeadLetterQueue:
     """Shows the dead letters of the producer's cluster and those without a known cluster.
 
     A filter that names a cluster selects that cluster instead; `get` finds any dead letter. Counts do not wait until

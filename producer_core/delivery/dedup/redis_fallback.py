@@ -1,9 +1,11 @@
-"""Send claims to Redis while it answers, and queue confirmations and releases that it has not received yet.
+"""Claim in Redis while it answers. While it is down, let memory decide and keep the updates that Redis must receive.
 
-A claim waits for the reply of Redis, because the reply decides. A confirmation or a release does not wait: it goes to the
-outbox, and the outbox's thread sends it in a batch, so that no delivery report waits for a round trip. While Redis is down,
-the outbox keeps the latest update of each key, and only its thread checks whether Redis is back. A message therefore waits
-for a Redis that is down only once.
+A claim waits for the reply of Redis, because the reply decides. While Redis is down, `claim` returns None at once, and the
+claim in memory counts (`deduplicator.py:_claim`). Only the thread of the outbox checks whether Redis is back, so a message
+waits for a Redis that is down only once.
+
+A confirmation or a release never waits: it goes to the outbox, and the outbox's thread sends it in a batch, so that no
+delivery report waits for a round trip. While Redis is down, the outbox keeps the latest update of each key.
 """
 
 from __future__ import annotations
