@@ -105,7 +105,7 @@ def threads() -> dict[str, float]:
     names = {thread.native_id: thread.name for thread in threading.enumerate()}
     found: Counter[str] = Counter()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # the thread ended meanwhile
+        with contextlib.suppress(OSError):  # the thread has ended
             nanoseconds = int((task / "schedstat").read_text().split()[0])
             native = "librdkafka" if (task / "comm").read_text().startswith(_LIBRARY) else "native"
             found[names.get(int(task.name), native)] += nanoseconds  # type: ignore[call-overload]

@@ -1,9 +1,9 @@
-"""Measure the speed of a replay from the store, compared with a plain produce loop.
+"""Measure the speed of a replay from the store, compared with a bare loop.
 
     python -m benchmarks.replay --rounds 5
 
 The store with the dead letters is created once and copied for each run. A replay plans, claims batches, sends each dead
-letter under its own id, and settles it in the store by its own report. The plain loop sends the same bytes from a list.
+letter under its own id, and settles it in the store by its own report. The bare loop sends the same bytes from a list.
 Three more cases measure parts of a replay:
 
 - claims and settlements in the store, without sending
@@ -39,7 +39,7 @@ LIMITATIONS = (
     "that several processes run in turn, or that Spark's workers share."
 )
 _TITLES = {
-    "bare": "(a) plain loop, bytes from a list",
+    "bare": "(a) bare loop, bytes from a list",
     "ours": "replay: plan, preflight, claim, send, settle",
     "stored": "claims and settlements only, no send",
     "sent": "transactions only, dead letters from a list",
@@ -137,22 +137,22 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
 def least(*, count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "least.duckdb")) as store:
         store.execute("SET threads = 1")
-        store.execute("CREATE TABLE letters (number BIGINT, state UTINYINT, value BLOB)")
+        store.execute("CREATE TABLE dead_letters (number BIGINT, state UTINYINT, value BLOB)")
         numbers = range(count)
         store.register("rows", pa.table({"number": numbers, "value": list(map(_value, numbers))}))
-        store.execute("INSERT INTO letters SELECT number, 0, value FROM rows")
+        store.execute("INSERT INTO dead_letters SELECT number, 0, value FROM rows")
         store.execute("CHECKPOINT")
         with _timed(count) as took:
             for first in range(0, count, _BATCH):
                 batch = (first, min(first + _BATCH, count) - 1)
                 store.execute("BEGIN")
                 values = store.execute(
-                    "SELECT value FROM letters WHERE number BETWEEN ? AND ?", batch
+                    "SELECT value FROM dead_letters WHERE number BETWEEN ? AND ?", batch
                 ).fetchall()
-                store.execute("UPDATE letters SET state = 1 WHERE number BETWEEN ? AND ?", batch)
+                store.execute("UPDATE dead_letters SET state = 1 WHERE number BETWEEN ? AND ?", batch)
                 store.execute("COMMIT")
                 assert len(values) == batch[1] - batch[0] + 1
-                store.execute("UPDATE letters SET state = 2 WHERE number BETWEEN ? AND ?", batch)
+                store.execute("UPDATE dead_letters SET state = 2 WHERE number BETWEEN ? AND ?", batch)
     return took
 
 

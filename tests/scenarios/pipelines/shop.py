@@ -188,8 +188,8 @@ class Shop:
         operation = done[-1]
         found = Counter(record.number for topic in self.topics for record in read(self.direct, topic))
         wanted = Counter(range(self.dead_letters))
-        stage.equal("letters that are not there", (wanted - found).total(), 0)
-        stage.equal("letters that are there again", (found - wanted).total(), 0)
+        stage.equal("missing messages", (wanted - found).total(), 0)
+        stage.equal("duplicates", (found - wanted).total(), 0)
         stage.equal("settled", operation.acknowledged + operation.landed, self.dead_letters)
         stage.equal("skipped and failed", (operation.skipped, operation.failed_again), (MISSING_TOPIC, 0))
         stage.equal("states", DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state"),
@@ -249,8 +249,8 @@ class FaultyShop(Shop):
             record.number for topic in (*self.topics, self.large) for record in read(self.direct, topic)
         )
         wanted = Counter([*range(self.dead_letters), *self.large_numbers])
-        stage.equal("letters that are not there", (wanted - found).total(), 0)
-        stage.equal("letters that are there again", (found - wanted).total(), 0)
+        stage.equal("missing messages", (wanted - found).total(), 0)
+        stage.equal("duplicates", (found - wanted).total(), 0)
         states = DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state")
         stage.equal("states", sorted(states), ["dead", "landed", "replayed"])
         doomed = DeadLetters(self.store).count(DeadLetterFilter(topic=self.doomed))
