@@ -123,7 +123,7 @@ class Axis:
     places: Mapping[str, Mapping[str, Any]]
     broker: Kind = "one"
     shown: str = "rate"
-    up: str = "messages per second"
+    up: str = "messages a second"
 
 
 _MANY = 100_000
@@ -137,14 +137,14 @@ def _sizes() -> Mapping[str, Mapping[str, Any]]:
 
 
 AXES: Sequence[Axis] = (
-    Axis("payload", "Throughput by message size", "value size (1 MB: 980 kB, below the client's limit)", _sizes()),
-    Axis("topics", "Throughput by number of topics", "topics, one partition each", {
+    Axis("payload", "Throughput by the size of a message", "size of the value (1 MB: 980 kB, below the client's limit)", _sizes()),
+    Axis("topics", "Throughput by the number of topics", "topics, one partition each", {
         str(count): {"topics": count, "count": _MANY} for count in (1, 10, 100, 1_000)
     }),
-    Axis("partitions", "Throughput by number of partitions", "partitions of one topic", {
+    Axis("partitions", "Throughput by the number of partitions", "partitions of one topic", {
         str(count): {"partitions": count, "count": _MANY} for count in (1, 10, 100, 1_000)
     }),
-    Axis("threads", "Throughput by number of sending threads", "threads, one producer", {
+    Axis("threads", "Throughput by the number of threads that send", "threads, one producer", {
         str(count): {"threads": count, "count": _MANY} for count in (1, 2, 4, 8, 16)
     }),
     Axis("failures", "Throughput by the share that the broker rejects", "rejected permanently: a dead letter each", {
@@ -155,7 +155,7 @@ AXES: Sequence[Axis] = (
     }, broker="proxied"),
 )  # fmt: skip
 HISTORY = Axis(
-    "history", "Live refresh of the overview by length of the history", "history, at a thousand messages per second",
+    "history", "A live refresh of the overview by the length of the history", "history, at a thousand messages a second",
     {"1 hour": {"hours": 1}, "1 day": {"hours": 24}, "7 days": {"hours": 168}, "30 days": {"hours": 720}, "90 days": {"hours": 2160}},
     shown="ms", up="milliseconds",
 )  # fmt: skip

@@ -134,10 +134,10 @@ WAYS: Mapping[str, Way] = {
     "bytes": _way("`send_message(bytes)`", dicts=False, brokers=_ALL),
     "batch": _way("`send_batch` of dicts", batch=True, brokers=_ALL),
     "batch-bytes": _way("`send_batch` of bytes", batch=True, dicts=False, brokers=_ALL),
-    "dedup-key": _way("deduplication by `dedup_key`", dedup="key"),
-    "dedup-content": _way("deduplication by content", dedup="content"),
-    "redis-batch": _way("deduplication in Redis, `send_batch`", dedup="redis", batch=True, share=0.1),
-    "redis": _way("deduplication in Redis, one round trip per message", dedup="redis", share=0.02),
+    "dedup-key": _way("de-duplication by `dedup_key`", dedup="key"),
+    "dedup-content": _way("de-duplication by content", dedup="content"),
+    "redis-batch": _way("de-duplication in Redis, `send_batch`", dedup="redis", batch=True, share=0.1),
+    "redis": _way("de-duplication in Redis, one round trip per message", dedup="redis", share=0.02),
     "buffered": _way('`journal_level="buffered"`', journal_level="buffered"),
     "process": _way('`journal_level="process"`', journal_level="process", brokers=_ALL),
     "power": _way('`journal_level="power"`, one sync per message', journal_level="power", share=0.01),
@@ -187,7 +187,7 @@ def measure(bench: Bench) -> Outcome:
     with ExitStack() as services:
         port = services.enter_context(redis_server())
         if port is None:
-            skipped["deduplication in Redis"] = "redis-server is not installed"
+            skipped["de-duplication in Redis"] = "redis-server is not installed"
         for kind in kinds:
             runs = _on(bench, kind, port)
             targets += _targets(runs, kind)
@@ -245,9 +245,9 @@ def _targets(runs: Runs, kind: Kind) -> Iterator[Target]:
         ("default vs. (a)", "ours", "bare", 0.8),
         ("bytes vs. (a)", "bytes", "bare", 0.9),
         ("`send_batch` of bytes vs. (a)", "batch-bytes", "bare", 0.9),
-        ("deduplication by key vs. default", "dedup-key", "ours", 0.9),
-        ("deduplication by content vs. default", "dedup-content", "ours", 0.6),
-        ("deduplication in Redis with `send_batch` vs. default", "redis-batch", "ours", 0.4),
+        ("de-duplication by key vs. default", "dedup-key", "ours", 0.9),
+        ("de-duplication by content vs. default", "dedup-content", "ours", 0.6),
+        ("de-duplication in Redis with `send_batch` vs. default", "redis-batch", "ours", 0.4),
         ('`journal_level="process"` vs. default', "process", "ours", 0.8),
         ('`journal_level="power"` with `send_batch` vs. default', "power-batch", "ours", 0.6),
     )
