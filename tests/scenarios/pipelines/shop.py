@@ -107,6 +107,10 @@ class Shop:
             str(self.store.path),
         ]
         arguments += ["--yes", "--json", "--wave", str(size["wave"]), "--driver-memory", "1g"]
+        arguments += [
+            "--inconclusive",
+            "send",
+        ]  # otherwise the replay skips messages that a probe does not find
         arguments += ["--master", self.stage.master] if self.stage.master else []
         arguments += self.options
         with self.log.open("ab") as log:
