@@ -6,7 +6,7 @@
 # make faults        every scenario of tests/scenarios/faults against real and embedded brokers, 45 minutes at most
 # make faults-long   100,000 messages per scenario and a thousand kills; resumes after an interrupt
 # make bench         every benchmark that fits in an hour, into benchmarks/README.md; resumes after an interrupt
-# make bench-quick   the same at tiny counts, in two minutes, to verify that each still runs
+# make bench-quick   the same at tiny counts, in two minutes, to verify that each benchmark runs
 # make soak          half an hour of steady sending while the network fails at random, to find leaks (MINUTES=60)
 # make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; resumes after an interrupt
 # make replays-long  200,000 dead letters per scenario, replayed under kill -9, SIGSTOP and lost responses; resumes too

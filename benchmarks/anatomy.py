@@ -1,9 +1,9 @@
-"""Where the time of a send goes, by what is done on which thread.
+"""Measure the CPU time of a send by thread and step.
 
     python -m benchmarks.anatomy --rounds 5
 
-Processor time of each thread, read once a turn of a thousand messages, so that reading it costs nothing. What nobody can
-save is measured beside it: the call of the client alone, without our header and with it.
+Each thread reads its CPU clock once per batch of about a thousand messages, so that the measurement costs nothing. For
+comparison, the client's own `produce()` call is measured without a header and with one.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.frame import Bench, Case, Outcome, Runs, alone, markdown
+from benchmarks.frame import Bench, Case, Outcome, Runs, main, markdown
 from benchmarks.guarantees import message
 from benchmarks.peers import SETTINGS, orjson
 from benchmarks.stage import KINDS
 
 QUESTION = "Where does the CPU time of a send go?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "the CPU time of the broker; waiting, which uses no CPU time; messages of other sizes; several senders."
 )
-_TURN = 1024
+_BATCH = 1024
 _DIFFERENT = 10_000
 
 PARTS: Mapping[str, str] = {
     "send": "on the sender's thread",
-    "hear": "reports from the client",
-    "settle": "settled and counted",
-    "client": "librdkafka's threads, and the rest",
-    "whole": "in all",
+    "hear": "delivery reports",
+    "settle": "settling and counting",
+    "client": "librdkafka's threads and other",
+    "whole": "total",
 }
 
 
 class Bare:
-    """The client's call and nothing else; the sender polls, and that is what hearing costs without a thread for it."""
+    """Calls `produce()` only. The sender polls, which shows the cost of delivery reports without a poll thread."""
 
     def __init__(self, servers: str, topic: str, folder: Path, *, header: bool) -> None:
         import confluent_kafka
@@ -54,26 +54,26 @@ class Bare:
                 self._client.produce(self._topic, value, key, -1, self._delivered, None, 0, headers)
                 return
             except BufferError:
-                self.turn(0.01)
+                self.poll(0.01)
 
     def _delivered(self, error: Any, record: Any) -> None:
         self._acknowledged += error is None
 
-    def turn(self, wait: float = 0.0) -> None:
-        begun = time.thread_time()
+    def poll(self, wait: float = 0.0) -> None:
+        started = time.thread_time()
         self._client.poll(wait)
-        self.hear += time.thread_time() - begun
+        self.hear += time.thread_time() - started
 
     def flush(self) -> None:
         while len(self._client):
-            self.turn(0.1)
+            self.poll(0.1)
 
     def close(self) -> None:
         pass
 
 
 class Ours:
-    """A producer as anybody has it, whose poll thread reads its own clock before and after each step."""
+    """A default producer whose poll thread reads its CPU clock before and after each step."""
 
     def __init__(
         self, servers: str, topic: str, folder: Path, *, once: bool = False, journal: str = ""
@@ -105,11 +105,11 @@ class Ours:
         else:
             self._producer.send_message(self._topic, value, key)
 
-    def turn(self) -> None:
-        """The producer's own thread hears of it."""
+    def poll(self) -> None:
+        """Do nothing: the producer polls on its own thread."""
 
     def flush(self) -> None:
-        self._session += 1  # what is numbered anew is no copy
+        self._session += 1  # restarted numbers are not duplicates
         self._producer.flush(300)
 
     def close(self) -> None:
@@ -126,54 +126,65 @@ WAYS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], bool]] = {
     "the same with a journal, `process`": (Ours, {"journal": "process"}, True),
 }
 
+TITLES: Mapping[str, str] = {
+    "the client's call alone": "`produce()` only",
+    "with a header of 24 bytes": "`produce()` with a header of 24 bytes",
+    "ours: `send_message(bytes)`": "`send_message(bytes)`",
+    "ours: `send_message(dict)`": "`send_message(dict)`",
+    "the same with a `dedup_key`": "`send_message(dict)` with a `dedup_key`",
+    "the same with a journal, `buffered`": '`send_message(dict)`, `journal_level="buffered"`',
+    "the same with a journal, `process`": '`send_message(dict)`, `journal_level="process"`',
+}
+"""The row titles; the keys are the names of the cases in saved results."""
+
 
 def _spent(step: Callable[[], None]) -> float:
-    begun = time.thread_time()
+    started = time.thread_time()
     step()
-    return time.thread_time() - begun
+    return time.thread_time() - started
 
 
 def one(*, way: str, count: int, servers: str, topic: str) -> dict[str, float]:
-    """Microseconds of the processor a message, by part, and messages a second."""
+    """Return the CPU time per message in microseconds, by part, and messages per second."""
     make, options, dicts = WAYS[way]
     with tempfile.TemporaryDirectory() as folder:
         sender = make(servers, topic, Path(folder), **options)
-        for turn in _turns(_TURN, dicts):
-            _send(sender, turn)
+        for batch in _batches(_BATCH, dicts):
+            _send(sender, batch)
         sender.flush()
         sender.hear = sender.settle = sending = 0.0
-        begun, cpu = time.perf_counter(), time.process_time()
-        for turn in _turns(count, dicts):
-            heard, started = sender.hear, time.thread_time()
-            _send(sender, turn)
-            sending += time.thread_time() - started
-            if isinstance(sender, Bare):  # it heard on this thread
+        started, cpu = time.perf_counter(), time.process_time()
+        for batch in _batches(count, dicts):
+            heard, at = sender.hear, time.thread_time()
+            _send(sender, batch)
+            sending += time.thread_time() - at
+            if isinstance(sender, Bare):  # it polled on this thread
                 sending -= sender.hear - heard
         sender.flush()
-        took, whole = time.perf_counter() - begun, time.process_time() - cpu
+        took, whole = time.perf_counter() - started, time.process_time() - cpu
         parts = {"send": sending, "hear": sender.hear, "settle": sender.settle}
         sender.close()
     parts |= {"client": whole - sum(parts.values()), "whole": whole}
     return {name: 1e6 * spent / count for name, spent in parts.items()} | {"rate": count / took}
 
 
-def _turns(count: int, dicts: bool) -> Iterator[list[tuple[int, Any, str]]]:
-    """Messages that are made before their turn, some at a time."""
+def _batches(count: int, dicts: bool) -> Iterator[list[tuple[int, Any, str]]]:
+    """Yield batches of messages; each batch is created before it is sent."""
     values: list[Any] = [message(number) for number in range(_DIFFERENT)]
     if not dicts:
         values = [orjson.dumps(value) for value in values]
     keys = [f"key-{number}" for number in range(_DIFFERENT)]
     places = itertools.islice(itertools.cycle(range(_DIFFERENT)), count)
     numbered = ((number, values[place], keys[place]) for number, place in enumerate(places))
-    while turn := list(itertools.islice(numbered, _TURN)):
-        yield turn
+    while batch := list(itertools.islice(numbered, _BATCH)):
+        yield batch
 
 
-def _send(sender: Any, turn: list[tuple[int, Any, str]]) -> None:
+def _send(sender: Any, batch: list[tuple[int, Any, str]]) -> None:
     send = sender.send
-    for number, value, key in turn:
+    for number, value, key in batch:
         send(number, value, key)
-    sender.turn()
+    sender.poll()
 
 
 def measure(bench: Bench) -> Outcome:
@@ -186,11 +197,15 @@ def measure(bench: Bench) -> Outcome:
 
 def _table(runs: Runs) -> str:
     rows = [
-        (way, *(f"{runs.median(way, part):.2f}" for part in PARTS), f"{runs.median(way, 'rate'):,.0f}")
+        (
+            TITLES[way],
+            *(f"{runs.median(way, part):.2f}" for part in PARTS),
+            f"{runs.median(way, 'rate'):,.0f}",
+        )
         for way in WAYS
     ]
     return markdown(("", *PARTS.values(), "msg/s"), rows)
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""The process of one run: calls one function of a benchmark and prints what it returns as one line of JSON."""
+"""Call one function of a benchmark in this process and print its result as one line of JSON."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.compare ../before --pairs 9
 
-Each pair runs the other checkout and this one, in random order, in a process of its own. The result of a case is the median
-of the ratios within the pairs: 1.03 means that this checkout needs 3 % more CPU time per message than the other.
+Each pair runs both checkouts in random order, each in its own process. The result of a case is the median of the ratios
+within the pairs: 1.03 means that this checkout uses 3 % more CPU time per message than the other one.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ def main() -> None:
     )
     parser.add_argument("before", type=Path, help="folder of the other checkout, for example a git worktree")
     parser.add_argument("--pairs", type=int, default=9, help="number of interleaved pairs (default 9)")
-    parser.add_argument("--count", type=int, default=200_000, help="messages a run (default 200,000)")
+    parser.add_argument("--count", type=int, default=200_000, help="messages per run (default 200,000)")
     parser.add_argument("--broker", choices=("embedded", "one"), default="one", help="default: one node")
     parser.add_argument("--cases", nargs="+", default=CASES, help="rows of benchmarks.sending")
-    given = parser.parse_args()
-    before = given.before.resolve()
+    options = parser.parse_args()
+    before = options.before.resolve()
     rows = []
     with Stage() as stage:
-        broker = stage.broker(given.broker)
-        for case in given.cases:
+        broker = stage.broker(options.broker)
+        for case in options.cases:
             pairs = []
-            for number in range(given.pairs):
-                pairs.append(pair(before, case, given.count, broker))
+            for number in range(options.pairs):
+                pairs.append(pair(before, case, options.count, broker))
                 print(
                     f"{case}, pair {number + 1}: {pairs[-1][before]:.2f} → {pairs[-1][ROOT]:.2f} µs",
                     file=sys.stderr,
@@ -80,10 +80,15 @@ def main() -> None:
                     spread(ratios, ".3f"),
                 )
             )
-    head = ("case", "before, µs CPU a message", "now, µs CPU a message", "ratio: median (lowest to highest)")
+    head = (
+        "case",
+        "before: CPU, µs per message",
+        "now: CPU, µs per message",
+        "ratio: median (lowest to highest)",
+    )
     print(markdown(head, rows))
     print(
-        f"\n{given.pairs} pairs of {given.count:,} messages on {KINDS[given.broker]}. Machine: {machine()}."
+        f"\n{options.pairs} pairs of {options.count:,} messages on {KINDS[options.broker]}. Machine: {machine()}."
     )
 
 

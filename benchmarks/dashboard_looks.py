@@ -1,4 +1,4 @@
-"""The looks that are timed: a page until its first chart, a refresh until nothing moves any more, a click, a notebook."""
+"""Measure page loads until the first chart, refreshes, clicks, and the first chart of a notebook."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PAGES = {
     "dead-letters": ("dead-letters", ".pc-dead-letters tbody tr"),
     "fleet": ("fleet", CHART),
 }
-"""By name: the address, and what counts as the page's first chart."""
-PEER = "peer: one chart, nothing else"
-MOST = 30.0
-"""Seconds that a look may take; then the run fails."""
+"""Address and selector of the first chart, by page."""
+PEER = "peer: minimal page with one chart"
+TIMEOUT_S = 30.0
+"""Seconds after which a measurement fails."""
 REFRESHES = 15
 _WATCHED = """
 (() => {
@@ -41,7 +41,7 @@ _WATCHED = """
   addEventListener('DOMContentLoaded', () => new MutationObserver(moved).observe(document.body, { childList: true, subtree: true, characterData: true }))
 })()
 """
-"""From what the page asks of its server until the last answer has come and the last element has changed."""
+"""Records each request of the page to its server, and the time of the last response or change of an element."""
 _MAKE = """
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
@@ -55,8 +55,8 @@ monitor = producer.monitor()
 
 
 @dataclass(frozen=True)
-class Line:
-    """What was waited for, and seconds of each run."""
+class Measurement:
+    """A name and the seconds of each run."""
 
     name: str
     seconds: tuple[float, ...]
@@ -72,82 +72,84 @@ class Line:
 
 @contextlib.contextmanager
 def window(browser: Browser, script: str = "") -> Iterator[Page]:
-    """A browser that was never here."""
+    """Open a window in a new browser profile."""
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     if script:
         context.add_init_script(script)
     page = context.new_page()
-    page.set_default_timeout(1000 * MOST)
+    page.set_default_timeout(1000 * TIMEOUT_S)
     try:
         yield page
     finally:
         context.close()
 
 
-def shown(one: Locator) -> None:
-    """Waits until it is seen, to 50 ms: a locator's own wait looks every half second only, once 0.3 s have gone."""
-    deadline = time.monotonic() + MOST
-    while not one.is_visible():
+def wait_visible(element: Locator) -> None:
+    """Wait until the element is visible, to 50 ms; after 0.3 s, Playwright's own wait checks only every half second."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not element.is_visible():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not seen within {MOST:.0f} s: {one}")
-        one.page.wait_for_timeout(40)
+            raise TimeoutError(f"not visible after {TIMEOUT_S:.0f} s: {element}")
+        element.page.wait_for_timeout(40)
 
 
 # pages
 
 
-def opened(page: Page, address: str, there: str) -> float:
-    """Seconds from the address to what is waited for."""
+def load(page: Page, address: str, selector: str) -> float:
+    """Return the seconds from the navigation until the selector is visible."""
     page.goto("about:blank")
-    began = time.perf_counter()
+    started = time.perf_counter()
     page.goto(address, wait_until="commit")
-    shown(page.locator(there).first)
-    return time.perf_counter() - began
+    wait_visible(page.locator(selector).first)
+    return time.perf_counter() - started
 
 
-def both(browser: Browser, address: str, there: str) -> tuple[float, float]:
-    """Cold, in a new browser profile, and warm, again in the same one; the page rests between."""
+def load_cold_and_warm(browser: Browser, address: str, selector: str) -> tuple[float, float]:
+    """Load a page in a new browser profile, and after a pause again in the same one."""
     with window(browser) as page:
-        cold = opened(page, address, there)
+        cold = load(page, address, selector)
         page.wait_for_timeout(700)
-        return cold, opened(page, address, there)
+        return cold, load(page, address, selector)
 
 
-def page_lines(browser: Browser, url: str, peer: str | None, names: tuple[str, ...], runs: int) -> list[Line]:
-    """Each page cold and warm; pages and the peer take turns, so that what else the machine does falls on all."""
-    asked = {name: (url + PAGES[name][0], PAGES[name][1]) for name in names}
+def page_loads(
+    browser: Browser, url: str, peer: str | None, names: tuple[str, ...], runs: int
+) -> list[Measurement]:
+    """Measure each page cold and warm. The pages and the peer take turns, so that background load affects all of them."""
+    targets = {name: (url + PAGES[name][0], PAGES[name][1]) for name in names}
     if peer is not None:
-        asked[PEER] = peer, PEERS_CHART
-    for address, there in asked.values():  # the server's first answer is not counted
+        targets[PEER] = peer, PEERS_CHART
+    for address, selector in targets.values():  # the server's first response is not measured
         with window(browser) as page:
-            opened(page, address, there)
-    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in asked}
+            load(page, address, selector)
+    loads: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
     for _ in range(runs):
-        for name, (address, there) in asked.items():
-            taken[name].append(both(browser, address, there))
+        for name, (address, selector) in targets.items():
+            loads[name].append(load_cold_and_warm(browser, address, selector))
     return [
-        Line(f"{name}, {how}", tuple(one[place] for one in looks))
-        for name, looks in taken.items()
-        for place, how in enumerate(("cold", "warm"))
+        Measurement(f"{name}, {state}", tuple(pair[place] for pair in pairs))
+        for name, pairs in loads.items()
+        for place, state in enumerate(("cold", "warm"))
     ]
 
 
-# while it is looked at
+# an open page
 
 
-def live_lines(browser: Browser, url: str, store: Path, runs: int) -> Iterator[Line]:
-    """Refreshes, clicks on another range, and what a producer wrote until it is on the screen."""
+def live_updates(browser: Browser, url: str, store: Path, runs: int) -> Iterator[Measurement]:
+    """Measure refreshes, clicks on another range, and the time until a new row of the store is displayed."""
     with window(browser, _WATCHED) as page:
-        opened(page, url, CHART)
-        yield Line("overview: refresh", refreshes(page, REFRESHES))
-        clicks = [_clicked(page, ("5 min", "15 min")[run % 2]) for run in range(runs)]
-        yield Line("overview: click on another range, until it is drawn", tuple(clicks))
-        written = [_appeared(page, Store.open(store), f"new-{run}") for run in range(runs)]
-        yield Line("overview: written to the store, until it is on the screen", tuple(written))
+        load(page, url, CHART)
+        yield Measurement("overview: refresh", refreshes(page, REFRESHES))
+        clicks = [_select_range(page, ("5 min", "15 min")[run % 2]) for run in range(runs)]
+        yield Measurement("overview: change of the range until displayed", tuple(clicks))
+        written = [_write_topic(page, Store.open(store), f"new-{run}") for run in range(runs)]
+        yield Measurement("overview: write to the store until displayed", tuple(written))
 
 
 def refreshes(page: Page, number: int) -> tuple[float, ...]:
-    """Seconds of each; the page refreshes by itself, and the first after it was opened are not counted."""
+    """Return the seconds of each automatic refresh, without the first ones after the page load."""
     page.wait_for_timeout(2500)
     page.evaluate("pcRefreshes.length = 0")
     page.wait_for_function(f"pcRefreshes.length > {number}", timeout=2000 * number + 10_000)
@@ -155,48 +157,49 @@ def refreshes(page: Page, number: int) -> tuple[float, ...]:
     return tuple(seconds for seconds in taken if seconds > 0)
 
 
-def _clicked(page: Page, name: str) -> float:
+def _select_range(page: Page, name: str) -> float:
     page.wait_for_timeout(700)
-    began = time.perf_counter()
+    started = time.perf_counter()
     page.get_by_role("radio", name=name, exact=True).click()
-    shown(page.locator(".pc-headline", has_text=f"in the last {name}"))
-    return time.perf_counter() - began
+    wait_visible(page.locator(".pc-headline", has_text=f"in the last {name}"))
+    return time.perf_counter() - started
 
 
-def _appeared(page: Page, store: Store, topic: str) -> float:
-    """A topic that nobody knew stands in the list of topics as soon as something was sent to it; the page asks once a
-    second, so about half of one is waiting.
+def _write_topic(page: Page, store: Store, topic: str) -> float:
+    """Return the seconds until a new topic is in the list of topics.
+
+    The page refreshes once a second, so about half a second of the result is waiting.
     """
-    page.wait_for_timeout(313)  # at another place of the second each time
+    page.wait_for_timeout(313)  # a different phase of the refresh each time
     now = int(time.time())
     row = StatisticsRow(now, "shop", topic, topic, 1, 1, 0, 0, 0, 0, 0, 0, 10, 0.001)
     store.append(Batch(topic, 0, (row,)))
-    began = time.perf_counter()
-    shown(page.locator(".pc-topics td", has_text=topic).first)
-    return time.perf_counter() - began
+    started = time.perf_counter()
+    wait_visible(page.locator(".pc-topics td", has_text=topic).first)
+    return time.perf_counter() - started
 
 
 # the notebook
 
 
-def notebook_line(
-    playwright: Playwright, chromium: str, folder: Path, runs: int, enough: Callable[[], bool]
-) -> Line:
-    """A cell with a monitor, from the key until its first chart, in a notebook and a kernel of its own each time."""
-    taken: list[float] = []
+def notebook_start(
+    playwright: Playwright, chromium: str, folder: Path, runs: int, timed_out: Callable[[], bool]
+) -> Measurement:
+    """Measure a monitor's cell from the key press to its first chart, each time in a new notebook and kernel."""
+    seconds: list[float] = []
     with lab(folder) as address:
         for run in range(runs):
-            if taken and enough():
+            if seconds and timed_out():
                 break
             (folder / f"run{run}.ipynb").write_text(cells(_MAKE, "monitor"))
             context = playwright.chromium.launch_persistent_context(
                 str(folder / f"profile{run}"), executable_path=chromium, args=ARGUMENTS, headless=True
             )
             try:
-                taken.append(_first_chart(context.pages[0], f"{address}/lab/tree/run{run}.ipynb"))
+                seconds.append(_first_chart(context.pages[0], f"{address}/lab/tree/run{run}.ipynb"))
             finally:
                 context.close()
-    return Line("notebook: a monitor's cell, until its first chart", tuple(taken))
+    return Measurement("notebook: monitor cell until its first chart", tuple(seconds))
 
 
 def _first_chart(page: Page, address: str) -> float:
@@ -205,21 +208,24 @@ def _first_chart(page: Page, address: str) -> float:
     cell = page.locator(".jp-Notebook .jp-CodeCell")
     cell.first.wait_for()
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
-    _run(page, 0, to_its_end=True)
+    _run(page, 0, until_finished=True)
     page.wait_for_timeout(1500)
-    began = _run(page, 1)
-    shown(page.locator(".pc-monitor.pc-live svg rect").first)
-    return time.perf_counter() - began
+    started = _run(page, 1)
+    wait_visible(page.locator(".pc-monitor.pc-live svg rect").first)
+    return time.perf_counter() - started
 
 
-def _run(page: Page, number: int, *, to_its_end: bool = False) -> float:
-    """Presses until the cell begins, or has ended; when it was pressed last. What is pressed too early is lost."""
+def _run(page: Page, number: int, *, until_finished: bool = False) -> float:
+    """Run a cell and return the time of the key press.
+
+    JupyterLab ignores a key press that is too early, so the press is repeated until the cell starts or has finished.
+    """
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
     prompt = cell.locator(".jp-InputPrompt").first
-    pressed, deadline = -MOST, time.monotonic() + 2 * MOST
-    while not re.search(r"\d" if to_its_end else r"[*\d]", now := prompt.inner_text()):
+    pressed, deadline = -TIMEOUT_S, time.monotonic() + 2 * TIMEOUT_S
+    while not re.search(r"\d" if until_finished else r"[*\d]", now := prompt.inner_text()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"cell {number} of the notebook was not run; it says {now}")
+            raise TimeoutError(f"cell {number} of the notebook did not run; its prompt is {now}")
         if "*" not in now and time.perf_counter() - pressed > 5.0:
             cell.locator(".jp-InputArea-editor").click()
             pressed = time.perf_counter()

@@ -1,10 +1,10 @@
-"""How long a person waits: a page until its first chart, cold and warm, a refresh, a click, the notebook.
+"""Measure the response times of the dashboard and the notebook: page loads, refreshes, clicks, and a monitor's cell.
 
     python -m benchmarks.dashboard_pages --runs 7
     python -m benchmarks.dashboard_pages --page overview --only pages
 
-A real Chromium opens the real dashboard over a store with a day of history, to which a producer writes all the time.
-Cold is a browser that was never here, warm one that was. The server has answered once before anything is counted.
+Chromium opens the dashboard on a store with a day of history, to which a producer writes continuously. A cold load uses a
+new browser profile, a warm one reuses it. The server has answered once before the measurement starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from statistics import median
 
 from playwright.sync_api import Playwright, sync_playwright
 
-from benchmarks.dashboard_looks import ARGUMENTS, PAGES, PEER, Line, live_lines, notebook_line, page_lines
+from benchmarks.dashboard_looks import (
+    ARGUMENTS,
+    PAGES,
+    PEER,
+    Measurement,
+    live_updates,
+    notebook_start,
+    page_loads,
+)
 from benchmarks.dashboard_servers import dashboard, peer, shop
 from benchmarks.machine import hardware
 from scripts.browser import find_chromium
@@ -30,63 +38,65 @@ PARTS = ("pages", "live", "notebook")
 
 
 def main() -> int:
-    chosen = _options()
+    options = _options()
     chromium = find_chromium()
-    loads, begun = [os.getloadavg()[0]], time.monotonic()
-    lines: list[Line] = []
+    loads, started = [os.getloadavg()[0]], time.monotonic()
+    results: list[Measurement] = []
 
-    def tell(line: Line) -> None:
-        lines.append(line)
+    def log(result: Measurement) -> None:
+        results.append(result)
         loads.append(os.getloadavg()[0])
-        print(f"{line.name}: {line.median:.2f} s, load {loads[-1]:.1f}", file=sys.stderr, flush=True)
+        print(f"{result.name}: {result.median:.2f} s, load {loads[-1]:.1f}", file=sys.stderr, flush=True)
 
-    def enough() -> bool:
-        return time.monotonic() - begun > float(chosen.within)
+    def timed_out() -> bool:
+        return time.monotonic() - started > float(options.within)
 
     with tempfile.TemporaryDirectory(prefix="pages-") as folder, sync_playwright() as playwright:
         os.environ["XDG_STATE_HOME"] = folder
-        if {"pages", "live"} & set(chosen.only):
-            for line in _of_the_dashboard(playwright, chromium, Path(folder), chosen):
-                tell(line)
-        if "notebook" in chosen.only:
-            tell(notebook_line(playwright, chromium, Path(folder), chosen.runs, enough))
-    print("| what | median s | from to | runs |\n| --- | ---: | ---: | ---: |")
-    print("\n".join(line.row() for line in lines))
-    for name, ratio in _ratios(lines):
-        print(f"\n{name}: {ratio:.2f} times the peer's (median of the ratios in each round).")
-    print(f"\nMachine: {machine(chromium)}. Load average while it ran: {min(loads):.1f} to {max(loads):.1f}.")
+        if {"pages", "live"} & set(options.only):
+            for result in _measure_dashboard(playwright, chromium, Path(folder), options):
+                log(result)
+        if "notebook" in options.only:
+            log(notebook_start(playwright, chromium, Path(folder), options.runs, timed_out))
+    print("| measurement | median, s | lowest to highest | runs |\n| --- | ---: | ---: | ---: |")
+    print("\n".join(result.row() for result in results))
+    for name, ratio in _ratios(results):
+        print(f"\n{name}: {ratio:.2f} x peer (median of the ratios within the rounds).")
     print(
-        f"Command: python -m benchmarks.dashboard_pages {' '.join(sys.argv[1:])} ({time.monotonic() - begun:.0f} s)."
+        f"\nMachine: {machine(chromium)}. Load average during the run: {min(loads):.1f} to {max(loads):.1f}."
+    )
+    print(
+        f"Command: python -m benchmarks.dashboard_pages {' '.join(sys.argv[1:])} ({time.monotonic() - started:.0f} s)."
     )
     return 0
 
 
-def _of_the_dashboard(
-    playwright: Playwright, chromium: str, folder: Path, chosen: argparse.Namespace
-) -> list[Line]:
-    lines: list[Line] = []
+def _measure_dashboard(
+    playwright: Playwright, chromium: str, folder: Path, options: argparse.Namespace
+) -> list[Measurement]:
+    results: list[Measurement] = []
     with shop(folder) as store, dashboard(store) as url, peer(folder) as other:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        if "pages" in chosen.only:
-            lines += page_lines(browser, url, other, tuple(chosen.page), chosen.runs)
-        if "live" in chosen.only:
-            lines += live_lines(browser, url, store, chosen.runs)
+        if "pages" in options.only:
+            results += page_loads(browser, url, other, tuple(options.page), options.runs)
+        if "live" in options.only:
+            results += live_updates(browser, url, store, options.runs)
         browser.close()
-    return lines
+    return results
 
 
-def _ratios(lines: list[Line]) -> list[tuple[str, float]]:
-    """Each page against the peer in the same round."""
-    taken = {line.name: line.seconds for line in lines}
+def _ratios(results: list[Measurement]) -> list[tuple[str, float]]:
+    """Compare each page with the peer in the same round."""
+    seconds = {result.name: result.seconds for result in results}
     return [
         (
-            f"{page}, {how}",
-            median(ours / others for ours, others in zip(taken[f"{page}, {how}"], peers, strict=True)),
+            f"{page}, {state}",
+            median(own / other for own, other in zip(seconds[f"{page}, {state}"], peers, strict=True)),
         )
-        for how in ("cold", "warm")
-        if (peers := taken.get(f"{PEER}, {how}"))
+        for state in ("cold", "warm")
+        if (peers := seconds.get(f"{PEER}, {state}"))
         for page in PAGES
-        if f"{page}, {how}" in taken
+        if f"{page}, {state}" in seconds
     ]
 
 
@@ -96,27 +106,27 @@ def _options() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--runs", type=int, default=5, help="of each; the median is given")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="leave the others out")
+    parser.add_argument("--runs", type=int, default=5, help="runs of each measurement (default 5)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="measure only these parts")
     parser.add_argument(
-        "--page", action="append", choices=PAGES, default=None, help="only this page; may be given again"
+        "--page", action="append", choices=PAGES, default=None, help="measure only this page; repeatable"
     )
     parser.add_argument(
-        "--within", type=float, default=300, help="seconds after which no further notebook is begun"
+        "--within", type=float, default=300, help="seconds after which no further notebook starts"
     )
-    chosen = parser.parse_args()
-    chosen.page = chosen.page or list(PAGES)
-    return chosen
+    options = parser.parse_args()
+    options.page = options.page or list(PAGES)
+    return options
 
 
 def machine(chromium: str) -> str:
-    """What this ran on, without its name."""
-    named = subprocess.run([chromium, "--version"], capture_output=True, text=True, check=False)
+    """Describe the machine and the versions, without the host name."""
+    browser = subprocess.run([chromium, "--version"], capture_output=True, text=True, check=False)
     parts = [
         hardware(),
-        f"Streamlit {version('streamlit')}", f"DuckDB {version('duckdb')}", " ".join(named.stdout.split()[:2]),
+        f"Streamlit {version('streamlit')}", f"DuckDB {version('duckdb')}", " ".join(browser.stdout.split()[:2]),
     ]  # fmt: skip
-    return f"{', '.join(parts)}; browser, server, producer and broker share it"
+    return f"{', '.join(parts)}; shared by browser, server, producer and broker"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The servers that a browser is sent to: our dashboard over a store that a producer writes, its peer, JupyterLab."""
+"""Start the servers that are measured: the dashboard on a store with a live producer, its peer, and JupyterLab."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scripts import shop_history
 from scripts.browser import answers
 
 RATE = 100.0
-"""Messages a second that the producer sends meanwhile."""
+"""Messages per second of the live producer."""
 TOKEN = "benchmark"
 PEER = """
 import plotly.graph_objects as go
@@ -31,12 +31,12 @@ import streamlit as st
 st.set_page_config(page_title="peer", layout="wide")
 st.plotly_chart(go.Figure(go.Scatter(y=[1, 3, 2])))
 """
-"""The least that a Streamlit page with a chart can be: no store, no words, one line through three points."""
+"""A minimal Streamlit page with a chart: no store, no text, one line through three points."""
 
 
 @contextlib.contextmanager
 def shop(folder: Path) -> Iterator[Path]:
-    """A store with a day of history, and a producer that sends to it all the time; payments are refused."""
+    """Create a store with a day of history, and run a producer on it; the broker rejects its payments."""
     path, ended = folder / "shop.duckdb", threading.Event()
     shop_history.write(Store.open(path), now=time.time())
     with embedded.start(topics={"orders": 4, "payments": 2}) as broker:
@@ -68,7 +68,7 @@ def dashboard(store: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def peer(folder: Path) -> Iterator[str]:
-    """One chart in an app of its own, with the same settings."""
+    """Run a separate Streamlit app with one chart and the same settings."""
     script, port = folder / "peer.py", server_command.free_port(8880)
     script.write_text(PEER)
     flags = [f"--{name}={value}" for name, value in server_command.OPTIONS.items()]
@@ -88,7 +88,7 @@ def _streamlit(command: Sequence[str], port: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def lab(folder: Path) -> Iterator[str]:
-    """A JupyterLab on loopback that touches nothing of the user's."""
+    """Run JupyterLab on the loopback address, isolated from the user's configuration."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -111,7 +111,7 @@ def lab(folder: Path) -> Iterator[str]:
 
 
 def cells(*sources: str) -> str:
-    """A notebook as a file."""
+    """Return a notebook with these code cells as JSON."""
     made: list[dict[str, Any]] = [
         {"cell_type": "code", "id": f"c{place}", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
         for place, source in enumerate(sources)
@@ -122,7 +122,7 @@ def cells(*sources: str) -> str:
 
 @contextlib.contextmanager
 def process(command: Sequence[str], environment: dict[str, str], ready: Callable[[], bool]) -> Iterator[None]:
-    """Runs until the block ends; begins when it is ready, within 90 seconds."""
+    """Run a command until the block ends; wait up to 90 seconds until it is ready."""
     running = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True
     )
@@ -130,7 +130,7 @@ def process(command: Sequence[str], environment: dict[str, str], ready: Callable
         deadline = time.monotonic() + 90
         while not ready():
             if running.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{command[2]} does not answer")
+                raise RuntimeError(f"{command[2]} did not start")
             time.sleep(0.1)
         yield
     finally:

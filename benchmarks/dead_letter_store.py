@@ -1,8 +1,8 @@
-"""A store of many dead letters, made inside DuckDB: the mix that a shop's producers leave behind in a month.
+"""Create a store with many dead letters inside DuckDB, distributed as those of a shop in a month.
 
-Twelve topics, forty causes, three clusters, sixty producers, one dead letter in a hundred thousand with a large value.
-A quarter die evenly over the month, of every cause; the others in ten outages of three hours with three causes each.
-Rows are written in the order of death, as a producer writes them.
+Twelve topics, forty causes, three clusters and sixty producers; one dead letter in a hundred thousand has a large value.
+A quarter fails evenly over the month, for every cause. The others fail in ten outages of three hours with three causes
+each. The rows are in the order of failure, as a producer writes them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make(path: Path, count: int) -> None:
 
 
 def message_id(number: int) -> str:
-    """The id of dead letter `number`: a session of sixty producers, and its sequence."""
+    """Return the id of dead letter `number`: the session of one of sixty producers, and a sequence number."""
     return f"0192a4c0-7b1e-7d44-9c3a-{number * 7919 % 60:012x}-{number}"
 
 
@@ -75,7 +75,7 @@ def _causes(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-# Day 3k of the month ends in an outage: 3 of 4 dead letters of those three days.
+# Every third day ends in an outage with 3 of 4 dead letters of these three days.
 _NUMBERS = """
 SELECT i, hash(i) AS h, hash(i + 77) AS g, hash(i + 1234567) AS k,
        floor(10.0 * i / $count) AS outage, 10.0 * i / $count % 1 AS share, share > 0.25 AS in_outage,

@@ -1,9 +1,9 @@
-"""Looking at ten million dead letters: how long a listing, a later page, a count and the groups take, by every filter.
+"""Measure listing, paging, counting and grouping of ten million dead letters, by every filter.
 
     python -m benchmarks.dead_letters --count 10000000 --runs 9
 
-Makes a store in a temporary folder (or in --folder, where a second run finds it again), then asks each question several
-times in an order drawn anew, each time as a command does: borrow the store, ask, let go.
+The benchmark creates a store in a temporary folder, or in --folder, where a later run reuses it. Then it runs each query
+several times in random order. Each query borrows and returns the store, as a command does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from statistics import median
 
 import duckdb
 
-from benchmarks import dead_letter_store as made
+from benchmarks import dead_letter_store
 from benchmarks.machine import hardware
 from producer_core.dlq import DeadLetterFilter, DeadLetters, PageCursor
 from producer_core.events import DeadLetter
@@ -33,25 +33,25 @@ from producer_core.store import Store
 
 DAY = 86_400.0
 BOUND = 0.3
-_PATIENCE = 60.0
-"""Seconds until a query of the benchmark is cancelled: a slow one is to be seen, not to end the run."""
+_TIMEOUT_S = 60.0
+"""Seconds until a query is cancelled; long enough to measure slow queries."""
 
 
 @dataclass(frozen=True)
-class Took:
-    """Seconds by the clock, and of the processor."""
+class Timing:
+    """Wall time and CPU time in seconds."""
 
     wall: float
     cpu: float
 
 
-Question = Callable[[DeadLetters, DeadLetterFilter], object]
-Answers = Mapping[tuple[str, str], Sequence[Took]]
+Query = Callable[[DeadLetters, DeadLetterFilter], object]
+Timings = Mapping[tuple[str, str], Sequence[Timing]]
 
-QUESTIONS: Mapping[str, Question] = {
+QUERIES: Mapping[str, Query] = {
     "list": lambda dead, where: dead.page(where, limit=50),
     "later page": lambda dead, where: dead.page(
-        where, limit=50, after=PageCursor(made.START + made.SPAN / 2, "")
+        where, limit=50, after=PageCursor(dead_letter_store.START + dead_letter_store.SPAN / 2, "")
     ),
     "count": lambda dead, where: dead.count(where),
     "count by verdict": lambda dead, where: dead.count_by(where, "verdict"),
@@ -60,11 +60,11 @@ QUESTIONS: Mapping[str, Question] = {
 
 
 def filters(count: int) -> Mapping[str, DeadLetterFilter]:
-    """One selection for each field, and some together; what there is much of rather than little."""
-    middle, number = made.START + made.SPAN / 2, count // 2
-    code, _, text = made.CODES[2]
-    one = made.message_id(number)
-    hundred = tuple(made.message_id(number + step) for step in range(100))
+    """Return one filter per field and some combinations; the values are frequent ones."""
+    middle, number = dead_letter_store.START + dead_letter_store.SPAN / 2, count // 2
+    code, _, text = dead_letter_store.CODES[2]
+    one = dead_letter_store.message_id(number)
+    hundred = tuple(dead_letter_store.message_id(number + step) for step in range(100))
     return {
         "state: dead (the default)": DeadLetterFilter(),
         "state: any": DeadLetterFilter(state=None),
@@ -77,7 +77,9 @@ def filters(count: int) -> Mapping[str, DeadLetterFilter]:
         "since, until: a week, to the millisecond": DeadLetterFilter(
             since=middle - 5 * DAY + 0.123, until=middle + 2 * DAY + 0.456
         ),
-        "since: the last hour": DeadLetterFilter(since=made.START + made.SPAN - 3600),
+        "since: the last hour": DeadLetterFilter(
+            since=dead_letter_store.START + dead_letter_store.SPAN - 3600
+        ),
         "topic, verdict, since": DeadLetterFilter(topic="orders", verdict="rejected", since=middle),
         "key": DeadLetterFilter(key="customer-4711"),
         "message_id": DeadLetterFilter(message_id=one, state=None),
@@ -87,49 +89,47 @@ def filters(count: int) -> Mapping[str, DeadLetterFilter]:
 
 
 def measure(
-    dead: DeadLetters, chosen: Mapping[str, DeadLetterFilter], *, runs: int, tell: Callable[[str], None]
-) -> Answers:
-    """Every question of every filter `runs` times, once a round, in an order drawn anew."""
-    asked = [(name, question) for name in chosen for question in QUESTIONS]
-    answers: dict[tuple[str, str], list[Took]] = {one: [] for one in asked}
+    dead: DeadLetters, chosen: Mapping[str, DeadLetterFilter], *, runs: int, log: Callable[[str], None]
+) -> Timings:
+    """Run every query with every filter `runs` times, once per round, in random order."""
+    pairs = [(name, query) for name in chosen for query in QUERIES]
+    timings: dict[tuple[str, str], list[Timing]] = {pair: [] for pair in pairs}
     for number in range(runs):
-        random.Random(number).shuffle(asked)
-        for name, question in asked:
-            answers[name, question].append(timed(partial(QUESTIONS[question], dead, chosen[name])))
-        tell(f"round {number + 1} of {runs}")
-    return answers
+        random.Random(number).shuffle(pairs)
+        for name, query in pairs:
+            timings[name, query].append(timed(partial(QUERIES[query], dead, chosen[name])))
+        log(f"round {number + 1} of {runs}")
+    return timings
 
 
-def timed(act: Callable[[], object]) -> Took:
+def timed(act: Callable[[], object]) -> Timing:
     wall, cpu = time.perf_counter(), time.process_time()
     act()
-    return Took(time.perf_counter() - wall, time.process_time() - cpu)
+    return Timing(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-class Patient(Store):
-    """A store whose readers are not cancelled after two seconds, so that what is too slow is measured."""
+class SlowQueryStore(Store):
+    """A store that cancels queries after a minute instead of two seconds, so that slow queries are measured."""
 
-    def borrow(self, *, write: bool = False, timeout: float = _PATIENCE, limit: float | None = None):  # type: ignore[no-untyped-def]
-        return super().borrow(write=write, timeout=timeout, limit=limit or _PATIENCE)
+    def borrow(self, *, write: bool = False, timeout: float = _TIMEOUT_S, limit: float | None = None):  # type: ignore[no-untyped-def]
+        return super().borrow(write=write, timeout=timeout, limit=limit or _TIMEOUT_S)
 
 
-def table(answers: Answers, matched: Mapping[str, int]) -> str:
-    """Median, and the spread from the quickest to the slowest, in milliseconds by the clock."""
-    head = f"| filter | dead letters | {' | '.join(QUESTIONS)} |"
-    lines = [head, f"| --- | ---: |{' ---: |' * len(QUESTIONS)}"]
+def wall_table(timings: Timings, matched: Mapping[str, int]) -> str:
+    """Return the median, lowest and highest wall time in milliseconds."""
+    head = f"| filter | dead letters | {' | '.join(QUERIES)} |"
+    lines = [head, f"| --- | ---: |{' ---: |' * len(QUERIES)}"]
     for name, number in matched.items():
-        cells = [_cell([one.wall for one in answers[name, question]]) for question in QUESTIONS]
+        cells = [_cell([one.wall for one in timings[name, query]]) for query in QUERIES]
         lines.append(f"| {name} | {number:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def processor(answers: Answers, matched: Mapping[str, int]) -> str:
-    """The median of the processor's time: what else the machine does disturbs it least."""
-    lines = [f"| filter | {' | '.join(QUESTIONS)} |", f"| --- |{' ---: |' * len(QUESTIONS)}"]
+def cpu_table(timings: Timings, matched: Mapping[str, int]) -> str:
+    """Return the median CPU time in milliseconds, which background load affects least."""
+    lines = [f"| filter | {' | '.join(QUERIES)} |", f"| --- |{' ---: |' * len(QUERIES)}"]
     for name in matched:
-        cells = [
-            f"{1000 * median(one.cpu for one in answers[name, question]):,.0f}" for question in QUESTIONS
-        ]
+        cells = [f"{1000 * median(one.cpu for one in timings[name, query]):,.0f}" for query in QUERIES]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -140,30 +140,30 @@ def _cell(seconds: Sequence[float]) -> str:
 
 
 def searches(dead: DeadLetters, count: int) -> Iterator[str]:
-    """What a search in bodies says of how far it looked, in its ordinary bound."""
+    """Yield a row per search in bodies, with the message about how far it searched within its usual time limit."""
     wheres = {
-        "the last hour": DeadLetterFilter(since=made.START + made.SPAN - 3600),
-        "everything that is dead": DeadLetterFilter(),
-        "a topic": DeadLetterFilter(topic="prices"),
+        "the last hour": DeadLetterFilter(since=dead_letter_store.START + dead_letter_store.SPAN - 3600),
+        "all pending dead letters": DeadLetterFilter(),
+        "one topic": DeadLetterFilter(topic="prices"),
     }
     for name, where in wheres.items():
-        begun = time.perf_counter()
+        started = time.perf_counter()
         found = dead.search(replace(where, body=f'"order":{count - 17},'), limit=10)
-        yield f"| {name} | {time.perf_counter() - begun:.1f} s | {found.text} |"
+        yield f"| {name} | {time.perf_counter() - started:.1f} s | {found.text} |"
 
 
 def writes(folder: Path, path: Path, *, runs: int) -> Iterator[str]:
-    """A thousand dead letters a write, into copies: as it is, without triggers, and with an index of the keys beside them."""
+    """Yield a row per variant of the schema: writes of a thousand dead letters into copies of the store."""
     ways = {
-        "as it is": "",
-        "without the counts (no triggers)": "".join(
+        "current schema": "",
+        "without counts (no triggers)": "".join(
             f"DROP TRIGGER dead_letters_{name} ON dead_letters;" for name in ("in", "out", "changed")
         ),
-        "with an index of the keys": "CREATE INDEX dead_letters_by_key ON dead_letters (key)",
+        "with an index on the key": "CREATE INDEX dead_letters_by_key ON dead_letters (key)",
     }
     for name, sql in ways.items():
         copy = Path(shutil.copy(path, folder / "copy.duckdb"))
-        store = Patient(copy, create=False, clock=time.time)
+        store = SlowQueryStore(copy, create=False, clock=time.time)
         if sql:
             with store.borrow(write=True) as connection:
                 connection.execute(sql)
@@ -177,14 +177,14 @@ def writes(folder: Path, path: Path, *, runs: int) -> Iterator[str]:
 
 
 def batch(number: int) -> list[DeadLetter]:
-    """A thousand dead letters of one outage."""
-    at, chance = made.START + made.SPAN + number, random.Random(number)
-    code, kind, text = made.CODES[number % 7]
+    """Return a thousand dead letters of one outage."""
+    at, chance = dead_letter_store.START + dead_letter_store.SPAN + number, random.Random(number)
+    code, kind, text = dead_letter_store.CODES[number % 7]
     return [
         DeadLetter(
             message_id=f"0192a4c0-7b1e-7d44-9c3a-ffffffffffff-{number * 1000 + step}",
             cluster_id="prod-eu", producer_id="0192a4c0-7b1e-7d44-9c3a-ffffffffffff",
-            topic=chance.choice(made.TOPICS), key=f"customer-{chance.randrange(2_000_000)}".encode(),
+            topic=chance.choice(dead_letter_store.TOPICS), key=f"customer-{chance.randrange(2_000_000)}".encode(),
             value=b'{"order": 1}' * 16, headers=(("trace", b"1"),), partition=None, timestamp_ms=None,
             verdict="possibly_persisted", verdict_reason="The broker may have it.", kind=kind, code=code,  # type: ignore[arg-type]
             error_text=text, fingerprint=fingerprint(code, text), attempts=(),
@@ -196,6 +196,7 @@ def batch(number: int) -> list[DeadLetter]:
 
 @contextmanager
 def _place(folder: Path | None) -> Iterator[Path]:
+    """Create the given folder, or a temporary one."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
@@ -205,55 +206,52 @@ def _place(folder: Path | None) -> Iterator[Path]:
 
 
 def machine() -> str:
-    """What this ran on, without its name."""
-    return f"{hardware()}, DuckDB {duckdb.__version__} with one thread and 1 GB, as every command has it"
+    """Describe the machine and DuckDB, without the host name."""
+    return f"{hardware()}, DuckDB {duckdb.__version__} with one thread and 1 GB, as in every command"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.dead_letters", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--count", type=int, default=10_000_000, help="letters in the store")
-    parser.add_argument("--runs", type=int, default=9, help="how often each question is asked")
-    parser.add_argument("--folder", type=Path, help="where the store is kept for another run")
-    parser.add_argument("--writes", action="store_true", help="measure writing too, into copies of the store")
-    given = parser.parse_args()
+    parser.add_argument("--count", type=int, default=10_000_000, help="dead letters in the store")
+    parser.add_argument("--runs", type=int, default=9, help="runs of each query")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the store for later runs")
+    parser.add_argument("--writes", action="store_true", help="also measure writes, into copies of the store")
+    options = parser.parse_args()
     loads: list[float] = []
 
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         loads.append(os.getloadavg()[0])
         print(f"{text}, load {loads[-1]:.0f}", flush=True)
 
-    with _place(given.folder) as folder:
-        path = folder / f"dead-letters-{given.count}.duckdb"
-        begun = time.monotonic()
+    with _place(options.folder) as folder:
+        path = folder / f"dead-letters-{options.count}.duckdb"
+        started = time.monotonic()
         if not path.exists():
-            made.make(path, given.count)
-            tell(f"made {given.count:,} dead letters in {time.monotonic() - begun:.0f} s")
-        store = Patient(path, create=False, clock=time.time)
-        dead, chosen = DeadLetters(store), filters(given.count)
+            dead_letter_store.make(path, options.count)
+            log(f"created {options.count:,} dead letters in {time.monotonic() - started:.0f} s")
+        store = SlowQueryStore(path, create=False, clock=time.time)
+        dead, chosen = DeadLetters(store), filters(options.count)
         matched = {name: dead.count(where) for name, where in chosen.items()}
         loads.clear()
-        answers = measure(dead, chosen, runs=given.runs, tell=tell)
-        print(
-            f"\nMilliseconds by the clock, median (quickest to slowest) of {given.runs}:\n\n{table(answers, matched)}"
-        )
-        print(f"\nMilliseconds of the processor, median:\n\n{processor(answers, matched)}")
-        print(
-            "\nA search in bodies for one value, as `dlq list --body` does it:\n\n| among | took | it says |"
-        )
-        print("| --- | ---: | --- |", *searches(dead, given.count), sep="\n")
-        if given.writes:
-            print(
-                "\nA thousand dead letters a write:\n\n| way | milliseconds | of the processor |\n| --- | ---: | ---: |"
-            )
-            print(*writes(folder, path, runs=given.runs), sep="\n", flush=True)
+        timings = measure(dead, chosen, runs=options.runs, log=log)
+        print(f"\nWall time in ms, median (lowest to highest) of {options.runs}:\n")
+        print(wall_table(timings, matched))
+        print(f"\nCPU time in ms, median:\n\n{cpu_table(timings, matched)}")
+        print("\nSearch in bodies for one value, as `dlq list --body` does:\n\n| among | time | result |")
+        print("| --- | ---: | --- |", *searches(dead, options.count), sep="\n")
+        if options.writes:
+            print("\nWrites of a thousand dead letters:\n\n| schema | ms | CPU, ms |\n| --- | ---: | ---: |")
+            print(*writes(folder, path, runs=options.runs), sep="\n", flush=True)
         size = path.stat().st_size / 1e9
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"\nMachine: {machine()}. Load average while it asked: {min(loads):.0f} to {max(loads):.0f}.")
-    print(f"Store: {given.count:,} dead letters, {size:.1f} GB. Most memory of the process: {memory:.1f} GB.")
-    print(f"Command: python -m benchmarks.dead_letters --count {given.count} --runs {given.runs}"
-          f"{' --writes' if given.writes else ''}")  # fmt: skip
+    print(f"\nMachine: {machine()}. Load average during the run: {min(loads):.0f} to {max(loads):.0f}.")
+    print(
+        f"Store: {options.count:,} dead letters, {size:.1f} GB. Peak memory of the process: {memory:.1f} GB."
+    )
+    print(f"Command: python -m benchmarks.dead_letters --count {options.count} --runs {options.runs}"
+          f"{' --writes' if options.writes else ''}")  # fmt: skip
 
 
 if __name__ == "__main__":

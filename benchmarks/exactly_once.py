@@ -1,10 +1,10 @@
-"""What exactly-once delivery costs where a message may take a second: against at least once, on three nodes.
+"""Measure the throughput of exactly-once delivery with a latency bound of one second, on three nodes.
 
     python -m benchmarks.exactly_once --rounds 5
 
-Whoever sends as fast as it is let fills the queue, and then latency says how long the queue is. So the sender waits while
-the oldest message that is not settled is older than seven tenths of the bound: what passes then, passes within it. One
-message in fifty carries a callback that tells; acknowledged means committed, with exactly once.
+At full speed the queue fills, and its length determines the latency. Therefore the sender waits while the oldest
+unsettled message is older than 70 % of the bound. One message in fifty has a callback that measures its latency. With
+exactly-once delivery, acknowledged means committed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_least, markdown, spread, times
+from benchmarks.frame import Bench, Case, Outcome, Runs, Target, at_least, main, markdown, spread, times
 from benchmarks.guarantees import message
 from benchmarks.stage import KINDS
 
 QUESTION = "What does exactly-once delivery cost in throughput, if each message may take a second?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "a stricter limit, at which transactions are smaller and cost more; brokers on separate machines, where three "
     "brokers do not share two cores; the cost of a fence and a read-back after a failure."
 )
 BOUND = 1.0
-_GATE = 0.7
-_EACH = 50
+_PAUSE_AT = 0.7
+_SAMPLE_EVERY = 50
 _SETTINGS = {"max_block_ms": 60_000}
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
@@ -42,8 +42,8 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Ages:
-    """How long messages took, of those that are marked; and how old the oldest is that still waits."""
+class LatencySampler:
+    """Measures the latency of the sampled messages and the age of the oldest pending one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the two fields below
@@ -62,7 +62,7 @@ class Ages:
         with self._lock:
             return time.perf_counter() - next(iter(self._waiting.values())) if self._waiting else 0.0
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         with self._lock:
             self.took = []
 
@@ -73,7 +73,7 @@ class Ages:
 
 
 def one(*, way: str, seconds: float, warm: float, servers: str, topic: str) -> dict[str, float]:
-    """Messages acknowledged a second, the quantiles of their latency, and the processor's microseconds for each."""
+    """Return acknowledged messages per second, latency quantiles in seconds, and CPU time per message in microseconds."""
     from producer_core import ReliableKafkaProducer
 
     options = dict(WAYS[way])
@@ -81,20 +81,20 @@ def one(*, way: str, seconds: float, warm: float, servers: str, topic: str) -> d
         if "journal_level" in options:
             options["journal_dir"] = Path(folder) / "journal"
         producer = ReliableKafkaProducer(servers, _SETTINGS, store=Path(folder) / "store.duckdb", **options)
-        ages, ended = Ages(), threading.Event()
-        sender = threading.Thread(target=_send, args=(producer, topic, ages, ended))
+        sampler, ended = LatencySampler(), threading.Event()
+        sender = threading.Thread(target=_send, args=(producer, topic, sampler, ended))
         sender.start()
         _acknowledged(producer, 1)
         time.sleep(warm)
-        ages.forget()
-        begun, cpu, before = time.perf_counter(), time.process_time(), _acknowledged(producer)
+        sampler.reset()
+        started, cpu, before = time.perf_counter(), time.process_time(), _acknowledged(producer)
         time.sleep(seconds)
         count, spent, took = (
             _acknowledged(producer) - before,
             time.process_time() - cpu,
-            time.perf_counter() - begun,
+            time.perf_counter() - started,
         )
-        p50, p99 = ages.quantile(0.5), ages.quantile(0.99)
+        p50, p99 = sampler.quantile(0.5), sampler.quantile(0.99)
         ended.set()
         sender.join()
         producer.close(timeout=30)
@@ -102,28 +102,28 @@ def one(*, way: str, seconds: float, warm: float, servers: str, topic: str) -> d
 
 
 def _acknowledged(producer: Any, least: int = 0) -> int:
-    """How many there are, once there are so many."""
+    """Wait for at least `least` acknowledgements and return their number."""
     deadline = time.monotonic() + 60
     while (count := producer.metrics.snapshot().acknowledged) < least:
         if time.monotonic() > deadline:
-            raise TimeoutError("nothing was acknowledged within a minute")
+            raise TimeoutError("no acknowledgement within a minute")
         time.sleep(0.01)
     return int(count)
 
 
-def _send(producer: Any, topic: str, ages: Ages, ended: threading.Event) -> None:
+def _send(producer: Any, topic: str, sampler: LatencySampler, ended: threading.Event) -> None:
     values = [message(number) for number in range(10_000)]
     for number in itertools.count():
         if ended.is_set():
             return
         value, key = values[number % 10_000], f"key-{number % 10_000}"
-        if number % _EACH:
+        if number % _SAMPLE_EVERY:
             producer.send_message(topic, value, key)
             continue
-        while ages.oldest() > _GATE * BOUND and not ended.is_set():
+        while sampler.oldest() > _PAUSE_AT * BOUND and not ended.is_set():
             time.sleep(0.002)
-        ages.begin(number)
-        producer.send_message(topic, value, key, record_id=number, on_delivery=ages.end)
+        sampler.begin(number)
+        producer.send_message(topic, value, key, record_id=number, on_delivery=sampler.end)
 
 
 def measure(bench: Bench) -> Outcome:
@@ -132,7 +132,7 @@ def measure(bench: Bench) -> Outcome:
     ways = list(WAYS)[1:3] if bench.quick else list(WAYS)
     cases = [Case(way, "exactly_once:one", {"way": way, "seconds": seconds, "warm": warm}) for way in ways]
     runs = bench.run("three", cases, around=lambda case: broker.topic())
-    text = f"On {KINDS[broker.kind]}, each message within {BOUND:g} s:\n\n{_table(runs)}"
+    text = f"On {KINDS[broker.kind]}, each message settled within {BOUND:g} s:\n\n{_table(runs)}"
     return Outcome(text, _targets(runs))
 
 
@@ -154,24 +154,24 @@ def _table(runs: Runs) -> str:
         "",
         "msg/s",
         "x at least once",
-        "x the same with a journal",
+        "x at least once, with a journal",
         "p50, ms",
         "p99, ms",
-        "CPU, µs a message",
+        "CPU, µs per message",
     )
     return markdown(head, rows)
 
 
 def _targets(runs: Runs) -> list[Target]:
-    """Of the number of shards that is best here; a user chooses it too."""
+    """Return the targets for the fastest number of shards."""
     exact = [way for way in WAYS if way.startswith("exactly") and way in runs]
     best = max(exact, key=lambda way: runs.median(way, "rate"))
     late = runs.median(best, "p99")
     return [
-        at_least(f"{best}, against at least once, p99 {1000 * late:,.0f} ms", 0.8, runs.ratios(best, "at least once")),
-        at_least(f"{best}, against at least once with a journal", 0.8, runs.ratios(best, "at least once, with a journal")),
+        at_least(f"{best} vs. at least once, p99 {1000 * late:,.0f} ms", 0.8, runs.ratios(best, "at least once")),
+        at_least(f"{best} vs. at least once with a journal", 0.8, runs.ratios(best, "at least once, with a journal")),
     ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,10 +1,10 @@
-"""The frame of every benchmark: interleaved rounds, each run in a process of its own, kept line by line as JSON.
+"""Run interleaved rounds of a benchmark, each run in its own process, and save every result as a line of JSON.
 
     python -m benchmarks.sending --rounds 5
 
-A round runs every case once, in an order drawn anew, so that what else the machine does falls on all of them; a ratio
-is the median of the ratios within the rounds. A round that was interrupted is run again as a whole, whole ones are kept
-in the results, until the code of the package or of the benchmarks changes.
+A round runs every case once, in random order, so that background load affects all cases equally. A ratio is the median
+of the ratios within the rounds. Complete rounds are reused until the code of the package or of the benchmarks changes;
+an interrupted round runs again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PLOTS = ROOT / "benchmarks" / "plots"
 _LONGEST_RUN = 600.0
-"""Seconds until a run is given up as hung."""
+"""Seconds after which a run counts as hung."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to answer a question: `function` («module:name») is called with the settings, and returns numbers."""
+    """One measured variant: `function` ("module:name") takes the settings as arguments and returns numbers by name."""
 
     name: str
     function: str
@@ -48,7 +48,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Target:
-    """What the project must reach, and what was measured; `met` is None where it was not measured."""
+    """A performance target and its measured value; `met` is None if nothing was measured."""
 
     what: str
     bound: str
@@ -58,29 +58,29 @@ class Target:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a benchmark found: text in Markdown, and the targets it knows of."""
+    """The result of a benchmark: Markdown text, and its targets."""
 
     text: str
     targets: Sequence[Target] = ()
 
 
 class Question(Protocol):
-    """A module of this package: its question, what it does not show, and how it is answered."""
+    """A benchmark module: the question it answers, its limitations, and the measurement."""
 
     __name__: str
     __spec__: ModuleSpec
     QUESTION: str
-    SHOWS_NOT: str
+    LIMITATIONS: str
 
     def measure(self, bench: Bench) -> Outcome: ...
 
 
 class RunFailed(Exception):
-    """A run ended with an error, or never; what it printed last is in the message."""
+    """A run failed or timed out; the message ends with its last output."""
 
 
 class Runs:
-    """The runs of one part, by round and case."""
+    """The results of one part, by round and case."""
 
     def __init__(self) -> None:
         self._runs: dict[int, dict[str, Mapping[str, Any]]] = {}
@@ -88,7 +88,7 @@ class Runs:
     def add(self, number: int, case: str, values: Mapping[str, Any]) -> None:
         self._runs.setdefault(number, {})[case] = values
 
-    def whole(self, number: int, cases: Iterable[str]) -> bool:
+    def complete(self, number: int, cases: Iterable[str]) -> bool:
         return all(case in self._runs.get(number, {}) for case in cases)
 
     def drop(self, number: int) -> None:
@@ -104,7 +104,7 @@ class Runs:
         return median(self.numbers(case, name))
 
     def paired(self, case: str, peer: str, name: str) -> list[tuple[float, float]]:
-        """What both did, round by round."""
+        """Return the values of both cases for each round that has both."""
         return [
             (float(runs[case][name]), float(runs[peer][name]))
             for _, runs in sorted(self._runs.items())
@@ -115,7 +115,7 @@ class Runs:
         return [own / other for own, other in self.paired(case, peer, name)]
 
     def ratio(self, case: str, peer: str, name: str = "rate") -> float | None:
-        """The median of the ratios within the rounds; None where there is no such round."""
+        """Return the median of the ratios within the rounds, or None without a round that has both."""
         found = self.ratios(case, peer, name)
         return median(found) if found else None
 
@@ -125,7 +125,7 @@ class Runs:
 
 @dataclass
 class Bench:
-    """What a benchmark measures with. `quick`: at tiny counts, only to see that it still runs."""
+    """The tools of a benchmark. With `quick` it uses tiny counts, only to verify that it runs."""
 
     question: str
     stage: Stage
@@ -150,75 +150,71 @@ class Bench:
         rounds: int | None = None,
         around: Callable[[Case], AbstractContextManager[Mapping[str, Any]]] = lambda case: nullcontext({}),
     ) -> Runs:
-        """All rounds of one part. `around` prepares a run (a topic, a store) and gives further arguments."""
-        number = 1 if self.quick else rounds or self.rounds
-        runs = self._kept(part, cases)
-        for turn in range(number):
-            if runs.whole(turn, (case.name for case in cases)):
+        """Run all rounds of one part. `around` prepares a run, for example a topic or a store, and returns more arguments."""
+        count = 1 if self.quick else rounds or self.rounds
+        runs = self._load(part, cases)
+        for number in range(count):
+            if runs.complete(number, (case.name for case in cases)):
                 continue
-            runs.drop(turn)
+            runs.drop(number)
             for case in random.sample(cases, len(cases)):
                 with around(case) as arguments:
                     values = call(case.function, **case.settings, **arguments)
-                runs.add(turn, case.name, values)
-                self._keep(part, case, turn, values)
+                runs.add(number, case.name, values)
+                self._save(part, case, number, values)
         return runs
 
-    def _keep(self, part: str, case: Case, turn: int, values: Mapping[str, Any]) -> None:
+    def _save(self, part: str, case: Case, number: int, values: Mapping[str, Any]) -> None:
         self.loads.append(os.getloadavg()[0])
         line = {
-            "part": part, "case": case.name, "round": turn, "settings": dict(case.settings), "values": values,
+            "part": part, "case": case.name, "round": number, "settings": dict(case.settings), "values": values,
             "load": round(self.loads[-1], 2), "code": code(), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }  # fmt: skip
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        shown = ", ".join(f"{name} {number:,.6g}" for name, number in values.items())
-        print(f"{self.question}: {part}, round {turn + 1}: {case.name}: {shown}", file=sys.stderr, flush=True)
+        shown = ", ".join(f"{name} {value:,.6g}" for name, value in values.items())
+        print(
+            f"{self.question}: {part}, round {number + 1}: {case.name}: {shown}", file=sys.stderr, flush=True
+        )
 
-    def _kept(self, part: str, cases: Sequence[Case]) -> Runs:
-        """What an earlier start of this benchmark has measured with the same code and settings."""
+    def _load(self, part: str, cases: Sequence[Case]) -> Runs:
+        """Return the saved results that have the same code and settings."""
         runs, settings = Runs(), {case.name: json.loads(json.dumps(dict(case.settings))) for case in cases}
         for line in self.file.read_text().splitlines() if self.file.exists() else ():
-            kept = json.loads(line)
+            saved = json.loads(line)
             if (
-                kept["part"] == part
-                and kept["code"] == code()
-                and settings.get(kept["case"]) == kept["settings"]
+                saved["part"] == part
+                and saved["code"] == code()
+                and settings.get(saved["case"]) == saved["settings"]
             ):
-                runs.add(kept["round"], kept["case"], kept["values"])
+                runs.add(saved["round"], saved["case"], saved["values"])
         return runs
 
 
 def call(function: str, *, within: float = _LONGEST_RUN, **arguments: Any) -> Mapping[str, Any]:
-    """One run in a process of its own, with a state folder of its own."""
+    """Run a function in its own process with its own state folder, and return its result."""
     with tempfile.TemporaryDirectory() as state:
         command = [sys.executable, "-m", "benchmarks.child", function, json.dumps(arguments)]
-        environment = {
-            **os.environ,
-            "XDG_STATE_HOME": state,
-            "TMPDIR": state,
-        }  # what a run leaves goes with it
+        environment = {**os.environ, "XDG_STATE_HOME": state, "TMPDIR": state}  # deleted after the run
         try:
             done = subprocess.run(
                 command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=within
             )
         except subprocess.TimeoutExpired as error:
-            raise RunFailed(f"{function} {arguments} did not end within {within:g} s.") from error
+            raise RunFailed(f"{function} {arguments} timed out after {within:g} s.") from error
     lines = done.stdout.splitlines()
-    if (
-        done.returncode and lines
-    ):  # it has measured; that it ended badly is to be seen, and no reason to lose it
-        print(f"{function} ended with {done.returncode}: {done.stderr[-500:]}", file=sys.stderr)
+    if done.returncode and lines:  # the measurement is complete; only the shutdown failed
+        print(f"{function}: exit code {done.returncode}: {done.stderr[-500:]}", file=sys.stderr)
     if not lines:
-        raise RunFailed(f"{function} {arguments} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        raise RunFailed(f"{function} {arguments}: exit code {done.returncode}:\n{done.stderr[-3000:]}")
     values: Mapping[str, Any] = json.loads(lines[-1])
     return values
 
 
 @cache
 def code() -> str:
-    """Which code was measured: twelve hex digits over the sources of the package and of the benchmarks."""
+    """Return a digest of the sources of the package and of the benchmarks, twelve hex digits."""
     digest = hashlib.sha256()
     for folder in ("producer_core", "dashboard", "benchmarks"):
         for file in sorted((ROOT / folder).rglob("*")):
@@ -231,13 +227,13 @@ def code() -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A table; the first `left` columns are text, the others numbers."""
+    """Return a table; the first `left` columns are text, the others numbers."""
     marks = ["---" if place < left else "---:" for place in range(len(head))]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, marks, *rows))
 
 
 def spread(values: Sequence[float], form: str = ",.0f") -> str:
-    """Median, and the lowest to the highest."""
+    """Format the median with the lowest and the highest value."""
     return f"{median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
@@ -260,57 +256,60 @@ def at_most(what: str, bound: float, values: Sequence[float], unit: str, form: s
 def targets_table(targets: Sequence[Target]) -> str:
     words = {True: "yes", False: "**no**", None: "?"}
     return markdown(
-        ("what", "must reach", "measured: median (lowest to highest)", "met"),
+        ("measurement", "target", "measured: median (lowest to highest)", "met"),
         [(one.what, one.bound, one.measured, words[one.met]) for one in targets],
         left=4,
     )
 
 
 def page(module: Question, outcome: Outcome, bench: Bench) -> str:
-    """A benchmark's section of the page of results."""
+    """Return the section of a benchmark on the page of results."""
     name = module.__name__.rpartition(".")[2]
     loads = (
-        f" Load average while it ran: {min(bench.loads):.0f} to {max(bench.loads):.0f}."
+        f" Load average during the run: {min(bench.loads):.0f} to {max(bench.loads):.0f}."
         if bench.loads
         else ""
     )
     parts = [f"### {name}", module.QUESTION, outcome.text]
     if outcome.targets:
         parts.append(targets_table(outcome.targets))
-    how = "--quick" if bench.quick else f"--rounds {bench.rounds}"
-    parts.append(f"Machine: {machine()}.{loads}\nCommand: `python -m benchmarks.{name} {how}`.")
-    parts.append(f"Not shown: {module.SHOWS_NOT}")
+    option = "--quick" if bench.quick else f"--rounds {bench.rounds}"
+    parts.append(f"Machine: {machine()}.{loads}\nCommand: `python -m benchmarks.{name} {option}`.")
+    parts.append(f"Not shown: {module.LIMITATIONS}")
     return "\n\n".join(parts)
 
 
-def options(description: str) -> argparse.ArgumentParser:
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that all benchmarks share."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5, help="how often each case is run")
-    parser.add_argument("--quick", action="store_true", help="tiny counts: only to see that it still runs")
-    parser.add_argument("--results", type=Path, help="where the JSON lines are kept (benchmarks/results)")
-    parser.add_argument("--anew", action="store_true", help="forget what an earlier start has measured")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default 5)")
+    parser.add_argument("--quick", action="store_true", help="use tiny counts, only to verify that it runs")
+    parser.add_argument(
+        "--results", type=Path, help="folder of the saved results (default benchmarks/results)"
+    )
+    parser.add_argument("--fresh", action="store_true", help="discard the saved results and start again")
     return parser
 
 
-def answer(module: Question, stage: Stage, given: argparse.Namespace, folder: Path) -> tuple[str, Outcome]:
-    """Measure one module. What is quick is kept nowhere but in `folder`."""
+def measure(module: Question, stage: Stage, options: argparse.Namespace, folder: Path) -> tuple[str, Outcome]:
+    """Run one benchmark and return its section and its outcome. With --quick the results go into `folder`."""
     name = module.__name__.rpartition(".")[2]
-    bench = Bench(name, stage, given.rounds, given.quick)
-    if given.quick:
+    bench = Bench(name, stage, options.rounds, options.quick)
+    if options.quick:
         bench.results, bench.plots = folder, folder
-    if given.results:
-        bench.results = given.results
-    if given.anew:
+    if options.results:
+        bench.results = options.results
+    if options.fresh:
         bench.file.unlink(missing_ok=True)
     outcome = module.measure(bench)
     return page(module, outcome, bench), outcome
 
 
-def alone(module: Question) -> None:
-    """The command of one benchmark."""
-    module.__name__ = module.__spec__.name  # not «__main__»
-    given = options(module.QUESTION).parse_args()
-    with tempfile.TemporaryDirectory() as folder, Stage(quick=given.quick) as stage:
-        print(answer(module, stage, given, Path(folder))[0])
+def main(module: Question) -> None:
+    """Run the command line of one benchmark."""
+    module.__name__ = module.__spec__.name  # instead of "__main__"
+    options = argument_parser(module.QUESTION).parse_args()
+    with tempfile.TemporaryDirectory() as folder, Stage(quick=options.quick) as stage:
+        print(measure(module, stage, options, Path(folder))[0])

@@ -1,10 +1,9 @@
-"""How the cost of a send grows: with the payload, the network, topics, partitions, threads, failures, and the history.
+"""Measure how the cost of a send grows with payload, network latency, topics, partitions, threads, failures and history.
 
     python -m benchmarks.growth --rounds 5
 
-Each axis is a plot of its own in `benchmarks/plots`, with the points as JSON lines in `benchmarks/results/growth.jsonl`.
-Ours stands beside the careful loop by hand with `orjson`, so that what the client and the broker do can be told from
-what we do.
+Each axis has a plot in `benchmarks/plots`; its points are JSON lines in `benchmarks/results/growth.jsonl`. A manual loop
+with `orjson` runs beside the producer, to separate the cost of the producer from that of the client and the broker.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from typing import Any
 import orjson
 
 from benchmarks import history_store, plot
-from benchmarks.frame import Bench, Case, Outcome, Runs, alone, markdown, spread, times
+from benchmarks.frame import Bench, Case, Outcome, Runs, main, markdown, spread, times
 from benchmarks.guarantees import message
 from benchmarks.peers import ByHand
 from benchmarks.stage import KINDS, Broker, Kind
 from benchmarks.threads import in_threads
 
 QUESTION = "How does the cost of a send grow, and where does it grow steeply?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "two dimensions at once (a thousand topics over a long round trip); sizes above `message.max.bytes`, which are "
     "rejected; more than two cores, which brokers and sender share here."
 )
@@ -69,7 +68,7 @@ def one(
     *, way: str, count: int, servers: str, size: int = 0, threads: int = 1, failing: float = 0.0, topics: int = 1,
     topic: str = "", prefix: str = "", refused: str = "",
 ) -> dict[str, float]:  # fmt: skip
-    """Messages a second until the last is settled, the processor's microseconds for each, and megabytes a second."""
+    """Return messages per second until the last is settled, CPU time per message in microseconds, and MB per second."""
     values = [
         _sized(message(number), size)
         for number in range(max(20, min(_DIFFERENT, count, 20_000_000 // max(size, 1))))
@@ -79,12 +78,12 @@ def one(
         for place, name in enumerate([*names, *([refused] if refused and way == "ours" else [])]):
             send(name, values[place % len(values)], "warm")
         flush()
-        begun, cpu = time.perf_counter(), time.process_time()
+        started, cpu = time.perf_counter(), time.process_time()
         in_threads(
             threads, lambda first: _send(send, names, refused, failing, values, range(first, count, threads))
         )
         flush()
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        took, spent = time.perf_counter() - started, time.process_time() - cpu
     return {
         "rate": count / took,
         "cpu": 1e6 * spent / count,
@@ -93,7 +92,7 @@ def one(
 
 
 def _sized(value: dict[str, Any], size: int) -> dict[str, Any]:
-    """The message with a note as long as is missing; 0 leaves it as it is."""
+    """Pad the message with a note to `size` bytes; 0 leaves it unchanged."""
     missing = size - len(orjson.dumps({**value, "note": ""}))
     if not size:
         return value
@@ -107,7 +106,7 @@ def _sized(value: dict[str, Any], size: int) -> dict[str, Any]:
 def _send(
     send: Send, names: Sequence[str], refused: str, failing: float, values: Sequence[Any], numbers: range
 ) -> None:
-    """Every so many go to the topic that refuses, spread evenly."""
+    """Send the share `failing` to the rejecting topic, evenly distributed."""
     for number in numbers:
         bad = failing and int((number + 1) * failing) > int(number * failing)
         name = refused if bad else names[number % len(names)]
@@ -116,7 +115,7 @@ def _send(
 
 @dataclass(frozen=True)
 class Axis:
-    """One plot: its places, each with the settings of a run, and where it is measured."""
+    """One plot: its points with their settings, its broker, and the displayed value."""
 
     name: str
     title: str
@@ -129,7 +128,7 @@ class Axis:
 
 _MANY = 100_000
 _PAYLOAD = 60_000_000
-"""Bytes of all messages of a run, at most."""
+"""Maximum total bytes of a run."""
 
 
 def _sizes() -> Mapping[str, Mapping[str, Any]]:
@@ -172,8 +171,8 @@ def measure(bench: Bench) -> Outcome:
     return Outcome("\n\n".join(parts))
 
 
-def _fewer(bench: Bench) -> int:
-    """Rounds: the shape is wanted here, and there are many places."""
+def _round_count(bench: Bench) -> int:
+    """Return fewer rounds, because there are many points and only the shape matters."""
     return max(1, bench.rounds * 3 // 5)
 
 
@@ -194,13 +193,16 @@ def _along(bench: Bench, axis: Axis) -> Runs:
             cases.append(case)
             where[case.name] = settings
     return bench.run(
-        axis.name, cases, rounds=_fewer(bench), around=lambda case: _prepared(broker, axis, where[case.name])
+        axis.name,
+        cases,
+        rounds=_round_count(bench),
+        around=lambda case: _prepared(broker, axis, where[case.name]),
     )
 
 
 @contextmanager
 def _prepared(broker: Broker, axis: Axis, settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The topics of one run, and what stands in its way."""
+    """Create the topics of one run and inject its delay or rejections."""
     if axis.name == "topics":
         with broker.topics(settings["topics"]) as named:
             yield named
@@ -231,11 +233,11 @@ def _history(bench: Bench) -> Runs:
         def around(case: Case) -> Iterator[Mapping[str, Any]]:
             yield {"store": str(Path(folder) / case.name.partition(", ")[2])}
 
-        return bench.run(HISTORY.name, cases, rounds=_fewer(bench), around=around)
+        return bench.run(HISTORY.name, cases, rounds=_round_count(bench), around=around)
 
 
 def _drawn(bench: Bench, axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
-    """The plot as a file, and what the page says of it."""
+    """Write the plot and return the section about it."""
     measured = {
         line: {
             place: runs.numbers(f"{line}, {place}", axis.shown)
@@ -268,9 +270,13 @@ def _table(axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
                 else [times(runs.ratio(names[1], names[0])), f"{runs.median(names[1], 'cpu'):.1f}"]
             )
             rows.append((place, *cells, *ours))
-    head = (axis.across, *lines, *([] if axis is HISTORY else ["ours / by hand", "ours: CPU, µs a message"]))
+    head = (
+        axis.across,
+        *lines,
+        *([] if axis is HISTORY else ["ours / by hand", "ours: CPU, µs per message"]),
+    )
     return markdown(head, rows)
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

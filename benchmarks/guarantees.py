@@ -1,9 +1,9 @@
-"""The price list: how many messages a second each guarantee lets through, on a real Kafka of three nodes.
+"""Measure the throughput of each guarantee on a real Kafka of three nodes.
 
     python -m benchmarks.guarantees --rounds 5 --seconds 4
 
-Each round runs every way once, in an order drawn anew, so that what else the machine does falls on all of them.
-A run sends as fast as it is let, warms up, and counts what the brokers acknowledge in the seconds after that.
+Each round runs every configuration once, in random order, so that background load affects all of them equally. A run
+sends at full speed and, after a warm-up, counts the acknowledged messages.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from producer_core.brokers import kafka
 from producer_core.errors import ProducerClosed, QueueFull
 
 DEFAULT = "`at_least_once`, the default"
-BY_HAND = "a loop by hand: `json`, idempotent, a callback, a thread that polls"
+BY_HAND = "manual loop: `json`, idempotent, callbacks, poll thread"
 _WARM_UP = 2.0
 _PARTITIONS = 6
 
 
 class Sender(Protocol):
-    """What is measured: it takes messages from any thread and knows how many were acknowledged."""
+    """A measured sender: accepts messages from any thread and counts the acknowledgements."""
 
     def send(self, key: str | None, value: Mapping[str, Any]) -> None: ...
     def acknowledged(self) -> int: ...
@@ -45,7 +45,7 @@ class Sender(Protocol):
 
 
 class ByHand:
-    """A careful loop by hand around confluent_kafka: idempotent, a callback for each message, polled by a thread."""
+    """A careful manual loop around confluent-kafka: idempotent, a callback per message, a poll thread."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._topic = topic
@@ -85,7 +85,7 @@ class ByHand:
 
 
 class Ours:
-    """A ReliableKafkaProducer with its store, as anybody has it, and the options of one way."""
+    """A ReliableKafkaProducer with its store and the options of one configuration."""
 
     def __init__(self, servers: str, topic: str, folder: Path, options: Mapping[str, Any]) -> None:
         self._topic = topic
@@ -109,7 +109,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Way:
-    """One row of the table. `keys`: how many different keys, 0 for messages without one."""
+    """One row of the table. `keys` is the number of different keys, 0 for messages without a key."""
 
     name: str
     options: Mapping[str, Any] | None = field(default_factory=dict)
@@ -141,7 +141,7 @@ WAYS = (
 
 
 def message(number: int) -> dict[str, Any]:
-    """About 200 bytes as JSON."""
+    """Return a message of about 200 bytes as JSON."""
     return {
         "order": number,
         "customer": f"customer-{number % 9973:05}",
@@ -153,26 +153,26 @@ def message(number: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Price:
-    """Of one run: messages acknowledged a second, and microseconds of this process's processor time for each."""
+class Throughput:
+    """The result of one run: acknowledged messages per second, and CPU time per message in microseconds."""
 
     rate: float
     cpu: float
 
 
-def measure(way: Way, servers: str, topic: str, *, seconds: float) -> Price:
-    """What passed in `seconds`, once acknowledgements had been coming for a while."""
+def measure(way: Way, servers: str, topic: str, *, seconds: float) -> Throughput:
+    """Measure one configuration for `seconds` after the warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         sender = way.open(servers, topic, Path(folder))
         try:
             with _sending(sender, way):
                 _first_acknowledged(sender)
                 time.sleep(_WARM_UP)
-                begun, cpu, before = time.monotonic(), time.process_time(), sender.acknowledged()
+                started, cpu, before = time.monotonic(), time.process_time(), sender.acknowledged()
                 time.sleep(seconds)
                 count = sender.acknowledged() - before
                 spent = time.process_time() - cpu
-                return Price(count / (time.monotonic() - begun), 1e6 * spent / max(count, 1))
+                return Throughput(count / (time.monotonic() - started), 1e6 * spent / max(count, 1))
         finally:
             sender.close()
 
@@ -181,7 +181,7 @@ def _first_acknowledged(sender: Sender) -> None:
     deadline = time.monotonic() + 60
     while not sender.acknowledged():
         if time.monotonic() > deadline:
-            raise TimeoutError("nothing was acknowledged within a minute")
+            raise TimeoutError("no acknowledgement within a minute")
         time.sleep(0.01)
 
 
@@ -213,42 +213,42 @@ def rounds(
     *,
     count: int,
     seconds: float,
-    tell: Callable[[str], None],
-) -> dict[str, list[Price]]:
-    """Every way once a round, each on a topic of its own."""
-    prices: dict[str, list[Price]] = {way.name: [] for way in ways}
+    log: Callable[[str], None],
+) -> dict[str, list[Throughput]]:
+    """Run every configuration once per round, each on its own topic."""
+    results: dict[str, list[Throughput]] = {way.name: [] for way in ways}
     for number in range(count):
         for way in random.sample(ways, len(ways)):
             topic = f"benchmark-{number}-{ways.index(way)}"
             cluster.create_topic(topic, _PARTITIONS)
-            price = measure(way, cluster.bootstrap_servers, topic, seconds=seconds)
-            prices[way.name].append(price)
+            result = measure(way, cluster.bootstrap_servers, topic, seconds=seconds)
+            results[way.name].append(result)
             cluster.delete_topic(topic)
-            tell(f"round {number + 1}: {way.name}: {price.rate:,.0f}/s, {price.cpu:.0f} us each")
-    return prices
+            log(f"round {number + 1}: {way.name}: {result.rate:,.0f}/s, {result.cpu:.0f} us each")
+    return results
 
 
-def table(prices: Mapping[str, Sequence[Price]]) -> str:
-    """Markdown. A ratio is the median of the ratios within each round, to what the default did in that round."""
+def table(results: Mapping[str, Sequence[Throughput]]) -> str:
+    """Return a Markdown table. A ratio is the median of the ratios to the default within each round."""
     lines = [
-        "| | msg/s, median | lowest to highest | of the default | CPU, µs a message |",
+        "| | msg/s, median | lowest to highest | x default | CPU, µs per message |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name, runs in prices.items():
-        rates = [price.rate for price in runs]
-        ratio = median(own.rate / default.rate for own, default in zip(runs, prices[DEFAULT], strict=True))
-        cpu = median(price.cpu for price in runs)
+    for name, runs in results.items():
+        rates = [run.rate for run in runs]
+        ratio = median(own.rate / default.rate for own, default in zip(runs, results[DEFAULT], strict=True))
+        cpu = median(run.cpu for run in runs)
         spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
         lines.append(f"| {name} | {median(rates):,.0f} | {spread} | {ratio:.2g} | {cpu:,.0f} |")
     return "\n".join(lines)
 
 
 def machine() -> str:
-    """What this ran on, without its name."""
+    """Describe the machine and the client, without the host name."""
     return (
         f"{hardware()}, "
         f"confluent-kafka {confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]}); "
-        f"brokers, sender and disk share it"
+        f"shared by brokers and sender"
     )
 
 
@@ -257,33 +257,31 @@ def main() -> None:
         prog="python -m benchmarks.guarantees", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4.0, help="counted in each run")
-    chosen = parser.parse_args()
-    logging.getLogger("producer_core").setLevel(
-        logging.CRITICAL
-    )  # what is cut off at the end of a run is no news
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured seconds per run (default 4)")
+    options = parser.parse_args()
+    logging.getLogger("producer_core").setLevel(logging.CRITICAL)  # a run discards messages when it ends
     loads = [os.getloadavg()[0]]
 
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         loads.append(os.getloadavg()[0])
         print(f"{text}, load {loads[-1]:.0f}", flush=True)
 
-    begun = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
         with kafka.start(nodes=3) as cluster:
-            prices = rounds(cluster, WAYS, count=chosen.rounds, seconds=chosen.seconds, tell=tell)
+            results = rounds(cluster, WAYS, count=options.rounds, seconds=options.seconds, log=log)
     print()
-    print(table(prices))
+    print(table(results))
     print()
-    print(f"Machine: {machine()}. Load average while it ran: {min(loads):.0f} to {max(loads):.0f}.")
+    print(f"Machine: {machine()}. Load average during the run: {min(loads):.0f} to {max(loads):.0f}.")
     print(
-        f"Command: python -m benchmarks.guarantees --rounds {chosen.rounds} --seconds {chosen.seconds:g} "
-        f"({(time.monotonic() - begun) / 60:.0f} minutes)."
+        f"Command: python -m benchmarks.guarantees --rounds {options.rounds} --seconds {options.seconds:g} "
+        f"({(time.monotonic() - started) / 60:.0f} minutes)."
     )
     size = len(json.dumps(message(12345), separators=(",", ":")))
     print(
-        f"A message is a dict of {size} bytes as JSON, to {_PARTITIONS} partitions with three copies, acks=all."
+        f"Each message is a dict of {size} bytes as JSON, sent to {_PARTITIONS} partitions with three replicas, acks=all."
     )
 
 

@@ -1,4 +1,4 @@
-"""A store with a history, made inside DuckDB: what five topics at a steady rate leave behind, rolled up as it ages."""
+"""Create a store with the history of five topics at a steady rate, rolled up by age as the recorder does."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from producer_core.store import Store
 from producer_core.store.retention import Retention
 
 NOW = 1_795_000_000
-"""The moment at which every history ends."""
+"""The end of every history."""
 TOPICS = ("orders", "payments", "page-views", "shipments", "refunds")
 PRODUCER = "0192a4c0-7b1e-7d44-9c3a-ffffffffffff"
 BUCKETS = 24
-"""Latency buckets that a topic fills in each window."""
-DEAD_OF = 10_000
-"""One message of so many is a dead letter."""
+"""Latency buckets per topic and window."""
+DEAD_LETTER_EVERY = 10_000
+"""One message in this many is a dead letter."""
 
 
 def make(path: Path, seconds: int, rate: int = 1_000) -> None:
-    """A new store at `path` with a history so long: whole hours of the past as hours, recent ones finer."""
+    """Create a store at `path` with `seconds` of history: old hours as single rows, recent time at a finer resolution."""
     store = Store.open(path)
     dead = DeadLetters(store, clock=lambda: float(NOW))
-    for number in range(seconds * rate // DEAD_OF // 1_000):
+    for number in range(seconds * rate // DEAD_LETTER_EVERY // 1_000):
         dead.add(batch(number))
     store.close()
     with duckdb.connect(str(path), config={"threads": 2, "memory_limit": "2GB"}) as connection:
@@ -42,7 +42,7 @@ def make(path: Path, seconds: int, rate: int = 1_000) -> None:
 
 
 def steps(seconds: int) -> list[tuple[int, int, int]]:
-    """(resolution, first window, end) of each part of a history, the oldest first."""
+    """Return (resolution, first window, end) of each part of a history, oldest first."""
     keep = Retention()
     fine, middle = int(NOW - keep.keep_seconds) // 60 * 60, int(NOW - keep.keep_minutes) // 3600 * 3600
     begin = NOW - seconds
@@ -55,7 +55,7 @@ def steps(seconds: int) -> list[tuple[int, int, int]]:
 
 
 def _fill(connection: duckdb.DuckDBPyConnection, resolution: int, first: int, last: int, rate: int) -> None:
-    """Every table of the recorder's, window by window."""
+    """Fill every table of the recorder for each window."""
     bounds = {"resolution": resolution, "first": first, "last": last, "producer": PRODUCER}
     topics = ", ".join(f"('{topic}', {place})" for place, topic in enumerate(TOPICS))
     each = rate * resolution // len(TOPICS)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.frame import Bench, Case, Outcome, alone, at_most, markdown, spread
+from benchmarks.frame import Bench, Case, Outcome, at_most, main, markdown, spread
 
 QUESTION = "How much CPU time does an idle producer need?"
-SHOWS_NOT = "a store with millions of rows, an open dashboard (`recording` does), alert routes, and several producers on one store."
+LIMITATIONS = "a store with millions of rows; an open dashboard (see `recording`); alert routes; several producers on one store."
 _WAYS: Mapping[str, Mapping[str, Any]] = {
     "with a store": {"store": "store.duckdb"},
     "`store=None`": {"store": None},
@@ -58,4 +58,4 @@ def measure(bench: Bench) -> Outcome:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,13 +1,13 @@
-"""How fast an audit is, beside Spark's own plain read of the same topic with its headers, in the same run.
+"""Compare the speed of an audit with Spark's plain read of the same topic and headers, in the same run.
 
     python -m benchmarks.integrity --count 1000000 --rounds 2
 
-Topics on a real Kafka of one node on this machine, 200-byte records of eight sessions interleaved at random over the
-partitions: one with sparse faults, a shorter one, one of four times the partitions, one with dense faults. A fresh
-JVM for each line reads and audits in turn; the first round warms up, and a ratio is the median of the ratios within the
-others. Every audit's findings are compared with what was planted, by id. Then: what one id header of 24 bytes costs at
-both ends, beside two headers and none; more partitions, and dense faults. What would not be done within `--within`
-seconds is not begun, and named.
+The topics are on a real Kafka of one node and contain 200-byte records of eight sessions, interleaved at random over the
+partitions: one topic with sparse faults, a shorter one, one with four times the partitions, and one with dense faults.
+For each row a new JVM alternates reads and audits. The first round is a warm-up; a ratio is the median of the ratios
+within the other rounds. The findings of every audit must equal the planted faults by id. Another table shows the cost of
+one id header of 24 bytes for producers and consumers, compared with two headers and none. A measurement that would exceed
+`--within` seconds is skipped with a message.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tests.fixtures import planting
 
 ONE, TWO = "local[1,4]", "local[2,4]"
 SPARSE, DENSE = 10, 1_000
-"""Of each kind of fault: loss, a copy in the same partition, one in another, a record out of order."""
+"""Faults of each kind: loss, duplicate in the same partition, duplicate in another one, record out of order."""
 KINDS = ("lost", "duplicated", "reordered", "given_up_found", "unledgered")
 READERS = {"default": "kafka", "newer": ""}
-"""What of Kafka's is in Spark's list of sources that it reads the older way."""
+"""Spark's setting `useV1SourceList` for each of its two Kafka readers."""
 
 
 class Case(NamedTuple):
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 
 class Clock:
-    """Whether there is time for one more of what takes a share of the longest so far."""
+    """Decides whether another measurement fits into the time limit, by the longest one so far."""
 
     def __init__(self, within: float) -> None:
         self._end = time.monotonic() + within
@@ -54,24 +54,24 @@ class Clock:
 
     def allows(self, what: str, *, share: float = 1.0) -> bool:
         if allowed := time.monotonic() + share * self._longest <= self._end:
-            self._began = time.monotonic()
+            self._started = time.monotonic()
         else:
-            print(f"No time was left for {what}.", flush=True)
+            print(f"Skipped, not enough time: {what}.", flush=True)
         return allowed
 
     def done(self) -> None:
-        self._longest = max(self._longest, time.monotonic() - self._began)
+        self._longest = max(self._longest, time.monotonic() - self._started)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--count", type=int, default=1_000_000, help="records in the long topics")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--partitions", type=int, default=6)
     parser.add_argument("--memory", default="2g")
-    parser.add_argument("--within", type=float, default=570, help="seconds")
+    parser.add_argument("--within", type=float, default=570, help="time limit in seconds")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -80,7 +80,7 @@ def main() -> None:
     from producer_core.brokers import kafka
 
     clock = Clock(options.within)
-    print(f"{hardware()}; shared with the broker, load {os.getloadavg()[0]:.1f} before.")
+    print(f"{hardware()}; shared with the broker, load average {os.getloadavg()[0]:.1f} at the start.")
     with (
         tempfile.TemporaryDirectory(prefix="benchmark-integrity-") as home,
         kafka.start(nodes=1, folder=Path(home) / "kafka") as cluster,
@@ -101,8 +101,8 @@ def main() -> None:
 
 def heading() -> None:
     print(
-        "\n| records | partitions | faults of each kind | master | plain read | its newer reader | audit "
-        "| of the plain read | of the newer | read again | first audit |"
+        "\n| records | partitions | faults of each kind | master | plain read | newer reader | audit "
+        "| x plain read | x newer reader | read again | first audit |"
     )
     print("|" + " --- |" * 11, flush=True)
 
@@ -110,7 +110,7 @@ def heading() -> None:
 def audits(
     cluster: Any, cases: list[Case], options: Any, clock: Clock
 ) -> dict[tuple[Case, str], dict[str, Any]]:
-    """A line for each case and master, as soon as it is measured."""
+    """Print a row for each case and master as soon as it is measured."""
     took: dict[tuple[Case, str], dict[str, Any]] = {}
     for case in cases:
         topics = None
@@ -118,34 +118,37 @@ def audits(
             if not clock.allows(f"{case.count:,} records in {case.partitions} partitions, {master}"):
                 continue
             orders, telemetry, truth = topics = topics or planted(cluster, uuid.uuid4().hex[:8], case)
-            told = in_another(
+            result = in_subprocess(
                 servers=cluster.bootstrap_servers, orders=orders, telemetry=telemetry, master=master,
                 rounds=options.rounds, memory=options.memory,
             )  # fmt: skip
-            check(told["reports"], truth)
-            took[case, master] = told
-            print(line(case, master, told), flush=True)
+            check(result["reports"], truth)
+            took[case, master] = result
+            print(row(case, master, result), flush=True)
             clock.done()
     return took
 
 
 def growth(took: dict[tuple[Case, str], dict[str, Any]], long: Case, short: Case) -> None:
-    """What does not grow with the records, and what each further one costs, from two lengths."""
+    """Print the fixed cost and the cost per further record, from topics of two lengths."""
     if (long, TWO) not in took or (short, TWO) not in took:
         return
     many, few = took[long, TWO], took[short, TWO]
-    said = []
-    for name, one in (("an audit", "audits"), ("a plain read", "default"), ("its newer reader", "newer")):
-        more, less = (median(told[one][1:]) for told in (many, few))
+    costs = []
+    for name, one in (("audit", "audits"), ("plain read", "default"), ("newer reader", "newer")):
+        more, less = (median(result[one][1:]) for result in (many, few))
         further = many["records"] - few["records"]
         if more > less:
             fixed = less - few["records"] * (more - less) / further
-            said.append(f"{name} {fixed:.1f} s and {further / (more - less) / 1e3:,.0f}k further records/s")
-    print(f"\nFrom these two lengths, `{TWO}`: {'; '.join(said)}.", flush=True)
+            costs.append(f"{name} {fixed:.1f} s plus {further / (more - less) / 1e3:,.0f}k further records/s")
+    print(f"\nFixed cost and rate from both lengths, `{TWO}`: {'; '.join(costs)}.", flush=True)
 
 
 def planted(cluster: Any, name: str, case: Case) -> tuple[str, str, dict[str, Any]]:
-    """A topic with faults, its ledger, and the truth of it; no transaction and no silent producer, which cost a look."""
+    """Create a topic with faults, its ledger, and the expected findings.
+
+    It has no transactions and no silent producer, because these need additional probes.
+    """
     plan = planting.plant(
         case.count, seed=1, partitions=case.partitions, sessions=8, faults=min(case.faults, case.count // 100),
         transactions=False, expired=False, silent=False, hole=False,
@@ -154,15 +157,15 @@ def planted(cluster: Any, name: str, case: Case) -> tuple[str, str, dict[str, An
     cluster.create_topic(orders, partitions=case.partitions)
     cluster.create_topic(telemetry, partitions=1, config={"compression.type": "zstd"})
     cluster_id = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics().cluster_id
-    began = time.monotonic()
+    started = time.monotonic()
     planting.write(plan, cluster.bootstrap_servers, orders, telemetry, cluster_id)
-    print(f"{plan.records:,} records written in {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(f"{plan.records:,} records written in {time.monotonic() - started:.0f} s", file=sys.stderr)
     truth = planting.truth(plan)
     return orders, telemetry, {kind: sorted(plan.ids(truth[kind])) for kind in KINDS}
 
 
 def headers(cluster: Any, count: int, options: Any, home: str, clock: Clock) -> None:
-    """Records with no header, with ours, and with session and sequence apart, at both ends."""
+    """Measure records without a header, with the id header, and with separate session and sequence headers."""
     session = uuid.uuid4().bytes
     kinds: dict[str, Any] = {
         "none": lambda seq: None,
@@ -172,7 +175,7 @@ def headers(cluster: Any, count: int, options: Any, home: str, clock: Clock) -> 
             ("pc-seq", seq),
         ],
     }
-    print("\n| headers | produced | plain read | its newer reader | bytes a record |")
+    print("\n| headers | produce | plain read | newer reader | bytes per record |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     for number, (name, made) in enumerate(kinds.items()):
         if not clock.allows(f"headers: {name}", share=0.4):
@@ -182,26 +185,26 @@ def headers(cluster: Any, count: int, options: Any, home: str, clock: Clock) -> 
         rates = [
             count / produced(cluster.bootstrap_servers, topic, count, made) for _ in range(options.rounds)
         ]
-        told = in_another(
+        result = in_subprocess(
             servers=cluster.bootstrap_servers, orders=topic, telemetry=None, master=TWO, rounds=options.rounds,
             memory=options.memory,
         )  # fmt: skip
-        reads = [f"{told['records'] / median(told[reader][1:]) / 1e3:,.0f}k/s" for reader in READERS]
+        reads = [f"{result['records'] / median(result[reader][1:]) / 1e3:,.0f}k/s" for reader in READERS]
         size = sum(one.stat().st_size for one in Path(home).rglob(f"{topic}-*/*.log"))
         print(
-            f"| {name} | {median(rates) / 1e3:,.0f}k/s | {reads[0]} | {reads[1]} | {size / told['records']:.0f} |",
+            f"| {name} | {median(rates) / 1e3:,.0f}k/s | {reads[0]} | {reads[1]} | {size / result['records']:.0f} |",
             flush=True,
         )
         clock.done()
 
 
 def produced(servers: str, topic: str, count: int, made: Any) -> float:
-    """Seconds that a plain idempotent producer takes."""
+    """Return the seconds that a plain idempotent producer needs."""
     client = Producer(
         {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20, "compression.type": "none",
          "queue.buffering.max.messages": 200_000}
     )  # fmt: skip
-    value, began = bytes(200), time.monotonic()
+    value, started = bytes(200), time.monotonic()
     for seq in range(count):
         given = made(seq.to_bytes(8))
         while True:
@@ -211,20 +214,21 @@ def produced(servers: str, topic: str, count: int, made: Any) -> float:
             except BufferError:
                 client.poll(0.05)
     assert client.flush(120) == 0
-    return time.monotonic() - began
+    return time.monotonic() - started
 
 
-def in_another(**task: Any) -> dict[str, Any]:
+def in_subprocess(**task: Any) -> dict[str, Any]:
+    """Run `work` in a new process, which starts its own JVM, and return its result."""
     command = [sys.executable, "-m", "benchmarks.integrity", "--work", json.dumps(task)]
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[1]
     )
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def work(task: dict[str, Any]) -> None:
-    """In a process of its own: read, read, audit, and again …"""
+    """Alternate both readers and an audit, and print the times as JSON."""
     from producer_core.config import client_config
     from producer_core.kafka.clients import admin
     from producer_core.pipeline import audit
@@ -234,56 +238,56 @@ def work(task: dict[str, Any]) -> None:
 
     session = open_session(name="benchmark", master=task["master"], driver_memory=task["memory"])
     config = client_config(task["servers"])
-    asking = admin(config.settings)
-    ends = topic_bounds.bounds(asking, topic_bounds.facts(asking, task["orders"]))
-    told: dict[str, Any] = {"audits": [], "reports": [], **{reader: [] for reader in READERS}}
-    told["records"] = sum(edge.stable - edge.low for edge in ends.values())
+    client = admin(config.settings)
+    ends = topic_bounds.bounds(client, topic_bounds.facts(client, task["orders"]))
+    result: dict[str, Any] = {"audits": [], "reports": [], **{reader: [] for reader in READERS}}
+    result["records"] = sum(edge.stable - edge.low for edge in ends.values())
     for _ in range(task["rounds"] + 1):
         for reader, older in READERS.items():
-            told[reader].append(plain(session, task, older, fetch_settings(len(ends))))
+            result[reader].append(plain(session, task, older, fetch_settings(len(ends))))
         if task["telemetry"] is None:
             continue
-        began = time.monotonic()
+        started = time.monotonic()
         report = audit(session, task["orders"], bootstrap_servers=config, ledger_topics=[task["telemetry"]])
-        told["audits"].append(time.monotonic() - began)
-        told["again"] = report.read_again
-        told["reports"].append({kind: report.ids(kind) for kind in KINDS} | {"pending": report.pending})
+        result["audits"].append(time.monotonic() - started)
+        result["again"] = report.read_again
+        result["reports"].append({kind: report.ids(kind) for kind in KINDS} | {"pending": report.pending})
     session.stop()
-    print(json.dumps(told))
+    print(json.dumps(result))
 
 
 def plain(session: Any, task: dict[str, Any], older: str, large: dict[str, str]) -> float:
-    """Seconds that Spark takes to read the topic with its headers, in fetches as large as an audit's, and no more."""
+    """Return the seconds that Spark needs to read the topic with its headers, with the fetch settings of an audit."""
     session.conf.set("spark.sql.sources.useV1SourceList", older)
     reader = session.read.format("kafka").option("kafka.bootstrap.servers", task["servers"])
     reader = reader.option("subscribe", task["orders"]).option("includeHeaders", "true").options(**large)
-    began = time.monotonic()
+    started = time.monotonic()
     reader.option("kafka.isolation.level", "read_committed").load().write.format("noop").mode(
         "overwrite"
     ).save()
-    return time.monotonic() - began
+    return time.monotonic() - started
 
 
 def check(reports: list[dict[str, Any]], truth: dict[str, Any]) -> None:
-    """Every audit found what was planted, and nothing else."""
+    """Verify that every audit found exactly the planted faults."""
     for report in reports:
         for kind in KINDS:
             if (wrong := {*report[kind]} ^ {*truth[kind]}) or report["pending"]:
-                raise SystemExit(f"{kind}: {len(wrong)} ids differ from what was planted")
+                raise SystemExit(f"{kind}: {len(wrong)} ids differ from the planted faults")
 
 
-def line(case: Case, master: str, told: dict[str, Any]) -> str:
-    audits = told["audits"][1:]
-    records = told["records"]
-    rates = [f"{records / median(told[name][1:]) / 1e3:,.0f}k/s" for name in (*READERS, "audits")]
+def row(case: Case, master: str, result: dict[str, Any]) -> str:
+    audits = result["audits"][1:]
+    records = result["records"]
+    rates = [f"{records / median(result[name][1:]) / 1e3:,.0f}k/s" for name in (*READERS, "audits")]
     ratios = [
-        f"{median(read / audit for read, audit in zip(told[name][1:], audits, strict=True)):.2f}"
+        f"{median(read / audit for read, audit in zip(result[name][1:], audits, strict=True)):.2f}"
         for name in READERS
     ]
     return (
         f"| {records:,} | {case.partitions} | {min(case.faults, case.count // 100):,} | `{master}` | {' | '.join(rates)} "
-        f"| {' | '.join(ratios)} | {told['again'] / records:.0%} "
-        f"| {records / told['audits'][0] / 1e3:,.0f}k/s |"
+        f"| {' | '.join(ratios)} | {result['again'] / records:.0%} "
+        f"| {records / result['audits'][0] / 1e3:,.0f}k/s |"
     )
 
 

@@ -1,9 +1,9 @@
-"""What a message waits longer for being sent by us: paced at a thousand a second, against the loop by hand.
+"""Measure the latency that the producer adds to a manual loop, at a thousand messages per second.
 
     python -m benchmarks.latency --rounds 5
 
-Each message is sent at its own time and hears of its end by a callback. Two times are taken: that of the call, in which
-the caller stands still, and that from the call to the callback.
+Each message is sent at its scheduled time and ends with a callback. Two durations are measured: the call, which blocks
+the caller, and the time from the call to the callback.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 
 import orjson
 
-from benchmarks.frame import Bench, Case, Outcome, Runs, alone, at_most, markdown, spread
+from benchmarks.frame import Bench, Case, Outcome, Runs, at_most, main, markdown, spread
 from benchmarks.guarantees import message
 from benchmarks.peers import ByHand
 from benchmarks.stage import KINDS
 
 QUESTION = "How much later is a message acknowledged through this producer, at 1,000 messages per second?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "latency under full load, which depends on the queue and not on the code; the effect of a longer round trip to "
     "the brokers, which is the same for both; pauses of Python's garbage collector in a program with many objects."
 )
 _WARM = 500
 
 Send = Callable[[Any, str, Callable[[], None]], None]
-"""Sends a value with a key, and calls back when it was acknowledged."""
+"""Sends a value with a key, and calls the callback after the acknowledgement."""
 
 
 @contextmanager
@@ -40,11 +40,11 @@ def by_hand(servers: str, topic: str, folder: Path) -> Iterator[Send]:
 
     def send(value: Any, key: str, ended: Callable[[], None]) -> None:
         def delivered(error: Any, record: Any) -> None:
-            loop.latencies.append(time.perf_counter() - begun)
+            loop.latencies.append(time.perf_counter() - started)
             loop.counts[record.topic(), error is None] += 1
             ended()
 
-        begun = time.perf_counter()
+        started = time.perf_counter()
         data = orjson.dumps(value)
         loop.client.produce(topic, data, key, on_delivery=delivered)
 
@@ -74,7 +74,7 @@ PLACES = (0.5, 0.9, 0.99, 0.999)
 
 
 def one(*, way: str, servers: str, topic: str, count: int, rate: float) -> dict[str, float]:
-    """Microseconds at each quantile, of the call and of the whole way."""
+    """Return the quantiles of the call and of the time to the callback, in microseconds."""
     calls, whole = [0.0] * count, [0.0] * count
     clock = time.perf_counter
     with tempfile.TemporaryDirectory() as folder, _WAYS[way](servers, topic, Path(folder)) as send:
@@ -87,14 +87,14 @@ def one(*, way: str, servers: str, topic: str, count: int, rate: float) -> dict[
         for number in range(count):
             value, key = message(number), f"key-{number % 1000}"
             _wait_until(start + number / rate)
-            begun = clock()
+            started = clock()
 
-            def ended(number: int = number, begun: float = begun) -> None:
-                whole[number] = clock() - begun
+            def ended(number: int = number, started: float = started) -> None:
+                whole[number] = clock() - started
 
             send(value, key, ended)
-            calls[number] = clock() - begun
-    assert all(whole), "a message was not acknowledged"
+            calls[number] = clock() - started
+    assert all(whole), "a message has no acknowledgement"
     return {**_quantiles("call", calls), **_quantiles("whole", whole)}
 
 
@@ -114,13 +114,13 @@ def measure(bench: Bench) -> Outcome:
     cases = [Case(way, "latency:one", {"way": way, "count": count, "rate": 1000.0}) for way in _WAYS]
     runs = bench.run(kind, cases, around=lambda case: broker.topic())
     targets = [
-        at_most(f"added from call to callback, {place}", bound, runs.differences("ours", "by hand", f"whole {place}"), "µs")
+        at_most(f"added latency from call to callback, {place}", bound, runs.differences("ours", "by hand", f"whole {place}"), "µs")
         for place, bound in (("p50", 20), ("p99", 200))
     ] + [
-        at_most(f"added to the call itself, {place}", bound, runs.differences("ours", "by hand", f"call {place}"), "µs")
+        at_most(f"added latency of the call, {place}", bound, runs.differences("ours", "by hand", f"call {place}"), "µs")
         for place, bound in (("p50", 20), ("p99", 200))
     ]  # fmt: skip
-    text = f"On {KINDS[broker.kind]}, {count:,} messages per run at 1,000 per second, microseconds:\n\n{_table(runs)}"
+    text = f"On {KINDS[broker.kind]}, {count:,} messages per run at 1,000 per second, in microseconds:\n\n{_table(runs)}"
     return Outcome(text, targets)
 
 
@@ -140,4 +140,4 @@ def _table(runs: Runs) -> str:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

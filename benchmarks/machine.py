@@ -1,4 +1,4 @@
-"""The machine that a benchmark ran on, without its name."""
+"""Describe the machine of a benchmark, without its host name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def hardware() -> str:
-    """Cores, chip, system and Python."""
+    """Return the cores, the CPU model, the operating system and the Python version."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,9 +1,9 @@
-"""What a message in flight weighs beyond its key and value, ours against by hand.
+"""Measure the memory of a message in flight beyond its key and value, compared with a manual loop.
 
     python -m benchmarks.memory --rounds 5
 
-The client is told to collect for five minutes, so every message that is sent stays in flight; the growth of the
-process's resident memory, less the bytes of keys and values, is shared out among them.
+With `linger.ms` of five minutes every message stays in flight. The result is the growth of the resident memory without
+the bytes of keys and values, divided by the number of messages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 import orjson
 
-from benchmarks.frame import Bench, Case, Outcome, Runs, alone, at_most, markdown, spread
+from benchmarks.frame import Bench, Case, Outcome, Runs, at_most, main, markdown, spread
 from benchmarks.guarantees import message
 from benchmarks.peers import SETTINGS, ByHand
 
 QUESTION = "How much memory does a message in flight take, in addition to its key and value?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "requests in flight, of which there are five at most and which take the same memory in all cases; the objects "
     "of the user's own callbacks; messages that wait for a retry or a probe, which keep their attempts as well."
 )
@@ -32,7 +32,7 @@ COLLECTING: Mapping[str, Any] = {
     "linger.ms": 300_000, "message.timeout.ms": 600_000, "batch.num.messages": 1_000_000, "batch.size": 1_000_000_000,
     "queue.buffering.max.messages": 1_000_000,
 }  # fmt: skip
-"""Nothing is sent before the run is over."""
+"""The client sends nothing before the run ends."""
 
 Send = Callable[[Any, str], None]
 
@@ -59,14 +59,14 @@ def _ours(servers: str, topic: str, folder: Path, **options: Any) -> Send:
     from producer_core import ReliableKafkaProducer
 
     producer = ReliableKafkaProducer(servers, COLLECTING, store=folder / "store.duckdb", **options)
-    return lambda value, key: _told(producer.send_message(topic, value, key))
+    return lambda value, key: _discard(producer.send_message(topic, value, key))
 
 
-def _told(message_id: str | None) -> None:
-    """The caller drops the id."""
+def _discard(message_id: str | None) -> None:
+    """Drop the id, as a caller does that does not need it."""
 
 
-def _ours_watched(servers: str, topic: str, folder: Path) -> Send:
+def _ours_with_callback(servers: str, topic: str, folder: Path) -> Send:
     from producer_core import ReliableKafkaProducer
 
     producer = ReliableKafkaProducer(servers, COLLECTING, store=folder / "store.duckdb")
@@ -81,17 +81,25 @@ _WAYS: Mapping[str, Callable[..., Send]] = {
     "(a) bare, one callback": _bare,
     "(b) by hand, a closure a message": _by_hand,
     "ours": _ours,
-    "ours, `on_delivery` and `record_id` for each": _ours_watched,
+    "ours, `on_delivery` and `record_id` for each": _ours_with_callback,
 }
+
+TITLES: Mapping[str, str] = {
+    "(a) bare, one callback": "(a) plain `produce()`, one callback",
+    "(b) by hand, a closure a message": "(b) manual loop, one closure per message",
+    "ours": "`send_message`",
+    "ours, `on_delivery` and `record_id` for each": "`send_message` with `on_delivery` and `record_id`",
+}
+"""The row titles; the keys are the names of the cases in saved results."""
 
 
 def one(*, way: str, count: int, rest: float, servers: str, topic: str) -> dict[str, float]:
-    """Bytes a message beyond one copy of key and value. The process ends at once, with all of it in flight."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the store goes on writing to it
+    """Print the bytes per message beyond one copy of key and value, and exit with all messages in flight."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the store still writes to it
         send = _WAYS[way](servers, topic, Path(folder))
-        for number in range(1_000):  # connected, the topic known, every module imported
+        for number in range(1_000):  # connects, fetches metadata and imports every module
             send(message(number), f"key-{number}")
-        time.sleep(rest)  # the store was opened and written to: that is no message's memory
+        time.sleep(rest)  # the store opens and writes, which is not memory of messages
         gc.collect()
         before, payload = _resident(), 0
         for number in range(count):
@@ -101,11 +109,11 @@ def one(*, way: str, count: int, rest: float, servers: str, topic: str) -> dict[
         gc.collect()
         grown = _resident() - before
     print(orjson.dumps({"bytes": (grown - payload) / count, "whole": grown / count}).decode(), flush=True)
-    os._exit(0)  # else the clients would wait for what they hold
+    os._exit(0)  # otherwise the clients wait for the messages in flight
 
 
 def _resident() -> int:
-    """Bytes that this process alone has in memory."""
+    """Return the private resident memory of this process in bytes."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
     return 1024 * (int(fields["Private_Dirty"].split()[0]) + int(fields["Private_Clean"].split()[0]))
 
@@ -116,15 +124,15 @@ def measure(bench: Bench) -> Outcome:
     cases = [Case(way, "memory:one", {"way": way, "count": count, "rest": rest}) for way in _WAYS]
     runs = bench.run("embedded", cases, around=lambda case: broker.topic())
     target = at_most(
-        "memory a message in flight, beyond key and value", 1000, runs.numbers("ours", "bytes"), "bytes"
+        "memory per message in flight, beyond key and value", 1000, runs.numbers("ours", "bytes"), "bytes"
     )
-    return Outcome(f"{count:,} messages in flight, of 195 bytes and a key:\n\n{_table(runs)}", [target])
+    return Outcome(f"{count:,} messages in flight, of 195 bytes and a key each:\n\n{_table(runs)}", [target])
 
 
 def _table(runs: Runs) -> str:
     rows = [
         (
-            way,
+            TITLES[way],
             spread(runs.numbers(way, "bytes")),
             spread(runs.differences(way, "(a) bare, one callback", "bytes")),
         )
@@ -134,4 +142,4 @@ def _table(runs: Runs) -> str:
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""What C libraries in this process hold of memory, as glibc counts it: DuckDB, librdkafka, Python's larger blocks."""
+"""Measure the native memory of this process as glibc counts it: DuckDB, librdkafka, and Python's larger blocks."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class _Info(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Native:
-    """Bytes: given out and not got back; and got back, but kept for the next who asks."""
+    """Bytes that are allocated, and bytes that are freed but kept by glibc for later allocations."""
 
     in_use: int
     kept: int
 
 
 def native() -> Native | None:
-    """None without glibc, and before 2.33."""
+    """Return the current numbers, or None without glibc 2.33 or newer."""
     try:
-        asked = ctypes.CDLL(None).mallinfo2
+        mallinfo = ctypes.CDLL(None).mallinfo2
     except AttributeError:
         return None
-    asked.restype = _Info
-    info = asked()
+    mallinfo.restype = _Info
+    info = mallinfo()
     return Native(info.uordblks + info.hblkhd, info.fordblks)

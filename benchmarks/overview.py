@@ -1,10 +1,10 @@
-"""What one refresh of the overview costs the dashboard's server, by how much has been sent.
+"""Measure one refresh of the overview in the dashboard's server, by the number of messages sent.
 
     python -m benchmarks.overview --rounds 5
 
-Stores of one and of a hundred million messages' statistics, a thousand a second over five topics, one dead letter in ten
-thousand, rolled up as the recorder does. A refresh is what the page does each second: one visit to the store, and the
-figures drawn; each has a new second of the clock, so that nothing drawn before serves again.
+The stores contain the statistics of one million and of a hundred million messages: a thousand per second over five topics,
+one dead letter in ten thousand, rolled up as the recorder does. A refresh is the page's work of each second: query the
+store and draw the figures. The clock advances by a second each time, so that no figure comes from a cache.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import history_store
-from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_most, markdown, spread
+from benchmarks.frame import Bench, Case, Outcome, Runs, Target, at_most, main, markdown, spread
 
 QUESTION = (
     "How long does a live refresh of the overview take after a million messages, and after a hundred million?"
 )
-SHOWS_NOT = (
-    "the connection to the browser and its drawing (`dashboard_pages` does); many simultaneous browsers; a store on "
-    "a slow disk; producers that write at the same time."
+LIMITATIONS = (
+    "the network and the browser (see `dashboard_pages`); many browsers at once; a store on a slow disk; concurrent writes "
+    "of producers."
 )
 SIZES: Mapping[str, int] = {"1 M": 1_000_000, "100 M": 100_000_000}
 WINDOWS = ("15 min", "1 hour", "24 hours", "30 days")
@@ -32,7 +32,7 @@ _RATE = 1_000
 
 
 def one(*, store: str, window: str, looks: int) -> dict[str, float]:
-    """Milliseconds of a refresh by the clock, median and 95th of a hundred, and of the processor."""
+    """Return the wall time of a refresh, as median and 95th percentile, and its CPU time, in milliseconds."""
     from producer_core.dashboard import charts, queries
     from producer_core.store import Store
 
@@ -41,14 +41,14 @@ def one(*, store: str, window: str, looks: int) -> dict[str, float]:
     took: list[float] = []
     cpu = 0.0
     for number in range(looks + 3):
-        begun, spent = time.perf_counter(), time.process_time()
-        # A new second, but never a new window of the chart more than the clock itself would bring.
+        started, spent = time.perf_counter(), time.process_time()
+        # Each second of the clock may start a new window of the chart, as it does on a real clock.
         shown = queries.overview(opened, view, history_store.NOW + number, before)
         charts.overview_lines(charts.lines_of(shown))
-        charts.waiting(shown.dead_by_code, "No dead letters wait.")
+        charts.waiting(shown.dead_by_code, "No dead letters are pending.")
         charts.tiles(shown)
-        if number >= 3:  # the first ones import and compile
-            took.append(time.perf_counter() - begun)
+        if number >= 3:  # the first ones import and compile modules
+            took.append(time.perf_counter() - started)
             cpu += time.process_time() - spent
     took.sort()
     return {
@@ -72,12 +72,12 @@ def measure(bench: Bench) -> Outcome:
         ]
         runs = bench.run("refresh", cases, around=lambda case: _At(stores[case.name.partition(",")[0]]))
         sizes = {name: Path(path).stat().st_size / 1e6 for name, path in stores.items()}
-    said = ", ".join(f"{name} messages {size:.0f} MB" for name, size in sizes.items())
-    return Outcome(f"{_table(runs)}\n\nThe stores: {said}.", _targets(runs))
+    listed = ", ".join(f"{name} messages {size:.0f} MB" for name, size in sizes.items())
+    return Outcome(f"{_table(runs)}\n\nStore sizes: {listed}.", _targets(runs))
 
 
 class _At:
-    """The store of a run, as its argument."""
+    """A context that passes the store to a run as its argument."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -86,7 +86,7 @@ class _At:
         return {"store": self._store}
 
     def __exit__(self, *_: object) -> None:
-        """The store stays for the next run."""
+        """Keep the store for the next run."""
 
 
 def _table(runs: Runs) -> str:
@@ -116,10 +116,10 @@ def _targets(runs: Runs) -> list[Target]:
     return [
         at_most(f"live refresh of the overview ({live}) after {large}", 100, runs.numbers(f"{large}, {live}", "ms"), "ms"),
         at_most(
-            f"the same against {small}", 1.2, runs.ratios(f"{large}, {live}", f"{small}, {live}", "ms"), "x", ".2f"
+            f"the same vs. {small}", 1.2, runs.ratios(f"{large}, {live}", f"{small}, {live}", "ms"), "x", ".2f"
         ),
     ]  # fmt: skip
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,7 +1,7 @@
-"""The peers: the same messages sent without us, as somebody would write it by hand or with another library.
+"""Send the same messages without producer_core: with a manual loop or with another library.
 
-Each is opened with servers, topic and a folder of its own, and gives a function that sends all it is handed and returns
-when the last is acknowledged.
+Each peer takes the servers, a topic and its own folder. It yields a function that sends messages and returns when the
+last one is acknowledged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 import orjson
 
 Messages = Iterable[tuple[Any, str]]
-"""Values (dicts, or bytes) with their keys."""
+"""Pairs of value (a dict or bytes) and key."""
 Send = Callable[[Messages], None]
 
 SETTINGS: Mapping[str, Any] = {
     "enable.idempotence": True, "linger.ms": 5, "compression.type": "lz4", "partitioner": "murmur2_random",
 }  # fmt: skip
-"""What ours has by default; all else is librdkafka's default in both."""
+"""The default settings of producer_core; all other settings are librdkafka's defaults."""
 
 
 def by_json(value: Any) -> bytes:
@@ -34,13 +34,13 @@ def by_json(value: Any) -> bytes:
 
 
 def missing(package: str | None) -> str | None:
-    """Why a peer cannot be measured here, if it cannot."""
-    return None if package is None or find_spec(package) else f"{package} is not installed here"
+    """Return why a peer cannot run, or None if it can."""
+    return None if package is None or find_spec(package) else f"{package} is not installed"
 
 
 @contextmanager
 def bare(servers: str, topic: str, folder: Path, **settings: Any) -> Iterator[Send]:
-    """As quick as the binding lets: bytes, one shared callback, polled every 1,000 messages."""
+    """Send as fast as the client allows: bytes, one shared callback, a poll every 1,000 messages."""
     import confluent_kafka
 
     client = confluent_kafka.Producer({"bootstrap.servers": servers, **SETTINGS, **settings})
@@ -71,7 +71,7 @@ def bare(servers: str, topic: str, folder: Path, **settings: Any) -> Iterator[Se
 
 
 class ByHand:
-    """A careful loop: JSON, a closure a message, latencies, counts by topic, room waited for, a thread that polls."""
+    """A careful manual loop: JSON, a callback per message, latencies, counts by topic, backpressure, a poll thread."""
 
     def __init__(self, servers: str, dumps: Callable[[Any], bytes], **settings: Any) -> None:
         import confluent_kafka
@@ -85,10 +85,10 @@ class ByHand:
         self._thread.start()
 
     def send(self, topic: str, value: Any, key: str) -> None:
-        begun = time.perf_counter()
+        started = time.perf_counter()
 
         def delivered(error: Any, message: Any) -> None:
-            self.latencies.append(time.perf_counter() - begun)
+            self.latencies.append(time.perf_counter() - started)
             self.counts[message.topic(), error is None] += 1
 
         data = self._dumps(value)
@@ -132,7 +132,7 @@ def by_hand(servers: str, topic: str, folder: Path, dumps: Callable[[Any], bytes
 
 @contextmanager
 def with_duckdb(servers: str, topic: str, folder: Path) -> Iterator[Send]:
-    """The same loop with orjson, and a thread that writes counts and percentiles into DuckDB once a second."""
+    """Run the manual loop with orjson, and write counts and percentiles to DuckDB once a second."""
     import duckdb
 
     loop, ended = ByHand(servers, orjson.dumps), threading.Event()
@@ -176,7 +176,7 @@ def with_duckdb(servers: str, topic: str, folder: Path) -> Iterator[Send]:
 
 @contextmanager
 def serializing(servers: str, topic: str, folder: Path) -> Iterator[Send]:
-    """confluent-kafka's SerializingProducer with orjson, polled after each message as its examples do."""
+    """Use confluent-kafka's SerializingProducer with orjson; poll after each message, as its examples do."""
     from confluent_kafka import SerializingProducer
 
     settings = {
@@ -207,7 +207,7 @@ def serializing(servers: str, topic: str, folder: Path) -> Iterator[Send]:
 
 @contextmanager
 def kafka_python(servers: str, topic: str, folder: Path) -> Iterator[Send]:
-    """kafka-python, pure Python: idempotent where this version knows it."""
+    """Use kafka-python, which is pure Python; idempotent if the installed version supports it."""
     from kafka import KafkaProducer
     from kafka.codec import has_lz4
 
@@ -245,7 +245,7 @@ def kafka_python(servers: str, topic: str, folder: Path) -> Iterator[Send]:
 
 @contextmanager
 def aiokafka(servers: str, topic: str, folder: Path) -> Iterator[Send]:
-    """aiokafka in a loop of its own, which is also what Faust-style wrappers send with."""
+    """Use aiokafka in its own event loop, as Faust-style wrappers do."""
     from aiokafka import AIOKafkaProducer
     from aiokafka.codec import has_lz4
 

@@ -1,11 +1,11 @@
-"""How old is a producer's word when the fleet's store has it: from Kafka to a DuckDB row, and how quick is a backlog?
+"""Measure the telemetry lag from Kafka to the fleet's store, and the time to process a backlog.
 
     python -m benchmarks.pipeline_lag --producers 100 1000 --seconds 120 --every 1 --backlog 200000
 
-Simulated producers send one batch a second each (two topics, six latency buckets a topic, a heartbeat), evenly over the
-second, from a process of their own, through a real Kafka of one node. The job runs as `pipeline telemetry` does, on all cores;
-brokers, producers and job share this machine. Lag is from a record's timestamp to the end of the transaction that merged
-it, of every batch sent after the warm-up.
+A separate process simulates the producers. Each sends one batch per second, evenly distributed (two topics, six latency
+buckets per topic, a heartbeat), through a real Kafka of one node. The job runs like `pipeline telemetry`, on all cores;
+broker, producers and job share this machine. The lag is the time from a record's timestamp to the end of the transaction
+that merged it, for every batch after the warm-up.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _PARTITIONS = 4
 _SENDER = "import sys; from benchmarks.pipeline_lag import send; send(*sys.argv[1:])"
 
 
-class Watched:
-    """When each batch was merged: it stands around the merge that the sink calls."""
+class TimedMerge:
+    """Wraps the sink's merge and records when each batch was merged."""
 
     def __init__(self) -> None:
         self.merged: dict[tuple[str, int], float] = {}
@@ -51,16 +51,16 @@ class Watched:
 
 
 def send(servers: str, topic: str, producers: str, seconds: str) -> None:
-    """One batch a producer and second, evenly spread; runs in a process of its own."""
+    """Send one batch per producer and second, evenly distributed, in a separate process."""
     from tests.scenarios.pipelines.fleet import Fleet
 
     count = int(producers)
-    fleet = Fleet(producers=count, seconds=0, now=time.time(), seed=1, strange=0)
+    fleet = Fleet(producers=count, seconds=0, now=time.time(), seed=1, unreadable=0)
     client = Producer({"bootstrap.servers": servers, "linger.ms": 5})
-    began = time.monotonic()
+    started = time.monotonic()
     for number in range(count * int(seconds)):
         sequence, place = divmod(number, count)
-        due = began + number / count
+        due = started + number / count
         while (early := due - time.monotonic()) > 0:
             client.poll(early)  # returns at each delivery
         name = fleet.names[place]
@@ -76,7 +76,7 @@ def _encoded(fleet: Any, name: str, sequence: int) -> bytes:
 
 
 def sent(servers: str, topic: str, count: int) -> dict[tuple[str, int], float]:
-    """When each record was sent, as Kafka says."""
+    """Return the Kafka timestamp of each record."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "lag", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for part in range(_PARTITIONS)])
     found: dict[tuple[str, int], float] = {}
@@ -94,8 +94,8 @@ def live(
 ) -> str:
     topic = f"lag-{producers}-{int(time.time())}"
     cluster.create_topic(topic, partitions=_PARTITIONS)
-    watched, store = Watched(), Store.open(folder / f"{topic}.duckdb")
-    sink.merge = watched  # type: ignore[assignment]
+    merge, store = TimedMerge(), Store.open(folder / f"{topic}.duckdb")
+    sink.merge = merge  # type: ignore[assignment]
     ended = threading.Event()
     job = threading.Thread(
         target=telemetry.run, args=(spark, store),
@@ -104,24 +104,22 @@ def live(
     job.start()
     whole = int(_WARM_UP) + seconds
     arguments = [cluster.bootstrap_servers, topic, str(producers), str(whole)]
-    began = time.time()
+    started = time.time()
     subprocess.run([sys.executable, "-c", _SENDER, *arguments], check=True)
     deadline = time.monotonic() + 120
-    while len(watched.merged) < producers * whole and time.monotonic() < deadline and job.is_alive():
+    while len(merge.merged) < producers * whole and time.monotonic() < deadline and job.is_alive():
         time.sleep(0.2)
     ended.set()
     job.join()
-    sink.merge = watched._merge
+    sink.merge = merge._merge
     store.close()
     when = sent(cluster.bootstrap_servers, topic, producers * whole)
     lags = [
-        watched.merged[key] - at
-        for key, at in when.items()
-        if at > began + _WARM_UP and key in watched.merged
+        merge.merged[key] - at for key, at in when.items() if at > started + _WARM_UP and key in merge.merged
     ]
-    lost = len(when) - len(watched.merged)
+    lost = len(when) - len(merge.merged)
     if len(lags) < 2:
-        return f"| {producers} | {every:g} | {len(watched.merged):,} merged of {len(when):,}, none after the warm-up |"
+        return f"| {producers} | {every:g} | {len(merge.merged):,} merged of {len(when):,}, none after the warm-up |"
     cut = quantiles(lags, n=100)
     row = (
         producers,
@@ -139,18 +137,18 @@ def backlog(spark: Any, cluster: kafka.KafkaCluster, folder: Path, count: int) -
 
     topic = f"backlog-{int(time.time())}"
     cluster.create_topic(topic, partitions=_PARTITIONS)
-    fleet = Fleet(producers=200, seconds=0, now=time.time(), seed=1, strange=0)
+    fleet = Fleet(producers=200, seconds=0, now=time.time(), seed=1, unreadable=0)
     now = time.time()
     records = (
         (name, _at(fleet, name, sequence, now)) for sequence in range(count // 200) for name in fleet.names
     )
     publish(cluster.bootstrap_servers, topic, records)
     store = Store.open(folder / "backlog.duckdb")
-    began = time.monotonic()
+    started = time.monotonic()
     done = telemetry.run(
         spark, store, servers=cluster.bootstrap_servers, topics=[topic], once=True, history=folder / "history"
     )
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started
     size = store.path.stat().st_size
     store.close()
     return f"| {done.merged:,} | {seconds:.1f} | {done.merged / seconds:,.0f} | {size / 1e6:,.0f} MB |"
@@ -170,19 +168,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--every", type=float, default=1.0)
     parser.add_argument(
-        "--backlog", type=int, default=0, help="so many batches at once, with history; 0: not asked"
+        "--backlog",
+        type=int,
+        default=0,
+        help="also process this many batches at once, with history (default 0)",
     )
     options = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     with tempfile.TemporaryDirectory() as home, kafka.start(nodes=1) as cluster:
         spark = open_session(name="lag", driver_memory="1g", light=True)
-        print("| producers | trigger, s | batches | lag p50, s | p95 | p99 | highest | mean |")
+        print("| producers | trigger, s | batches | lag p50, s | p95 | p99 | max | mean |")
         print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
         for producers in options.producers:
             print(live(spark, cluster, Path(home), producers, options.seconds, options.every), flush=True)
         if options.backlog:
             print(
-                "\n| backlog, batches | seconds | batches a second | store |\n| ---: | ---: | ---: | ---: |"
+                "\n| backlog, batches | seconds | batches per second | store |\n| ---: | ---: | ---: | ---: |"
             )
             print(backlog(spark, cluster, Path(home), options.backlog))
         spark.stop()

@@ -1,4 +1,4 @@
-"""A plot: a few lines over a few places, as a small SVG that a README can show in any theme."""
+"""Draw lines over a few points as a small SVG that is readable in light and dark themes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _WIDTH, _HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 16, 58, 50
 _COLOURS = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#dc2626")
 _WIDE = 20.0
-"""From this quotient of the highest to the lowest on, the axis is logarithmic."""
+"""The ratio of highest to lowest value from which the axis is logarithmic."""
 
 Line = Mapping[str, Sequence[float]]
-"""By the name of a place: what was measured there."""
+"""The measured values by point."""
 
 
 def draw(
     path: Path, *, title: str, places: Sequence[str], across: str, up: str, lines: Mapping[str, Line]
 ) -> None:
-    """Medians as lines, and from the lowest to the highest as bars; a place where nothing was measured is left out."""
+    """Write an SVG with the medians as a line and the range as bars; points without values are omitted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(svg(title=title, places=places, across=across, up=up, lines=lines))
 
@@ -70,7 +70,7 @@ def _line(name: str, line: Line, x: Mapping[str, float], scale: _Scale, number: 
 
 
 class _Scale:
-    """From zero where the numbers are near each other, logarithmic where they are not."""
+    """A linear scale from zero if the values are close together, else a logarithmic one."""
 
     def __init__(self, numbers: Sequence[float]) -> None:
         low, high = min(numbers), max(numbers)
@@ -96,7 +96,7 @@ class _Scale:
 
 
 def _step(high: float) -> float:
-    """A round number that goes four to ten times into the highest."""
+    """Return a round step that fits four to ten times into the highest value."""
     decade = 10.0 ** math.floor(math.log10(high / 4))
     return next(decade * factor for factor in (1, 2, 2.5, 5, 10) if high / (decade * factor) <= 8)
 

@@ -1,10 +1,10 @@
-"""What recording costs: the recorder's and the store's share of a core, and what an open dashboard takes from a producer.
+"""Measure the cost of recording and of an open dashboard for a producer.
 
     python -m benchmarks.recording --rounds 5
 
-First a producer sends a thousand messages a second to five topics, and the processor time of each of its threads is read
-from the kernel. Then one sends as fast as it is let, while nobody looks at its store, while the dashboard's server runs,
-and while a browser shows the overview.
+The first part sends a thousand messages per second to five topics and reads the CPU time of each thread from the kernel.
+The second part sends at full speed without a dashboard, with the dashboard's server, and with a browser that shows the
+overview.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from benchmarks.frame import (
     Outcome,
     Runs,
     Target,
-    alone,
     at_least,
     at_most,
+    main,
     markdown,
     spread,
     times,
@@ -42,39 +42,39 @@ from benchmarks.guarantees import message
 from benchmarks.stage import KINDS, Broker
 
 QUESTION = "What do recording and an open dashboard cost a producer?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "a store on a slow disk; many producers on one store, which write in turn; the cost of the browser, which runs "
     "at the lowest priority here, because it usually runs on another machine than the producer."
 )
 _TOPICS = 5
 _LIBRARY = "rdk:"
 _OF_RECORDING = ("producer-core-recorder", "native")
-"""The recorder's thread, and threads that are no Python's and not librdkafka's: DuckDB's own."""
+"""The recorder's thread, and native threads outside librdkafka, which are DuckDB's."""
 _STARTS_WITHIN = 60.0
-_LOOKED = 2.0
-"""Seconds that the page is left alone before a run begins."""
+_SETTLE = 2.0
+"""Seconds that the page runs before the measurement starts."""
 
 
 # a share of a core
 
 
 def steady(*, store: bool, rate: float, seconds: float, servers: str, topic: str) -> dict[str, float]:
-    """Per cent of a core, of the whole process and of its threads by what they do, while messages come evenly."""
+    """Return the percentage of a core at a steady rate, for the process and by role of its threads."""
     from producer_core import ReliableKafkaProducer
 
     with tempfile.TemporaryDirectory() as folder:
         with ReliableKafkaProducer(
             servers, store=Path(folder) / "store.duckdb" if store else None
         ) as producer:
-            if producer.store is not None:  # what makes a store has also just been at its gate
+            if producer.store is not None:  # otherwise the creation of the store counts as a recent read
                 os.utime(producer.store.path.with_name("store.duckdb.gate"), (0, 0))
             ended = threading.Event()
             sender = threading.Thread(target=_send_evenly, args=(producer, topic, rate, ended), name="sender")
             sender.start()
             time.sleep(min(3.0, seconds))
-            begun, before, cpu = time.perf_counter(), threads(), time.process_time()
+            started, before, cpu = time.perf_counter(), threads(), time.process_time()
             time.sleep(seconds)
-            took, after, spent = time.perf_counter() - begun, threads(), time.process_time() - cpu
+            took, after, spent = time.perf_counter() - started, threads(), time.process_time() - cpu
             ended.set()
             sender.join()
     used = Counter(after)
@@ -91,7 +91,7 @@ def steady(*, store: bool, rate: float, seconds: float, servers: str, topic: str
 
 
 def _send_evenly(producer: Any, topic: str, rate: float, ended: threading.Event) -> None:
-    """In steps of ten milliseconds, so that the pacing itself costs little."""
+    """Send in steps of ten milliseconds, so that the pacing itself costs little."""
     number, start = 0, time.perf_counter()
     while not ended.wait(0.01):
         due = int((time.perf_counter() - start) * rate)
@@ -101,14 +101,14 @@ def _send_evenly(producer: Any, topic: str, rate: float, ended: threading.Event)
 
 
 def threads() -> dict[str, float]:
-    """Seconds of the processor by thread's name, of this process: librdkafka's together, other native ones too."""
-    ours = {thread.native_id: thread.name for thread in threading.enumerate()}
+    """Return the CPU seconds of this process by thread name, with one sum for librdkafka and one for other native threads."""
+    names = {thread.native_id: thread.name for thread in threading.enumerate()}
     found: Counter[str] = Counter()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+        with contextlib.suppress(OSError):  # the thread has ended
             nanoseconds = int((task / "schedstat").read_text().split()[0])
             native = "librdkafka" if (task / "comm").read_text().startswith(_LIBRARY) else "native"
-            found[ours.get(int(task.name), native)] += nanoseconds  # type: ignore[call-overload]
+            found[names.get(int(task.name), native)] += nanoseconds  # type: ignore[call-overload]
     return {name: nanoseconds / 1e9 for name, nanoseconds in found.items()}
 
 
@@ -116,7 +116,7 @@ def threads() -> dict[str, float]:
 
 
 def flat_out(*, store: str, seconds: float, servers: str, topic: str) -> dict[str, float]:
-    """As fast as it is let for some seconds: messages a second, and microseconds of the processor for each."""
+    """Send at full speed; return messages per second and the CPU time per message in microseconds."""
     from producer_core import ReliableKafkaProducer
 
     values = [message(number) for number in range(10_000)]
@@ -124,20 +124,20 @@ def flat_out(*, store: str, seconds: float, servers: str, topic: str) -> dict[st
         for number in range(1_000):
             producer.send_message(topic, values[number], "warm")
         producer.flush(60)
-        begun, cpu, count = time.perf_counter(), time.process_time(), 0
-        end = begun + seconds
+        started, cpu, count = time.perf_counter(), time.process_time(), 0
+        end = started + seconds
         while time.perf_counter() < end:
             for place in range(1_000):
                 producer.send_message(topic, values[place], f"key-{place}")
             count += 1_000
         producer.flush(120)
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        took, spent = time.perf_counter() - started, time.process_time() - cpu
     return {"rate": count / took, "cpu": 1e6 * spent / count}
 
 
 @contextmanager
 def served(store: Path, folder: Path) -> Iterator[str]:
-    """The dashboard's server over a store: its address."""
+    """Run the dashboard's server on a store and yield its address."""
     from producer_core.dashboard.server import command
 
     port = command.free_port(8700)
@@ -168,8 +168,8 @@ def _wait_for(address: str) -> None:
 
 
 @contextmanager
-def looked_at(address: str, folder: Path) -> Iterator[None]:
-    """A browser at the lowest priority that shows the overview, following it."""
+def displayed(address: str, folder: Path) -> Iterator[None]:
+    """Show the live overview in a browser at the lowest priority."""
     from playwright.sync_api import sync_playwright
 
     program = browser()
@@ -184,14 +184,14 @@ def looked_at(address: str, folder: Path) -> Iterator[None]:
             page = chromium.new_page()
             page.goto(address)
             page.locator(".live-plot .main-svg").first.wait_for(timeout=60_000)
-            page.wait_for_timeout(1000 * _LOOKED)
+            page.wait_for_timeout(1000 * _SETTLE)
             yield
         finally:
             chromium.close()
 
 
 def browser() -> str | None:
-    """Chromium, and what opens it; None where one of them is missing."""
+    """Return the path of Chromium, or None without Chromium or Playwright."""
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:
@@ -208,11 +208,11 @@ def measure(bench: Bench) -> Outcome:
     shares = _shares(bench, broker)
     watched = _watched(bench, broker)
     text = (
-        f"On {KINDS[broker.kind]}, at 1,000 messages per second to {_TOPICS} topics, percent of a core:\n\n{_share_table(shares)}"
+        f"On {KINDS[broker.kind]}, at 1,000 messages per second to {_TOPICS} topics, in % of a core:\n\n{_share_table(shares)}"
         f"\n\nSending at full speed:\n\n{_watched_table(watched)}"
     )
     if browser() is None:
-        text += "\n\nThere is no Chromium with Playwright here: nobody looked at the page."
+        text += "\n\nSkipped: an open browser, because Chromium or Playwright is not installed."
     return Outcome(text, [*_share_targets(shares), *_watched_targets(watched)])
 
 
@@ -231,7 +231,7 @@ def _shares(bench: Bench, broker: Broker) -> Runs:
 
     @contextmanager
     def around(case: Case) -> Iterator[Mapping[str, Any]]:
-        yield {"servers": broker.servers, "topic": "recorded"}  # made by being used, and kept
+        yield {"servers": broker.servers, "topic": "recorded"}  # created on first use, and not deleted
 
     return bench.run("share of a core", cases, around=around)
 
@@ -252,23 +252,23 @@ def _watched(bench: Bench, broker: Broker) -> Runs:
                 Store.open(store).close()
                 address = stack.enter_context(served(store, folder))
                 if case.name == "open":
-                    _remember_somebody(store)
-                    stack.enter_context(looked_at(address, folder))
+                    _add_row(store)
+                    stack.enter_context(displayed(address, folder))
             yield {**where, "store": str(store)}
 
     return bench.run("dashboard", cases, around=around)
 
 
-def _remember_somebody(store: Path) -> None:
-    """A page over an empty store says how to begin; with a row there are charts from the start."""
+def _add_row(store: Path) -> None:
+    """Add a row, so that the page shows charts instead of its introduction for an empty store."""
     from producer_core.metrics.batch import Batch, StatisticsRow
     from producer_core.store import Store
 
     row = StatisticsRow(
-        int(time.time()) - 60, "bench", "somebody", "orders", 1, 1, 0, 0, 0, 0, 0, 0, 200, 0.01
+        int(time.time()) - 60, "bench", "producer", "orders", 1, 1, 0, 0, 0, 0, 0, 0, 200, 0.01
     )
     opened = Store.open(store)
-    opened.append(Batch("somebody", 0, statistics=(row,)))
+    opened.append(Batch("producer", 0, statistics=(row,)))
     opened.close()
 
 
@@ -286,32 +286,32 @@ def _share_targets(runs: Runs) -> list[Target]:
     return [
         at_most("recorder and store at 1 Hz", 1, runs.numbers("with a store", "recording"), "% of a core", ".2f"),
         at_most(
-            "the whole process with a store, less without", 1, runs.differences("with a store", "`store=None`", "process"),
+            "whole process with a store, minus without", 1, runs.differences("with a store", "`store=None`", "process"),
             "% of a core", ".2f",
         ),
     ]  # fmt: skip
 
 
-_WORDS = {"closed": "no dashboard", "server": "its server runs", "open": "a browser shows the overview"}
+_TITLES = {"closed": "no dashboard", "server": "dashboard server only", "open": "overview open in a browser"}
 
 
 def _watched_table(runs: Runs) -> str:
     rows = [
         (
-            words,
+            title,
             spread(runs.numbers(name, "rate")),
             times(runs.ratio(name, "closed")),
             spread(runs.numbers(name, "cpu"), ".1f"),
         )
-        for name, words in _WORDS.items()
+        for name, title in _TITLES.items()
         if name in runs
     ]
-    return markdown(("", "msg/s", "x no dashboard", "CPU, µs a message"), rows)
+    return markdown(("", "msg/s", "x no dashboard", "CPU, µs per message"), rows)
 
 
 def _watched_targets(runs: Runs) -> list[Target]:
-    return [at_least("throughput with the dashboard open, of closed", 0.97, runs.ratios("open", "closed"))]
+    return [at_least("throughput with the dashboard open vs. closed", 0.97, runs.ratios("open", "closed"))]
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,12 +1,14 @@
-"""How quickly dead letters are sent again, from the store and with every outcome written down, against a bare loop.
+"""Measure the speed of a replay from the store, compared with a bare loop.
 
     python -m benchmarks.replay --rounds 5
 
-A store with the dead letters is made once and copied for each run. A replay is planned, claimed in waves, sent under
-the dead letters' own ids, and settled in the store, each by its own report; the bare loop has the same bytes in a list. Two of
-its parts alone: the store's, which claims waves and settles them and sends nothing, and the transactions', which have the
-dead letters in a list. The least that any of this takes in DuckDB: a table of nothing but number, state and bytes, read in waves
-and marked before and after, each wave in two transactions; nobody sends it.
+The store with the dead letters is created once and copied for each run. A replay plans, claims batches, sends each dead
+letter under its own id, and settles it in the store by its own report. The bare loop sends the same bytes from a list.
+Three more cases measure parts of a replay:
+
+- claims and settlements in the store, without sending
+- transactions with dead letters from a list, without the store
+- the minimum in DuckDB: a table of number, state and bytes; each batch is read and marked twice in two transactions
 """
 
 from __future__ import annotations
@@ -27,34 +29,34 @@ import pyarrow as pa
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import peers
-from benchmarks.frame import Bench, Case, Outcome, Runs, alone, at_least, markdown, spread, times
+from benchmarks.frame import Bench, Case, Outcome, Runs, at_least, main, markdown, spread, times
 from benchmarks.guarantees import message
 from benchmarks.stage import KINDS
 
 QUESTION = "How fast is a replay, compared with a bare loop?"
-SHOWS_NOT = (
+LIMITATIONS = (
     "ambiguous dead letters, for which the replay searches their topic first; a slow disk under the store; a replay "
     "that several processes run in turn, or that Spark's workers share."
 )
-_WORDS = {
-    "bare": "(a) bare, bytes from a list",
-    "ours": "a replay: planned, looked ahead for, claimed, sent, settled",
-    "stored": "its claims and settlements alone, nothing sent",
-    "sent": "its transactions alone, from dead letters in a list",
-    "least": "DuckDB alone: read, marked twice, not sent",
+_TITLES = {
+    "bare": "(a) bare loop, bytes from a list",
+    "ours": "replay: plan, preflight, claim, send, settle",
+    "stored": "claims and settlements only, no send",
+    "sent": "transactions only, dead letters from a list",
+    "least": "DuckDB only: read, mark twice, no send",
 }
-_WAVE = 10_000
-_WRITTEN = 10_000
-_CONNECTED_WITHIN = 30.0
+_BATCH = 10_000
+_ROWS_PER_WRITE = 10_000
+_CONNECT_TIMEOUT = 30.0
 
 
 @contextmanager
 def _timed(count: int) -> Iterator[dict[str, float]]:
-    """The messages a second and the processor's µs a message of a block that sends so many; there when it has ended."""
+    """Measure a block that sends `count` messages; after the block, the dict has messages per second and CPU µs per message."""
     took: dict[str, float] = {}
-    begun, cpu = time.perf_counter(), time.process_time()
+    started, cpu = time.perf_counter(), time.process_time()
     yield took
-    took["rate"] = count / (time.perf_counter() - begun)
+    took["rate"] = count / (time.perf_counter() - started)
     took["cpu"] = 1e6 * (time.process_time() - cpu) / count
 
 
@@ -74,12 +76,12 @@ def ours(*, count: int, store: str, servers: str, topic: str) -> dict[str, float
     from producer_core import ReliableKafkaProducer
 
     with ReliableKafkaProducer(servers, store=store, run_replays=False) as producer:
-        deadline = time.monotonic() + _CONNECTED_WITHIN
+        deadline = time.monotonic() + _CONNECT_TIMEOUT
         while not producer.cluster_id and time.monotonic() < deadline:
             time.sleep(0.05)
         with _timed(count) as took:
             sent = producer.replay_dlq_messages(topic, timeout=500)
-    assert sent == count, f"{sent} of {count} were sent again"
+    assert sent == count, f"{sent} of {count} were replayed"
     return took
 
 
@@ -95,14 +97,14 @@ def stored(*, count: int, store: str) -> dict[str, float]:
     claims = ReplayClaims(opened, planned.operation_id, "benchmark", lease=600, clock=time.time)
     claims.take()
     with _timed(count) as took:
-        turn, settled = claims.settle_and_claim([], want=_WAVE, busy=False), 0
+        turn, settled = claims.settle_and_claim([], want=_BATCH, busy=False), 0
         while not turn.over:
             outcomes = [
                 RecordOutcome(one.message_id, "acknowledged", None, 0, settled + at)
                 for at, one in enumerate(turn.dead_letters)
             ]
             settled += len(outcomes)
-            turn = claims.settle_and_claim(outcomes, want=_WAVE, busy=False)
+            turn = claims.settle_and_claim(outcomes, want=_BATCH, busy=False)
     assert settled == count, f"{settled} of {count} were settled"
     return took
 
@@ -123,9 +125,9 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
     )
     client.fence(str)
     with _timed(count) as took:
-        for first in range(0, count, _WAVE):
+        for first in range(0, count, _BATCH):
             reports, _ = client.transact(
-                list(map(delivery_of, dead_letters[first : first + _WAVE])), time.monotonic() + 60
+                list(map(delivery_of, dead_letters[first : first + _BATCH])), time.monotonic() + 60
             )
             assert all(error is None for _, error, _ in reports)
     client.destroy()
@@ -135,37 +137,39 @@ def sent(*, count: int, servers: str, topic: str) -> dict[str, float]:
 def least(*, count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(Path(folder) / "least.duckdb")) as store:
         store.execute("SET threads = 1")
-        store.execute("CREATE TABLE letters (number BIGINT, state UTINYINT, value BLOB)")
+        store.execute("CREATE TABLE dead_letters (number BIGINT, state UTINYINT, value BLOB)")
         numbers = range(count)
         store.register("rows", pa.table({"number": numbers, "value": list(map(_value, numbers))}))
-        store.execute("INSERT INTO letters SELECT number, 0, value FROM rows")
+        store.execute("INSERT INTO dead_letters SELECT number, 0, value FROM rows")
         store.execute("CHECKPOINT")
         with _timed(count) as took:
-            for first in range(0, count, _WAVE):
-                wave = (first, min(first + _WAVE, count) - 1)
+            for first in range(0, count, _BATCH):
+                batch = (first, min(first + _BATCH, count) - 1)
                 store.execute("BEGIN")
                 values = store.execute(
-                    "SELECT value FROM letters WHERE number BETWEEN ? AND ?", wave
+                    "SELECT value FROM dead_letters WHERE number BETWEEN ? AND ?", batch
                 ).fetchall()
-                store.execute("UPDATE letters SET state = 1 WHERE number BETWEEN ? AND ?", wave)
+                store.execute("UPDATE dead_letters SET state = 1 WHERE number BETWEEN ? AND ?", batch)
                 store.execute("COMMIT")
-                assert len(values) == wave[1] - wave[0] + 1
-                store.execute("UPDATE letters SET state = 2 WHERE number BETWEEN ? AND ?", wave)
+                assert len(values) == batch[1] - batch[0] + 1
+                store.execute("UPDATE dead_letters SET state = 2 WHERE number BETWEEN ? AND ?", batch)
     return took
 
 
 def fill(path: Path, count: int, *, cluster: str, topic: str) -> None:
-    """A new store with so many dead letters of one topic, all of them safe to send again."""
+    """Create a store with `count` dead letters of one topic that are all safe to replay."""
     from producer_core.dlq import DeadLetters
     from producer_core.store import Store
 
     store = Store.open(path)
-    for first in range(0, count, _WRITTEN):
-        DeadLetters(store).add(_dead_letters(range(first, min(first + _WRITTEN, count)), cluster, topic))
+    for first in range(0, count, _ROWS_PER_WRITE):
+        DeadLetters(store).add(
+            _dead_letters(range(first, min(first + _ROWS_PER_WRITE, count)), cluster, topic)
+        )
     store.close()
 
 
-# Keys of its own: a dead letter whose key somebody sent since is left out where the topic may be compacted.
+# Unique keys, because a replay skips a dead letter if its key was sent later to a topic that may be compacted.
 def _dead_letters(numbers: Sequence[int], cluster: str, topic: str) -> list[Any]:
     from producer_core.events import Attempt, DeadLetter
     from producer_core.messages import id_bytes, id_text
@@ -190,7 +194,7 @@ def _value(number: int) -> bytes:
 
 def measure(bench: Bench) -> Outcome:
     broker, count = bench.stage.broker("one"), bench.size(200_000, 2_000)
-    cases = [Case(name, f"replay:{name}", {"count": count}) for name in _WORDS]
+    cases = [Case(name, f"replay:{name}", {"count": count}) for name in _TITLES]
     with tempfile.TemporaryDirectory() as folder, broker.topic() as where:
         full = Path(folder) / "full.duckdb"
         cluster = AdminClient({"bootstrap.servers": broker.servers}).list_topics(timeout=30).cluster_id
@@ -209,23 +213,21 @@ def measure(bench: Bench) -> Outcome:
 
         runs = bench.run(broker.kind, cases, around=around)
     text = f"On {KINDS[broker.kind]}, {count:,} dead letters of about 200 bytes:\n\n{_table(runs)}"
-    return Outcome(
-        text, [at_least(f"replay of {count:,} against (a) bare", 0.7, runs.ratios("ours", "bare"))]
-    )
+    return Outcome(text, [at_least(f"replay of {count:,} vs. (a)", 0.7, runs.ratios("ours", "bare"))])
 
 
 def _table(runs: Runs) -> str:
     rows = [
         (
-            words,
+            title,
             spread(runs.numbers(name, "rate")),
             times(runs.ratio(name, "bare")),
             spread(runs.numbers(name, "cpu"), ".1f"),
         )
-        for name, words in _WORDS.items()
+        for name, title in _TITLES.items()
     ]
-    return markdown(("", "msg/s", "x (a)", "CPU, µs a message"), rows)
+    return markdown(("", "msg/s", "x (a)", "CPU, µs per message"), rows)
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

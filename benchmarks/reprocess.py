@@ -1,12 +1,12 @@
-"""What a replay by Spark costs: dead letters a second of `pipeline reprocess`, beside one plain transactional producer.
+"""Compare the speed of `pipeline reprocess` with a plain transactional producer and with `dlq replay`.
 
-    python -m benchmarks.reprocess --letters 10000 50000 --runs 3
-    python -m benchmarks.reprocess --letters 200000 --runs 1 --ways plain session
+    python -m benchmarks.reprocess --dead-letters 10000 50000 --runs 3
+    python -m benchmarks.reprocess --dead-letters 200000 --runs 1 --ways plain session
 
-Each run sends the dead letters of a store of its own (a copy: they are buried once) to a new topic, by every way once, in an
-order drawn anew: the plain producer (transactions of 2,000, dead letters in memory, nothing written down), `dlq replay`'s
-runner, and Spark, sliced by session and by key. Spark's session is started once and not counted; what it takes is told
-beside it. Each run is checked: every dead letter is on its topic once, and settled.
+Each run sends the dead letters of a copy of the store to a new topic, once per method and in random order: with the plain
+producer (transactions of 2,000, dead letters in memory, no outcome stored), with the runner of `dlq replay`, and with
+Spark, sliced by session and by key. Spark starts once; its start is not included and is printed separately. Every run
+verifies that each dead letter is on its topic once and is settled.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _IN_A_TRANSACTION = 2000
 _SESSIONS = 40
 _PARTITIONS = 6
 _WAYS = {
-    "plain": "one plain transactional producer",
-    "dlq replay": "`dlq replay`'s runner",
+    "plain": "plain transactional producer",
+    "dlq replay": "runner of `dlq replay`",
     "session": "`pipeline reprocess`, sliced by session",
     "key": "`pipeline reprocess`, sliced by key",
 }
 _HEAD = [
-    "| dead letters | way | dead letters/s, median | lowest to highest | of the plain producer |",
+    "| dead letters | method | dead letters/s, median | lowest to highest | x plain producer |",
     "| --- " * 5 + "|",
 ]
 
 
 class Bench:
-    """One cluster, one Spark, and the same dead letters for each run."""
+    """Uses the same cluster, Spark session and dead letters for each run."""
 
     def __init__(self, cluster: KafkaCluster, session: SparkSession, dead_letters: int, folder: Path) -> None:
         self._cluster = cluster
@@ -69,38 +69,38 @@ class Bench:
         self._count = dead_letters
         self._folder = folder
         self._dead_letters = _dead_letters(dead_letters, "bench", cluster.cluster_id)
-        self._buried = folder / f"{dead_letters}.duckdb"
-        store = Store.open(self._buried)
+        self._original = folder / f"{dead_letters}.duckdb"
+        store = Store.open(self._original)
         for start in range(0, dead_letters, 10_000):
             DeadLetters(store).add(self._dead_letters[start : start + 10_000])
         store.close()
 
     def run(self, way: str) -> float:
-        """Letters a second."""
+        """Replay all dead letters with one method and return dead letters per second."""
         topic = f"bench-{uuid.uuid4().hex[:8]}"
         self._cluster.create_topic(topic, partitions=_PARTITIONS)
         if way == "plain":
             dead_letters = [replace(dead_letter, topic=topic) for dead_letter in self._dead_letters]
-            began = time.monotonic()
+            started = time.monotonic()
             self._plain(dead_letters)
-            return self._told(began, topic)
+            return self._rate(started, topic)
         with self._store(topic) as store:
-            began = time.monotonic()
-            operation = self._ordinary(store) if way == "dlq replay" else self._spark(store, way)
-            told = self._told(began, topic)
+            started = time.monotonic()
+            operation = self._runner(store) if way == "dlq replay" else self._spark(store, way)
+            rate = self._rate(started, topic)
             if operation.acknowledged != self._count:
                 raise RuntimeError(f"{way}: {operation.message}")
-            return told
+            return rate
 
-    def _told(self, began: float, topic: str) -> float:
-        took = time.monotonic() - began
-        if (there := _on(self._cluster.bootstrap_servers, topic)) != self._count:
-            raise RuntimeError(f"{there:,} of {self._count:,} are on {topic}")
+    def _rate(self, started: float, topic: str) -> float:
+        took = time.monotonic() - started
+        if (found := _count(self._cluster.bootstrap_servers, topic)) != self._count:
+            raise RuntimeError(f"{topic} has {found:,} of {self._count:,} records")
         return self._count / took
 
     @contextmanager
     def _store(self, topic: str) -> Iterator[Store]:
-        path = Path(shutil.copy(self._buried, self._folder / f"{topic}.duckdb"))
+        path = Path(shutil.copy(self._original, self._folder / f"{topic}.duckdb"))
         store = Store.open(path)
         with store.borrow(write=True) as connection:
             connection.execute("UPDATE dead_letters SET topic = ?", [topic])
@@ -124,7 +124,7 @@ class Bench:
                 producer.poll(0)
             producer.commit_transaction(60)
 
-    def _ordinary(self, store: Store) -> Any:
+    def _runner(self, store: Store) -> Any:
         servers, cluster = self._cluster.bootstrap_servers, self._cluster.cluster_id
         operation = replay.plan(store, DeadLetterFilter(), who="bench", origin="python", can_run=cluster)
         with ReliableKafkaProducer(servers, store=None, run_replays=False) as sender:
@@ -154,8 +154,8 @@ def _dead_letters(count: int, topic: str, cluster: str) -> list[DeadLetter]:
     ]  # fmt: skip
 
 
-def _on(servers: str, topic: str) -> int:
-    """Records of the topic, as a read_committed reader counts them."""
+def _count(servers: str, topic: str) -> int:
+    """Return the number of records that a read_committed consumer reads from the topic."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
@@ -179,16 +179,18 @@ def _on(servers: str, topic: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--letters", type=int, nargs="+", default=[10_000, 50_000])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dead-letters", type=int, nargs="+", default=[10_000, 50_000])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--master", default="local[2,4]")
     parser.add_argument("--ways", nargs="+", choices=_WAYS, default=list(_WAYS))
     options = parser.parse_args()
-    began = time.monotonic()
+    started = time.monotonic()
     session = open_session(name="benchmark reprocess", master=options.master, driver_memory="1g")
-    started = time.monotonic() - began
+    startup = time.monotonic() - started
     tables: list[str] = []
     with tempfile.TemporaryDirectory() as folder, kafka.start(nodes=options.nodes) as cluster:
         for dead_letters in options.dead_letters:
@@ -199,11 +201,11 @@ def main() -> None:
     session.stop()
     print("\n".join(["", *_HEAD, *tables]))
     print(
-        f"\nFirst run of Spark's workers, cold: {first:,.0f} dead letters/s; the session took {started:.1f} s to start."
+        f"\nFirst run of Spark's workers, cold: {first:,.0f} dead letters/s; start of the session: {startup:.1f} s."
     )
     print(
-        f"Letters of 200 B, {options.nodes} node(s), {options.master}, {options.runs} runs; {hardware()}; "
-        f"load {os.getloadavg()[0]:.1f} at the end."
+        f"Dead letters of 200 bytes, {options.nodes} node(s), {options.master}, {options.runs} runs; {hardware()}; "
+        f"load average {os.getloadavg()[0]:.1f} at the end."
     )
 
 
@@ -217,7 +219,7 @@ def _measured(bench: Bench, ways: Sequence[str], runs: int) -> dict[str, list[fl
 
 
 def _rows(dead_letters: int, found: dict[str, list[float]]) -> list[str]:
-    """A ratio is the median of the ratios within the runs."""
+    """Return a row per method; a ratio is the median of the ratios within the runs."""
     plain = found.get("plain", [])
     return [
         f"| {dead_letters:,} | {_WAYS[way]} | {median(rates):,.0f} | {min(rates):,.0f} to {max(rates):,.0f} "

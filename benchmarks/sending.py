@@ -1,10 +1,10 @@
-"""What a send costs: ours in every way, against what a careful engineer writes by hand and against other libraries.
+"""Compare the cost of a send with a manual loop around confluent-kafka and with other libraries.
 
     python -m benchmarks.sending --rounds 5
 
-The same messages, about 200 bytes as JSON, on the same broker with the same settings: on the embedded broker, on a real
-Kafka of one node, and of three with every message acknowledged by all. A run sends its messages as fast as it is let and
-ends when the last is acknowledged; the seconds between two reports, and the store, are in it.
+Every case sends the same messages of about 200 bytes as JSON with the same client settings: to the embedded broker, to a
+real Kafka of one node, and to three nodes with acks=all. A run sends at full speed and ends when the last message is
+acknowledged. Its time includes the statistics and the store.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.frame import Bench, Case, Outcome, Runs, Target, alone, at_least, markdown, spread, times
+from benchmarks.frame import Bench, Case, Outcome, Runs, Target, at_least, main, markdown, spread, times
 from benchmarks.guarantees import message
 from benchmarks.peers import Messages, Send
 from benchmarks.stage import KINDS, Kind, redis_server
 from benchmarks.threads import in_threads
 
-QUESTION = "What does a send cost, compared with a manual loop?"
-SHOWS_NOT = (
-    "messages of other sizes, and other numbers of topics, partitions and threads, networks and failures (`growth` "
-    "does); latency (`latency` does); the speed of your cluster: brokers and sender share two cores here, so the "
-    "brokers use whatever the sender saves."
+QUESTION = "What does a send cost, compared with a manual loop and other libraries?"
+LIMITATIONS = (
+    "other message sizes, topics, partitions, threads, networks and failures (see `growth`); latency (see `latency`); the "
+    "capacity of your cluster: brokers and sender share two cores, so CPU time that the sender saves goes to the broker."
 )
 _DIFFERENT = 10_000
-"""Different messages, made before the clock starts; each gets a number of its own when it is sent."""
+"""Distinct messages, created before the measurement; each send assigns a unique number."""
 _WARM = 1_000
 
 
 _KEYS: Mapping[bool, Callable[[Any], Any]] = {True: itemgetter("customer"), False: itemgetter(slice(0, 14))}
-"""How `send_batch` finds a key in a dict, and in the bytes of one, which begin with the number of the order."""
+"""The key functions of `send_batch`: for dicts, and for their bytes, which start with the order number."""
 
 
 @contextmanager
@@ -49,7 +48,7 @@ def ours(
     servers: str, topic: str, folder: Path, *, dedup: str = "", redis_port: int | None = None, batch: bool = False,
     dicts: bool = True, threads: int = 1, **options: Any,
 ) -> Iterator[Send]:  # fmt: skip
-    """A ReliableKafkaProducer with its store, as anybody has it."""
+    """Yield a send function over a default ReliableKafkaProducer with its store."""
     from producer_core import ReliableKafkaProducer
 
     if "journal_level" in options:
@@ -58,7 +57,7 @@ def ours(
         import redis
 
         options["redis_client"] = redis.Redis(port=redis_port)
-        options["redis_client"].flushall()  # the server is ours, and an earlier run sent the same messages
+        options["redis_client"].flushall()  # an earlier run sent the same messages
     producer = ReliableKafkaProducer(
         servers, enable_deduplication=bool(dedup), **{"store": folder / "store.duckdb", **options}
     )
@@ -100,7 +99,7 @@ def _shared_out(way: Send, messages: Messages, threads: int) -> None:
 
 @dataclass(frozen=True)
 class Way:
-    """One row. `share` of the messages, where a run would take too long; `brokers` it is measured on."""
+    """One row. `share` reduces the number of messages of a slow case; `brokers` lists where the case runs."""
 
     title: str
     open: Callable[..., Any]
@@ -112,7 +111,7 @@ class Way:
 
 
 _TWO: Sequence[Kind] = ("embedded", "one")
-_OURS = "ours: "
+_OURS = "producer_core: "
 
 
 def _way(
@@ -123,33 +122,32 @@ def _way(
 
 _ALL: Sequence[Kind] = ("embedded", "one", "three")
 WAYS: Mapping[str, Way] = {
-    "bare": Way("(a) bare `produce(bytes)`, one callback", peers.bare, dicts=False),
-    "json": Way("(b) careful loop by hand, `json`", partial(peers.by_hand, dumps=peers.by_json)),
-    "orjson": Way("(b) careful loop by hand, `orjson`", partial(peers.by_hand, dumps=peers.orjson.dumps)),
-    "serializing": Way("(c) `SerializingProducer`, `orjson`, no counts", peers.serializing),
+    "bare": Way("(a) plain `produce(bytes)`, one callback", peers.bare, dicts=False),
+    "json": Way("(b) manual loop, `json`", partial(peers.by_hand, dumps=peers.by_json)),
+    "orjson": Way("(b) manual loop, `orjson`", partial(peers.by_hand, dumps=peers.orjson.dumps)),
+    "serializing": Way("(c) `SerializingProducer`, `orjson`, no statistics", peers.serializing),
     "kafka-python": Way("(d) kafka-python", peers.kafka_python, package="kafka", share=0.1, brokers=("one",)),
     "aiokafka": Way("(d) aiokafka", peers.aiokafka, package="aiokafka", share=0.1, brokers=("one",)),
-    "duckdb": Way("(e) (b) with `orjson` and DuckDB once a second", peers.with_duckdb),
-    "ours": _way("`send_message(dict)`, all at its default", brokers=_ALL),
-    "storeless": _way("the same with `store=None`", store=None),
+    "duckdb": Way("(e) (b) with `orjson`, statistics to DuckDB once a second", peers.with_duckdb),
+    "ours": _way("`send_message(dict)`, default settings", brokers=_ALL),
+    "storeless": _way("`send_message(dict)`, `store=None`", store=None),
     "bytes": _way("`send_message(bytes)`", dicts=False, brokers=_ALL),
     "batch": _way("`send_batch` of dicts", batch=True, brokers=_ALL),
     "batch-bytes": _way("`send_batch` of bytes", batch=True, dicts=False, brokers=_ALL),
     "dedup-key": _way("de-duplication by `dedup_key`", dedup="key"),
     "dedup-content": _way("de-duplication by content", dedup="content"),
     "redis-batch": _way("de-duplication in Redis, `send_batch`", dedup="redis", batch=True, share=0.1),
-    "redis": _way("de-duplication in Redis, one by one: a round trip each", dedup="redis", share=0.02),
+    "redis": _way("de-duplication in Redis, one round trip per message", dedup="redis", share=0.02),
     "buffered": _way('`journal_level="buffered"`', journal_level="buffered"),
     "process": _way('`journal_level="process"`', journal_level="process", brokers=_ALL),
-    "power": _way('`journal_level="power"`, one by one: a sync each', journal_level="power", share=0.01),
+    "power": _way('`journal_level="power"`, one sync per message', journal_level="power", share=0.01),
     "power-batch": _way('`journal_level="power"`, `send_batch`', journal_level="power", batch=True, share=0.1, brokers=_ALL),
     "power-threads": _way('`journal_level="power"`, 16 threads', journal_level="power", threads=16, share=0.05),
 }  # fmt: skip
 
 
 def one(*, way: str, count: int, servers: str, topic: str, redis_port: int | None = None) -> dict[str, float]:
-    """A run: messages a second until the last was acknowledged, and microseconds of this process's processor time for
-    each."""
+    """Return messages per second until the last acknowledgement, and the CPU time per message in microseconds."""
     chosen = WAYS[way]
     values: list[Any] = [message(number) for number in range(_DIFFERENT)]
     if not chosen.dicts:
@@ -165,9 +163,9 @@ def one(*, way: str, count: int, servers: str, topic: str, redis_port: int | Non
     ):
         send_all(_messages(values, -_WARM, 0))
         gc.collect()
-        begun, cpu = time.perf_counter(), time.process_time()
+        started, cpu = time.perf_counter(), time.process_time()
         send_all(_messages(values, 0, count))
-        took, spent = time.perf_counter() - begun, time.process_time() - cpu
+        took, spent = time.perf_counter() - started, time.process_time() - cpu
     return {"rate": count / took, "cpu": 1e6 * spent / count}
 
 
@@ -177,7 +175,7 @@ def _messages(values: list[Any], first: int, last: int) -> Iterator[tuple[Any, s
         place = number % _DIFFERENT
         value = values[place]
         if dicts:
-            value["order"] = number  # no two are equal
+            value["order"] = number  # makes each message unique
         yield value, keys[place]
 
 
@@ -185,16 +183,16 @@ def measure(bench: Bench) -> Outcome:
     parts: list[str] = []
     targets: list[Target] = []
     kinds: Sequence[Kind] = ("embedded",) if bench.quick else ("embedded", "one", "three")
-    left_out = {way.title: reason for way in WAYS.values() if (reason := peers.missing(way.package))}
+    skipped = {way.title: reason for way in WAYS.values() if (reason := peers.missing(way.package))}
     with ExitStack() as services:
         port = services.enter_context(redis_server())
         if port is None:
-            left_out["de-duplication in Redis"] = "there is no redis-server here"
+            skipped["de-duplication in Redis"] = "redis-server is not installed"
         for kind in kinds:
             runs = _on(bench, kind, port)
             targets += _targets(runs, kind)
             parts.append(f"On {KINDS[kind]}:\n\n{_table(runs, kind)}")
-    parts += [f"Omitted: {title}, because {reason}." for title, reason in left_out.items()]
+    parts += [f"Skipped: {title}: {reason}." for title, reason in skipped.items()]
     return Outcome("\n\n".join(parts), targets)
 
 
@@ -224,7 +222,7 @@ def _table(runs: Runs, kind: Kind) -> str:
         "x (b) json",
         "x (b) orjson",
         "x default",
-        "CPU, µs a message",
+        "CPU, µs per message",
     )
     rows = [
         (
@@ -240,23 +238,23 @@ def _table(runs: Runs, kind: Kind) -> str:
 
 
 def _targets(runs: Runs, kind: Kind) -> Iterator[Target]:
-    """What issue 8 asks of this question, on one broker."""
-    asked = (
-        ("default against (b) with json", "ours", "json", 1.0),
-        ("default against (b) with orjson", "ours", "orjson", 0.9),
-        ("default against (a)", "ours", "bare", 0.8),
-        ("a bytes value against (a)", "bytes", "bare", 0.9),
-        ("`send_batch` of bytes against (a)", "batch-bytes", "bare", 0.9),
-        ("de-duplication by key, of default", "dedup-key", "ours", 0.9),
-        ("de-duplication by content, of default", "dedup-content", "ours", 0.6),
-        ("de-duplication in Redis in `send_batch`, of default", "redis-batch", "ours", 0.4),
-        ("journal that survives the process, of default", "process", "ours", 0.8),
-        ("journal that survives power loss, in `send_batch`, of default", "power-batch", "ours", 0.6),
+    """Yield the targets of issue 8 for one broker."""
+    comparisons = (
+        ("default vs. (b) with json", "ours", "json", 1.0),
+        ("default vs. (b) with orjson", "ours", "orjson", 0.9),
+        ("default vs. (a)", "ours", "bare", 0.8),
+        ("bytes vs. (a)", "bytes", "bare", 0.9),
+        ("`send_batch` of bytes vs. (a)", "batch-bytes", "bare", 0.9),
+        ("de-duplication by key vs. default", "dedup-key", "ours", 0.9),
+        ("de-duplication by content vs. default", "dedup-content", "ours", 0.6),
+        ("de-duplication in Redis with `send_batch` vs. default", "redis-batch", "ours", 0.4),
+        ('`journal_level="process"` vs. default', "process", "ours", 0.8),
+        ('`journal_level="power"` with `send_batch` vs. default', "power-batch", "ours", 0.6),
     )
-    for text, case, peer, bound in asked:
+    for text, case, peer, bound in comparisons:
         if case in runs:
             yield at_least(f"{text}: {KINDS[kind]}", bound, runs.ratios(case, peer))
 
 
 if __name__ == "__main__":
-    alone(sys.modules[__name__])
+    main(sys.modules[__name__])

@@ -1,12 +1,12 @@
-"""Whether anything grows in a producer that sends for long while the network fails at random.
+"""Verify that memory, threads, files and latency of a producer do not grow while the network fails at random.
 
-    python -m benchmarks.soak                 half an hour at 2,000 messages a second, on a real Kafka
+    python -m benchmarks.soak                 half an hour at 2,000 messages per second, on a real Kafka
     python -m benchmarks.soak --minutes 1 --embedded
 
-A process with a store and a journal sends evenly; between it and its broker faults come and go, each a few seconds long.
-It measures itself every few seconds. What is told is each number's median late in the run, against early in it: only
-moments without a fault count, and the first fifth is for settling down. How fast it grows is told of the second half:
-what fills up to a bound slows down, a leak does not.
+A process with a store and a journal sends at a steady rate, and a proxy injects network faults of a few seconds. The
+process samples its own resources. The verdict compares the medians of the last fifth of the run with those of the second
+fifth; the first fifth is a warm-up, and samples near a fault do not count. The growth per hour comes from the second half
+of the run, because a buffer that fills up slows down and a leak does not.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from tests.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Slow, S
 
 TOPIC, PARTITIONS = "soak", 6
 _STEP = 0.01
-_AFTER = 5.0
-"""Seconds after a fault until what it held up is through."""
+_RECOVERY_S = 5.0
+"""Seconds after a fault until the delayed messages are delivered."""
 
-TROUBLES: Mapping[str, tuple[Rule, ...]] = {
+FAULTS: Mapping[str, tuple[Rule, ...]] = {
     "resets": (Rule(Reset(), api="Produce", chance=0.05),),
-    "lost answers": (Rule(Swallow(0.1), api="Produce", chance=0.05),),
+    "lost responses": (Rule(Swallow(0.1), api="Produce", chance=0.05),),
     "late requests": (Rule(Hold(0.05, up_to=0.5), api="Produce", chance=0.05),),
     "lost requests": (Rule(BlackHole(0.5), api="Produce", chance=0.02),),
-    "a slow round trip": (Rule(Delay(0.05, up_to=0.3)),),
-    "a narrow line": (Rule(Slow(300_000)),),
+    "slow round trip": (Rule(Delay(0.05, up_to=0.3)),),
+    "low bandwidth": (Rule(Slow(300_000)),),
 }
 
 
 @dataclass(frozen=True)
 class Bound:
-    """How much higher a number may be late than early: by this quotient, or by so much, whichever allows more."""
+    """The allowed growth of a number from early to late: a factor or an increment, whichever is larger."""
 
     unit: str
-    quotient: float
-    more: float
+    factor: float
+    increment: float
 
 
 BOUNDS: Mapping[str, Bound] = {
@@ -72,14 +72,14 @@ BOUNDS: Mapping[str, Bound] = {
     "p50": Bound("ms", 1.5, 5),
     "p99": Bound("ms", 2.0, 25),
 }
-WORDS: Mapping[str, str] = {
-    "memory": "memory that is no file's",
-    "in use": "of it given out by glibc (DuckDB, librdkafka)",
-    "kept": "of it kept by glibc for the next who asks",
-    "python": "Python's blocks",
+TITLES: Mapping[str, str] = {
+    "memory": "anonymous memory",
+    "in use": "allocated by glibc (DuckDB, librdkafka)",
+    "kept": "freed, but kept by glibc",
+    "python": "Python memory blocks",
     "handles": "open files and sockets",
-    "journal": "the journal's files",
-    "store": "the store's file",
+    "journal": "journal files",
+    "store": "store file",
 }
 
 
@@ -87,29 +87,29 @@ WORDS: Mapping[str, str] = {
 
 
 def send(*, seconds: float, rate: float, every: float, servers: str, folder: str) -> dict[str, Any]:
-    """Send evenly, with a line of numbers every few seconds; what came of it all."""
+    """Send at a steady rate with a sample every few seconds, and return the final counts."""
     from producer_core import ReliableKafkaProducer
     from producer_core.errors import QueueFull
 
     place, ended, refused = Path(folder), threading.Event(), 0
     store, journal = place / "store.duckdb", place / "journal"
     with ReliableKafkaProducer(servers, store=store, journal_dir=journal) as producer:
-        told = threading.Thread(
-            target=_tell, args=(producer, place, every, ended), name="benchmark", daemon=True
+        sampler = threading.Thread(
+            target=_sample, args=(producer, place, every, ended), name="benchmark", daemon=True
         )
-        told.start()
-        begun, number = time.perf_counter(), 0
-        while (now := time.perf_counter() - begun) < seconds:
+        sampler.start()
+        started, number = time.perf_counter(), 0
+        while (now := time.perf_counter() - started) < seconds:
             while number < int(now * rate):
                 try:
                     producer.send_message(TOPIC, message(number), f"key-{number % 1000}")
-                except QueueFull:  # an outage that was longer than max_block_ms
+                except QueueFull:  # an outage longer than max_block_ms
                     refused += 1
                 number += 1
             time.sleep(_STEP)
         producer.flush(180)
         ended.set()
-        told.join()
+        sampler.join()
         stats, left = producer.metrics.snapshot(), producer.pending_count
     return {
         "tried": number, "refused": refused, "acknowledged": stats.acknowledged, "dead": stats.dead, "left": left,
@@ -117,7 +117,7 @@ def send(*, seconds: float, rate: float, every: float, servers: str, folder: str
     }  # fmt: skip
 
 
-def _tell(producer: Any, place: Path, every: float, ended: threading.Event) -> None:
+def _sample(producer: Any, place: Path, every: float, ended: threading.Event) -> None:
     before = Histogram()
     with (place / "samples.jsonl").open("a") as file:
         while not ended.wait(every):
@@ -136,8 +136,7 @@ def _latencies(found: Histogram) -> dict[str, float]:
 
 
 def _of_process(place: Path) -> dict[str, float]:
-    """Megabytes of memory that is no file's and of what is known in it, threads, handles, and megabytes of files; what
-    the machine's load was, and the seconds of the processor so far."""
+    """Return memory and file sizes in megabytes, the numbers of threads and handles, the load average and the CPU seconds."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "memory": int(status["RssAnon"].split()[0]) / 1024,
@@ -163,12 +162,12 @@ def _megabytes(files: Iterator[Path]) -> float:
     for file in files:
         try:
             found += file.stat().st_blocks * 512
-        except FileNotFoundError:  # a segment that is done with
+        except FileNotFoundError:  # the journal deleted a segment
             continue
     return found / 1e6
 
 
-# what happens to it
+# faults
 
 
 @contextmanager
@@ -184,43 +183,45 @@ def behind_a_proxy(on_embedded: bool, seed: int) -> Iterator[tuple[str, FaultPro
                 yield proxy.bootstrap_servers, proxy
 
 
-def trouble(proxy: FaultProxy, chance: random.Random, pace: float, ended: threading.Event) -> list[Fault]:
-    """Faults of a few seconds with rest between them, until the end."""
-    came: list[Fault] = []
+def inject_faults(
+    proxy: FaultProxy, chance: random.Random, pace: float, ended: threading.Event
+) -> list[Fault]:
+    """Inject faults of a few seconds with pauses in between until the end, and return them."""
+    injected: list[Fault] = []
     while not ended.wait(chance.uniform(0.5, 1.5) * 12 * pace):
-        name, begun = chance.choice(list(TROUBLES)), time.time()
-        with proxy.during(*TROUBLES[name]):
+        name, started = chance.choice(list(FAULTS)), time.time()
+        with proxy.during(*FAULTS[name]):
             ended.wait(chance.uniform(0.3, 1.5) * 4 * pace)
         proxy.reset_connections()
-        came.append(Fault(name, begun, time.time()))
-    return came
+        injected.append(Fault(name, started, time.time()))
+    return injected
 
 
 @dataclass(frozen=True)
 class Fault:
     name: str
-    begun: float
+    started: float
     ended: float
 
 
-# what is told of it
+# report
 
 
 Samples = Sequence[Mapping[str, float]]
 
 
-def calm(samples: Samples, faults: Sequence[Fault], after: float) -> Samples:
-    """Those at moments that no fault was near."""
+def undisturbed(samples: Samples, faults: Sequence[Fault], after: float) -> Samples:
+    """Return the samples without a fault nearby."""
     return [
         one
         for one in samples
-        if not any(fault.begun - 1 <= one["at"] <= fault.ended + after for fault in faults)
+        if not any(fault.started - 1 <= one["at"] <= fault.ended + after for fault in faults)
     ]
 
 
 @dataclass(frozen=True)
 class Drift:
-    """One number early and late in the run, and how much an hour it grew by in the second half (None: not known)."""
+    """A number early and late in the run, and its growth per hour in the second half (None if unknown)."""
 
     name: str
     early: float
@@ -230,24 +231,26 @@ class Drift:
     @property
     def flat(self) -> bool:
         bound = BOUNDS[self.name]
-        return self.late <= max(self.early * bound.quotient, self.early + bound.more)
+        return self.late <= max(self.early * bound.factor, self.early + bound.increment)
 
 
 def drifts(samples: Samples, quiet: Samples) -> list[Drift]:
-    """From the second fifth to the last, of quiet moments: what a fault holds up waits in memory, and is no leak."""
-    begun, took = samples[0]["at"], samples[-1]["at"] - samples[0]["at"]
+    """Compare the second fifth with the last. Samples near a fault do not count, because delayed messages use memory."""
+    started, took = samples[0]["at"], samples[-1]["at"] - samples[0]["at"]
     found = []
     for name in BOUNDS:
-        values = [[one[name] for one in quiet if name in one and _fifth(one["at"] - begun, took) == part] for part in (1, 4)]  # fmt: skip
+        values = [[one[name] for one in quiet if name in one and _fifth(one["at"] - started, took) == part] for part in (1, 4)]  # fmt: skip
         if all(values):
-            found.append(Drift(name, median(values[0]), median(values[1]), _growth(name, quiet, begun, took)))
+            found.append(
+                Drift(name, median(values[0]), median(values[1]), _growth(name, quiet, started, took))
+            )
     return found
 
 
-def _growth(name: str, quiet: Samples, begun: float, took: float) -> float | None:
-    """By the medians of the last two quarters, whose middles lie a quarter of the run apart."""
+def _growth(name: str, quiet: Samples, started: float, took: float) -> float | None:
+    """Return the growth per hour from the medians of the last two quarters, whose centres are a quarter of the run apart."""
     quarters = [
-        [one[name] for one in quiet if name in one and low <= (one["at"] - begun) / took <= low + 0.25]
+        [one[name] for one in quiet if name in one and low <= (one["at"] - started) / took <= low + 0.25]
         for low in (0.5, 0.75)
     ]
     if not all(quarters):
@@ -259,8 +262,8 @@ def _fifth(at: float, took: float) -> int:
     return min(4, int(5 * at / took)) if took else 0
 
 
-BUSY = "; others worked on the machine, so latency is not to be judged"
-_OTHERS = 2.0
+BUSY = "; other processes used the machine, so the latency is not meaningful"
+_BUSY_LOAD = 2.0
 
 DRAWN: Mapping[str, Sequence[str]] = {
     "memory": ("memory", "in use", "python"),
@@ -270,8 +273,8 @@ DRAWN: Mapping[str, Sequence[str]] = {
 
 
 def draw(folder: Path, samples: Samples, quiet: Samples) -> None:
-    """Each number by its first calm value, so that all stand in one picture."""
-    begun, took, parts = samples[0]["at"], samples[-1]["at"] - samples[0]["at"], 12
+    """Draw each number relative to its first value, so that several fit into one plot."""
+    started, took, parts = samples[0]["at"], samples[-1]["at"] - samples[0]["at"], 12
     places = [f"{took * (part + 1) / parts / 60:.3g}" for part in range(parts)]
     for file, names in DRAWN.items():
         lines: dict[str, dict[str, list[float]]] = {}
@@ -279,19 +282,19 @@ def draw(folder: Path, samples: Samples, quiet: Samples) -> None:
             line: dict[str, list[float]] = {}
             for one in quiet:
                 if name in one:
-                    part = min(parts - 1, int(parts * (one["at"] - begun) / took))
+                    part = min(parts - 1, int(parts * (one["at"] - started) / took))
                     line.setdefault(places[part], []).append(one[name])
             if line:
                 first = median(line[next(place for place in places if place in line)]) or 1.0
                 lines[name] = {place: [value / first for value in values] for place, values in line.items()}
         plot.draw(
-            folder / f"soak-{file}.svg", title=f"A soak: {', '.join(names)}, by their first values", places=places,
+            folder / f"soak-{file}.svg", title=f"Soak: {', '.join(names)}, relative to the first value", places=places,
             across=f"minutes{BUSY if busy(samples) else ''}", up="x", lines=lines,
         )  # fmt: skip
 
 
 def report(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     done: Mapping[str, Any],
     found: Sequence[Drift],
     faults: int,
@@ -299,26 +302,26 @@ def report(
 ) -> str:
     rows = []
     for one in found:
-        unit, name = BOUNDS[one.name].unit, WORDS.get(one.name, one.name)
-        grows = "" if one.growth is None else f"{one.growth:+,.1f}"
+        unit, name = BOUNDS[one.name].unit, TITLES.get(one.name, one.name)
+        growth = "" if one.growth is None else f"{one.growth:+,.1f}"
         early, late = (f"{number:,.1f} {unit}".strip() for number in (one.early, one.late))
-        rows.append((name, early, late, grows, "yes" if one.flat else "**no**"))
-    kept = done["tried"] - done["refused"] == done["acknowledged"] + done["dead"] and not done["left"]
-    verdict = "flat" if kept and all(one.flat for one in found) else "**not flat**"
-    if untold := [name for name in BOUNDS if name not in {one.name for one in found}]:
-        verdict += f" (too short to tell of {', '.join(untold)})"
-    head = ("", "early", "late", "an hour, in the second half", "flat")
+        rows.append((name, early, late, growth, "yes" if one.flat else "**no**"))
+    complete = done["tried"] - done["refused"] == done["acknowledged"] + done["dead"] and not done["left"]
+    verdict = "flat" if complete and all(one.flat for one in found) else "**not flat**"
+    if unknown := [name for name in BOUNDS if name not in {one.name for one in found}]:
+        verdict += f" (the run is too short for {', '.join(unknown)})"
+    head = ("", "early", "late", "growth per hour, second half", "flat")
     return (
-        f"{given.minutes:g} minutes at {given.rate:,.0f} messages a second, {faults} faults: {verdict}.\n\n"
+        f"{options.minutes:g} minutes at {options.rate:,.0f} messages per second, {faults} faults: {verdict}.\n\n"
         f"{markdown(head, rows)}\n\n"
         f"{done['tried']:,} messages: {done['acknowledged']:,} acknowledged, {done['dead']:,} dead letters, "
-        f"{done['refused']:,} not accepted, {done['left']:,} without an end; {done['retried']:,} sent again by us, "
-        f"{done['possible_duplicates']:,} of them perhaps twice.\n\n{_beside(samples)}Machine: {machine()}."
+        f"{done['refused']:,} not accepted, {done['left']:,} pending; {done['retried']:,} retried by the producer, "
+        f"{done['possible_duplicates']:,} of them possible duplicates.\n\n{_usage(samples)}Machine: {machine()}."
     )
 
 
-def _beside(samples: Samples) -> str:
-    """What the process took of a core, and how busy the machine was."""
+def _usage(samples: Samples) -> str:
+    """Describe the CPU usage of the process and the load of the machine."""
     known = [one for one in samples if "load" in one and "cpu" in one]
     if len(known) < 2:
         return ""
@@ -326,48 +329,50 @@ def _beside(samples: Samples) -> str:
     share = (last["cpu"] - first["cpu"]) / (last["at"] - first["at"])
     loads = [one["load"] for one in known]
     return (
-        f"The process took {share:.0%} of a core. The machine's load average was {min(loads):.1f} to {max(loads):.1f}"
+        f"The process used {share:.0%} of a core. Load average of the machine: {min(loads):.1f} to {max(loads):.1f}"
         f"{BUSY if busy(samples) else ''}.\n"
     )
 
 
 def busy(samples: Samples) -> bool:
-    """Whether others worked on the machine: the run itself makes a load of less than one."""
-    return any(one.get("load", 0.0) > _OTHERS for one in samples)
+    """Return whether other processes used the machine; the run itself causes a load of less than one."""
+    return any(one.get("load", 0.0) > _BUSY_LOAD for one in samples)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--rate", type=float, default=2_000, help="messages a second")
-    parser.add_argument("--seed", type=int, default=0, help="of the faults")
-    parser.add_argument("--embedded", action="store_true", help="the embedded broker instead of a real Kafka")
-    parser.add_argument("--plots", type=Path, default=frame.PLOTS)
+    parser.add_argument("--minutes", type=float, default=30, help="duration (default 30)")
+    parser.add_argument("--rate", type=float, default=2_000, help="messages per second (default 2,000)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the faults")
     parser.add_argument(
-        "--samples", type=Path, default=frame.RESULTS / "soak.jsonl", help="what was measured"
+        "--embedded", action="store_true", help="use the embedded broker instead of a real Kafka"
     )
-    given = parser.parse_args()
-    seconds = 60 * given.minutes
+    parser.add_argument("--plots", type=Path, default=frame.PLOTS, help="folder of the plots")
+    parser.add_argument(
+        "--samples", type=Path, default=frame.RESULTS / "soak.jsonl", help="file of the samples"
+    )
+    options = parser.parse_args()
+    seconds = 60 * options.minutes
     pace, ended = min(1.0, max(0.5, seconds / 600)), threading.Event()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
-        with behind_a_proxy(given.embedded, given.seed) as (servers, proxy):
-            harm = pool.submit(trouble, proxy, random.Random(given.seed), pace, ended)
+        with behind_a_proxy(options.embedded, options.seed) as (servers, proxy):
+            injection = pool.submit(inject_faults, proxy, random.Random(options.seed), pace, ended)
             try:
                 done = call(
-                    "soak:send", within=seconds + 600, seconds=seconds, rate=given.rate, every=min(5.0, seconds / 60), servers=servers, folder=folder
+                    "soak:send", within=seconds + 600, seconds=seconds, rate=options.rate, every=min(5.0, seconds / 60), servers=servers, folder=folder
                 )  # fmt: skip
             finally:
                 ended.set()
-            faults = harm.result()
-        given.samples.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(Path(folder) / "samples.jsonl", given.samples)
-    samples = [json.loads(line) for line in given.samples.read_text().splitlines()]
-    quiet = calm(samples, faults, _AFTER)
+            faults = injection.result()
+        options.samples.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(Path(folder) / "samples.jsonl", options.samples)
+    samples = [json.loads(line) for line in options.samples.read_text().splitlines()]
+    quiet = undisturbed(samples, faults, _RECOVERY_S)
     found = drifts(samples, quiet)
-    draw(given.plots, samples, quiet)
-    text = report(given, done, found, len(faults), samples)
+    draw(options.plots, samples, quiet)
+    text = report(options, done, found, len(faults), samples)
     print(text)
     if "**" in text:
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The stage: the brokers that benchmarks run on, at most one cluster at a time."""
+"""Start the brokers that benchmarks run on, at most one cluster at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Kind = Literal["embedded", "one", "three", "proxied"]
 KINDS: Mapping[Kind, str] = {
     "embedded": "embedded broker",
     "one": "Kafka, one node",
-    "three": "Kafka, three nodes, three copies",
+    "three": "Kafka, three nodes, three replicas",
     "proxied": "Kafka, one node behind the proxy",
 }
 PARTITIONS = 6
@@ -31,9 +31,9 @@ _numbers = itertools.count()
 
 
 class Stage:
-    """Gives clusters and keeps the last one, until another kind is asked for.
+    """Starts clusters, and keeps the current one running until a different kind is requested.
 
-    `quick`: the embedded broker stands for the real ones, unless `real=True`.
+    With `quick` the embedded broker replaces the real ones, unless `real=True`.
     """
 
     def __init__(self, *, quick: bool = False) -> None:
@@ -63,7 +63,7 @@ class Stage:
 
 
 class Broker:
-    """A running cluster, and topics on it."""
+    """A running cluster and its topics."""
 
     def __init__(self, kind: Kind, cluster: Any, proxy: FaultProxy | None = None) -> None:
         self.kind = kind
@@ -82,7 +82,7 @@ class Broker:
 
     @contextmanager
     def topic(self, partitions: int = PARTITIONS) -> Iterator[dict[str, Any]]:
-        """A topic of one run. On the embedded broker, which keeps 5 MB a partition, all runs share one."""
+        """Create a topic for one run. On the embedded broker, which keeps 5 MB per partition, all runs share one topic."""
         name = f"bench-{next(_numbers)}" if self.real else f"bench-{partitions}-partitions"
         if name not in self._made:
             self._made.add(name)
@@ -95,14 +95,14 @@ class Broker:
 
     @contextmanager
     def topics(self, count: int) -> Iterator[dict[str, Any]]:
-        """Many topics of one partition each, `topic-0` and on; the name without the number is the argument."""
+        """Create `count` topics with one partition each; the argument is their common prefix before the number."""
         prefix = f"bench-{next(_numbers)}-"
         if not self.real:
-            yield {"servers": self.servers, "prefix": prefix}  # they come to be by being used
+            yield {"servers": self.servers, "prefix": prefix}  # created automatically on first use
             return
         names = [f"{prefix}{number}" for number in range(count)]
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
-        _made(admin, names)
+        _create(admin, names)
         try:
             yield {"servers": self.servers, "prefix": prefix}
         finally:
@@ -111,15 +111,15 @@ class Broker:
                     done.result()
 
     def delay(self, seconds: float) -> None:
-        """From now on every request arrives so much later: the round trip of a network, in the proxy."""
+        """Delay every further request in the proxy, as the round trip of a network does."""
         assert self._proxy is not None
         self._proxy.clear()
         if seconds:
             self._proxy.add(Rule(Delay(seconds)))
 
 
-def _made(admin: AdminClient, names: Sequence[str]) -> None:
-    """Made, and each has a leader."""
+def _create(admin: AdminClient, names: Sequence[str]) -> None:
+    """Create topics and wait until each partition has a leader."""
     for done in admin.create_topics([NewTopic(name, 1) for name in names], request_timeout=120).values():
         done.result()
     wanted, deadline = set(names), time.monotonic() + 120
@@ -133,7 +133,7 @@ def _made(admin: AdminClient, names: Sequence[str]) -> None:
         if led == wanted and all(found[name].partitions for name in wanted):
             return
         time.sleep(0.2)
-    raise TimeoutError("not all topics had a leader within two minutes")
+    raise TimeoutError("some topics had no leader after two minutes")
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def _broker(kind: Kind, *, on_embedded: bool) -> Iterator[Broker]:
 
 @contextmanager
 def redis_server() -> Iterator[int | None]:
-    """A redis-server of our own on the loopback: its port, or None where there is none to start."""
+    """Start a redis-server on the loopback address; yield its port, or None if it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
         yield None

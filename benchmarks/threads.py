@@ -1,4 +1,4 @@
-"""Threads that share a run's messages, so many in all."""
+"""Share the messages of a run among threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Call `work` with 0, 1, … on a thread each, until all are done; each takes every `count`th message from its own on."""
+    """Call `work(0)`, `work(1)`, … on a thread each and wait for all; thread n handles messages n, n + count, …"""
     workers = [threading.Thread(target=work, args=(first,)) for first in range(count)]
     for worker in workers:
         worker.start()

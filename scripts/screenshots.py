@@ -174,7 +174,7 @@ def _replay_some(store: Store) -> None:
 
 def _plan(store: Store, where: DeadLetterFilter, rate: float | None = None) -> None:
     one = replay.plan(
-        store, where, who="ada", origin="dashboard", rate=rate, canary=0, reason="schema is mended"
+        store, where, who="ada", origin="dashboard", rate=rate, canary=0, reason="schema is fixed"
     )
     while rate is None and not replay.get(store, one.operation_id).ended:
         _wait(0.5)

@@ -1,4 +1,4 @@
-"""A process that runs replays over a real client, for tests that kill it.
+"""Run replays with a real client until a test kills this process.
 
 python -m tests.processes.replay STORE BOOTSTRAP CLUSTER LEASE DIE_AFTER
 """
@@ -23,9 +23,9 @@ from tests.factories import replay_runner
 
 
 class KafkaSender:
-    """The least that sends a dead letter: librdkafka with its id in the header.
+    """A minimal sender: a librdkafka producer that writes the id header.
 
-    With `die_after` the process kills itself when that many were acknowledged, before anybody is told.
+    With `die_after`, the process kills itself after that many acknowledgements, before it reports the last one.
     """
 
     def __init__(self, bootstrap: str, cluster_id: str, *, die_after: int = 0) -> None:
@@ -72,7 +72,7 @@ class KafkaSender:
 
 
 def run_replays(store: str, bootstrap: str, cluster_id: str, lease: float, die_after: int) -> None:
-    """Runs whatever waits until somebody kills this process or closes its standard input."""
+    """Run all planned replays until the process is killed or its standard input is closed."""
     sender = KafkaSender(bootstrap, cluster_id, die_after=die_after)
     runner = replay_runner(
         Store.open(Path(store)),

@@ -1,4 +1,4 @@
-"""The benchmarks run: the smallest run, on the embedded broker."""
+"""Minimal runs of the benchmarks on the embedded broker."""
 
 from __future__ import annotations
 

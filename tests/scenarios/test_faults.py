@@ -21,19 +21,19 @@ def kcat():
     return needs("kcat", "kcat")
 
 
-def judged(media, name, medium, guarantee, seed=1):
+def run_short(media, name, medium, guarantee, seed=1):
     result = run(media, name, medium, guarantee, seed=seed)
-    assert result.good, f"{result.verdict}: {result.violations}; again: {command(result)}; {result.notes}"
+    assert result.good, f"{result.verdict}: {result.violations}; repeat: {command(result)}; {result.notes}"
 
 
 @pytest.mark.kafka3
 @pytest.mark.parametrize("name, medium, guarantee", [one for one in SHORT if one[1] == "embedded"])
 def test_the_guarantee_holds_on_the_embedded_broker(media, kcat, name, medium, guarantee):
-    judged(media, name, medium, guarantee)
+    run_short(media, name, medium, guarantee)
 
 
 @pytest.mark.kafka3
 @pytest.mark.parametrize("name, medium, guarantee", [one for one in SHORT if one[1] == "kafka3"])
 def test_the_guarantee_holds_on_three_real_nodes(media, kcat, name, medium, guarantee):
     needs("java", "openjdk-17-jre-headless")
-    judged(media, name, medium, guarantee)
+    run_short(media, name, medium, guarantee)

@@ -10,7 +10,7 @@ from tests.scenarios.replays.run import command, run
 
 pytestmark = pytest.mark.kafka3
 
-# R1, R3, R4 and R5 are parts of R6; A1 is A2 where the topics may be read.
+# R6 includes R1, R3, R4 and R5; A1 is A2 with read access to the topics.
 SHORT = {"R2": 1_500, "R6": 3_000, "R7": 1_500, "R8": 1_500, "R9": 300, "A2": 1_500}
 
 
@@ -23,10 +23,10 @@ def media():
 
 
 @pytest.mark.parametrize("name, dead_letters", SHORT.items(), ids=SHORT)
-def test_each_dead_letter_is_on_its_topic_once_or_stays_one_and_is_told(media, name, dead_letters):
+def test_each_dead_letter_is_on_its_topic_once_or_stays_a_dead_letter(media, name, dead_letters):
     result = run(media, name, seed=1, dead_letters=dead_letters)
-    assert result.good, f"{result.violations}; again: {command(result)}; {result.notes}"
+    assert result.good, f"{result.violations}; repeat: {command(result)}; {result.notes}"
 
 
-def test_the_same_counting_shows_the_duplicates_of_a_loop_that_sends_and_then_notes_it(media):
+def test_the_check_finds_the_duplicates_of_a_naive_replay(media):
     assert run(media, "C1", seed=1, dead_letters=1_500).verdict == "shows it"

@@ -1,1 +1,1 @@
-"""The full-size proofs of the pipeline's jobs; `python -m tests.scenarios.pipelines run` plays them."""
+"""Full-size tests of the Spark jobs; `python -m tests.scenarios.pipelines run` runs them."""

@@ -1,4 +1,4 @@
-"""A simulated fleet: producers whose batches are drawn from a seed, so that what they did is known to the unit."""
+"""Simulate a fleet of producers whose batches follow from a seed, so that the exact sums are known."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ POINTS = (
     "renamed a file",
     "published",
 )
-"""Where a telemetry job says that it has arrived, in the order of one micro-batch and of what it publishes."""
+"""The steps that a telemetry job reports, in their order within a micro-batch and its publication."""
 
 
 @dataclass
 class Truth:
-    """What the fleet did: sums by producer and hour, latencies by bucket, errors; and how many batches and records."""
+    """The expected sums: counters by producer and hour, latencies by bucket, errors, and numbers of batches and records."""
 
     counters: Counter = field(default_factory=Counter)
     buckets: Counter = field(default_factory=Counter)
     errors: Counter = field(default_factory=Counter)
     batches: int = 0
-    strange: int = 0
+    unreadable: int = 0
 
     def add(self, batch):
         self.batches += 1
@@ -51,10 +51,13 @@ class Truth:
 
 
 class Fleet:
-    """`producers` that each made `seconds` batches, the last at `now`; `late` of them come after all others, said of
-    an hour or a day before; `twice` come again, `strange` records are no batches that anybody knows."""
+    """Has `producers` producers with one batch per second for `seconds`, until `now`.
 
-    def __init__(self, *, producers, seconds, now, seed, late=0.02, twice=0.01, strange=7):
+    The share `late` of the batches arrives after all others with a time of an hour or a day before. The share `twice`
+    arrives again. `unreadable` is the number of records that contain no known batch.
+    """
+
+    def __init__(self, *, producers, seconds, now, seed, late=0.02, twice=0.01, unreadable=7):
         self._chance = random.Random(seed)
         self.truth = Truth()
         self.names = [f"p-{seed}-{number:04}" for number in range(producers)]
@@ -68,11 +71,11 @@ class Fleet:
                 (after if is_late else on_time).append((name, encode(batch)))
         again = self._chance.sample(on_time, int(len(on_time) * twice))
         self.records = on_time + after + again
-        for number in range(strange):
+        for number in range(unreadable):
             newer = {"v": SCHEMA_VERSION + 1, "producer_id": self.names[0], "sequence": seconds + number}
             value = json.dumps(newer).encode() if number % 2 else b"\xff\x00 no JSON"
             self.records.insert(self._chance.randrange(len(self.records)), (self.names[0], value))
-        self.truth.strange = strange
+        self.truth.unreadable = unreadable
 
     def batch(self, name, sequence, at):
         chance = self._chance
@@ -100,7 +103,7 @@ class Fleet:
 
 
 def publish(servers, topic, records, *, pace=None):
-    """All of them, in this order for each producer; `pace()` is asked before each thousand."""
+    """Send all records, in order for each producer. `pace()` is called before each thousand records."""
     client = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 20})
     for number, (name, value) in enumerate(records):
         if pace is not None and number % 1_000 == 0:
@@ -113,11 +116,11 @@ def publish(servers, topic, records, *, pace=None):
                 client.poll(0.1)
         client.poll(0)
     left = client.flush(60)
-    assert left == 0, f"{left} records were not acknowledged"
+    assert left == 0, f"{left} records have no acknowledgement"
 
 
 def found(connection):
-    """The same sums of a store, at every resolution together."""
+    """Return the same sums from a store, over all resolutions."""
     truth = Truth()
     rows = connection.execute(
         f"SELECT producer_id, window_start // {HOUR}, topic, sum(accepted), sum(acknowledged), sum(dead), sum(bytes) "
@@ -127,7 +130,7 @@ def found(connection):
 
 
 def found_in_history(connection, folder):
-    """The same sums of the Parquet history."""
+    """Return the same sums from the Parquet history."""
     source = f"read_parquet('{folder}/statistics/*.parquet')"
     rows = connection.execute(
         f"SELECT producer_id, window_start // {HOUR}, topic, sum(accepted), sum(acknowledged), sum(dead), sum(bytes) "
@@ -153,7 +156,7 @@ def _filled(truth, connection, rows, latencies, errors):
 
 
 def difference(found, truth):
-    """What is not equal, in words; empty when all is."""
+    """Describe the differences; return an empty string if there are none."""
     wrong = []
     for name in ("counters", "buckets", "errors"):
         have, want = +getattr(found, name), +getattr(truth, name)

@@ -1,4 +1,4 @@
-"""I1 to I3: audits of large topics with planted faults; every one is found by its id, and nothing else."""
+"""I1 to I3: audits of large topics with planted faults; the audit must find exactly these faults by id."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.fixtures import planting
 from tests.scenarios.pipelines.scenario import scenario
 
 KINDS = ("lost", "duplicated", "reordered", "pending", "given_up_found", "unledgered")
-PATIENCE = 1_800
-ENDS_IN_THE_SECOND_PASS = """
+TIMEOUT_S = 1_800
+KILLED_IN_SECOND_PASS = """
 import os
 from producer_core.cli import main
 from producer_core.pipeline.integrity import compare
@@ -53,20 +53,20 @@ def dense(stage):
 def nightly(stage):
     plan, orders, telemetry, holding = prepared(stage)
     driver = started(stage, orders, telemetry, "--incremental")
-    killed = after(driver, " records", 1.0)  # it says how many when it begins to read them
-    driver = started(stage, orders, telemetry, "--incremental", program=("-c", ENDS_IN_THE_SECOND_PASS))
-    driver.communicate(timeout=PATIENCE)
-    stage.equal("the end of the second driver", driver.returncode, -9)
+    killed = kill_after(driver, " records", 1.0)  # it logs their number before it reads them
+    driver = started(stage, orders, telemetry, "--incremental", program=("-c", KILLED_IN_SECOND_PASS))
+    driver.communicate(timeout=TIMEOUT_S)
+    stage.equal("exit code of the second driver", driver.returncode, -9)
     report = audited(stage, orders, telemetry, "--incremental")
     judge(stage, plan, report)
     holding.abort_transaction(30)
     behind = audited(stage, orders, telemetry, "--incremental")
     for kind in ("lost", "duplicated", "reordered"):
-        stage.equal(f"{kind} in what the transaction hid", behind[kind], 0)
-    stage.equal("what the transaction hid", behind["acknowledged"], len(plan.planted["pending"]))
+        stage.equal(f"{kind} behind the transaction", behind[kind], 0)
+    stage.equal("acknowledged behind the transaction", behind["acknowledged"], len(plan.planted["pending"]))
     nothing = audited(stage, orders, telemetry, "--incremental")
     stage.equal("records of the third run", nothing["records"], 0)
-    stage.tell(records=report["records"], killed=killed, behind=behind["records"])
+    stage.report(records=report["records"], killed=killed, behind=behind["records"])
 
 
 def play(stage):
@@ -75,7 +75,7 @@ def play(stage):
     report = audited(stage, orders, telemetry)
     seconds = time.monotonic() - began
     judge(stage, plan, report)
-    stage.tell(
+    stage.report(
         records=report["records"], acknowledged=report["acknowledged"], read_again=report["read_again"],
         faults=sum(report[kind] for kind in KINDS[:4]), seconds=round(seconds, 1),
     )  # fmt: skip
@@ -110,16 +110,16 @@ def started(stage, orders, telemetry, *more, program=("-m", "producer_core.cli")
 
 def audited(stage, orders, telemetry, *more):
     driver = started(stage, orders, telemetry, *more)
-    told, trouble = driver.communicate(timeout=PATIENCE)
+    output, errors = driver.communicate(timeout=TIMEOUT_S)
     if driver.returncode:
-        raise RuntimeError(trouble[-2_000:])
-    return json.loads(told)
+        raise RuntimeError(errors[-2_000:])
+    return json.loads(output)
 
 
-def after(driver, said, seconds):
-    """Killed so long after it has said this; whether it was still at work."""
+def kill_after(driver, text, seconds):
+    """Kill the driver some seconds after it printed this text; return the number of kills, 0 if it ended before."""
     for line in driver.stderr:
-        if said in line:
+        if text in line:
             break
     try:
         driver.wait(seconds)
@@ -132,11 +132,11 @@ def after(driver, said, seconds):
 
 def judge(stage, plan, report):
     wanted = planting.truth(plan)
-    kept = duckdb.sql(f"SELECT kind, message_id FROM '{report['findings_path']}/*.parquet'").fetchall()
+    findings = duckdb.sql(f"SELECT kind, message_id FROM '{report['findings_path']}/*.parquet'").fetchall()
     for kind in KINDS:
-        found = plan.codes({message for each, message in kept if each == kind})
+        found = plan.codes({message for each, message in findings if each == kind})
         stage.equal(f"{kind}, by id", (len(found - wanted[kind]), len(wanted[kind] - found)), (0, 0))
         stage.equal(kind, report[kind], len(wanted[kind]))
     for name in ("expired", "acknowledged", "records", "foreign"):
         stage.equal(name, report[name], wanted[name])
-    stage.equal("holes", len(report["gaps"]), 1)
+    stage.equal("gaps", len(report["gaps"]), 1)

@@ -1,4 +1,4 @@
-"""R1 to R5: a large DLQ is replayed by Spark's workers while workers, executors, drivers, brokers and answers are lost."""
+"""R1 to R5: Spark replays many dead letters while workers, executors, drivers, brokers and responses are lost."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from producer_core.brokers import kafka
 from tests.proxy import BlackHole, Delay, FaultProxy, Hold, Reset, Rule, Swallow
 from tests.scenarios.pipelines.scenario import scenario
-from tests.scenarios.pipelines.shop import Shop, Strained
+from tests.scenarios.pipelines.shop import FaultyShop, Shop
 
 SIZES = {
-    "full": {"letters": 200_000, "workers": 20, "drivers": 5, "wave": 2_500},
-    "short": {"letters": 10_000, "workers": 3, "drivers": 1, "wave": 1_000},
+    "full": {"dead_letters": 200_000, "workers": 20, "drivers": 5, "wave": 2_500},
+    "short": {"dead_letters": 10_000, "workers": 3, "drivers": 1, "wave": 1_000},
 }
 
 
@@ -30,7 +30,7 @@ def killed_elsewhere(stage):
 
 @scenario(
     "R3", "two drivers at once: the first is suspended past its lease while its tasks continue, and then resumes",
-    sizes={"full": {"letters": 60_000, "stops": 3, "wave": 5_000}, "short": {"letters": 10_000, "stops": 1, "wave": 1_000}},
+    sizes={"full": {"dead_letters": 60_000, "stops": 3, "wave": 5_000}, "short": {"dead_letters": 10_000, "stops": 1, "wave": 1_000}},
 )  # fmt: skip
 def stopped(stage):
     shop = Shop(stage, stage.kafka(3))
@@ -41,15 +41,15 @@ def stopped(stage):
         second = shop.driver()
         shop.until(moment + shop.dead_letters // 20, second)
         first.send_signal(signal.SIGCONT)
-        shop.harms["drivers_stopped"] += 1
+        shop.kills["drivers_stopped"] += 1
         shop.kill_driver(second if stage.chance.random() < 0.5 else first)
     shop.finish()
 
 
 @scenario(
     "R4", "lost responses, lost connections, a late EndTxn in the middle of the next transaction, and kills",
-    sizes={"full": {"letters": 40_000, "workers": 5, "drivers": 2, "wave": 2_000},
-           "short": {"letters": 4_000, "workers": 1, "drivers": 1, "wave": 500}},
+    sizes={"full": {"dead_letters": 40_000, "workers": 5, "drivers": 2, "wave": 2_000},
+           "short": {"dead_letters": 4_000, "workers": 1, "drivers": 1, "wave": 500}},
 )  # fmt: skip
 def network(stage):
     rules = (
@@ -62,48 +62,48 @@ def network(stage):
     with FaultProxy(seed=stage.seed) as proxy, kafka.start(nodes=3, advertise=proxy.advertise) as cluster:
         shop = Shop(stage, cluster, direct=cluster.direct_servers)
         with proxy.during(*rules):
-            harm(shop, kinds=("worker", "driver"))
+            inject_kills(shop, kinds=("worker", "driver"))
         shop.finish()
         counts = {name: number for name, number in proxy.counts.items() if "EndTxn" in name or "held" in name}
-        stage.tell(
+        stage.report(
             network_faults=proxy.faults, **{name.replace(" ", "_"): number for name, number in counts.items()}
         )
 
 
 def play(stage, cluster, *, kinds):
     shop = Shop(stage, cluster)
-    harm(shop, kinds=kinds)
+    inject_kills(shop, kinds=kinds)
     shop.finish()
 
 
 def spread(stage, count):
-    """Moments, as numbers of settled letters."""
-    return sorted(stage.chance.sample(range(20, stage.size["letters"] * 9 // 10), count))
+    """Return random moments of the replay as numbers of settled dead letters."""
+    return sorted(stage.chance.sample(range(20, stage.size["dead_letters"] * 9 // 10), count))
 
 
-def harm(shop, *, kinds):
+def inject_kills(shop, *, kinds):
     worker, *others = kinds
     stage = shop.stage
-    blows = [worker] * stage.size["workers"] + [
+    targets = [worker] * stage.size["workers"] + [
         stage.chance.choice(others) for _ in range(stage.size["drivers"])
     ]
-    stage.chance.shuffle(blows)
+    stage.chance.shuffle(targets)
     driver = shop.driver()
-    for moment, blow in zip(spread(stage, len(blows)), blows, strict=True):
+    for moment, target in zip(spread(stage, len(targets)), targets, strict=True):
         if not shop.until(moment, driver):
             break
         time.sleep(stage.chance.uniform(0, 1))
-        driver = shop.strike(blow, driver)
+        driver = shop.kill(target, driver)
 
 
 @scenario(
     "R5", "a broker restarts during a batch, the progress topic and an original topic are deleted, and dead letters of 5 MB",
-    sizes={"full": {"letters": 40_000, "wave": 2_000, "large": 8, "doomed": 2_000},
-           "short": {"letters": 5_000, "wave": 500, "large": 4, "doomed": 500}},
+    sizes={"full": {"dead_letters": 40_000, "wave": 2_000, "large": 8, "doomed": 2_000},
+           "short": {"dead_letters": 5_000, "wave": 500, "large": 4, "doomed": 500}},
 )  # fmt: skip
-def strained(stage):
+def topics_deleted(stage):
     cluster = stage.kafka(3)
-    shop = Strained(stage, cluster)
+    shop = FaultyShop(stage, cluster)
     driver = shop.driver()
     shop.until(shop.total // 5, driver)
     cluster.kill(1)

@@ -29,8 +29,8 @@ def table(results):
         counted = ", ".join(
             f"{name.replace('_', ' ')} {_number(value)}" for name, value in result.numbers.items()
         )
-        said = "; ".join(_line(violation) for violation in result.violations)
-        verdict = "holds" if result.good else f"VIOLATED: {said}"
+        found = "; ".join(_line(violation) for violation in result.violations)
+        verdict = "holds" if result.good else f"VIOLATED: {found}"
         rows.append(
             (
                 result.scenario,

@@ -1,10 +1,10 @@
-"""A scenario: a name, what it shows, and a function that plays it on a stage; modules of this package register theirs.
+"""Define scenarios: a name, a title, and a function that runs on a stage; the modules of this package register them.
 
     @scenario("T1", "telemetry: kill -9 of the driver at random points", sizes={"full": {...}, "short": {...}})
     def killed(stage): ...
 
-`play(stage)` raises nothing for a finding: it says `stage.problem(text)`, and numbers worth a line by
-`stage.tell(batches=72_000)`.
+`play(stage)` does not raise for a finding. It calls `stage.problem(text)`, and reports counts with
+`stage.report(batches=72_000)`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scenario:
 
 
 def scenario(name, title, *, sizes, master="local"):
-    """Register it. `sizes` has what the stage's `size` becomes for "full" and for "short"."""
+    """Register a scenario. `sizes` contains the stage's `size` for "full" and for "short"."""
 
     def keep(play):
         SCENARIOS[name] = Scenario(name, title, play, sizes, master)
@@ -40,7 +40,7 @@ def scenario(name, title, *, sizes, master="local"):
 
 @dataclass
 class Stage:
-    """One run of one scenario: its services, its folder, its chance, and what it tells."""
+    """One run of a scenario: its services, folder and random generator, and the results that it reports."""
 
     scenario: Scenario
     services: Services
@@ -55,26 +55,26 @@ class Stage:
 
     @property
     def master(self):
-        """None: this machine's default. Else the address of a master of several processes."""
+        """Return the address of a standalone master, or None for the local default."""
         return self.services.standalone() if self.scenario.master == "standalone" else None
 
     def kafka(self, nodes=1):
         return self.services.kafka(nodes)
 
-    def tell(self, **numbers):
+    def report(self, **numbers):
         self.numbers.update(numbers)
 
     def problem(self, text):
         self.problems.append(text)
 
     def equal(self, what, found, wanted):
-        """A problem unless the two are the same."""
+        """Report a problem unless both values are equal."""
         if found != wanted:
             self.problem(f"{what}: {found} instead of {wanted}")
 
 
 def load():
-    """Every scenario of every module of this package that has some."""
+    """Import the modules with scenarios and return all scenarios."""
     from importlib import import_module
 
     for module in ("telemetry", "secured", "submitted", "integrity", "reprocess"):

@@ -1,4 +1,4 @@
-"""The jobs on a cluster with TLS, passwords and access control: what librdkafka was told, in Java's names."""
+"""T3: the jobs on a cluster with TLS, passwords and ACLs; librdkafka's settings are translated for the Java client."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def signed_in(stage):
         try:
             for user, mechanism in secure.USERS.items():
                 if user != "admin":
-                    look(stage, session, cluster, user, count)
-                    stage.tell(**{user: mechanism})
-            refused(stage, session, cluster)
+                    run_jobs(stage, session, cluster, user, count)
+                    stage.report(**{user: mechanism})
+            run_with_wrong_password(stage, session, cluster)
         finally:
             session.stop()
-    stage.tell(messages=count)
+    stage.report(messages=count)
 
 
 def send(cluster, store, count):
@@ -48,8 +48,8 @@ def send(cluster, store, count):
         producer.flush(60)
 
 
-def look(stage, session, cluster, user, count):
-    """The fleet's sums and the audit, by this user's password."""
+def run_jobs(stage, session, cluster, user, count):
+    """Merge the telemetry and run an audit as this user."""
     settings, servers = cluster.security.settings(user), cluster.bootstrap_servers
     store = Store.open(stage.folder / f"{user}.duckdb")
     telemetry.run(session, store, servers=servers, topics=["telemetry"], once=True, settings=settings)
@@ -68,8 +68,8 @@ def look(stage, session, cluster, user, count):
     store.close()
 
 
-def refused(stage, session, cluster):
-    """A wrong password is a sentence, before Spark is asked, and nothing is written."""
+def run_with_wrong_password(stage, session, cluster):
+    """Expect one error before Spark starts a query, without the password in its text and without a checkpoint."""
     store = Store.open(stage.folder / "refused.duckdb")
     settings = {**cluster.security.settings("app"), "sasl.password": "geheim"}
     began = time.monotonic()
@@ -82,11 +82,11 @@ def refused(stage, session, cluster):
             once=True,
             settings=settings,
         )
-        stage.problem("a wrong password was taken")
+        stage.problem("a wrong password was accepted")
     except BrokerError as error:
-        stage.tell(refused_in_seconds=round(time.monotonic() - began, 1))
+        stage.report(refused_in_seconds=round(time.monotonic() - began, 1))
         if "geheim" in str(error):
-            stage.problem("the password is in the message")
+            stage.problem("the error message contains the password")
     if telemetry.default_checkpoint(store.path).exists():
-        stage.problem("a checkpoint was begun")
+        stage.problem("a checkpoint was created")
     store.close()

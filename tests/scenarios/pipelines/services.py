@@ -1,4 +1,4 @@
-"""What scenarios run on, each started when first asked for: brokers, and a Spark of several processes on loopback."""
+"""Start the services of the scenarios at their first use: brokers, and a standalone Spark on the loopback address."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Services:
 
 @contextlib.contextmanager
 def standalone(workers=2):
-    """A standalone master with so many workers of one core each, every one a process of its own: its address.
+    """Start a standalone master with workers of one core each, all in separate processes; yield its address.
 
-    `local[*]` runs everything in one JVM, which hides mistakes of serialisation and of paths.
+    `local[*]` runs everything in one JVM, which hides errors of serialization and paths.
     """
     import pyspark
 

@@ -1,4 +1,4 @@
-"""A shop: the dead letters of a reprocess scenario, the topics that they go to, and the drivers that send them."""
+"""The environment of a reprocess scenario: dead letters, their topics, and the drivers that replay them."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
 from producer_core.messages import id_bytes, id_text
 from producer_core.store import Store
-from tests.fixtures import spark_processes as sparks
+from tests.fixtures import spark_processes
 from tests.fixtures.replays import dead_letter
-from tests.scenarios.replays import dead_letters as made
+from tests.scenarios.replays.dead_letters import new_sessions
 from tests.scenarios.replays.reading import read
 from tests.support import ROOT, eventually
 
 SESSIONS = 40
-NOWHERE = 50
-"""Letters of a topic that is not there any more: they are left out, and stay dead letters."""
-PATIENCE = 400
+MISSING_TOPIC = 50
+"""Dead letters whose topic does not exist: the replay skips them, and they stay dead letters."""
+TIMEOUT_S = 400
 
 
 class Shop:
-    """The dead letters of a scenario, the topics that they go to, and the drivers that send them."""
+    """Creates the dead letters and topics of a scenario, starts drivers, and kills processes."""
 
-    words = ()
-    """Of the command, beyond those that every driver gets."""
+    options = ()
+    """Additional command line options of the drivers."""
 
     def __init__(self, stage, cluster, *, direct=None):
         self.stage, self.cluster = stage, cluster
         self.direct = direct or cluster.bootstrap_servers
-        self.dead_letters = stage.size["letters"]
-        self.harms = Counter()
+        self.dead_letters = stage.size["dead_letters"]
+        self.kills = Counter()
         self.store = Store.open(stage.folder / "store.duckdb")
         self.log = stage.folder / "drivers.log"
         mark = self.mark = uuid.uuid4().hex[:6]
         self.topics = [f"reprocess-{stage.scenario.name.lower()}-{mark}-{size}" for size in (6, 3)]
         for topic, size in zip(self.topics, (6, 3), strict=True):
             cluster.create_topic(topic, partitions=size)
-        self.give_up()
+        self.add_dead_letters()
         self.running = []
 
-    def give_up(self):
-        """A tenth is in doubt, and half of those are on their topic."""
-        sessions = made.sessions(SESSIONS)
+    def add_dead_letters(self):
+        """Add the dead letters: a tenth has an unknown outcome, and half of these are already on their topic."""
+        sessions = new_sessions(SESSIONS)
         dead, now = DeadLetters(self.store), time.time()
         there = []
         for start in range(0, self.dead_letters, 10_000):
@@ -68,8 +68,8 @@ class Shop:
             dead.add(some)
         dead.add(
             [
-                self.one(self.dead_letters + number, sessions, now, topic="gone-for-good")
-                for number in range(NOWHERE)
+                self.one(self.dead_letters + number, sessions, now, topic="missing-topic")
+                for number in range(MISSING_TOPIC)
             ]
         )
         producer = Producer({"bootstrap.servers": self.direct, "queue.buffering.max.messages": 1_000_000})
@@ -96,9 +96,9 @@ class Shop:
     # drivers
 
     def driver(self):
-        """The same command each time: it plans, or goes on."""
+        """Start a driver with the same command each time; it plans the replay or resumes it."""
         size = self.stage.size
-        words = [
+        arguments = [
             "pipeline",
             "reprocess",
             "-b",
@@ -106,13 +106,17 @@ class Shop:
             "--store",
             str(self.store.path),
         ]
-        words += ["--yes", "--json", "--wave", str(size["wave"]), "--driver-memory", "1g"]
-        words += ["--master", self.stage.master] if self.stage.master else []
-        words += self.words
+        arguments += ["--yes", "--json", "--wave", str(size["wave"]), "--driver-memory", "1g"]
+        arguments += [
+            "--inconclusive",
+            "send",
+        ]  # otherwise the replay skips messages that a probe does not find
+        arguments += ["--master", self.stage.master] if self.stage.master else []
+        arguments += self.options
         with self.log.open("ab") as log:
             self.running.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "producer_core.cli", *words],
+                    [sys.executable, "-m", "producer_core.cli", *arguments],
                     cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                     env={**os.environ, "PYTHONPATH": str(ROOT)},
                 )
@@ -129,131 +133,134 @@ class Shop:
         return -1 if now is None else now.total - now.left
 
     def until(self, moment, driver):
-        """Until so many are settled; False when its driver ended before."""
-        eventually(lambda: self.settled() >= moment or driver.poll() is not None, PATIENCE, every=0.5)
+        """Wait until this many are settled; return False if the driver has ended."""
+        eventually(lambda: self.settled() >= moment or driver.poll() is not None, TIMEOUT_S, every=0.5)
         return driver.poll() is None
 
-    def strike(self, blow, driver):
-        """The driver after it: another one where it died of it, and has left something to do."""
-        if blow == "driver":
+    def kill(self, target, driver):
+        """Kill a process; return the driver, or a new one if the driver has ended and the replay is incomplete."""
+        if target == "driver":
             self.kill_driver(driver)
-            return self.another(driver)
-        if blow == "jvm":
-            self.harms["jvms_killed"] += 1
-            for pid in sparks.jvms(driver.pid):
-                sparks.kill(pid)
-            driver.wait(PATIENCE)
-            return self.another(driver)
-        below = sparks.tree(os.getpid() if self.stage.master else driver.pid)
-        if blow == "executor":
-            victims = [pid for pid, text in below.items() if "CoarseGrainedExecutorBackend" in text]
+            return self.restart(driver)
+        if target == "jvm":
+            self.kills["jvms_killed"] += 1
+            for pid in spark_processes.jvms(driver.pid):
+                spark_processes.kill(pid)
+            driver.wait(TIMEOUT_S)
+            return self.restart(driver)
+        below = spark_processes.tree(os.getpid() if self.stage.master else driver.pid)
+        if target == "executor":
+            candidates = [pid for pid, text in below.items() if "CoarseGrainedExecutorBackend" in text]
         else:
-            victims = sparks.workers(os.getpid() if self.stage.master else driver.pid)
-        self.harms[f"{blow}s_killed"] += bool(victims)
-        if victims:
-            sparks.kill(self.stage.chance.choice(victims))
+            candidates = spark_processes.workers(os.getpid() if self.stage.master else driver.pid)
+        self.kills[f"{target}s_killed"] += bool(candidates)
+        if candidates:
+            spark_processes.kill(self.stage.chance.choice(candidates))
         return driver
 
-    def another(self, driver):
-        """The same command would plan anew what was left out."""
+    def restart(self, driver):
+        """Start a new driver unless the replay has ended; after the end, it would plan a replay of the skipped ones."""
         return driver if (now := self.operation()) is not None and now.ended else self.driver()
 
     def kill_driver(self, driver):
-        self.harms["drivers_killed"] += driver.poll() is None
+        self.kills["drivers_killed"] += driver.poll() is None
         driver.kill()
         driver.wait(30)
 
     # the end
 
     def finish(self):
-        """A driver brings it to its end, which may have come already."""
+        """Let a driver finish the replay, if it is incomplete, and check the results."""
         stage = self.stage
         for driver in self.running:
             with contextlib.suppress(ProcessLookupError):
                 driver.send_signal(signal.SIGCONT)
         last = self.running[-1] if self.running[-1].poll() is None else None
-        code = (last or self.driver()).wait(PATIENCE) if last or not self.operation().ended else 1
+        code = (last or self.driver()).wait(TIMEOUT_S) if last or not self.operation().ended else 1
         if code not in (0, 1):
-            said = [line for line in self.log.read_text(errors="replace").splitlines() if "Error" in line]
-            stage.problem(f"the last driver ended with {code}: {said[-1:]}")
+            errors = [line for line in self.log.read_text(errors="replace").splitlines() if "Error" in line]
+            stage.problem(f"the last driver ended with {code}: {errors[-1:]}")
         for driver in self.running:
             driver.kill()
             driver.wait(30)
-        self.judge()
+        self.check()
 
-    def judge(self):
+    def check(self):
         stage = self.stage
         done = [one for one in replay.list_operations(self.store, limit=50) if one.total]
         stage.equal("operations", len(done), 1)
         operation = done[-1]
         found = Counter(record.number for topic in self.topics for record in read(self.direct, topic))
         wanted = Counter(range(self.dead_letters))
-        stage.equal("letters that are not there", (wanted - found).total(), 0)
-        stage.equal("letters that are there again", (found - wanted).total(), 0)
+        stage.equal("missing messages", (wanted - found).total(), 0)
+        stage.equal("duplicates", (found - wanted).total(), 0)
         stage.equal("settled", operation.acknowledged + operation.landed, self.dead_letters)
-        stage.equal("left out", (operation.skipped, operation.failed_again), (NOWHERE, 0))
-        stage.equal("still dead", DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state"),
+        stage.equal("skipped and failed", (operation.skipped, operation.failed_again), (MISSING_TOPIC, 0))
+        stage.equal("states", DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state"),
                     _states(self.dead_letters, operation))  # fmt: skip
-        stage.tell(
+        stage.report(
             dead_letters=self.dead_letters, acknowledged=operation.acknowledged, landed=operation.landed,
-            there_before=self.there, **self.harms,
+            there_before=self.there, **self.kills,
         )  # fmt: skip
         (stage.folder / "operation.json").write_text(json.dumps(operation.message))
 
 
 def _states(dead_letters, operation):
-    counts = {"replayed": operation.acknowledged, "landed": operation.landed, "dead": NOWHERE}
+    counts = {"replayed": operation.acknowledged, "landed": operation.landed, "dead": MISSING_TOPIC}
     return {
         name: number for name, number in sorted(counts.items(), key=lambda one: (-one[1], one[0])) if number
     }
 
 
-class Strained(Shop):
-    """A shop with dead letters of 5 MB, dead letters of a topic that is deleted meanwhile, and a progress topic of its own."""
+class FaultyShop(Shop):
+    """A shop with dead letters of 5 MB, a target topic and a progress topic that the scenario deletes."""
 
     def __init__(self, stage, cluster):
         super().__init__(stage, cluster)
         self.large, self.doomed, self.progress = (
-            f"reprocess-{self.mark}-{what}" for what in ("large", "doomed", "seals")
+            f"reprocess-{self.mark}-{name}" for name in ("large", "doomed", "seals")
         )
-        self.words = ["--progress-topic", self.progress, "-X", "message.max.bytes=8000000"]
+        self.options = ["--progress-topic", self.progress, "-X", "message.max.bytes=8000000"]
         cluster.create_topic(self.large, partitions=2, config={"max.message.bytes": "8000000"})
         cluster.create_topic(self.doomed, partitions=2)
-        first, sizes = self.dead_letters + NOWHERE, (stage.size["large"], stage.size["doomed"])
-        self.larges = range(first, first + sizes[0])
-        self.dooms = range(first + sizes[0], first + sum(sizes))
+        first, sizes = self.dead_letters + MISSING_TOPIC, (stage.size["large"], stage.size["doomed"])
+        self.large_numbers = range(first, first + sizes[0])
+        self.doomed_numbers = range(first + sizes[0], first + sum(sizes))
         self.total = first + sum(sizes)
-        self.bury_more()
+        self.add_more()
 
-    def bury_more(self):
-        """Among the others, by their age."""
-        among, known, now = random.Random(1), made.sessions(SESSIONS), time.time()
-        for numbers, topic, size in ((self.larges, self.large, 5_000_000), (self.dooms, self.doomed, 100)):
+    def add_more(self):
+        """Add the other dead letters, with random times among the first ones."""
+        chance, sessions, now = random.Random(1), new_sessions(SESSIONS), time.time()
+        for numbers, topic, size in (
+            (self.large_numbers, self.large, 5_000_000),
+            (self.doomed_numbers, self.doomed, 100),
+        ):
             DeadLetters(self.store).add(
                 [
                     self.one(
-                        number, known, now, topic=topic, value=os.urandom(size), verdict="rejected",
-                        accepted_at=now - 1000 + among.uniform(0, self.dead_letters * 0.001),
+                        number, sessions, now, topic=topic, value=os.urandom(size), verdict="rejected",
+                        accepted_at=now - 1000 + chance.uniform(0, self.dead_letters * 0.001),
                     )
                     for number in numbers
                 ]
             )  # fmt: skip
 
-    def judge(self):
+    def check(self):
         stage = self.stage
         (operation,) = [one for one in replay.list_operations(self.store, limit=50) if one.total]
         found = Counter(
             record.number for topic in (*self.topics, self.large) for record in read(self.direct, topic)
         )
-        wanted = Counter([*range(self.dead_letters), *self.larges])
-        stage.equal("letters that are not there", (wanted - found).total(), 0)
-        stage.equal("letters that are there again", (found - wanted).total(), 0)
+        wanted = Counter([*range(self.dead_letters), *self.large_numbers])
+        stage.equal("missing messages", (wanted - found).total(), 0)
+        stage.equal("duplicates", (found - wanted).total(), 0)
         states = DeadLetters(self.store).count_by(DeadLetterFilter(state=None), "state")
         stage.equal("states", sorted(states), ["dead", "landed", "replayed"])
         doomed = DeadLetters(self.store).count(DeadLetterFilter(topic=self.doomed))
-        stage.equal("left out or failed", operation.skipped + operation.failed_again, NOWHERE + doomed)
-        stage.equal("without an end", (operation.left, operation.state), (0, "done"))
-        stage.tell(
+        stage.equal("skipped or failed", operation.skipped + operation.failed_again, MISSING_TOPIC + doomed)
+        stage.equal("left, and the state", (operation.left, operation.state), (0, "done"))
+        stage.report(
             dead_letters=self.total, acknowledged=operation.acknowledged, landed=operation.landed,
-            of_a_deleted_topic=len(self.dooms), left_of_those=doomed, drivers=len(self.running),
+            of_a_deleted_topic=len(self.doomed_numbers), left_of_those=doomed, drivers=len(self.running),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The telemetry job under `spark-submit`, as docs/operations/pipeline.md has it: a file of two lines, the connector by --packages."""
+"""T4: the telemetry job under `spark-submit` as in docs/operations/pipeline.md: a script of two lines and --packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def submitted(stage):
 
     done = submit(stage, cluster, topic)
     if done.returncode:
-        stage.problem(f"ended with {done.returncode}: {done.stderr[-1_000:]}")
+        stage.problem(f"exit code {done.returncode}: {done.stderr[-1_000:]}")
     store = Store.open(stage.folder / "fleet.duckdb")
     with store.borrow(limit=60) as connection:
         if wrong := difference(found(connection), fleet.truth):
@@ -41,15 +41,15 @@ def submitted(stage):
     store.close()
 
     missing = submit(stage, cluster, f"{topic}-2")
-    stage.equal("exit code of a topic that is not there", missing.returncode, 2)
-    said = missing.stdout + missing.stderr  # spark-submit sends what the job says to both to stdout
-    if "does not exist" not in said:
-        stage.problem(f"a topic that is not there: {said[-1_000:]}")
-    stage.tell(batches=fleet.truth.batches)
+    stage.equal("exit code for a topic that does not exist", missing.returncode, 2)
+    output = missing.stdout + missing.stderr  # spark-submit writes both streams of the job to stdout
+    if "does not exist" not in output:
+        stage.problem(f"a topic that does not exist: {output[-1_000:]}")
+    stage.report(batches=fleet.truth.batches)
 
 
 def submit(stage, cluster, topic):
-    """Our own cache of jars, so that the resolver need not ask the network again."""
+    """Submit the job with the project's cache of jars, so that the resolver needs no network."""
     job = stage.folder / "job.py"
     job.write_text(JOB)
     command = [SUBMIT, "--master", stage.master, "--packages", coordinate(), "--conf", f"spark.jars.ivy={folder()}/ivy",

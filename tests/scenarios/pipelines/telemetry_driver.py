@@ -1,6 +1,6 @@
-"""A driver of the telemetry job that ends itself with kill -9 at a named point: `telemetry_driver '<json>'`.
+"""Run the telemetry job and kill this process at a named step: `telemetry_driver '<json>'`.
 
-Its clock runs `speed` times as fast from `origin` on, so that hours close, and rows are rolled up, within minutes.
+From `origin` on, the clock runs `speed` times as fast, so that hours end and rows are rolled up within minutes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from producer_core.pipeline.session import open_session
 from producer_core.store import Store
 
 
-def main(told):
-    telemetry._MAINTENANCE = told.get("maintenance", telemetry._MAINTENANCE)
+def main(settings):
+    telemetry._MAINTENANCE = settings.get("maintenance", telemetry._MAINTENANCE)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    store = Store.open(told["store"])
+    store = Store.open(settings["store"])
     session = open_session(
         name="driver",
-        master=told.get("master"),
+        master=settings.get("master"),
         driver_memory="1g",
-        options=told.get("options", {}),
+        options=settings.get("options", {}),
         light=True,
     )
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    origin, speed = told.get("origin") or time.time(), told.get("speed", 1)
+    origin, speed = settings.get("origin") or time.time(), settings.get("speed", 1)
     done = telemetry.run(
-        session, store, servers=told["servers"], topics=told["topics"], once=told["once"],
-        history=Path(told["history"]), stopped=stop.is_set, reached=killer(told.get("die")),
+        session, store, servers=settings["servers"], topics=settings["topics"], once=settings["once"],
+        history=Path(settings["history"]), stopped=stop.is_set, reached=killer(settings.get("die")),
         clock=lambda: origin + (time.time() - origin) * speed,
     )  # fmt: skip
     session.stop()
@@ -44,7 +44,7 @@ def main(told):
 
 
 def killer(die):
-    """Says each point; ends this process when the chosen one is reached for the `after`-th time."""
+    """Return a callback that prints each step and kills this process when the chosen step occurs for the `after`th time."""
     left = [die["after"] if die else 0]
 
     def reached(point):

@@ -1,1 +1,1 @@
-"""Scenarios that harm a replay of dead letters, and invariants that must hold over its store and the log."""
+"""Scenarios with faults during a replay of dead letters, and invariants over its store and the log."""

@@ -1,4 +1,4 @@
-"""The process that replays: it runs whatever waits in the store until its standard input is closed.
+"""Run the replays of a store until the standard input is closed.
 
 python -m tests.scenarios.replays.child '{"kind": "runner", "servers": …, "store": …}'
 """
@@ -20,36 +20,38 @@ DEFAULTS = {
     "config": {},
     "lease": 15.0,
     "quiet": 40.0,
-    "look": True,
-    "clock": None,  # a file that says by how many seconds our clock is wrong
+    "probe": True,
+    "clock": None,  # a file with the offset of the clock in seconds
 }
 
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR1, lambda *_: files_may_have(8192))  # the disk is full …
-    signal.signal(signal.SIGUSR2, lambda *_: files_may_have(resource.RLIM_INFINITY))  # … and has room again
+    signal.signal(signal.SIGUSR1, lambda *_: limit_file_size(8192))  # the disk is full
+    signal.signal(
+        signal.SIGUSR2, lambda *_: limit_file_size(resource.RLIM_INFINITY)
+    )  # the disk has space again
     settings = {**DEFAULTS, **json.loads(sys.argv[1])}
     {"runner": runner, "live": live, "naive": naive}[settings["kind"]](settings)
 
 
-def files_may_have(most):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+def limit_file_size(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def say(settings, **what):
-    """One line, at once: who we are, what we did."""
-    with Path(settings["said"]).open("a") as file:
-        file.write(json.dumps(what) + "\n")
+def log(settings, **event):
+    """Write an event as one line of JSON."""
+    with Path(settings["events"]).open("a") as file:
+        file.write(json.dumps(event) + "\n")
 
 
 def runner(settings):
-    """A sender and a runner, with a lease that a test can wait for."""
+    """Run a sender and a runner with a short lease."""
     from producer_core import ReliableKafkaProducer
     from producer_core.kafka.record_lookup import prober
     from producer_core.store import Store
 
-    clock = stepping(settings["clock"]) if settings["clock"] else time.time
+    clock = adjustable_clock(settings["clock"]) if settings["clock"] else time.time
     store = Store.open(settings["store"], clock=clock)
     producer = ReliableKafkaProducer(settings["servers"], settings["config"], store=None, run_replays=False)
     client = producer.config.settings
@@ -57,18 +59,18 @@ def runner(settings):
     if settings["delivery"] == "exactly_once":
         running = replay_runner(store, producer, client=client, **choices)
     else:
-        probe = prober(client) if settings["look"] else None
+        probe = prober(client) if settings["probe"] else None
         running = replay_runner(store, producer, probe=probe, **choices)
-    say(settings, owner=running.owner)
+    log(settings, owner=running.owner)
     running.start()
     sys.stdin.read()
     running.stop(60)
     producer.close(30)
-    say(settings, closed=True)
+    log(settings, closed=True)
 
 
-def stepping(path):
-    """A clock that somebody sets while we run."""
+def adjustable_clock(path):
+    """Return a clock with an offset that the file contains."""
 
     def clock():
         text = Path(path).read_text() if Path(path).exists() else ""
@@ -78,18 +80,18 @@ def stepping(path):
 
 
 def live(settings):
-    """An ordinary producer that happens to be there: it runs what a click asked for."""
+    """Run a normal producer, which carries out replays that the dashboard requested."""
     from producer_core import ReliableKafkaProducer
 
     producer = ReliableKafkaProducer(settings["servers"], settings["config"], store=settings["store"])
-    say(settings, owner=producer.identity)
+    log(settings, owner=producer.identity)
     sys.stdin.read()
     producer.close(60)
-    say(settings, closed=True)
+    log(settings, closed=True)
 
 
 def naive(settings):
-    """What we are compared with: send every dead letter, and note it when its report is there."""
+    """Run the naive replay for comparison: send every dead letter, then mark it as replayed."""
     from confluent_kafka import Producer
 
     from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -100,7 +102,7 @@ def naive(settings):
     dead = DeadLetters(store)
     client = {"bootstrap.servers": settings["servers"], "enable.idempotence": True, "linger.ms": 5}
     producer = Producer({**client, "partitioner": "murmur2_random"})
-    say(settings, owner="naive")
+    log(settings, owner="naive")
     while ids := dead.ids(DeadLetterFilter(), limit=500):
         for dead_letter in dead.bodies(ids):
             headers = [(ID_HEADER, parse_id(dead_letter.message_id)), *dead_letter.headers]

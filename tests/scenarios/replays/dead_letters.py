@@ -1,4 +1,4 @@
-"""The dead letters of a scenario: of every kind, each with a number, some on their topic already."""
+"""Create the dead letters of a scenario: of every kind, numbered, some of them already on their topic."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from producer_core.events import Attempt, DeadLetter
 from producer_core.messages import ID_HEADER, id_bytes, id_text, parse_id
 
 NUMBER = "n"
-"""The header that tells a dead letter's number, for a reader that knows nothing of ours."""
+"""The header with the number of a dead letter, for the independent reader."""
 SESSION = uuid.UUID("01931111-1111-7111-9111-111111111111")
-"""Without a zero byte, so that kcat shows it."""
+"""A session id without a zero byte, because kcat truncates header values at zero bytes."""
 
 
-def sessions(count):
-    """So many that differ, without a byte that kcat's output gives a meaning."""
+def new_sessions(count):
+    """Return random session ids of letters only, because kcat's output has no escapes."""
     return [uuid.UUID(bytes=bytes(random.choices(range(0x61, 0x7B), k=16))) for _ in range(count)]
 
 
 OLD = 900.0
-"""Seconds since the first death: no request of any of them can still arrive."""
-_AT_ONCE = 10_000
+"""Age of the first dead letter in seconds: late enough that none of the original requests can still arrive."""
+_ROWS_PER_WRITE = 10_000
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Buried:
-    """What was put into the store, by number, and the numbers of those that were on their topic before."""
+class StoredDeadLetters:
+    """The dead letters in the store, by number, and the numbers that were on their topic before the replay."""
 
     dead_letters: list[DeadLetter]
-    there: frozenset[int]
+    on_topic: frozenset[int]
 
 
 def message_id(number):
@@ -52,7 +52,7 @@ def number_of(one):
 
 
 def make(count, topics, chance: random.Random, *, cluster_id, now):
-    """Letters in the order of their acceptance."""
+    """Return dead letters in the order of their acceptance."""
     began = now - OLD
     keys = max(10, count // 20)
     return [
@@ -84,7 +84,7 @@ def _dead_letter(number, topics, chance, keys, cluster_id, accepted_at):
         headers=_headers(number, chance),
         partition=chance.randrange(topic.partitions) if chance.random() < 0.1 else None,
         timestamp_ms=int(accepted_at * 1000) - 5 if chance.random() < 0.1 else None,
-        **_death(chance),
+        **_failure(chance),
         attempts=(Attempt(accepted_at + 1, "POLICY_VIOLATION", "Broker: Policy violation"),),
         accepted_at=accepted_at,
         failed_at=accepted_at + 1,
@@ -98,36 +98,39 @@ def _headers(number, chance):
     return tuple(headers)
 
 
-def _death(chance):
+def _failure(chance):
     verdict = chance.choices(("rejected", "not_sent", "possibly_persisted", "absent"), (45, 15, 30, 10))[0]
     code = "_MSG_TIMED_OUT" if verdict in ("possibly_persisted", "absent") else "POLICY_VIOLATION"
     return {
-        "verdict": verdict, "verdict_reason": "So says the scenario.", "kind": "timed_out", "code": code,
+        "verdict": verdict, "verdict_reason": "Set by the scenario.", "kind": "timed_out", "code": code,
         "error_text": f"Local: {code}", "fingerprint": code.lower()[:12],
     }  # fmt: skip
 
 
-def bury(store, servers, count, topics, chance, *, cluster_id, doubtful=True, bad=False):
-    """Makes the dead letters, writes half of the doubtful ones to their topics, as their producer did, and keeps all."""
+def add_dead_letters(store, servers, count, topics, chance, *, cluster_id, doubtful=True, bad=False):
+    """Add dead letters to the store, and write half of those with an unknown outcome to their topics.
+
+    With `bad`, the broker rejects them again.
+    """
     dead_letters = make(count, topics, chance, cluster_id=cluster_id, now=time.time())
     if bad:
         dead_letters = [
             replace(one, key=None, value=one.value or b"v", verdict="rejected") for one in dead_letters
         ]
-    there = [
+    on_topic = [
         one
         for one in dead_letters
         if doubtful and one.verdict == "possibly_persisted" and chance.random() < 0.5
     ]
-    write(servers, there)
+    write(servers, on_topic)
     dead = DeadLetters(store)
-    for start in range(0, count, _AT_ONCE):
-        dead.add(dead_letters[start : start + _AT_ONCE])
-    return Buried(dead_letters, frozenset(number_of(one.message_id) for one in there))
+    for start in range(0, count, _ROWS_PER_WRITE):
+        dead.add(dead_letters[start : start + _ROWS_PER_WRITE])
+    return StoredDeadLetters(dead_letters, frozenset(number_of(one.message_id) for one in on_topic))
 
 
 def write(servers, dead_letters):
-    """As the producer that lost their acknowledgements wrote them."""
+    """Write dead letters to their topics as the producer did that lost the acknowledgements."""
     producer = Producer(
         {
             "bootstrap.servers": servers,
@@ -142,4 +145,4 @@ def write(servers, dead_letters):
         place = {} if one.partition is None else {"partition": one.partition}
         producer.produce(one.topic, one.value, one.key, headers=headers, **place)
     if producer.flush(120):
-        raise RuntimeError("the dead letters that are to be there already did not arrive")
+        raise RuntimeError("some dead letters could not be written to their topics")

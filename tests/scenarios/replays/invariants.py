@@ -12,27 +12,30 @@ from producer_core.messages import ID_HEADER, parse_id
 from producer_core.replay import Operation
 from tests.scenarios.faults.invariants import before_smaller
 from tests.scenarios.replays.dead_letters import message_id, number_of
-from tests.scenarios.replays.reading import Record, as_shown
+from tests.scenarios.replays.reading import Record, as_displayed
 
 DOUBTFUL = ("possibly_persisted", "inconclusive")
 
 
 @dataclass
 class Evidence:
-    """`there`: numbers that were on their topic before the replay. `states` is what the store says of each dead letter,
-    `records` the operation's. `doubtful`: the ids that the operation lists as such. `exactly_once`: what is judged.
-    `slept_with`: the numbers that a process had claimed when it was stopped."""
+    """Holds the evidence of a run.
+
+    `on_topic`: numbers that were on their topic before the replay. `states`: the row of each dead letter in the store.
+    `records`: the states of the operation's records. `doubtful`: the ids that the operation lists as doubtful.
+    `exactly_once`: the expected delivery. `claimed_when_paused`: the numbers that a process had claimed when it was paused.
+    """
 
     dead_letters: list[DeadLetter]
-    there: frozenset[int]
+    on_topic: frozenset[int]
     log: list[Record]
     states: dict[int, dict[str, Any]]
     records: dict[int, str]
     operation: Operation
     doubtful: set[str] = field(default_factory=set)
-    ends: int = 1  # entries «replay_end» in the audit
+    ends: int = 1  # replay_end entries in the audit
     exactly_once: bool = True
-    slept_with: set[int] = field(default_factory=set)
+    claimed_when_paused: set[int] = field(default_factory=set)
 
     def __post_init__(self):
         self.counts = Counter(record.number for record in self.log)
@@ -40,12 +43,12 @@ class Evidence:
         self.places = {(record.topic, record.partition, record.offset): record.number for record in self.log}
 
     def missing(self):
-        """On no topic, and not a dead letter either."""
+        """Return the numbers that are neither on a topic nor dead letters."""
         return [
             n for n in range(len(self.dead_letters)) if not self.counts[n] and self.state.get(n) != "dead"
         ]
 
-    def twice(self):
+    def duplicated(self):
         return [n for n, count in self.counts.items() if count > 1]
 
 
@@ -61,23 +64,28 @@ def check(evidence):
 
 
 def none_is_lost(e):
-    """R1: what is not a dead letter any more is on its topic."""
-    yield from _some("R1", e.missing(), "on no topic, and not a dead letter")
+    """R1: each message is on its topic or is still a dead letter."""
+    yield from _some("R1", e.missing(), "on no topic, and no dead letter")
 
 
-def none_is_there_twice(e):
-    """R2: each once for a read_committed reader. At least once, a second copy is one that we say to be in doubt, or
-    that whoever was stopped had in its client and sends when it wakes, after somebody else has looked for it."""
-    twice = [
-        n for n in e.twice() if e.exactly_once or (message_id(n) not in e.doubtful and n not in e.slept_with)
-    ]
-    yield from _some("R2", twice, "on their topic twice")
+def none_is_duplicated(e):
+    """R2: a read_committed consumer reads each message once.
+
+    With at least once, a duplicate is allowed if the operation lists it as doubtful, or if a paused process had it in its
+    client: it sends the message when it resumes, after another process has probed for it.
+    """
+    duplicated = e.duplicated()
+    if not e.exactly_once:
+        duplicated = [
+            n for n in duplicated if message_id(n) not in e.doubtful and n not in e.claimed_when_paused
+        ]
+    yield from _some("R2", duplicated, "on their topic more than once")
 
 
 def states_agree_with_the_log(e):
-    """R3: replayed or landed where the store says; dead and called safe: not there; none is left in between."""
+    """R3: a replayed or landed message is at its stored offset; a dead letter with a safe verdict is not on the topic."""
     wrong = [n for n, state in e.state.items() if state not in ("replayed", "landed", "dead")]
-    yield from _some("R3", wrong, "neither replayed nor landed nor dead")
+    yield from _some("R3", wrong, "neither replayed, landed nor dead")
     wrong = [
         n
         for n, row in e.states.items()
@@ -85,39 +93,39 @@ def states_agree_with_the_log(e):
         and row["landed_offset"] is not None
         and e.places.get((row["topic"], row["landed_partition"], row["landed_offset"])) != n
     ]
-    yield from _some("R3", wrong, "not where the store says that it landed")
+    yield from _some("R3", wrong, "not at the stored offset")
     wrong = [
         n
         for n, row in e.states.items()
         if row["state"] == "dead" and row["verdict"] in SAFE_VERDICTS and e.counts[n]
     ]
-    yield from _some("R3", wrong, "a dead letter that is called safe to send, and on its topic")
+    yield from _some("R3", wrong, "a dead letter with a safe verdict, but on its topic")
     wrong = [
         n
         for n, row in e.states.items()
         if row["state"] == "dead" and row["verdict"] in DOUBTFUL and message_id(n) not in e.doubtful
         and e.records.get(n) in ("failed", "skipped")
     ]  # fmt: skip
-    yield from _some("R3", wrong, "in doubt, and not listed")
+    yield from _some("R3", wrong, "doubtful, but not listed")
 
 
-def what_was_there_was_not_sent(e):
-    """R4: a dead letter that was on its topic before is settled as landed, unless nobody could look."""
-    sent = [n for n in e.there if e.state.get(n) == "replayed"]
-    yield from _some("R4", sent, "there before, and sent")
+def landed_records_are_not_sent(e):
+    """R4: a dead letter that was on its topic before is settled as landed, and not sent again."""
+    sent = [n for n in e.on_topic if e.state.get(n) == "replayed"]
+    yield from _some("R4", sent, "on the topic before, but sent again")
 
 
-def nothing_was_altered(e):
-    """R5: key, value, partition asked for, and headers in their order: only the id and the first time are added."""
+def records_are_unchanged(e):
+    """R5: key, value, requested partition and headers are unchanged; only the id and the original timestamp are added."""
     yield from _some(
         "R5",
         [record.number for record in e.log if not _same(record, e.dead_letters[record.number])],
-        "altered",
+        "changed",
     )
 
 
 def _same(record, dead_letter):
-    headers = [(ID_HEADER, as_shown(parse_id(dead_letter.message_id))), *dead_letter.headers]
+    headers = [(ID_HEADER, as_displayed(parse_id(dead_letter.message_id))), *dead_letter.headers]
     first_time = str(dead_letter.timestamp_ms or int(dead_letter.accepted_at * 1000)).encode()
     return (
         (record.topic, record.key, record.value) == (dead_letter.topic, dead_letter.key, dead_letter.value)
@@ -127,27 +135,27 @@ def _same(record, dead_letter):
 
 
 def counts_add_up(e):
-    """R6: the operation's numbers are those of its records, and they are all of them."""
+    """R6: the counts of the operation equal those of its records and of the dead letters."""
     operation, found = e.operation, Counter(e.records.values())
-    said = Counter(
+    counts = Counter(
         acknowledged=operation.acknowledged, landed=operation.landed, failed=operation.failed_again,
         skipped=operation.skipped,
     )  # fmt: skip
-    if +said != +found:
-        yield Violation("R6", 1, f"it says {dict(said)}, and its records {dict(found)}")
+    if +counts != +found:
+        yield Violation("R6", 1, f"operation: {dict(counts)}, records: {dict(found)}")
     if operation.total != len(e.records) or operation.left:
-        yield Violation("R6", 1, f"{operation.total} in all, {len(e.records)} records, {operation.left} left")
+        yield Violation("R6", 1, f"total {operation.total}, {len(e.records)} records, {operation.left} left")
     states = Counter(e.state.values())
     if (states["replayed"], states["landed"]) != (operation.acknowledged, operation.landed):
-        yield Violation("R6", 1, f"it says {dict(said)}, and the dead letters are {dict(states)}")
+        yield Violation("R6", 1, f"operation: {dict(counts)}, dead letters: {dict(states)}")
     if e.ends != 1:
-        yield Violation("R6", 1, f"its end is in the audit {e.ends} times")
+        yield Violation("R6", 1, f"the audit has {e.ends} replay_end entries")
 
 
 def order_is_kept(e):
-    """R7: of one key in one partition, what was replayed stands in the order of its acceptance."""
+    """R7: the replayed messages of a key are on their partition in the order of acceptance."""
     if e.exactly_once:
-        yield from _some("R7", sorted(overtakers(e)), "overtook an earlier one of their key")
+        yield from _some("R7", sorted(overtakers(e)), "before an earlier message of their key")
 
 
 def overtakers(e):
@@ -160,22 +168,24 @@ def overtakers(e):
     return before_smaller(lanes.values())
 
 
-def delivered_as_asked(e):
-    """R8: exactly once where that was to be had."""
+def delivery_is_as_requested(e):
+    """R8: the operation has the expected delivery."""
     wanted = "exactly_once" if e.exactly_once else "at_least_once"
     if e.operation.delivery not in (wanted, None) or (e.exactly_once and e.operation.delivery is None):
-        yield Violation("R8", 1, f"delivered {e.operation.delivery}, not {wanted}: {e.operation.message}")
+        yield Violation(
+            "R8", 1, f"delivery {e.operation.delivery} instead of {wanted}: {e.operation.message}"
+        )
 
 
 INVARIANTS = (
     none_is_lost,
-    none_is_there_twice,
+    none_is_duplicated,
     states_agree_with_the_log,
-    what_was_there_was_not_sent,
-    nothing_was_altered,
+    landed_records_are_not_sent,
+    records_are_unchanged,
     counts_add_up,
     order_is_kept,
-    delivered_as_asked,
+    delivery_is_as_requested,
 )
 
 

@@ -1,4 +1,4 @@
-"""What a topic holds, by kcat: none of our code, and none of our librdkafka."""
+"""Read a topic with kcat, independently of the project's code and its librdkafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Record:
 
 
 def read(servers, topic, *, committed=True, timeout=300):
-    """Every record of a topic, as a reader of this isolation level sees it."""
+    """Return every record of a topic at this isolation level."""
     level = "read_committed" if committed else "read_uncommitted"
     command = ["kcat", "-C", "-b", servers, "-t", topic, "-e", "-q", "-o", "beginning", "-f", _FORMAT]
     settings = ["-X", f"isolation.level={level}", "-X", "fetch.wait.max.ms=50"]
@@ -47,20 +47,20 @@ def _record(topic, text):
 
 
 def _taken(text, size):
-    """kcat gives -1 for null."""
+    """Split off `size` bytes; kcat prints size -1 for null."""
     return (None, text) if size < 0 else (text[:size], text[size:])
 
 
 def _headers(text):
-    """name=value, separated by commas; kcat shows values up to their first zero byte, and those of ours have none.
+    """Yield the headers, which kcat prints as name=value with commas in between.
 
-    An id is 24 bytes of any kind, a comma among them.
+    A value ends at its first zero byte. An id has 24 arbitrary bytes, which may contain a comma.
     """
     for header in filter(None, re.split(rb",(?=[\w.-]+=)", text)):
         name, _, value = header.partition(b"=")
         yield name.decode(), None if value == b"NULL" else value
 
 
-def as_shown(value):
-    """A header's value as kcat shows it."""
+def as_displayed(value):
+    """Return a header value as kcat prints it."""
     return value if value is None else value.partition(b"\0")[0]

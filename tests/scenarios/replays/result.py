@@ -44,10 +44,10 @@ def judge(stage, seconds):
     operation = evidence.operation
     return Result(
         scenario=stage.name, delivery=stage.delivery, seed=stage.seed, dead_letters=stage.dead_letters,
-        there=len(evidence.there), kills=stage.kills, stops=stage.stops, faults=stage.faults,
+        there=len(evidence.on_topic), kills=stage.kills, stops=stage.stops, faults=stage.faults,
         broker_faults=stage.broker_faults, acknowledged=operation.acknowledged, landed=operation.landed,
         dead=sum(state == "dead" for state in evidence.state.values()), doubtful=len(evidence.doubtful),
-        missing=len(evidence.missing()), duplicates=sum(evidence.counts[n] - 1 for n in evidence.twice()),
+        missing=len(evidence.missing()), duplicates=sum(evidence.counts[n] - 1 for n in evidence.duplicated()),
         order_breaks=len(overtakers(evidence)), seconds=round(seconds, 1), violations=violations,
         notes={**stage.notes, "in words": operation.message, "proxy": stage.counts()},
     )  # fmt: skip
@@ -56,7 +56,7 @@ def judge(stage, seconds):
 def compared(stage, seconds):
     """Return the result of a peer, which is only its number of duplicates."""
     return Result(
-        stage.name, stage.delivery, stage.seed, stage.dead_letters, len(stage.buried.there), stage.kills,
+        stage.name, stage.delivery, stage.seed, stage.dead_letters, len(stage.stored.on_topic), stage.kills,
         duplicates=stage.duplicates(), seconds=round(seconds, 1), expected="violation",
     )  # fmt: skip
 

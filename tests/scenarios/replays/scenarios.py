@@ -1,4 +1,4 @@
-"""The scenarios R1 to R10 of a replay exactly once, A1 to A3 at least once, and what we are compared with (C1)."""
+"""The scenarios R1 to R10 with exactly once, A1 to A3 with at least once, and C1 for comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scenario:
     delivery: str
     expected: str = "none"
     dead_letters: int | None = None
-    """More would show no more."""
+    """Maximum number of dead letters, if more do not add coverage."""
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -35,21 +35,21 @@ def scenario(name, title, delivery=EO, **options):
 
 
 def begin(stage, processes=1, **settings):
-    stage.give_up()
+    stage.add_dead_letters()
     stage.plan()
     for _ in range(processes):
         stage.replay(**settings)
 
 
 def kills(stage, count, **settings):
-    """At random moments, at random points of the protocol; another process is started each time."""
+    """Kill a process at random moments and steps of the protocol, and start another one each time."""
     for moment in stage.spread(count):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         stage.kill(stage.chance.choice(POINTS) if stage.delivery == EO else None)
         stage.replay(**settings)
 
 
-def patience(stage):
+def timeout(stage):
     return 120 + stage.dead_letters / 100
 
 
@@ -64,12 +64,12 @@ def killed(stage):
 def stopped(stage):
     begin(stage, 2)
     for moment in stage.spread(10 if stage.long else 1):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
-        stage.stop(stage.chance.choice(POINTS))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
+        stage.pause_owner(stage.chance.choice(POINTS))
     stage.finish()
 
 
-@scenario("R3", "three processes at once, and their owner is killed")
+@scenario("R3", "three processes; the owner is killed")
 def several(stage):
     begin(stage, 3)
     kills(stage, 10 if stage.long else 2)
@@ -104,7 +104,7 @@ def brokers(stage):
     begin(stage, 2)
     cluster = stage.medium.cluster
     for moment in stage.spread(6 if stage.long else 1):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         node = stage.chance.choice(cluster.nodes).number
         cluster.kill(node)
         stage.broker_faults += 1
@@ -130,26 +130,26 @@ def everything(stage):
     )
     begin(stage, 3)
     cluster = stage.medium.cluster
-    harms = [kill_one] * (20 if stage.long else 2) + [stop_one] * (6 if stage.long else 1)
-    moments = stage.spread(len(harms))
-    stage.chance.shuffle(harms)
+    faults = [kill_one] * (20 if stage.long else 2) + [pause_one] * (6 if stage.long else 1)
+    moments = stage.spread(len(faults))
+    stage.chance.shuffle(faults)
     dies = stage.chance.randrange(len(moments))
     with stage.proxy.during(*rules):
-        for place, (moment, harm) in enumerate(zip(moments, harms, strict=True)):
-            stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        for place, (moment, inject) in enumerate(zip(moments, faults, strict=True)):
+            stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
             if place == dies:
                 node = stage.chance.choice(cluster.nodes).number
                 cluster.kill(node)
                 stage.broker_faults += 1
-            harm(stage)
+            inject(stage)
             if place == dies:
                 cluster.start_node(node, wait=False)
                 stage.medium.restore()
         stage.finish()
 
 
-def stop_one(stage):
-    stage.stop(stage.chance.choice(POINTS))
+def pause_one(stage):
+    stage.pause_owner(stage.chance.choice(POINTS))
 
 
 def kill_one(stage):
@@ -162,12 +162,12 @@ def kill_one(stage):
     "a click without credentials: a live producer runs the replay, is killed, and the next one continues",
 )
 def clicked(stage):
-    stage.give_up()
+    stage.add_dead_letters()
     stage.replay("live")
     stage.click()
-    # a click knows no rate, so it is soon over
+    # the dashboard sets no rate, so the replay ends soon
     for moment in (50, stage.dead_letters // 2)[: 2 if stage.long else 1]:
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         stage.kill()
         stage.replay("live")
     stage.finish()
@@ -175,56 +175,64 @@ def clicked(stage):
 
 @scenario("R8", "dlq replay --yes in a shell, killed and repeated")
 def shell(stage):
-    stage.give_up()
-    words = ["dlq", "replay", "--bootstrap-servers", stage.medium.servers, "--yes", "--inconclusive", "send"]
+    stage.add_dead_letters()
+    arguments = [
+        "dlq",
+        "replay",
+        "--bootstrap-servers",
+        stage.medium.servers,
+        "--yes",
+        "--inconclusive",
+        "send",
+    ]
     for moment in stage.spread(2):
-        child = stage.shell(*words)
+        child = stage.shell(*arguments)
         stage.await_plan(child)
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
         stage.kills += child.kill()
-    stage.shell(*words)
+    stage.shell(*arguments)
     stage.finish()
 
 
 @scenario("R9", "a replay that fails stops at its canary", dead_letters=SHORT)
 def canary(stage):
-    stage.bury_bad()
+    stage.add_bad_dead_letters()
     stage.plan()
     stage.replay()
     stage.finish()
     found = stage.operation()
     if found.state != "stopped" or found.failed_again > 10 or found.acknowledged:
-        stage.problems.append(f"the canary did not stop it: {found.state}, {found.message}")
+        stage.problems.append(f"the canary did not stop the replay: {found.state}, {found.message}")
 
 
 @scenario("R10", "the store is restored from a copy that was made before the replay", dead_letters=SHORT)
-def store_put_back(stage):
-    stage.give_up()
+def store_restored(stage):
+    stage.add_dead_letters()
     copy = stage.folder / "copy.duckdb"
     stage.store.snapshot(copy)
     for again in range(2):
         if again:
-            stage.put_back(copy)
+            stage.restore_store(copy)
         stage.plan()
         stage.replay()
         stage.finish()
 
 
 @scenario("A1", "at least once, with a probe of the topics first; kill -9", ALO)
-def looking(stage):
+def probing(stage):
     begin(stage, 2)
     kills(stage, 20 if stage.long else 2)
     stage.finish(600)
 
 
 @scenario("A2", "at least once without READ permission: kill -9, and ambiguous records are listed by id", ALO)
-def blind(stage):
-    begin(stage, 2, look=False)
-    kills(stage, 20 if stage.long else 2, look=False)
+def without_read_access(stage):
+    begin(stage, 2, probe=False)
+    kills(stage, 20 if stage.long else 2, probe=False)
     stage.finish(600)
     stage.notes["doubtful"] = len(stage.listed())
     if not stage.notes["doubtful"]:
-        stage.problems.append("nothing was in doubt")
+        stage.problems.append("no message was doubtful")
 
 
 @scenario(
@@ -235,9 +243,9 @@ def blind(stage):
 def stopped_at_least_once(stage):
     begin(stage, 2)
     for moment in stage.spread(2):
-        stage.until(lambda moment=moment: stage.settled() >= moment, patience(stage))
-        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # so that some requests have not left
-            stage.stop(seconds=8.0)
+        stage.until(lambda moment=moment: stage.settled() >= moment, timeout(stage))
+        with stage.proxy.during(Rule(Delay(0.5), api="Produce")):  # keeps some requests in the client
+            stage.pause_owner(seconds=8.0)
     stage.finish(600)
 
 
@@ -249,10 +257,10 @@ def stopped_at_least_once(stage):
     dead_letters=SHORT,
 )
 def naive(stage):
-    stage.give_up()
+    stage.add_dead_letters()
     for moment in stage.spread(3):
         child = stage.replay("naive")
-        stage.until_noted(moment)
+        stage.until_marked(moment)
         stage.kills += child.kill()
     stage.replay("naive")
-    stage.until_noted(stage.dead_letters)
+    stage.until_marked(stage.dead_letters)

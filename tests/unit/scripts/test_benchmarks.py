@@ -1,4 +1,4 @@
-"""The benchmarks' frame: interleaved rounds that go on where they stopped, tables, plots and the page."""
+"""The framework of the benchmarks: interleaved rounds that resume, tables, plots, and the page of results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks import __main__ as everything
+from benchmarks import __main__ as page
 from benchmarks import frame, history_store, plot, sending, soak
 from benchmarks.frame import Bench, Case
 from benchmarks.stage import Stage
@@ -24,21 +24,21 @@ def bench(tmp_path, monkeypatch):
     return Bench("somewhere", Stage(), rounds=3, results=tmp_path)
 
 
-def calls(monkeypatch, answer=lambda **settings: {"rate": float(settings["n"])}, fail_at=None):
+def record_calls(monkeypatch, result=lambda **settings: {"rate": float(settings["n"])}, fail_at=None):
     made = []
 
     def call(function, **settings):
         if len(made) == fail_at:
-            raise frame.RunFailed("it broke")
+            raise frame.RunFailed("failed")
         made.append(settings)
-        return answer(**settings)
+        return result(**settings)
 
     monkeypatch.setattr(frame, "call", call)
     return made
 
 
 def test_every_round_runs_every_case_and_ratios_are_taken_within_rounds(bench, monkeypatch):
-    made = calls(monkeypatch)
+    made = record_calls(monkeypatch)
 
     runs = bench.run("part", CASES, around=lambda case: nullcontext({"servers": "x"}))
 
@@ -48,23 +48,23 @@ def test_every_round_runs_every_case_and_ratios_are_taken_within_rounds(bench, m
     assert runs.ratio("b", "nobody") is None
 
 
-def test_a_benchmark_goes_on_where_it_stopped_and_repeats_the_round_that_broke(bench, monkeypatch):
-    calls(monkeypatch, fail_at=3)
+def test_a_benchmark_resumes_and_repeats_the_failed_round(bench, monkeypatch):
+    record_calls(monkeypatch, fail_at=3)
     with pytest.raises(frame.RunFailed):
         bench.run("part", CASES)
 
-    made = calls(monkeypatch)
+    made = record_calls(monkeypatch)
     runs = bench.run("part", CASES)
 
     assert len(made) == 4
     assert len(runs.numbers("a", "rate")) == len(runs.numbers("b", "rate")) == 3
 
 
-def test_what_other_code_or_other_settings_measured_is_measured_again(bench, monkeypatch):
-    calls(monkeypatch)
+def test_results_of_other_code_or_other_settings_are_not_reused(bench, monkeypatch):
+    record_calls(monkeypatch)
     bench.run("part", CASES)
 
-    made = calls(monkeypatch)
+    made = record_calls(monkeypatch)
     bench.run("part", [Case("a", "somewhere:one", {"n": 7})])
     assert len(made) == 3
 
@@ -73,8 +73,8 @@ def test_what_other_code_or_other_settings_measured_is_measured_again(bench, mon
     assert len(made) == 9
 
 
-def test_results_are_lines_of_json_that_say_how_they_came_to_be(bench, monkeypatch):
-    calls(monkeypatch)
+def test_results_are_lines_of_json_with_settings_code_and_load(bench, monkeypatch):
+    record_calls(monkeypatch)
     bench.run("part", CASES, rounds=1)
 
     lines = [json.loads(line) for line in bench.file.read_text().splitlines()]
@@ -84,31 +84,31 @@ def test_results_are_lines_of_json_that_say_how_they_came_to_be(bench, monkeypat
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_says_what_it_printed():
+def test_a_failed_run_raises_with_its_output():
     with pytest.raises(frame.RunFailed, match="no_such_function"):
         frame.call("imports:no_such_function")
 
 
 @pytest.mark.slow
-def test_a_run_happens_in_a_process_of_its_own():
+def test_a_run_has_its_own_process():
     assert frame.call("imports:one", way="python alone")["seconds"] > 0
 
 
-@pytest.mark.parametrize("name", everything.ALL)
-def test_each_benchmark_has_a_question_and_says_what_it_does_not_show(name):
+@pytest.mark.parametrize("name", page.ALL)
+def test_each_benchmark_has_a_question_and_limitations(name):
     module = import_module(f"benchmarks.{name}")
 
     assert module.QUESTION.endswith("?")
-    assert module.SHOWS_NOT
+    assert module.LIMITATIONS
     assert callable(module.measure)
 
 
-def test_every_way_of_sending_can_be_told_from_the_others():
+def test_every_case_of_sending_has_a_unique_title():
     titles = [way.title for way in sending.WAYS.values()]
     assert len(set(titles)) == len(titles)
 
 
-def test_targets_say_whether_they_are_met():
+def test_the_table_of_targets_shows_which_are_met():
     table = frame.targets_table(
         [
             frame.at_least("quick", 0.9, [0.8, 1.0, 1.1]),
@@ -124,7 +124,7 @@ def test_targets_say_whether_they_are_met():
 @pytest.mark.parametrize(
     "numbers", [[[3.0, 4.0], [5.0]], [[1.0], [100_000.0, 200_000.0]], [[0.0], [0.0]], [[], [2.0]]]
 )
-def test_a_plot_is_an_image_with_a_point_for_each_place(numbers):
+def test_a_plot_has_a_circle_per_measured_point(numbers):
     lines = {"ours & theirs": dict(zip(("a", "b"), numbers, strict=True))}
 
     drawn = plot.svg(title="<title>", places=["a", "b"], across="x", up="y", lines=lines)
@@ -134,15 +134,15 @@ def test_a_plot_is_an_image_with_a_point_for_each_place(numbers):
     assert "<title>" in [text.text for text in root.findall(".//{*}text")]
 
 
-def test_the_page_stands_between_its_marks_and_nothing_else_changes():
-    once = everything._put("# Benchmarks\n\nBy hand.\n", "one")
-    twice = everything._put(once + "\nBelow.\n", "two")
+def test_the_page_replaces_only_the_text_between_its_markers():
+    once = page._insert("# Benchmarks\n\nBy hand.\n", "one")
+    twice = page._insert(once + "\nBelow.\n", "two")
 
     assert "By hand." in twice and "Below." in twice
     assert "two" in twice and "one" not in twice.replace("none", "")
 
 
-def test_a_history_is_finer_where_it_is_younger():
+def test_recent_history_has_a_finer_resolution():
     assert [resolution for resolution, _, _ in history_store.steps(600)] == [1]
     assert [resolution for resolution, _, _ in history_store.steps(86_400)] == [60, 1]
     assert [resolution for resolution, _, _ in history_store.steps(30 * 86_400)] == [3600, 60, 1]
@@ -152,12 +152,12 @@ def test_a_history_is_finer_where_it_is_younger():
         assert parts[-1][2] == history_store.NOW
 
 
-def test_a_soak_tells_what_grows_and_leaves_out_moments_with_faults():
+def test_a_soak_reports_growth_without_samples_near_a_fault():
     samples = [
         {"at": float(at), "memory": 50.0 + at, "threads": 20, "p50": 900.0 if at == 95 else 5.0}
         for at in range(0, 101, 5)
     ]
-    quiet = soak.calm(samples, [soak.Fault("resets", 94.0, 96.0)], after=2.0)
+    quiet = soak.undisturbed(samples, [soak.Fault("resets", 94.0, 96.0)], after=2.0)
 
     found = {one.name: one for one in soak.drifts(samples, quiet)}
 
@@ -168,7 +168,7 @@ def test_a_soak_tells_what_grows_and_leaves_out_moments_with_faults():
     assert found["memory"].growth > 3000  # a megabyte a second
 
 
-def test_what_fills_up_to_its_bound_does_not_grow_in_the_second_half():
+def test_a_buffer_that_fills_up_has_no_growth_in_the_second_half():
     samples = [{"at": float(at), "memory": min(50.0 + at, 90.0)} for at in range(101)]
 
     (memory,) = soak.drifts(samples, samples)
@@ -177,7 +177,7 @@ def test_what_fills_up_to_its_bound_does_not_grow_in_the_second_half():
     assert memory.growth == 0.0
 
 
-def test_a_soak_draws_what_it_measured(tmp_path):
+def test_a_soak_draws_its_samples(tmp_path):
     samples = [
         {"at": float(at), "memory": 50.0, "threads": 20, "handles": 9, "store": 4.0} for at in range(24)
     ]
@@ -186,6 +186,6 @@ def test_a_soak_draws_what_it_measured(tmp_path):
 
     for name in ("memory", "process", "latency"):
         ElementTree.parse(tmp_path / f"soak-{name}.svg")
-        assert "others worked" not in (tmp_path / f"soak-{name}.svg").read_text()
+        assert "other processes" not in (tmp_path / f"soak-{name}.svg").read_text()
     soak.draw(tmp_path, [{**one, "load": 9.0} for one in samples], samples)
-    assert "latency is not to be judged" in (tmp_path / "soak-memory.svg").read_text()
+    assert "latency is not meaningful" in (tmp_path / "soak-memory.svg").read_text()
