@@ -77,7 +77,8 @@ class AlertEvaluator:
             logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
             self._log.shift(jump)
         rule_set = self.rule_set
-        with self._store.borrow():  # once for all queries: each borrow attaches the file, which costs more than a query
+        # one borrow for all queries: each borrow attaches the file, which costs more than a query
+        with self._store.borrow():
             snapshot, open_alerts = self._reader.read(rule_set, now), self._log.open_alerts()
         changes = evaluate(rule_set.rules, snapshot, open_alerts)
         if changes and not self._log.apply(changes, holder=self.owner, lease=NAME):
