@@ -76,7 +76,7 @@ def refusal(address: str, hosts: Sequence[str], rules: AccessRules) -> str | Non
         return None
     exposed = [name for name in (address, *hosts) if not is_loopback(name)]
     return (
-        f"No sign-in is configured, so the dashboard does not listen for {exposed[0]}." if exposed else None
+        f"No sign-in is configured, so the dashboard cannot be served on {exposed[0]}." if exposed else None
     )
 
 

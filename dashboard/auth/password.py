@@ -19,7 +19,7 @@ _MAX_LENGTH = 1024
 def hashed(password: str) -> str:
     """Return `scrypt$log2(n)$r$p$salt$key` with a random salt."""
     if not MIN_LENGTH <= len(password) <= _MAX_LENGTH:
-        raise ValueError(f"A password needs at least {MIN_LENGTH} characters, and at most {_MAX_LENGTH}.")
+        raise ValueError(f"A password must have {MIN_LENGTH} to {_MAX_LENGTH} characters.")
     unsalted = _ScryptHash(_LOG_N, _R, _P, os.urandom(16), b"")
     return _ScryptHash(_LOG_N, _R, _P, unsalted.salt, unsalted.derive(password)).text
 

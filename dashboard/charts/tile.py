@@ -109,7 +109,7 @@ def _pending(page: OverviewPage) -> Tile:
         compact(page.pending),
         _NO_CHANGE,
         f"{page.waiting:,} waiting for a retry" if page.pending and page.waiting else peak,
-        f"Accepted but not yet acknowledged or failed, now; {retries}. Earlier values are not kept. Peak usage of the client "
+        f"Currently accepted but not yet acknowledged or failed; {retries}. Earlier values are not kept. Peak usage of the client "
         f"queue: {percent(page.sums.fill_highest)} in the range, {percent(page.before.fill_highest)} in the previous period.",
     )
 
@@ -141,7 +141,7 @@ def _duplicates(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     possible = plural(now.possible_duplicates, "possible duplicate") if now.possible_duplicates else ""
     found: Tile = tile(
         "Suppressed duplicates", now.suppressed, before.suppressed, percent,
-        f"Deduplication suppressed {plural(now.duplicates, 'message')}; the share is of all submitted messages. "
+        f"Deduplication suppressed {plural(now.duplicates, 'message')}; the percentage is of all submitted messages. "
         f"{plural(now.possible_duplicates, 'message')} resent after an ambiguous outcome.",
         note=possible,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def _memory(page: OverviewPage) -> Tile:
         size(used) if used else "–",
         NumberChange(note, note, tone) if tone else _NO_CHANGE,
         "" if tone else note,
-        "Process of the running producer closest to its limit, now. Earlier values are not kept.",
+        "Current usage of the running producer closest to its limit. Earlier values are not kept.",
     )
 
 

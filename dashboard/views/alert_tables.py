@@ -28,7 +28,7 @@ def history(page: alert_queries.AlertsPage, during: str) -> None:
         return
     _resolved_alerts(page, page.ended)
     if page.ended_total > len(page.ended):
-        common.note(f"The latest {len(page.ended):,} of {page.ended_total:,}.")
+        common.note(f"Showing the latest {len(page.ended):,} of {page.ended_total:,}.")
 
 
 def latest(page: alert_queries.AlertsPage) -> None:
@@ -64,8 +64,8 @@ def rules(page: alert_queries.AlertsPage) -> None:
     file = page.file
     if file.path is None:
         common.note(
-            "The built-in rules apply. To add rules and routes, create alerts.toml beside the store, or name a file in "
-            "$PRODUCER_CORE_ALERTS."
+            "The built-in rules apply. To add rules and routes, create alerts.toml beside the store, or set "
+            "PRODUCER_CORE_ALERTS to the path of a rules file."
         )
     else:
         common.note(f"Rules from {file.path.name}.", tooltip=str(file.path))
@@ -136,7 +136,7 @@ def routes(path: Path, page: alert_queries.AlertsPage) -> None:
         _route(path, route, page.now)
     repeat = f"are repeated every {span(file.repeat)}" if file.repeat else "are not repeated"
     common.note(
-        f"Notifications of unacknowledged firing alerts {repeat}."
+        f"Notifications for unacknowledged firing alerts {repeat}."
         + ("" if file.link else " They contain no link to this page; to add one, set link in alerts.toml.")
     )
     if page.undelivered:

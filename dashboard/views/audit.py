@@ -183,7 +183,7 @@ def _partitions(page: audit_queries.AuditPage) -> None:
     rows = [_partition(page, part) for part in page.audit.parts[:_SHOWN_PARTITIONS]]
     live_table(columns, rows, key="audit-parts", alt="Offsets read, by partition")
     if len(page.audit.parts) > _SHOWN_PARTITIONS:
-        common.note(f"The first {_SHOWN_PARTITIONS} of {len(page.audit.parts):,} partitions.")
+        common.note(f"Showing the first {_SHOWN_PARTITIONS} of {len(page.audit.parts):,} partitions.")
 
 
 def _partition(page: audit_queries.AuditPage, part: audit_queries.AuditedPart) -> TableRow:

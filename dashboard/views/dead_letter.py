@@ -221,7 +221,7 @@ def _reveal_button(path: Path, message_id: str, *, reveal: bool) -> None:
         return
     st.button(
         "Show unmasked", key="reveal", type="tertiary", icon=":material/visibility:", disabled=not allowed,
-        help=reason or "The audit log records user and time.", on_click=_reveal, args=(path, message_id),
+        help=reason or "The audit log records the user and the time.", on_click=_reveal, args=(path, message_id),
     )  # fmt: skip
 
 

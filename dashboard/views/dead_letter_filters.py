@@ -66,9 +66,9 @@ def _more(path: Path, query: DeadLetterQuery) -> None:
         _text("Error text contains", "text", where.text)
         _text(
             "Message contains", "body", where.body,
-            "Searches value, key and headers in steps. Bytes as 0x00ff.",
+            "Searches value, key and headers incrementally. Enter bytes as 0x00ff.",
         )  # fmt: skip
-        _text("Key is", "key", where.key, "Exact match. Bytes as 0x00ff; 0x is the empty key.")
+        _text("Key is", "key", where.key, "Exact match. Enter bytes as 0x00ff; 0x is the empty key.")
         _text("Message id is", "message_id", where.message_id)
         _select(
             "Cluster", "All clusters", dead_letter_reads.clusters(path), "cluster_id", where.cluster_id

@@ -35,7 +35,7 @@ def page(path: Path, query: DeadLetterQuery) -> queries.DeadLetterPage:
     """Return the dead letters found; start the search, or continue it if the user asked for that."""
     search = _last_search(query)
     if search is None or st.session_state.pop(_CONTINUE, False):
-        with st.spinner("Searching the bodies …"):
+        with st.spinner("Searching message contents …"):
             search = dead_letter_queries.search_bodies(
                 open_store(path), query.at(time.time()), time.time(), search
             )
@@ -58,7 +58,7 @@ def _progress(search: dead_letter_queries.BodySearch) -> None:
         st.button("Search again", key="dead_letters_search_again", type="tertiary", on_click=_search_again)
     began = wording.stamp(search.began, common.zone(), time.time())
     common.note(
-        f"Result as of {began.text}, without later dead letters. Actions apply to the dead letters found.",
+        f"Result as of {began.text}; later dead letters are not included. Actions apply to the dead letters found.",
         tooltip=began.more,
     )
 

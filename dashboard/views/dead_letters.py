@@ -139,7 +139,7 @@ def _causes(causes: dead_letter_queries.CauseGroups | None, selected: str | None
         expand=f"Show all {len(rows)} causes",
     )  # fmt: skip
     selectable_table(
-        _GROUP_COLUMNS, rows, selection, look="pc-groups", key="causes", alt="Causes, the largest first"
+        _GROUP_COLUMNS, rows, selection, look="pc-groups", key="causes", alt="Causes, largest first"
     )
     if causes.others:
         common.note(

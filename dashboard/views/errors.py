@@ -143,7 +143,7 @@ def _groups(page: ErrorsPage, selected: str | None) -> None:
         Column("Last"),
     )
     rows = [_group(page, line, line.group.fingerprint == selected) for line in page.groups]
-    live_table.live_table(columns, rows, key="errors-groups", alt="Groups of dead letters, the largest first")
+    live_table.live_table(columns, rows, key="errors-groups", alt="Groups of dead letters, largest first")
 
 
 def _group(page: ErrorsPage, line: GroupLine, selected: bool) -> TableRow:

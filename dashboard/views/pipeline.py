@@ -56,7 +56,7 @@ def jobs(page: Fleet, now: float) -> None:
         rows = [_job(job, now) for job in page.jobs[:_SHOWN_JOBS]]
         live_table(_JOB_COLUMNS, rows, key="fleet-jobs", alt="Pipeline jobs, dead ones first")
         if len(page.jobs) > _SHOWN_JOBS:
-            common.note(f"The first {_SHOWN_JOBS} of {len(page.jobs):,}.")
+            common.note(f"Showing the first {_SHOWN_JOBS} of {len(page.jobs):,}.")
     if not any(job.kind == "telemetry" for job in page.jobs):
         common.note(fleet_wording.ONE_HOST if page.known_hosts < 2 else fleet_wording.NO_TELEMETRY_JOB)
         st.code(fleet_wording.TELEMETRY_COMMANDS, language=None, wrap_lines=True)
@@ -108,7 +108,7 @@ def audits(path: Path, page: Fleet, now: float) -> None:
     live_table(_AUDIT_COLUMNS, rows, key="fleet-audits", alt="The last audit of each topic, faults first")
     if len(page.audits) > _SHOWN_TOPICS:
         common.note(
-            f"The first {_SHOWN_TOPICS} of {len(page.audits):,} topics. Select a topic above to see another one."
+            f"Showing the first {_SHOWN_TOPICS} of {len(page.audits):,} topics. Select a topic above to see others."
         )
 
 

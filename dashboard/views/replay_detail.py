@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard import actions, queries
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.views import common, dry_run, reads, replay_tables, run_replay_action
 from producer_core.dashboard.wording import replays as replay_wording
@@ -69,10 +69,9 @@ def _controls(path: Path, row: queries.ReplayRow) -> None:
         elif operation.state in ("planned", "running"):
             _button(path, "Pause", "pause", ":material/pause:", operation, actions.pause_replay)
         if operation.state != "cancelled":
-            left = wording.plural(operation.left, "dead letter")
             _button(
                 path, "Cancel", "cancel", ":material/close:", operation, actions.cancel_replay,
-                help_text=f"Ends it permanently; {left} without an outcome remain.",
+                help_text=f"Ends the replay permanently; unsent records stay dead letters ({operation.left:,} left).",
             )  # fmt: skip
 
 
@@ -89,7 +88,7 @@ def _resume(path: Path, operation: Operation) -> None:
     st.number_input(
         "Records per second", min_value=0.1, step=10.0, format="%g", value=operation.rate, key=key,
         placeholder="no limit", width=180,
-        help="New maximum rate. Empty keeps the current one.",
+        help="New maximum rate; leave empty to keep the current one.",
     )  # fmt: skip
     allowed, reason = actions.may_act()
     st.button(

@@ -247,7 +247,7 @@ def _findings(run: doctor_run.DoctorRun, now: float) -> None:
     columns = (Column("Check"), Column("Finding", wide=True))
     rows = [_finding(number, one) for number, one in enumerate(findings)]
     if rows:
-        live_table.live_table(columns, rows, key="settings-doctor", alt="Doctor findings, the worst first")
+        live_table.live_table(columns, rows, key="settings-doctor", alt="Doctor findings, worst first")
 
 
 def _finding(number: int, one: DoctorFinding) -> TableRow:

@@ -33,10 +33,10 @@ def _configuration_problem() -> str | None:
     if access.guard().started:
         return None
     rules = access_rules.read()
-    address = st.get_option("server.address") or "every address"
+    address = st.get_option("server.address") or "all addresses"
     problem = access_rules.refusal(address, (), rules)
     if rules.needs_sign_in:
-        problem = "A sign-in is required, and this server has no sign-in page."
+        problem = "Sign-in is required, but this server has no sign-in page."
     return f"{problem} Start it with: producer-core dashboard" if problem else None
 
 

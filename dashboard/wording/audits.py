@@ -51,7 +51,8 @@ DEAD_LETTER_STATES: Mapping[str, str] = {
 
 NONE_YET = (
     "No topic has been audited yet. An audit reads a topic and checks every message id for loss, duplicates and order. It "
-    "compares the topic with the producers' ledgers, which telemetry_topic=, ledger=True and producer-core send write:"
+    "compares the topic with the ledgers of its producers. producer-core send writes a ledger, and so does a producer with "
+    "telemetry_topic= or ledger=True. To audit a topic:"
 )
 IN_PARQUET = "All findings are available as Parquet:"
 NO_PARQUET = "This audit kept no complete list of findings. Run it with --findings FOLDER to write one."
@@ -117,7 +118,7 @@ def other_counts(audit: Audit) -> str:
     found = [
         f"{number:,} {name}" for kind, name in _OTHER_KINDS.items() if (number := audit.numbers.get(kind))
     ]
-    found += [f"{audit.foreign:,} of other producers"] if audit.foreign else []
+    found += [f"{audit.foreign:,} from other producers"] if audit.foreign else []
     return ", ".join(found)
 
 
@@ -201,7 +202,7 @@ def facts(audit: Audit, zone: str | None, now: float) -> list[tuple[str, str]]:
     ]
     if audit.ledger_gaps:
         batches = "1 batch" if audit.ledger_gaps == 1 else f"{audit.ledger_gaps:,} batches"
-        known.append(("Missing in ledgers", f"{batches}; their contents are unknown"))
+        known.append(("Missing from ledgers", f"{batches}; their contents are unknown"))
     if audit.ledger_lost:
         lost = plural(audit.ledger_lost, "acknowledgement")
         known.append(("Dropped from ledgers", f"{lost}; the buffer was full"))

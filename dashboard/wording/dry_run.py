@@ -70,8 +70,8 @@ def newer_reason(run: DryRun) -> str:
         policy = "cleanup policy of {} is" if len(unknown) == 1 else "cleanup policies of {} are"
         return (
             f"The {policy.format(_names(unknown))} unknown, because the topic configuration cannot be read. On a compacted "
-            f"topic, an old value sent now permanently replaces the newer one. {kept} Send them only if every record is "
-            "independent."
+            f"topic, an old value sent now permanently replaces the newer one. {kept} Send them only if each record is "
+            "an independent event."
         )
     if compacted:
         are = "is" if len(compacted) == 1 else "are"

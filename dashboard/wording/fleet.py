@@ -21,7 +21,7 @@ _PROBLEMS: Mapping[str, tuple[str, str]] = {
 """The text of each problem, for one producer and for several."""
 
 ONE_HOST = (
-    'This store has producers of one host only. To monitor a fleet, set telemetry_topic="telemetry" on each producer, merge '
+    'All producers of this store run on one host. To monitor a fleet, set telemetry_topic="telemetry" on each producer, merge '
     "that topic into a store, and open the store in the dashboard:"
 )
 NO_TELEMETRY_JOB = (

@@ -161,7 +161,7 @@ def _ended(now: Situation) -> str:
     if now.over or now.failed_ago is None or now.failed_ago < QUIET:
         return ""
     topics = {cause.topic for cause in _open(now)}
-    where = f"on {topics.pop()}" if len(topics) == 1 else "on these topics"
+    where = f"to {topics.pop()}" if len(topics) == 1 else "to these topics"
     last = f"last failure {age(now.failed_ago)} ago"
     since = f"{plural(now.delivered, 'message')} delivered {where} since"
     if now.recovered:

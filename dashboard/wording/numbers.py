@@ -49,8 +49,8 @@ def percent(share: float | None) -> str:
 def retries(saved: int, given_up: int) -> str:
     """Return the definition of retry success, with its numbers."""
     return (
-        f"Retried and settled messages that were acknowledged: {count(saved)} of {count(saved + given_up)}. Messages that "
-        "failed without a retry are not counted."
+        f"{count(saved)} of {count(saved + given_up)} retried and settled messages were acknowledged. Messages that failed "
+        "without a retry are not counted."
     )
 
 

@@ -69,7 +69,7 @@ _MASKED_FILTERS = {"key": "key “{}”", "text": "error text contains “{}”"
 def runner_setup(variable: str, file: str = "", servers: str = "", problem: str = "") -> str:
     """Return which processes run replays that were started from a page."""
     if not file:
-        return f"Run by producers. To run them in this server too, set {variable} to a client configuration file."
+        return f"Run by producers. To run them on this server too, set {variable} to a client configuration file."
     if problem:
         return f"This server cannot run replays with {file}: {problem}"
     return f"Run by this server with {file} ({servers}), and by producers."

@@ -11,7 +11,7 @@ MEANINGS: Mapping[str, str] = {
     "keep_minutes": "Statistics per minute; then aggregated to hours.",
     "keep_hours": "Statistics per hour, resolved alerts, finished replays, audits and notices; then deleted.",
     "keep_settled": "Replayed, found and purged dead letters; then deleted. Archived ones are kept until purged.",
-    "keep_ledger": "Ledger of acknowledged sequences, where a producer keeps one here; then deleted.",
+    "keep_ledger": "Ledger of acknowledged sequences, if a producer keeps one here; then deleted.",
     "dlq_max_size": "Pending dead letters.",
     "dlq_max_bytes": "Total size of their values.",
     "dlq_max_age": "Age of the oldest.",

@@ -61,7 +61,7 @@ def read(text: str) -> tuple[RuleSet, list[RuleProblem]]:
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         number = int(line[1]) if line else None
-        return RuleSet(), [RuleProblem("the file", "", number, f"This is not TOML: {error}.", "")]
+        return RuleSet(), [RuleProblem("the file", "", number, f"This is not valid TOML: {error}.", "")]
     parser = _RuleParser(text.splitlines())
     settings = {
         name: value for name, value in raw.items() if name not in ("rules", "routes", *parser.unknown(raw))

@@ -100,7 +100,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "dead_letters_growing": AlertRule(
             "warning",
-            "{subject}: {value:,.0f} dead letters of the last {window} are pending",
+            "{subject}: {value:,.0f} dead letters from the last {window} are pending",
             "Open the newest group of dead letters and follow its advice.",
             condition=Threshold("dlq_growth", above=1000.0, window=15 * MINUTE),
             for_=MINUTE,

@@ -174,7 +174,7 @@ def check(file: Path) -> None:
     )
     for settings in missing_addresses(rule_set):
         source = f"${settings.url_env}" if settings.url_env else settings.url_file
-        output.say(f"  Route {settings.name} has no address in this environment: {source} is empty.")
+        output.say(f"  Route {settings.name} has no URL in this environment: {source} is empty.")
 
 
 @alerts.command(short_help="Evaluate alerts and send notifications until stopped.")
@@ -191,7 +191,7 @@ def run(store_path: Path | None) -> None:
     stop = StopSignal()
     store = _store(store_path)
     watcher = AlertWatcher(store, on_changes=_print_changes)
-    names = ", ".join(route.name for route in watcher.routes) or "none, because no route has an address"
+    names = ", ".join(route.name for route in watcher.routes) or "none, because no route has a URL"
     output.say(f"Evaluating alerts of {store.path}. Routes: {names}. Stop with Ctrl-C.")
     with watcher:
         stop.wait()
@@ -201,7 +201,7 @@ def run(store_path: Path | None) -> None:
 @click.argument("route", required=False)
 @options.store_option
 def test(route: str | None, store_path: Path | None) -> None:
-    """Send a test alert via ROUTE, or via every route with an address. Exit code 1 if one fails.
+    """Send a test alert via ROUTE, or via every route with a URL. Exit code 1 if one fails.
 
     The alert is named TestAlert; it fires and resolves at once, and is not stored.
     """
@@ -216,10 +216,10 @@ def test(route: str | None, store_path: Path | None) -> None:
     if not found:
         without = ", ".join(settings.name for settings in missing_addresses(rule_set))
         raise Failed(
-            f"There is no route {route!r} with an address."
+            f"There is no route {route!r} with a URL."
             if route
-            else "No route has an address in this environment.",
-            f"Without an address: {without}."
+            else "No route has a URL in this environment.",
+            f"Without a URL: {without}."
             if without
             else "Set PRODUCER_CORE_ALERT_WEBHOOK, or add a [routes.name] table to the rules file.",
         )

@@ -7,7 +7,7 @@ import click
 _PARTS = ("basic", "deduplication", "retry", "health", "batch", "all")
 
 
-@click.command(short_help="Demonstrate retries, dead letters, de-duplication and health.")
+@click.command(short_help="Demonstrate retries, dead letters, deduplication and health.")
 @click.option(
     "--demo",
     "part",
@@ -25,9 +25,9 @@ _PARTS = ("basic", "deduplication", "retry", "health", "batch", "all")
     "--redis-url",
     default="redis://localhost:6379/0",
     show_default=True,
-    help="Redis for de-duplication; falls back to memory.",
+    help="Redis for deduplication; falls back to memory.",
 )
-@click.option("--disable-dedup", is_flag=True, help="Disable de-duplication and Redis.")
+@click.option("--disable-dedup", is_flag=True, help="Disable deduplication and Redis.")
 def demo(part: str, kafka_servers: str | None, redis_url: str, disable_dedup: bool) -> None:
     """Demonstrate the producer, part by part, in about ten seconds.
 

@@ -143,7 +143,7 @@ def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) ->
         codes = ", ".join(dict.fromkeys(one.code for one in growing[:2]))
         dead_letters = "1 new dead letter" if died == 1 else f"{died:,} new dead letters"
         parts.append(
-            f"{dead_letters} within {LATELY / 60:.0f} min, the last {max(0.0, now - last):.0f} s ago ({codes})"
+            f"{dead_letters} within {LATELY / 60:.0f} min, the last one {max(0.0, now - last):.0f} s ago ({codes})"
         )
     if alert is not None:
         parts.append(f"an alert is firing: {mask_or_hide(alert)}")
@@ -158,6 +158,6 @@ def _what_would_show_it(growing: Sequence[ActiveCause], now: float) -> str:
     left = max(1, proof(open_.died, open_.before) - open_.since)
     wait = max(1.0, LATELY - (now - max(one.last for one in growing)))
     return (
-        f"It is cleared after {left:,} more message{' is' if left == 1 else 's are'} delivered on {open_.topic} without "
+        f"This warning clears after {left:,} more message{' is' if left == 1 else 's are'} delivered to {open_.topic} without "
         f"a new dead letter, or after {LATELY / 60:.0f} min without one ({wait:.0f} s from now)."
     )

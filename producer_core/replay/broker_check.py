@@ -310,7 +310,7 @@ class _Topic:
                 f"{self.scan.trouble or 'the end of the topic was not reached'}."
             ]
         if self.scan.gone:
-            sentences.append("Retention removed records of that time, so their keys are unknown.")
+            sentences.append("Retention removed records from that time, so their keys are unknown.")
         if self.unscanned:
             sentences.append(
                 f"{self.unscanned:,} more keys were not looked up: the limit is {newer_keys.MOST_KEYS:,} keys."

@@ -258,7 +258,7 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
         )
     if unsearched:
         yield (
-            f"These records are sent {QUIET_PERIOD_S:.0f} s or more after they failed, "
+            f"These records are sent at least {QUIET_PERIOD_S:.0f} s after they failed, "
             "because late requests usually arrive by then."
         )
 
@@ -364,7 +364,7 @@ def _unchecked(run: DryRun) -> Iterator[str]:
         return
     if run.check is None:
         yield (
-            "The topics are not checked yet: size limits, missing topics and newer keys are checked before the first "
+            "The topics have not been checked yet: size limits, missing topics and newer keys are checked before the first "
             "record is sent."
         )
         return

@@ -80,9 +80,9 @@ class Demo:
         )
 
     def deduplication(self) -> None:
-        self._title("De-duplication: the same purchase five times")
+        self._title("Deduplication: the same purchase five times")
         if self._producer.deduplicator is None:
-            self._say("De-duplication is off (--disable-dedup): every copy is written.")
+            self._say("Deduplication is off (--disable-dedup): every copy is written.")
             return
         purchase = self._generator.transaction()
         for copy in range(1, 6):
@@ -140,7 +140,7 @@ class Demo:
         purchases = self._generator.generate_transactions(20)
         result = self._producer.send_batch(TRANSACTIONS, purchases, lambda purchase: purchase["user_id"])
         self._numbers(**{name.capitalize(): value for name, value in result.items() if name != "message_ids"})
-        self._say(f"Message_ids: {len(result['message_ids'])}, the first {result['message_ids'][0]}")
+        self._say(f"Message ids: {len(result['message_ids'])}, the first {result['message_ids'][0]}")
 
     def final(self) -> None:
         self._title("Final statistics")
@@ -193,7 +193,7 @@ def run(
 ) -> int:
     """Run the demo and return how many messages became dead letters on a Kafka of the user.
 
-    `redis_url` is used for de-duplication; when Redis does not respond, de-duplication works in memory.
+    `redis_url` is used for deduplication; when Redis does not respond, de-duplication works in memory.
     """
     client = redis_client(redis_url, say) if deduplicate and redis_url else None
     with _broker(kafka_servers, say) as (servers, broker):
@@ -240,7 +240,7 @@ def redis_client(url: str, say: Say) -> Any:
         import redis
     except ModuleNotFoundError:
         say(
-            "Redis: the package is not installed (pip install 'producer-core[redis]'); de-duplicating in memory"
+            "Redis: the package is not installed (pip install 'producer-core[redis]'); deduplicating in memory"
         )
         return None
     try:
@@ -248,7 +248,7 @@ def redis_client(url: str, say: Say) -> Any:
         client.ping()
     except (redis.RedisError, ValueError) as error:
         logging.getLogger(__name__).debug("redis unavailable", extra={"error": str(error)})
-        say(f"Redis: no response from {place}; de-duplicating in memory")
+        say(f"Redis: no response from {place}; deduplicating in memory")
         return None
     say(f"Redis: {place}")
     return client

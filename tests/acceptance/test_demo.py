@@ -29,7 +29,7 @@ def test_every_part_in_order_on_the_embedded_broker():
     titles = [line.split(":")[0] for line in result.stdout.splitlines() if line and not line[0].isspace()]
     order = [
         titles.index(name)
-        for name in ("Basic", "De-duplication", "Retry", "Health", "Batch", "Final statistics")
+        for name in ("Basic", "Deduplication", "Retry", "Health", "Batch", "Final statistics")
     ]
     assert order == sorted(order)
     assert "Redis" not in result.stdout
@@ -44,7 +44,7 @@ def test_the_same_purchase_five_times_is_sent_once():
     result = demo("--demo", "deduplication", "--redis-url", "redis://:secret@localhost:1/0")
 
     assert result.returncode == 0
-    assert "Redis: no response from localhost:1; de-duplicating in memory" in result.stdout
+    assert "Redis: no response from localhost:1; deduplicating in memory" in result.stdout
     assert "secret" not in result.stdout + result.stderr
     assert result.stdout.count("duplicate, not sent") == 4
     found = numbers(result.stdout)
@@ -78,7 +78,7 @@ def test_the_batch_part_prints_the_result():
     found = numbers(demo("--demo", "batch", "--disable-dedup").stdout)
 
     assert (found["Total"], found["Failed"], found["Duplicate"]) == ("20", "0", "0")
-    assert found["Message_ids"].startswith("20, the first ")
+    assert found["Message ids"].startswith("20, the first ")
 
 
 def test_the_command_prints_the_same_as_the_script():

@@ -94,7 +94,7 @@ def _throttled(now: CauseInputs) -> Iterator[CauseFinding]:
         "throttled",
         "The brokers throttle this producer: quota exceeded.",
         f"Responses throttled for {_time(total)} in {_time(now.seconds)}, at most {_time(worst.throttle_highest)} at "
-        f"once, mostly from {worst.name}.",
+        f"a time, mostly from {worst.name}.",
         "Raise the quota (producer_byte_rate, request_percentage) of this user or client id, or send fewer bytes.",
         setting="compression_type='zstd'",
         score=80,

@@ -53,7 +53,7 @@ def check_store(path: Path | str | None, now: float) -> Iterator[DoctorFinding]:
         return
     dead = DeadLetters(store).count(DeadLetterFilter())
     noun = f"{dead:,} dead letter{'' if dead == 1 else 's'}"
-    yield DoctorFinding("store", "ok", f"{place} opens: {info.bytes / (1 << 20):.1f} MiB, {noun}.")
+    yield DoctorFinding("store", "ok", f"{place} can be opened: {info.bytes / (1 << 20):.1f} MiB, {noun}.")
     if info.network_file_system:
         yield DoctorFinding(
             "store", "problem", f"The store is on {info.network_file_system}, where file locks are unsafe.",

@@ -46,7 +46,7 @@ def expired_ledger(
         if affected:
             where = ", ".join(f"{number} before offset {now[number].low:,}" for number in affected)
             yield (
-                f"Retention has removed a part of the ledger on {source.facts.name} (partition {where}): "
+                f"Retention has removed part of the ledger on {source.facts.name} (partition {where}): "
                 "losses among the acknowledgements in it are not detected."
             )
 

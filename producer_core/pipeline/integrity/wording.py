@@ -130,7 +130,7 @@ def _holes(report: AuditOutcome) -> Iterator[str]:
         )
         yield f"{batches.capitalize()} of producer {gap.producer_id} {'is' if gap.first == gap.last else 'are'} missing from the ledger."
     if len(report.gaps) > _MAX_LISTED:
-        yield f"{len(report.gaps) - _MAX_LISTED:,} more ranges of batches are missing from ledgers."
+        yield f"{len(report.gaps) - _MAX_LISTED:,} more ranges of batches are missing from the ledgers."
     if report.ledger_lost:
         yield f"Producers could not record {report.ledger_lost:,} acknowledgements in their ledgers."
     if report.strange:

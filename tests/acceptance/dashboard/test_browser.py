@@ -47,7 +47,7 @@ def test_the_command_refuses_a_public_address(state_folder):
     process = started(state_folder / "none.duckdb", "--address", "0.0.0.0")
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "No sign-in is configured, so the dashboard does not listen for 0.0.0.0" in output
+    assert "No sign-in is configured, so the dashboard cannot be served on 0.0.0.0" in output
 
 
 def test_the_page_updates_itself_without_external_requests(page, address):

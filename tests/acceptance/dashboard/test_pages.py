@@ -50,7 +50,7 @@ def full(load):
     (dead_letter, *_) = load.dead_letters.find(DeadLetterFilter(topic="pages"), limit=1)
     audited(store, "audit-of-pages", topic="pages", at=time.time() - 60, lost=2, duplicated=1, reordered=1, expired=3,
             sentence="pages: of 1,000 messages acknowledged 2 are lost.", path="findings/audit-of-pages",
-            findings=[*(("lost", f"lost-{n}", n, 10 + n, "acknowledged, but not on the log") for n in range(2)),
+            findings=[*(("lost", f"lost-{n}", n, 10 + n, "acknowledged, but not in the log") for n in range(2)),
                       ("duplicated", dead_letter.message_id, 0, 7, "a copy at partition 0, offset 7")])  # fmt: skip
     audited(store, "audit-of-hostile", topic=HOSTILE, at=time.time() - 50, auditable=False, sentence=HOSTILE)
     job(

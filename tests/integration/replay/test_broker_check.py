@@ -289,7 +289,7 @@ def test_records_that_retention_took_are_said(kafka, topic):
     found, _ = look(kafka, [listed(1, topic)])
 
     assert the_only(found).complete
-    assert "Retention removed records of that time" in the_only(found).text
+    assert "Retention removed records from that time" in the_only(found).text
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ MISTAKES = {
     ),
     "a label that every alert has": ('labels = { severity = "x" }\n', "'labels': severity is a label of every"),
     "no table": ("rules = 5\n", "Expected a table. [rules.my_name]"),
-    "no TOML": ("[rules.mine\n", "line 1, the file: This is not TOML"),
+    "no TOML": ("[rules.mine\n", "line 1, the file: This is not valid TOML"),
     "a flag in quotes": (rule('enabled = "no"'), "'enabled': Expected true or false."),
     "a fractional count": (rule("min_events = 1.5"), "'min_events': 1.5 is not a count."),
 }  # fmt: skip

@@ -60,7 +60,7 @@ def test_check_accepts_a_valid_file_and_names_routes_without_an_address(path, tm
 
     assert result.exit_code == 0
     assert "mine.toml is valid: 1 new rule, 1 changed built-in rule, 1 route." in result.output
-    assert "Route pager has no address in this environment: $NO_SUCH_URL is empty." in result.output
+    assert "Route pager has no URL in this environment: $NO_SUCH_URL is empty." in result.output
 
 
 def test_check_reports_a_mistake_with_its_line_and_its_fix(tmp_path):

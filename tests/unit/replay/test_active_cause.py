@@ -42,7 +42,7 @@ def test_a_cause_is_gone_once_enough_was_delivered_since(store):
 
     assert "1 more" not in delivered(0, now - 60, 15)
     said = delivered(1, now - 20, 11)
-    assert "1 more message is delivered on orders" in said and "an alert is firing" in said
+    assert "1 more message is delivered to orders" in said and "an alert is firing" in said
     assert delivered(2, now - 10, 1) == ""
 
 
@@ -69,7 +69,7 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
     AlertLog(store).record([AlertChange("fired", found)])
 
     assert (
-        'an alert is firing: "orders: 2,000 dead letters of the last 15 min are pending'
+        'an alert is firing: "orders: 2,000 dead letters from the last 15 min are pending'
         in dry_run(store, ALL).active
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active

@@ -185,7 +185,7 @@ def test_nobody_has_looked_is_said(store):
 
     assert run.check is None
     assert not run.safe
-    assert any(sentence.startswith("The topics are not checked yet") for sentence in run.sentences)
+    assert any(sentence.startswith("The topics have not been checked yet") for sentence in run.sentences)
 
 
 def test_nothing_to_replay_is_one_sentence(store):
@@ -269,10 +269,10 @@ def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
     DeadLetters(store).add([dead_letter(3, failed_at=now - 3000, topic="payments")])
 
     (said,) = [one for one in dry_run(store, ALL).sentences if "The cause" in one]
-    assert said.startswith("The cause may still be active: 1 new dead letter within 2 min, the last 3")
+    assert said.startswith("The cause may still be active: 1 new dead letter within 2 min, the last one 3")
     assert "(POLICY_VIOLATION)" in said and "may fail the same way." in said
     assert (
-        "after 10 more messages are delivered on orders without a new dead letter, or after 2 min without one ("
+        "after 10 more messages are delivered to orders without a new dead letter, or after 2 min without one ("
         in said
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active

@@ -74,7 +74,7 @@ def test_a_dry_run_is_printed_and_changes_nothing(store):
     assert "about 5 s at this rate. Nothing was sent." in result.stdout
     assert "possibly_persisted        1  looked up on their topics first" in result.stdout
     assert "1 record may already be on its topic" in result.stdout
-    assert "The topics are not checked yet" in result.stdout
+    assert "The topics have not been checked yet" in result.stdout
     assert replay.list_operations(store) == []
 
 

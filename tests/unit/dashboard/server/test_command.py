@@ -154,7 +154,7 @@ def test_the_command_refuses_a_public_address_without_a_sign_in(options, tmp_pat
     result = CliRunner().invoke(main, ["dashboard", "--store", str(tmp_path / "s.duckdb"), *options])
 
     assert result.exit_code == 2
-    assert f"does not listen for {options[1]}" in result.stderr
+    assert f"cannot be served on {options[1]}" in result.stderr
     assert "producer-core dashboard password NAME" in result.stderr and "ssh -L" in result.stderr
 
 

@@ -51,7 +51,7 @@ def test_the_doctor_button_starts_a_run_and_shows_its_findings(path, store, monk
     page.run()
     assert not page.exception
     assert "No problems, 1 warning" in text_of(page)
-    assert rows_of(page, "Doctor findings, the worst first") == [
+    assert rows_of(page, "Doctor findings, worst first") == [
         ["disk Warning", "Nearly full. What to do: Free some."]
     ]
 

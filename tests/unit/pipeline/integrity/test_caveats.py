@@ -26,7 +26,7 @@ def ledger(monkeypatch):
 def test_a_ledger_that_expired_before_it_was_read_is_noted(ledger, known, noted):
     notes = [*caveats.expired_ledger(None, [ledger], lambda name: known if name == "telemetry x" else {})]
     assert [one.partition(":")[0] for one in notes] == noted * [
-        "Retention has removed a part of the ledger on telemetry (partition 1 before offset 10)"
+        "Retention has removed part of the ledger on telemetry (partition 1 before offset 10)"
     ]
 
 
