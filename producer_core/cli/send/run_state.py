@@ -67,3 +67,11 @@ class RunState:
     @property
     def possibly_twice(self) -> int:
         return 0 if self.progress is None else self.progress.possibly_twice
+
+    @property
+    def topic_unread(self) -> bool:
+        return self.progress is not None and self.progress.topic_unread
+
+    @property
+    def held_back(self) -> list[int]:
+        return [] if self.progress is None else self.progress.held_back

@@ -153,8 +153,16 @@ def open_producer(
         transactional_id=(
             transactional_id_of(resumable.job) if resumable is not None and exactly_once else None
         ),
-        hooks=() if listener is None or not exactly_once else (listener,),
+        hooks=_hooks(resumable, listener),
     )
+
+
+def _hooks(resumable: ResumableJob | None, listener: ReportListener | None) -> tuple[Hook, ...]:
+    if resumable is None:
+        return ()
+    if resumable.job.delivery == "at_least_once":
+        return (resumable.start.progress.acks,)
+    return () if listener is None else (listener,)
 
 
 @dataclass(frozen=True)
