@@ -20,8 +20,7 @@ from producer_core.messages import MessageIds, parse_id
 logger = logging.getLogger(__name__)
 
 _SAVE_EVERY = 0.25
-"""Seconds between two writes of the settled rows. Rows that a crash loses from the state are found on the topic
-(exactly_once) or counted as possibly sent twice (at_least_once)."""
+"""Seconds between two writes of the settled rows. Rows that a crash loses from the state are found on the topic."""
 _MIN_AHEAD, _MAX_AHEAD = 500, 50_000
 """Bounds of the rows that may be enqueued until the next write of `reached`. The number is twice the rows since the
 last write."""

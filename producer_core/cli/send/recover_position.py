@@ -167,10 +167,12 @@ def truncation(settings: Mapping[str, Any], offsets: Mapping[Partition, int]) ->
 
     Return None where every acknowledged offset is still below the end of its partition.
     """
-    for (topic, number), offset in offsets.items():
-        if "/" in topic or offset < 0:  # an internal entry of the transport, or nothing acknowledged yet
-            continue
-        with reader(settings, _UNCOMMITTED, name="send") as consumer:
+    # A name with a slash is an internal entry of the transport; below 0 nothing was acknowledged yet.
+    acknowledged = {at: offset for at, offset in offsets.items() if "/" not in at[0] and offset >= 0}
+    if not acknowledged:
+        return None
+    with reader(settings, _UNCOMMITTED, name="send") as consumer:
+        for (topic, number), offset in acknowledged.items():
             try:
                 _, end = _watermarks(consumer, topic, number)
             except KafkaException as error:

@@ -133,7 +133,7 @@ def _limits(topic: str, unsaved: UnsavedRows) -> str:
     """Return what is unknown where the topic was not read."""
     if not unsaved.unread:
         return ""
-    text = f" {topic} was not read: {unsaved.unread}. If the state file is an older copy, more rows are sent twice."
+    text = f" {unsaved.unread}. If the state file is an older copy, more rows are sent twice."
     if unsaved.compacted:
         text += f" {topic} may be compacted: a row that is sent again can replace a newer record of its key."
     return text

@@ -183,7 +183,7 @@ class SendSummary:
             rows = output.count(self.possibly_twice, "row")
             yield f"  Up to {rows} may be on {self.topic} twice, with the same message id."
         if self.topic_unread:
-            yield f"  {self.topic} was not read: more rows are there twice if the state file was an older copy."
+            yield f"  {self.topic} could not be read: if the state file was an older copy, more rows are there twice."
         if self.held_back:
             rows = output.count(self.held_back, "row was", "rows were")
             yield (
