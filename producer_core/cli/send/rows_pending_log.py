@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from producer_core.delivery import replayable_source
 from producer_core.delivery.delivery import Delivery
@@ -13,17 +13,26 @@ from producer_core.delivery.settling import SettlingSet
 from producer_core.errors import QueueFull
 from producer_core.kafka.newer_keys import NEWER_RECORD
 
-if TYPE_CHECKING:
-    from producer_core.cli.send.file_progress import FileProgress
-
 _ROOM_TIMEOUT = 0.5
 """Seconds a row waits for room in the client before control returns to the sender."""
+
+
+class RowProgress(Protocol):
+    """The part of `FileProgress` that the pending log needs."""
+
+    held_back: list[int]
+
+    def reach(self, seq: int) -> None: ...
+    def is_superseded(self, seq: int, key: bytes | None) -> bool: ...
+    def settle(self, seqs: Iterable[int]) -> None: ...
+    def rows_of(self, message_ids: Iterable[str]) -> list[int]: ...
+    def give_up(self, seqs: Iterable[int]) -> None: ...
 
 
 class RowsPendingLog:
     """Passes the delivery engine's events to `FileProgress`. The input file itself holds the pending rows."""
 
-    def __init__(self, progress: FileProgress, sender: replayable_source.FeederTarget) -> None:
+    def __init__(self, progress: RowProgress, sender: replayable_source.FeederTarget) -> None:
         self._progress = progress
         self._sender = sender
         self._room = threading.Event()  # set after each batch of delivery reports
