@@ -129,6 +129,12 @@ class FileProgress:
             return False
         return newer.after(seq, key, 0.0) is not None
 
+    def count_possible_duplicate(self) -> None:
+        """Count a retry of this run that may have written its row twice. A later run still reports it."""
+        with self._lock:
+            self._state.doubtful += 1
+            self._changed = True
+
     def malformed(self, seq: int) -> None:
         """Mark a row that never became a message; `give_up` counts it as malformed."""
         with self._lock:
@@ -206,7 +212,7 @@ class FileProgress:
 
     @property
     def possibly_twice(self) -> int:
-        """Return the rows, over all runs, that were sent again although a broker may already have them."""
+        """Return the sends, over all runs, of rows that a broker may already have had."""
         return self._state.doubtful
 
     @property

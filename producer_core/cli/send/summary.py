@@ -98,7 +98,7 @@ class SendSummary:
             already_done=state.already_done,
             dead_before=state.dead_before,
             malformed_before=state.malformed_before,
-            possibly_twice=state.possibly_twice + int(snapshot.total("possible_duplicates")),
+            possibly_twice=state.possibly_twice(int(snapshot.total("possible_duplicates"))),
             topic_unread=state.topic_unread,
             held_back=len(state.held_back),
             first_held_back=min(state.held_back, default=-1) + 1,
