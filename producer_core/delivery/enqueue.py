@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError
@@ -28,6 +29,13 @@ _TIME_RESOLUTION = 0.001
 """Seconds for which messages share one acceptance time object, which saves 32 bytes each. The time is never too late."""
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Takes the place of the client's message for a message that is not sent, and gives the reason."""
+
+    held_back: str
+
+
 class MessageEnqueuer:
     """Adds messages to `pending` and to their lanes; `settlement.py` removes them. Called by the user's threads.
 
@@ -40,7 +48,7 @@ class MessageEnqueuer:
         context: DeliveryContext,
         *,
         pending_log: Callable[[FeederTarget], PendingLog | None],
-        failed: Callable[[Delivery, KafkaError, None], None],
+        failed: Callable[[Delivery, KafkaError, HeldBack | None], None],
         probe_recovered: Callable[[Delivery], bool],
         saturated: Callable[[], bool],
     ) -> None:
@@ -285,6 +293,11 @@ class MessageEnqueuer:
         self.pending[delivery.id] = delivery
         if not self._probe_recovered(delivery):
             self.pending.pop(delivery.id, None)  # closing: the message stays in the journal
+
+    def hold_back(self, delivery: Delivery, reason: str) -> None:
+        """Accept a message of an earlier process that must not be sent; it becomes a dead letter."""
+        self.pending[delivery.id] = delivery
+        self._failed(delivery, KafkaError(KafkaError._OUTDATED, reason), HeldBack(reason))
 
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         self._duplicates.renew(deliveries, waits)

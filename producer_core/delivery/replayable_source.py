@@ -29,6 +29,9 @@ class FeederTarget(Protocol):
     def transport(self) -> Transport: ...
     def offer(self, delivery: Delivery) -> bool: ...
     def recover(self, delivery: Delivery) -> None: ...
+    def hold_back(self, delivery: Delivery, reason: str) -> None:
+        """Turn a message of an earlier process into a dead letter without sending it."""
+
     def renew(self, deliveries: Sequence[Delivery], waits: Callable[[bytes], bool]) -> None:
         """Claim again for messages that waited outside `pending`, before they are offered.
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from producer_core.cli.send.ack_offsets import AckOffsets
 from producer_core.cli.send.fingerprint import session_of
+from producer_core.cli.send.rows_pending_log import RowsPendingLog
 from producer_core.cli.send.state_file import Partition, SendState, StateFile, encode
+from producer_core.cli.send.unsaved_rows import UnsavedRows
 from producer_core.delivery import replayable_source
-from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.journal.ranges import ranges_of
-from producer_core.delivery.settling import SettlingSet
-from producer_core.errors import JournalFull, QueueFull
+from producer_core.errors import JournalFull
 from producer_core.messages import MessageIds, parse_id
 
 logger = logging.getLogger(__name__)
 
 _SAVE_EVERY = 0.25
-"""Seconds between two writes of the settled rows. Rows that a crash loses from the state are found on the topic
-(exactly_once) or counted as possibly sent twice (at_least_once)."""
-_ROOM_TIMEOUT = 0.5
-"""Seconds a row waits for room in the client before control returns to the sender."""
+"""Seconds between two writes of the settled rows. Rows that a crash loses from the state are found on the topic."""
 _MIN_AHEAD, _MAX_AHEAD = 500, 50_000
 """Bounds of the rows that may be enqueued until the next write of `reached`. The number is twice the rows since the
 last write."""
@@ -45,9 +42,10 @@ class FileProgress:
 
     The next start reads every unsettled row from the file again, so the messages themselves need no journal.
     The state file is first written when a row is enqueued or settled; a refused command leaves no state file.
+    `unsaved` is the part of the topic that a resumed at_least_once send has read.
     """
 
-    def __init__(self, file: StateFile, state: SendState) -> None:
+    def __init__(self, file: StateFile, state: SendState, unsaved: UnsavedRows | None = None) -> None:
         self._file = file
         self._writing = threading.Lock()  # guards the file; acquired before `_lock`
         self._lock = threading.Lock()  # guards the fields below
@@ -59,6 +57,11 @@ class FileProgress:
         self._row_count = 1 << 62  # rows of the input, known at its end
         self._malformed: set[int] = set()  # rows whose dead letter is not stored yet
         self._save_failed = False
+        self._unsaved = unsaved or UnsavedRows()
+        self.held_back: list[int] = []
+        """The rows of this run that were not sent because their key has a newer record."""
+        self.acks = AckOffsets(state.reached)
+        """The hook that an at_least_once producer needs."""
         self.begun = False
         """Whether this run has enqueued or settled a row."""
         self._stopping = threading.Event()
@@ -116,6 +119,22 @@ class FileProgress:
         raw = map(parse_id, message_ids)
         return [int.from_bytes(one[16:]) for one in raw if one[:16] == self.session.bytes]
 
+    def is_superseded(self, seq: int, key: bytes | None) -> bool:
+        """Return whether an earlier run may have sent this row, and its key now has a newer record on a compacted topic.
+
+        Every row that is on the topic is settled. Another one was never written, or compaction has removed it.
+        """
+        newer = self._unsaved.newer
+        if newer is None or key is None or seq >= self._reached_before:
+            return False
+        return newer.after(seq, key, 0.0) is not None
+
+    def count_possible_duplicate(self) -> None:
+        """Count a retry of this run that may have written its row twice. A later run still reports it."""
+        with self._lock:
+            self._state.doubtful += 1
+            self._changed = True
+
     def malformed(self, seq: int) -> None:
         """Mark a row that never became a message; `give_up` counts it as malformed."""
         with self._lock:
@@ -146,6 +165,10 @@ class FileProgress:
         with self._writing:
             with self._lock:
                 self._reach_further()
+                if self.keeps_reach:
+                    self._state.offsets.update(
+                        self.acks.advance(lambda: self._highest + 1, self._all_settled)
+                    )
                 reached, begun, self._changed = self._state.reached, self.begun, False
                 data = encode(self._state)
             try:
@@ -165,6 +188,9 @@ class FileProgress:
             self._highest_saved = self._highest
             ahead = self._highest + min(_MAX_AHEAD, max(_MIN_AHEAD, 2 * since))
             self._state.reached = min(max(self._state.reached, ahead), self._row_count)
+
+    def _all_settled(self, rows: int) -> bool:
+        return sum(end - start for start, end in self._state.settled.overlap(0, rows)) >= rows
 
     def _save_periodically(self) -> None:
         while not self._stopping.wait(_SAVE_EVERY):
@@ -186,8 +212,13 @@ class FileProgress:
 
     @property
     def possibly_twice(self) -> int:
-        """Return the rows, over all runs, that were sent again although a broker may already have them."""
+        """Return the sends, over all runs, of rows that a broker may already have had."""
         return self._state.doubtful
+
+    @property
+    def topic_unread(self) -> bool:
+        """Return whether a resumed send could not read the topic, so more rows may be sent twice than are counted."""
+        return bool(self._unsaved.unread)
 
     @property
     def dead(self) -> int:
@@ -210,7 +241,7 @@ class FileProgress:
         `all_of_them`: the input has no more rows, so exactly_once records that nothing is left to send.
         """
         with self._lock:
-            if sum(end - start for start, end in self._state.settled.overlap(0, rows)) < rows:
+            if not self._all_settled(rows):
                 return False
             self.begun = True
             if all_of_them:
@@ -242,72 +273,3 @@ class FileProgress:
         with self._lock:
             self._state.reached = max(self._reached_before, self._highest + 1)
         self._try_to_save()
-
-
-class RowsPendingLog:
-    """Passes the delivery engine's events to `FileProgress`. The input file itself holds the pending rows."""
-
-    def __init__(self, progress: FileProgress, sender: replayable_source.FeederTarget) -> None:
-        self._progress = progress
-        self._sender = sender
-        self._room = threading.Event()  # set after each batch of delivery reports
-        self._settling = SettlingSet(sender.pending, settles_journal=sender.transport.settles_journal)
-
-    waiting = 0
-
-    @property
-    def unstored_dead_letters(self) -> int:
-        return self._settling.unfinished
-
-    def start(self) -> None:
-        """Do nothing: `send` itself reads the rows."""
-
-    def stop(self) -> None:
-        """Do nothing: no thread runs."""
-
-    def holds(self, seq: int) -> bool:
-        return False
-
-    def take(self, delivery: Delivery) -> None:
-        """Enqueue the row, waiting for room. Raise QueueFull when none appears; the row is still in the file."""
-        self._progress.reach(delivery.seq)
-        deadline = time.monotonic() + _ROOM_TIMEOUT
-        while not self._sender.offer(delivery):
-            if time.monotonic() > deadline:
-                raise QueueFull(f"No room for the next row within {_ROOM_TIMEOUT} s.")
-            self._room.clear()
-            self._room.wait(_ROOM_TIMEOUT / 10)
-
-    def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
-        """Enqueue the rows one by one."""
-        for delivery in deliveries:
-            self.take(delivery)
-            taken.append(delivery)
-
-    def remove(self, delivery: Delivery) -> bool:
-        return self._settling.remove(delivery)
-
-    def remove_many(self, deliveries: Sequence[Delivery]) -> list[bool]:
-        return self._settling.remove_many(deliveries)
-
-    def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
-        self._settling.acknowledged(deliveries)
-
-    def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
-        """Do nothing: no row is claimed before it is enqueued."""
-
-    def mark_redundant(self, delivery: Delivery) -> None:
-        self._settling.finished((delivery.seq,) if delivery.on_replayed is None else ())
-
-    def flush(self) -> None:
-        self._room.set()
-        finished = self._settling.take_finished()
-        self._settling.written(finished)
-        if finished:
-            self._progress.settle(finished)
-
-    def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
-        rows = self._progress.rows_of(message_ids)
-        self._settling.written(rows)
-        if rows:
-            self._progress.give_up(rows)

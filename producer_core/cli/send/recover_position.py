@@ -1,4 +1,4 @@
-"""Recovery of a send's position from the topic, where the state file is lost."""
+"""Reading of a topic for the rows of a send that are on it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -26,15 +27,16 @@ _UNAUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORI
 
 @dataclass
 class PositionSearch:
-    """The rows of one run that are on the topic, and the lowest row of each partition."""
+    """The rows of one run that are on the topic, the lowest row of each partition, and the number of records."""
 
     rows: Ranges = field(default_factory=Ranges)
     first: dict[int, int] = field(default_factory=dict)
+    records: int = 0
 
 
 @dataclass
 class RecoveredPosition:
-    """The result of reading a whole topic: runs by number, the low watermark and the end of each partition."""
+    """The result of reading a topic: runs by number, the low watermark and the end of each partition."""
 
     runs: dict[int, PositionSearch] = field(default_factory=dict)
     lows: dict[int, int] = field(default_factory=dict)
@@ -93,26 +95,65 @@ def recover(
     The end is that of a `read_committed` consumer. The fenced read-back before the send handles open transactions.
     """
     with reader(settings, name="send") as consumer:
-        found, spans = RecoveredPosition(), _spans(consumer, topic)
-        for number, (low, end) in spans.items():
-            found.lows[number] = low
-            found.offsets[topic, number] = end - 1
-        total = sum(end - low for low, end in spans.values())
-        waiting = {number: span for number, span in spans.items() if span[0] < span[1]}
-        if waiting:
-            announce(total)
-        consumer.assign([TopicPartition(topic, number, low) for number, (low, _) in waiting.items()])
-        last_answer = clock()
-        while waiting:
-            messages = consumer.consume(_BATCH, timeout=0.2)
-            for message in messages:
-                _collect(message, session.bytes[:PREFIX], waiting, found)
-            if messages:
-                last_answer = clock()
-            elif clock() - last_answer > _TIMEOUT:
-                raise BrokerUnreachable(f"The brokers stopped responding while {topic} was being read.")
-            report(total - sum(end - low for low, end in waiting.values()), total)
+        return _read(consumer, topic, session, announce=announce, report=report, clock=clock)
+
+
+def read_rows(
+    settings: Mapping[str, Any],
+    topic: str,
+    session: uuid.UUID,
+    *,
+    after: Mapping[Partition, int],
+    observe: Callable[[Any], None],
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> RecoveredPosition:
+    """Do the same as `recover` above the offsets `after`, up to the end of all records, committed or not.
+
+    A partition without an offset is read from its start. `observe` gets each message read.
+    """
+    with reader(settings, _UNCOMMITTED, name="send") as consumer:
+        return _read(consumer, topic, session, after=after, observe=observe, report=report)
+
+
+def _read(
+    consumer: Consumer,
+    topic: str,
+    session: uuid.UUID,
+    *,
+    after: Mapping[Partition, int] = MappingProxyType({}),
+    announce: Callable[[int], None] = lambda records: None,
+    observe: Callable[[Any], None] = lambda message: None,
+    report: Callable[[int, int], None] = lambda done, total: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> RecoveredPosition:
+    found, waiting = RecoveredPosition(), dict[int, tuple[int, int]]()
+    for number, (low, end) in _spans(consumer, topic).items():
+        found.lows[number] = low
+        found.offsets[topic, number] = end - 1
+        start = max(low, after.get((topic, number), -1) + 1)
+        if start < end:
+            waiting[number] = (start, end)
+    total = _records(waiting)
+    if waiting:
+        announce(total)
+    consumer.assign([TopicPartition(topic, number, start) for number, (start, _) in waiting.items()])
+    last_answer = clock()
+    while waiting:
+        messages = consumer.consume(_BATCH, timeout=0.2)
+        for message in messages:
+            if message.error() is None:
+                observe(message)
+            _collect(message, session.bytes[:PREFIX], waiting, found)
+        if messages:
+            last_answer = clock()
+        elif clock() - last_answer > _TIMEOUT:
+            raise BrokerUnreachable(f"The brokers stopped responding while {topic} was being read.")
+        report(total - _records(waiting), total)
     return found
+
+
+def _records(spans: Mapping[int, tuple[int, int]]) -> int:
+    return sum(end - start for start, end in spans.values())
 
 
 def topic_ends(settings: Mapping[str, Any], topic: str) -> dict[Partition, int]:
@@ -126,10 +167,12 @@ def truncation(settings: Mapping[str, Any], offsets: Mapping[Partition, int]) ->
 
     Return None where every acknowledged offset is still below the end of its partition.
     """
-    for (topic, number), offset in offsets.items():
-        if "/" in topic or offset < 0:  # an internal entry of the transport, or nothing acknowledged yet
-            continue
-        with reader(settings, _UNCOMMITTED, name="send") as consumer:
+    # A name with a slash is an internal entry of the transport; below 0 nothing was acknowledged yet.
+    acknowledged = {at: offset for at, offset in offsets.items() if "/" not in at[0] and offset >= 0}
+    if not acknowledged:
+        return None
+    with reader(settings, _UNCOMMITTED, name="send") as consumer:
+        for (topic, number), offset in acknowledged.items():
             try:
                 _, end = _watermarks(consumer, topic, number)
             except KafkaException as error:
@@ -185,6 +228,7 @@ def _collect(
             run = found.runs.setdefault(int.from_bytes(id[PREFIX:16]), PositionSearch())
             seq = int.from_bytes(id[16:])
             run.rows.add(seq, seq + 1)
+            run.records += 1
             run.first[number] = min(seq, run.first.get(number, seq))
         offset += 1
     if offset >= end:

@@ -6,14 +6,16 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.input_file import InputError
 from producer_core.cli.send.recover_position import RecoveredPosition
 from producer_core.cli.send.state_file import Partition, SendJob, SendState, StateFile
+from producer_core.cli.send.unsaved_rows import UnsavedRows
 from producer_core.errors import JournalDamaged
 
+Recover = Callable[[str], RecoveredPosition]
 StartMode = Literal["new", "resumed", "complete", "found"]
 """`found`: the state file is missing, and the topic already contains rows of this file."""
 _RESTART = "Use --restart to send the whole file again."
@@ -37,25 +39,27 @@ def begin(
     job: SendJob,
     *,
     restart: bool = False,
-    recover: Callable[[str], RecoveredPosition] | None = None,
+    recover: Recover | None = None,
     ends: Callable[[], dict[Partition, int]] = dict,
     truncated: Callable[[SendState], str | None] = lambda state: None,
+    unsaved: Callable[[SendState], UnsavedRows] = lambda state: UnsavedRows(),
+    in_client: int = 0,
 ) -> ResumePoint:
     """Read the state file and decide. The first row that is sent writes the decision to disk.
 
     `recover(reason)` searches the topic for rows of this file; it is called where exactly_once has no valid state.
-    `ends()` returns the last offset of each partition, where a restarted exactly_once run begins.
+    `ends()` returns the last offset of each partition, where a new run begins.
     `truncated` returns how the topic lost records that the state records as acknowledged, if it did.
+    `unsaved` reads the topic for rows that reached it after an at_least_once state was saved.
+    `in_client` is the number of rows that a client can hold.
     """
     state, damage = _read(file, job, restart=restart)
-    if restart:
+    if restart or (state is None and recover is None):
         new = _new_run(job, state)
         new.offsets = ends()
         return ResumePoint(FileProgress(file, new), "new", "")
     if state is None:
-        if recover is None:
-            return ResumePoint(FileProgress(file, _new_run(job, None)), "new", "")
-        return _recovered(file, job, recover, damage)
+        return _recovered(file, job, cast("Recover", recover), damage)
     check(state.job, job)
     if state.rows is not None and len(state.settled) >= state.rows:
         return ResumePoint(FileProgress(file, state), "complete", _complete(state))
@@ -63,7 +67,10 @@ def begin(
         raise ResumeRefused(
             f"The topic has changed: {loss}. It was recreated, or records were lost.", fix=_RESTART
         )
-    return _resumed(file, state)
+    if job.delivery == "exactly_once":
+        text = f"Resuming: {_rows_are(len(state.settled))} settled."
+        return ResumePoint(FileProgress(file, state), "resumed", text)
+    return _resumed(file, state, unsaved(state), in_client)
 
 
 def _read(file: StateFile, job: SendJob, *, restart: bool) -> tuple[SendState | None, str]:
@@ -86,9 +93,7 @@ def _new_run(job: SendJob, before: SendState | None) -> SendState:
     return SendState(job, max(earlier + 1, int(time.time())) & 0xFFFFFFFF)
 
 
-def _recovered(
-    file: StateFile, job: SendJob, recover: Callable[[str], RecoveredPosition], damage: str
-) -> ResumePoint:
+def _recovered(file: StateFile, job: SendJob, recover: Recover, damage: str) -> ResumePoint:
     found = recover(damage or "No state of an earlier run of this file exists here. ")
     number, run = found.newest()
     if (gap := found.retention_gap(run)) is not None:
@@ -106,18 +111,32 @@ def _recovered(
     )
 
 
-def _resumed(file: StateFile, state: SendState) -> ResumePoint:
-    done = len(state.settled)
-    text = f"Resuming: {_rows_are(done)} settled."
-    if state.job.delivery != "exactly_once":
-        possible = state.possible()
-        state.doubtful += possible
-        text += (
-            f" Up to {possible:,} more may already be on {state.job.topic}; they are sent again with the same ids."
-            if possible
-            else " No row is sent twice."
-        )
-    return ResumePoint(FileProgress(file, state), "resumed", text)
+def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client: int) -> ResumePoint:
+    topic, saved = state.job.topic, len(state.settled)
+    for start, end in unsaved.rows:
+        state.settled.add(start, end)
+    text = f"Resuming: {_rows_are(len(state.settled))} settled"
+    text += f", {found:,} of them found on {topic}." if (found := len(state.settled) - saved) else "."
+    if unsaved.rows.highest >= state.reached:
+        text += " The state file is older than these rows."
+        state.reached = unsaved.rows.highest + 1 + in_client
+    possible = state.possible()
+    state.doubtful += possible + unsaved.copies
+    if possible:
+        text += f" Up to {possible:,} more may already be on {topic}; they are sent again with the same ids."
+    elif not unsaved.unread:
+        text += " No row is sent twice."
+    return ResumePoint(FileProgress(file, state, unsaved), "resumed", text + _limits(topic, unsaved))
+
+
+def _limits(topic: str, unsaved: UnsavedRows) -> str:
+    """Return what is unknown where the topic was not read."""
+    if not unsaved.unread:
+        return ""
+    text = f" {unsaved.unread}. If the state file is an older copy, more rows are sent twice."
+    if unsaved.compacted:
+        text += f" {topic} may be compacted: a row that is sent again can replace a newer record of its key."
+    return text
 
 
 def _rows_are(number: int, of: str = "") -> str:

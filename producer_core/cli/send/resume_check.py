@@ -18,11 +18,16 @@ from producer_core.cli.send import progress_bar
 from producer_core.cli.send.fingerprint import Fingerprint, fingerprint, is_file, session_of, state_path
 from producer_core.cli.send.recover_position import RecoveredPosition, recover, topic_ends, truncation
 from producer_core.cli.send.resume import ResumePoint, begin
-from producer_core.cli.send.state_file import SendJob, StateFile
+from producer_core.cli.send.state_file import Partition, SendJob, SendState, StateFile
+from producer_core.cli.send.unsaved_rows import UnsavedRows, find_unsaved_rows
 from producer_core.config import ClientConfig
-from producer_core.errors import ConfigError, JournalError, JournalLocked
+from producer_core.errors import BrokerError, ConfigError, JournalError, JournalLocked
 from producer_core.store import default_path
 
+_QUEUE = 100_000
+"""The default of queue.buffering.max.messages."""
+_WAITING = 10_000
+"""Rows that may wait for a retry outside the client's queue."""
 _SECRET = re.compile(r"password|secret|jaas|token|\.key", re.IGNORECASE)
 
 
@@ -95,9 +100,25 @@ def _begin(file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool
         job,
         restart=restart,
         recover=_recover(job, config) if exactly_once else None,
-        ends=(lambda: topic_ends(config.settings, job.topic)) if exactly_once else dict,
-        truncated=lambda state: truncation(config.settings, state.offsets) if exactly_once else None,
+        ends=lambda: _ends(job, config),
+        truncated=lambda state: truncation(config.settings, state.offsets),
+        unsaved=lambda state: _unsaved(state, config),
+        in_client=int(config.settings.get("queue.buffering.max.messages", _QUEUE)) + _WAITING,
     )
+
+
+def _ends(job: SendJob, config: ClientConfig) -> dict[Partition, int]:
+    try:
+        return topic_ends(config.settings, job.topic)
+    except BrokerError:
+        if job.delivery == "exactly_once":
+            raise
+        return {}  # a resumed run then reads the topic from its start
+
+
+def _unsaved(state: SendState, config: ClientConfig) -> UnsavedRows:
+    with progress_bar.counter(f"reading the new records of {state.job.topic}") as report:
+        return find_unsaved_rows(config.settings, state, report=report)
 
 
 def _recover(job: SendJob, config: ClientConfig) -> Callable[[str], RecoveredPosition]:

@@ -64,6 +64,16 @@ class RunState:
         restart = self.restart and self.progress is not None and not self.progress.begun
         return f"{self.command} --restart" if restart else self.command
 
+    def possibly_twice(self, counted: int) -> int:
+        """Return the possible duplicates of all runs. `counted` are those of this run, which a saved progress includes."""
+        if self.progress is None or self.delivery == "exactly_once":
+            return counted
+        return self.progress.possibly_twice
+
     @property
-    def possibly_twice(self) -> int:
-        return 0 if self.progress is None else self.progress.possibly_twice
+    def topic_unread(self) -> bool:
+        return self.progress is not None and self.progress.topic_unread
+
+    @property
+    def held_back(self) -> list[int]:
+        return [] if self.progress is None else self.progress.held_back

@@ -40,9 +40,10 @@ instead.
 RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the file. A small state file in
 the state folder records the position. The command refuses a file or options that have changed; --restart starts
 over. With --delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state
-file is lost, the command reads the topic instead. With at_least_once (the default), it reports how many rows may be
-on the topic twice. Running a completed command again sends the file again with at_least_once, and nothing with
-exactly_once. Standard input and --dedup cannot be resumed.
+file is lost, the command reads the topic instead. With at_least_once (the default), it reads the topic from the saved
+position, sends none of the rows found there, and reports how many rows may be there twice. On a compacted topic, a row
+that an earlier run may have sent becomes a dead letter if its key has a newer record. Running a completed command again
+sends the file again with at_least_once, and nothing with exactly_once. Standard input and --dedup cannot be resumed.
 
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.

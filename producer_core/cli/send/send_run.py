@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from producer_core.cli import output
+from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.fingerprint import Fingerprint, transactional_id_of
 from producer_core.cli.send.key_field import key_of
 from producer_core.cli.send.open_rows import InputRow, InputRows, MalformedRow
@@ -37,7 +38,7 @@ from producer_core.errors import (
     StoreFull,
     StoreLocked,
 )
-from producer_core.events import Hook, Notice
+from producer_core.events import Hook, Notice, Remark
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import encode_headers
 from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
@@ -113,6 +114,17 @@ def check_places(store: Path | None, telemetry_topic: str | None) -> None:
                 check_writable(opened.path)
 
 
+class DuplicateCounter(Hook):
+    """Records the possible duplicates of a resumable at_least_once send in its progress."""
+
+    def __init__(self, progress: FileProgress) -> None:
+        self._progress = progress
+
+    def counted(self, topic: str, what: Remark) -> None:
+        if what == "possible_duplicates":
+            self._progress.count_possible_duplicate()
+
+
 class ReportListener(Hook):
     """Prints the notices that matter to the user of `send`, and remembers one that ends the send."""
 
@@ -153,8 +165,17 @@ def open_producer(
         transactional_id=(
             transactional_id_of(resumable.job) if resumable is not None and exactly_once else None
         ),
-        hooks=() if listener is None or not exactly_once else (listener,),
+        hooks=_hooks(resumable, listener),
     )
+
+
+def _hooks(resumable: ResumableJob | None, listener: ReportListener | None) -> tuple[Hook, ...]:
+    if resumable is None:
+        return ()
+    if resumable.job.delivery == "at_least_once":
+        progress = resumable.start.progress
+        return progress.acks, DuplicateCounter(progress)
+    return () if listener is None else (listener,)
 
 
 @dataclass(frozen=True)

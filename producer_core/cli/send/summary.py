@@ -54,6 +54,12 @@ class SendSummary:
     malformed_before: int = 0
     possibly_twice: int = 0
     """Rows, over all runs, that were sent again although a broker may already have them."""
+    topic_unread: bool = False
+    """Whether more rows may be on the topic twice than `possibly_twice` counts, because it could not be read."""
+    held_back: int = 0
+    """Rows that were not sent because their key has a newer record; `dead` includes them."""
+    first_held_back: int = 0
+    """The number of the first of them, counted from 1."""
     complete: bool = False
     resume_command: str = ""
     """The command that resumes this send; empty where it cannot be resumed."""
@@ -92,7 +98,10 @@ class SendSummary:
             already_done=state.already_done,
             dead_before=state.dead_before,
             malformed_before=state.malformed_before,
-            possibly_twice=state.possibly_twice + int(snapshot.total("possible_duplicates")),
+            possibly_twice=state.possibly_twice(int(snapshot.total("possible_duplicates"))),
+            topic_unread=state.topic_unread,
+            held_back=len(state.held_back),
+            first_held_back=min(state.held_back, default=-1) + 1,
             complete=state.complete,
             skipped_all=state.skipped_all,
             resume_command="" if state.complete or state.progress is None else state.resume_command,
@@ -173,6 +182,14 @@ class SendSummary:
         if self.possibly_twice:
             rows = output.count(self.possibly_twice, "row")
             yield f"  Up to {rows} may be on {self.topic} twice, with the same message id."
+        if self.topic_unread:
+            yield f"  {self.topic} could not be read: if the state file was an older copy, more rows are there twice."
+        if self.held_back:
+            rows = output.count(self.held_back, "row was", "rows were")
+            yield (
+                f"  {rows} not sent, from row {self.first_held_back:,} on: an earlier run may have sent them, and "
+                f"{self.topic} has newer records of their keys."
+            )
         if self.blank:
             yield f"  {output.count(self.blank, 'blank line')} skipped."
         if self.skipped_all:

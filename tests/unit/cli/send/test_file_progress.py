@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from producer_core.cli.send.file_progress import FileProgress
+from producer_core.cli.send.send_run import DuplicateCounter
 from producer_core.cli.send.state_file import SendState
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import JournalFull
@@ -89,3 +90,15 @@ def test_a_full_disk_raises_journal_full_with_the_reason(file, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(JournalFull, match="No space left"):
         progress.settle((), {("orders", 0): 1})
+
+
+def test_a_possible_duplicate_of_a_retry_is_saved_for_later_runs(file):
+    progress = FileProgress(file, SendState(LEAST, 0, doubtful=2))
+    counter = DuplicateCounter(progress)
+    progress.reach(0)
+
+    for what in ("possible_duplicates", "landed"):
+        counter.counted("orders", what)
+    progress.close()
+
+    assert progress.possibly_twice == saved(file).doubtful == 3

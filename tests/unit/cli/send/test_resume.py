@@ -11,6 +11,7 @@ from producer_core.cli.send.fingerprint import session_of
 from producer_core.cli.send.recover_position import PositionSearch, RecoveredPosition
 from producer_core.cli.send.resume import ResumeRefused, begin
 from producer_core.cli.send.state_file import SendState, encode
+from producer_core.cli.send.unsaved_rows import UnsavedRows
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import JournalDamaged
 from tests.fixtures.sends import JOB, LEAST, saved, state
@@ -190,3 +191,45 @@ def test_the_last_of_several_runs_on_the_topic_is_resumed(file):
     start = begin(file, JOB, recover=lambda reason: RecoveredPosition(runs, {0: 0}, {}))
 
     assert (start.progress.done, start.progress.session) == (2, session_of(JOB, 5))
+
+
+def test_rows_found_on_the_topic_are_settled(file):
+    file.write(state(LEAST, reached=20, doubtful=4))
+
+    start = begin(file, LEAST, unsaved=lambda state: UnsavedRows(Ranges([(7, 9), (12, 15)]), copies=2))
+
+    assert "15 rows are settled, 5 of them found on orders" in start.text
+    assert "Up to 5 more" in start.text
+    assert start.progress.is_settled(14)
+    assert start.progress.possibly_twice == 4 + 5 + 2
+
+
+def test_an_old_copy_of_the_state_counts_the_rows_that_a_client_can_hold(file):
+    file.write(state(LEAST, settled=((0, 12),), reached=20))
+
+    start = begin(file, LEAST, unsaved=lambda state: UnsavedRows(Ranges([(12, 30), (31, 40)])), in_client=100)
+
+    assert "The state file is older" in start.text
+    assert start.progress.possibly_twice == 101
+    start.progress.ends_at(50)
+    assert start.progress.possibly_twice == 11
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_topic_that_cannot_be_read_is_stated(file, compacted):
+    file.write(state(LEAST, settled=((0, 12),), reached=12))
+    unread = UnsavedRows(compacted=compacted, unread="The topic cannot be read: denied")
+
+    start = begin(file, LEAST, unsaved=lambda state: unread)
+
+    assert "The topic cannot be read: denied. If the state file is an older copy" in start.text
+    assert "No row is sent twice" not in start.text
+    assert ("may be compacted" in start.text) == compacted
+    assert start.progress.topic_unread
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_new_at_least_once_run_saves_its_start_offsets(file, restart):
+    begin(file, LEAST, restart=restart, ends=lambda: {("orders", 0): 9}).progress.reach(0)
+
+    assert saved(file).offsets == {("orders", 0): 9}

@@ -19,13 +19,15 @@ def saved(**changes):
 def test_a_send_without_saved_progress_starts_at_the_skipped_rows():
     state = state_of(skip=7)
 
-    assert (state.position, state.dead_before, state.malformed_before, state.possibly_twice) == (7, 0, 0, 0)
+    assert (state.position, state.dead_before, state.malformed_before) == (7, 0, 0)
+    assert state.possibly_twice(2) == 2
 
 
 def test_a_resumed_send_has_the_counts_of_earlier_runs():
     state = state_of(progress=saved())
 
-    assert (state.dead_before, state.malformed_before, state.possibly_twice) == (2, 1, 3)
+    assert (state.dead_before, state.malformed_before) == (2, 1)
+    assert state.possibly_twice(2) == 3, "the saved number includes those of this run"
 
 
 def test_skip_may_leave_out_the_whole_input():
