@@ -9,7 +9,7 @@ from producer_core.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = (
     Command("send", "Send the rows of a file or standard input.", "send.send_command"),
-    Command("demo", "Demonstrate retries, dead letters, de-duplication and health.", "demo"),
+    Command("demo", "Demonstrate retries, dead letters, deduplication and health.", "demo"),
     Command("simulate", "Send simulated shop traffic.", "simulate"),
     Command("stats", "Show sent, retried and dead messages by topic.", "stats"),
     Command("health", "Check producers and alerts; exit code 0 or 1.", "health"),

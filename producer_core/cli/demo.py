@@ -7,7 +7,7 @@ import click
 _PARTS = ("basic", "deduplication", "retry", "health", "batch", "all")
 
 
-@click.command(short_help="Demonstrate retries, dead letters, de-duplication and health.")
+@click.command(short_help="Demonstrate retries, dead letters, deduplication and health.")
 @click.option(
     "--demo",
     "part",
@@ -25,9 +25,9 @@ _PARTS = ("basic", "deduplication", "retry", "health", "batch", "all")
     "--redis-url",
     default="redis://localhost:6379/0",
     show_default=True,
-    help="Redis for de-duplication; falls back to memory.",
+    help="Redis for deduplication; falls back to memory.",
 )
-@click.option("--disable-dedup", is_flag=True, help="Disable de-duplication and Redis.")
+@click.option("--disable-dedup", is_flag=True, help="Disable deduplication and Redis.")
 def demo(part: str, kafka_servers: str | None, redis_url: str, disable_dedup: bool) -> None:
     """Demonstrate the producer, part by part, in about ten seconds.
 
@@ -43,8 +43,8 @@ def demo(part: str, kafka_servers: str | None, redis_url: str, disable_dedup: bo
       producer-core demo --demo retry
       producer-core demo --kafka-servers localhost:9092
 
-    The retry part injects faults into the embedded broker, never into your Kafka. There the demo writes only to
-    the topics transactions and test-retry-topic.
+    The retry part injects faults into the embedded broker, never into your Kafka. On your Kafka the demo writes
+    only to the topics transactions and test-retry-topic.
 
     \b
     Exit codes: 0 success, 1 dead letters on your Kafka, 2 the demo could not run, 130 interrupted.
