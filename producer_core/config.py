@@ -425,7 +425,7 @@ def _check_security(chosen: Mapping[str, Any]) -> None:
     """Have librdkafka check what no single setting shows: the mechanism, certificates, a missing password."""
     if "ssl.keystore.location" in chosen and "ssl.keystore.password" not in chosen:
         raise ConfigError(
-            "ssl.keystore.location is set, and ssl.keystore.password is not.",
+            "ssl.keystore.location is set, but ssl.keystore.password is not.",
             fix="Set the password too, or set ssl_certfile and ssl_keyfile to PEM files.",
         )
     if str(chosen.get("security.protocol", "plaintext")).lower() == "plaintext":
@@ -445,7 +445,7 @@ def _check_serializers(own: Mapping[str, Any]) -> None:
         if own.get(name) is not None and not callable(own[name]):
             raise ConfigError(
                 f"{name}={short_repr(own[name])} is not a function.",
-                fix="It takes a value and returns bytes.",
+                fix="Pass a function that takes a value and returns bytes.",
             )
 
 
@@ -463,7 +463,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
         )
     if idempotent and _as_number(chosen, "max.in.flight.requests.per.connection") > 5:
         raise ConfigError(
-            "More than 5 requests in flight contradict idempotence: the broker tracks only the last 5 batches.",
+            "More than 5 requests in flight conflict with idempotence: the broker tracks only the last 5 batches.",
             fix="Use max_in_flight_requests_per_connection=5 or less.",
         )
     if _is_true(chosen.get("enable.gapless.guarantee", False)):
@@ -479,7 +479,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
         )
     if "transactional.id" in chosen:
         raise ConfigError(
-            "With transactional.id as a setting, no code would commit the transactions.",
+            "With transactional.id as a setting, nothing would commit the transactions.",
             fix='Leave it out and use delivery="exactly_once"; transactional_id= sets the name.',
         )
 

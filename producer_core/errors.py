@@ -15,7 +15,7 @@ ProducerError
 │   ├── StoreLocked             another process held the lock for too long
 │   ├── StoreTooNew             a newer producer_core wrote the file
 │   └── StoreCorrupt            the file is not a DuckDB file, or is damaged
-├── DedupError                  the de-duplication backend did not respond
+├── DedupError                  the deduplication backend did not respond
 ├── JournalError                the journal's directory
 │   ├── JournalLocked           another process owns the journal
 │   ├── JournalFull             the disk, or the journal's size limit, has no room left
@@ -81,7 +81,7 @@ class ForkedProducer(NotAccepted):
 
 
 class Fenced(NotAccepted):
-    """Another process has taken over this producer's transactional id. This producer cannot send any more."""
+    """Another process has taken over this producer's transactional id. This producer can no longer send messages."""
 
 
 class StoreError(ProducerError):
@@ -109,7 +109,7 @@ class StoreCorrupt(StoreError):
 
 
 class DedupError(ProducerError):
-    """The de-duplication backend did not respond."""
+    """The deduplication backend did not respond."""
 
 
 class JournalError(ProducerError):

@@ -32,7 +32,7 @@ ORIGINAL_TIMESTAMP = "pc-original-timestamp"
 """Name of the header with the first timestamp of a replayed record, in milliseconds."""
 
 TIME_FIELDS = ("timestamp", "message_id", "processing_time")
-"""Top-level fields that content de-duplication ignores by default, part of the public API."""
+"""Top-level fields that content deduplication ignores by default, part of the public API."""
 
 _SEQUENCE = struct.Struct(">Q")
 _pack = _SEQUENCE.pack
@@ -218,7 +218,7 @@ def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -
         serialized = _run_serializer(serializer, value)
         if serialized is None:
             raise InvalidMessage(
-                "The serializer returned None for a value. A forgotten return deletes keys on compacted topics.",
+                "The serializer returned None for a value. A missing return statement would delete keys on compacted topics.",
                 fix="Return bytes. For a tombstone, send value=None.",
             )
         return serialized
@@ -299,7 +299,7 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             )
         if "\0" in name:
             raise InvalidMessage(
-                f"Header {name!r} has a NUL in its name; the Kafka client would cut the name there."
+                f"Header {name!r} has a NUL in its name; the Kafka client would truncate the name there."
             )
         try:
             name.encode()
@@ -324,8 +324,8 @@ def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str
             body = b"j" + _serialize(value, orjson.OPT_SORT_KEYS)
         except InvalidMessage as error:
             raise InvalidMessage(
-                f"De-duplication cannot compare this value: {error}",
-                fix="Or pass dedup_key= with a text that identifies the message.",
+                f"Deduplication cannot compare this value: {error}",
+                fix="Or pass dedup_key= with text that identifies the message.",
             ) from error
     own = b"" if key is None else b"k" + key
     whole = (_length_prefixed(topic), _pack(len(own)), own, _pack(len(body)), body)

@@ -109,7 +109,7 @@ def load(path: Path) -> MaskingRules:
                 path, f"has no setting {name!r}. {f'Did you mean {close[0]}?' if close else _choices(known)}"
             )
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise _invalid(path, f"{name} must be a list of texts")
+            raise _invalid(path, f"{name} must be a list of strings")
     found = MaskingRules(**{name: tuple(value) for name, value in given.items()}, path=path)
     for part in found.hide:
         if part not in _HIDABLE:
@@ -345,7 +345,7 @@ def _check_pattern(path: Path, pattern: str) -> None:
     except ArrowInvalid as error:
         raise _invalid(path, f"the pattern {pattern!r} is not valid RE2: {error}") from error
     if empty:
-        raise _invalid(path, f"the pattern {pattern!r} matches the empty text, so it would hide nothing")
+        raise _invalid(path, f"the pattern {pattern!r} matches the empty string, so it would hide nothing")
 
 
 def _invalid(path: Path, problem: str) -> ConfigError:

@@ -63,7 +63,7 @@ def broker() -> None:
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the data in this folder; default: delete it at stop.",
+    help="Keep the data in this folder; default: delete the data on stop.",
 )
 @click.option(
     "--port", type=click.IntRange(1024, 65535), help="Port of the first broker; default: a free port."

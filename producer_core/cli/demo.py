@@ -43,8 +43,8 @@ def demo(part: str, kafka_servers: str | None, redis_url: str, disable_dedup: bo
       producer-core demo --demo retry
       producer-core demo --kafka-servers localhost:9092
 
-    The retry part injects faults into the embedded broker, never into your Kafka. There the demo writes only to
-    the topics transactions and test-retry-topic.
+    The retry part injects faults into the embedded broker, never into your Kafka. On your Kafka the demo writes
+    only to the topics transactions and test-retry-topic.
 
     \b
     Exit codes: 0 success, 1 dead letters on your Kafka, 2 the demo could not run, 130 interrupted.

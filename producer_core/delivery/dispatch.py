@@ -104,6 +104,8 @@ class LaneDispatcher:
         now = time.monotonic()
         if now - self._reported.get(topic, -math.inf) >= _REPORT_INTERVAL:
             self._reported[topic] = now
-            text = f"On {topic} a message was acknowledged before an earlier one with its key was retried."
+            text = (
+                f"On {topic} a message was acknowledged before an earlier one with the same key was retried."
+            )
             notice = Notice("order_break", "warning", text, self._clock(), {"subject": topic})
             self._hooks.notice(notice)

@@ -281,7 +281,7 @@ class MessageEnqueuer:
     def resend(self, delivery: Delivery) -> None:
         """Send a dead letter again under its own id; `on_replayed` receives the outcome. Raises QueueFull like `accept`."""
         if self.pending.setdefault(delivery.id, delivery) is not delivery:
-            raise QueueFull(f"Message {id_text(delivery.id)} is in flight already.")
+            raise QueueFull(f"Message {id_text(delivery.id)} is already in flight.")
         try:
             self._offer_until(delivery, time.monotonic() + self._max_block)
         except BaseException:

@@ -118,7 +118,7 @@ class FailureHandler:
             verdict: Verdict = pending.expected if self._is_proved(pending) else "possibly_persisted"
             text, reason = pending.text, self._connection.unreachable
             if verdict == "not_sent" and reason is not None and not self._purged_at_close(pending.failure):
-                text = f"{text}, no broker was connected: {reason}"
+                text = f"{text} (no broker was connected: {reason})"
             pending.delivery.state = QUEUED
             self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 

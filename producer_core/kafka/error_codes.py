@@ -34,7 +34,7 @@ TABLE: tuple[Row, ...] = (
     ("_READ_ONLY", "local", "not_sent", "A read-only value cannot be changed.", "Report this with the log. It is a bug in producer_core."),
     ("malformed", "local", "not_sent", "The input is not a valid message.", "Fix the line at its source and send it again."),
     ("held", "local", "not_sent", "A duplicate of a message that was still pending when the producer closed.", "Replay it only if the original did not arrive."),
-    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and the topic has a newer record of its key.", "Replay it only if its old value may come last (--newer send). Otherwise archive it."),
+    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and the topic has a newer record of its key.", "Replay it only if its old value may become the latest (--newer send). Otherwise archive it."),
     # the broker rejects the message
     ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message, or the batch that contains it, is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size. If small messages failed together with a large one, set batch_size below the topic's limit, because the broker rejects whole batches. Then replay."),
     ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment size.", "Lower batch_size, then replay."),
@@ -134,8 +134,8 @@ TABLE: tuple[Row, ...] = (
     ("UNSTABLE_OFFSET_COMMIT", "temporary", "possibly_persisted", "A transaction on these offsets has not completed yet.", _TRANSIENT),
     ("GROUP_AUTHORIZATION_FAILED", "permanent", "possibly_persisted", "The user is not authorized to use the consumer group.", "Grant READ on the group, then start the transaction again."),
     ("OFFSET_METADATA_TOO_LARGE", "permanent", "possibly_persisted", "The metadata of an offset is longer than the broker allows.", "Keep it below offset.metadata.max.bytes (4096)."),
-    ("INVALID_COMMIT_OFFSET_SIZE", "permanent", "possibly_persisted", "The offsets of one commit are too large in total.", "Commit fewer partitions at once, with less metadata."),
-    ("OPERATION_NOT_ATTEMPTED", "timed_out", "possibly_persisted", "The broker skipped this partition because it rejected another one of the same request.", "Check the other partition's error. The transaction is aborted and its records are read back."),
+    ("INVALID_COMMIT_OFFSET_SIZE", "permanent", "possibly_persisted", "The offset data of one commit is too large.", "Commit fewer partitions at once, with less metadata."),
+    ("OPERATION_NOT_ATTEMPTED", "timed_out", "possibly_persisted", "The broker skipped this partition because it rejected another one in the same request.", "Check the other partition's error. The transaction is aborted and its records are read back."),
     ("_NO_OFFSET", "local", "not_sent", "There is no offset to commit.", "No action needed. No message has been read yet."),
     # local errors while a response was processed
     ("_BAD_COMPRESSION", "timed_out", "possibly_persisted", "Compressed data could not be decompressed.", "Check whether the message is on the topic, and check the client's codecs."),

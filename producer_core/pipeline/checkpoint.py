@@ -82,7 +82,7 @@ def check_store(folder: Path, place: Path, store: Store | None) -> None:
     query = str(json.loads((folder / "spark" / "metadata").read_text())["id"])
     if store is None or merged_through(store, query) < int(commits[-1].name):
         raise ConfigError(
-            f"The checkpoint {folder} is ahead of the store {place}: the store is new, another one, or an older copy.",
+            f"The checkpoint {folder} is ahead of the store {place}: the store is new, a different one, or an older copy.",
             fix=_START_OVER,
         )
 

@@ -38,7 +38,7 @@ _TABLE = (
     ),
     _known(
         r"All masters are unresponsive", PipelineError, "No Spark master responds.",
-        "Check the address of --master and that it runs.",
+        "Check the address in --master and that the master is running.",
     ),
     _known(
         r"JAVA_GATEWAY_EXITED|Java gateway process exited", MissingTool, "Spark's Java process exited at startup.",
@@ -62,14 +62,14 @@ _TABLE = (
     ),
     _known(
         r"PYTHON_VERSION_MISMATCH|Python in worker has different version", MissingTool,
-        "Spark's Python workers run another version of Python than the driver.",
+        "Spark's Python workers run a different version of Python than the driver.",
         "Point PYSPARK_PYTHON at the same version on every worker.",
     ),
     _known(
         r"Timed out waiting for a node assignment|Failed to construct kafka|DisconnectException|"
         r"TimeoutException: (?:Timeout of \d+ms expired before|Failed to update metadata)",
         BrokerUnreachable, "The brokers stopped responding while Spark was reading.",
-        "Check that they run and that every worker can reach their advertised addresses.",
+        "Check that they are running and that every worker can reach their advertised addresses.",
     ),
     _known(
         r"UnknownTopicOrPartitionException", BrokerError, "A topic no longer exists.",

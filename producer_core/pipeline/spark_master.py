@@ -62,7 +62,7 @@ def check_master(master: str, *, timeout: float = _TIMEOUT) -> None:
     if all(failures):
         raise PipelineError(
             f"No Spark master responded at {master}: {failures[0]}.",
-            fix="Check that it runs, and its address (the master's port is usually 7077, its web page's 8080), or omit "
+            fix="Check that it is running, and check its address (the master's port is usually 7077, its web page's 8080), or omit "
             "--master to use this machine.",
         )
 

@@ -99,7 +99,7 @@ def check(
         )
     if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
         raise ConfigError(
-            f"transactional_id={short_repr(transactional_id)} is not a text.",
+            f"transactional_id={short_repr(transactional_id)} is not text.",
             fix="Give a name, for example 'shop'.",
         )
     _check_list("alert_routes", alert_routes)
@@ -202,9 +202,9 @@ def check_malformed(topic: Any, raw: Any, code: Any, text: Any, source: Any) -> 
         raise InvalidMessage(f"raw must be bytes or None, not {short_repr(raw)}.", fix="Encode it first.")
     for name, value in (("code", code), ("text", text)):
         if not isinstance(value, str):
-            raise InvalidMessage(f"{name} must be a text, not {short_repr(value)}.")
+            raise InvalidMessage(f"{name} must be text, not {short_repr(value)}.")
     if not (source is None or isinstance(source, str)):
-        raise InvalidMessage(f"source must be a text or None, not {short_repr(source)}.")
+        raise InvalidMessage(f"source must be text or None, not {short_repr(source)}.")
 
 
 def _check_path(name: str, value: Any, *, hint: str) -> None:

@@ -236,7 +236,7 @@ class Components:
         if not options.enable_deduplication:
             if options.redis_client is not None:
                 raise ConfigError(
-                    "redis_client is only used for de-duplication.", fix="Set enable_deduplication=True."
+                    "redis_client is only used for deduplication.", fix="Set enable_deduplication=True."
                 )
             return None
         return MessageDeduplicator(

@@ -195,7 +195,7 @@ class ReliableKafkaProducer:
                 delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
         elif dedup_key is not None:
             raise InvalidMessage(
-                "dedup_key is given, but de-duplication is off.", fix="Set enable_deduplication=True."
+                "dedup_key is given, but deduplication is off.", fix="Set enable_deduplication=True."
             )
         return f"{self._ids.prefix}{delivery.seq}" if self._enqueuer.accept(delivery) else None
 

@@ -23,12 +23,12 @@ def scenarios() -> dict[str, Scenario]:
             "topics": ["transactions", "user-events", "product-updates"],
         },
         "peak_traffic": {
-            "description": "A sale: three times the traffic, and analytics on top.",
+            "description": "A sale: three times the traffic, plus analytics.",
             "rate_multiplier": 3.0,
             "topics": ["transactions", "user-events", "product-updates", "analytics-results"],
         },
         "fraud_testing": {
-            "description": "One purchase in ten is a fraud, with alerts.",
+            "description": "One purchase in ten is fraudulent and raises an alert.",
             "rate_multiplier": 0.5,
             "topics": ["transactions", "fraud-alerts"],
             "fraud_rate_override": 0.1,

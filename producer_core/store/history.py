@@ -71,7 +71,7 @@ def span(last: str | float) -> float:
             return sum(float(number) * _UNITS[unit] for number, unit in parts)
     elif not isinstance(last, bool) and last > 0:
         return float(last)
-    raise ConfigError(f"{last!r} is not a time range.", fix='Write for example "15m", "1h" or "7d".')
+    raise ConfigError(f"{last!r} is not a time range.", fix='Write, for example, "15m", "1h" or "7d".')
 
 
 def _all_topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

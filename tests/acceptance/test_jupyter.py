@@ -260,7 +260,7 @@ def test_a_kernel_has_one_widget_per_producer_and_one_producer_per_journal(kerne
     # A journal belongs to one producer until the kernel restarts.
     own = 'p = ReliableKafkaProducer(broker.bootstrap_servers, store=None, journal_dir="j", cluster_id=broker.cluster_id)'
     twice = f"{own}\ntry:\n    q = {own[4:]}\nexcept Exception as error:\n    print(error)"
-    assert "open in this process already" in output_of(client, twice)
+    assert "already open in this process" in output_of(client, twice)
     manager.restart_kernel()
     client.wait_for_ready(timeout=60)
     sent = output_of(

@@ -166,7 +166,7 @@ def test_a_backoff_cap_below_the_default_lowers_the_backoff():
             "Keep one",
         ),
         ({"enable.gapless.guarantee": True}, "gapless", 'ordering="strict"'),
-        ({"transactional.id": "x"}, "no code would commit", 'delivery="exactly_once"'),
+        ({"transactional.id": "x"}, "nothing would commit", 'delivery="exactly_once"'),
         ({"max_block_ms": -1}, "0 or more", "With 0, send_message"),
         ({"max_block_ms": "soon"}, "max_block_ms='soon'", "With 0, send_message"),
         ({"linger_ms": "soon"}, "linger.ms", "CONFIGURATION.md"),

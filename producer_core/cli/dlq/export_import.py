@@ -51,13 +51,13 @@ def export(
       producer-core dlq export orders.csv --topic orders           masked, for spreadsheets
       producer-core dlq export orders.jsonl --masked               masked, for sharing; cannot be imported
 
-    The file appears once it is complete; the command reports dead letters that changed in the meantime. The manifest
-    (TARGET.manifest.json) contains counts, the selection, a SHA-256, the operator and the time. The audit records the
-    export. The dead letters stay in this store. If you import them elsewhere, archive them in one of the stores, so
-    that they are not replayed twice.
+    The file appears only when it is complete; the command reports dead letters that changed in the meantime. The
+    manifest (TARGET.manifest.json) contains counts, the selection, a SHA-256, the operator and the time. The audit
+    records the export. The dead letters stay in this store. If you import them elsewhere, archive them in one of the
+    stores, so that they are not replayed twice.
 
-    In CSV, a cell that a spreadsheet could read as a formula begins with ' (remove it to get the text). A null has no
-    quotes; an empty text has.
+    In CSV, a cell that a spreadsheet could read as a formula begins with ' (remove it to get the text). A null
+    is unquoted; an empty string is quoted.
     """
     from producer_core.dlq import files
     from producer_core.store import Store
@@ -116,7 +116,7 @@ def import_(
     manifest = files.manifest_of(source, no_manifest=no_manifest)
     if not dry_run:
         number = output.count(manifest.rows, "dead letter") if manifest else "all readable dead letters"
-        options.confirm(f"Import {number} of {source}?", yes)
+        options.confirm(f"Import {number} from {source}?", yes)
     with (
         _target_store(store_path, dry_run=dry_run) as store,
         progress_bar.counter("checked") as checking,

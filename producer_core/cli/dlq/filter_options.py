@@ -119,7 +119,6 @@ def risks(verdicts: Mapping[str, int]) -> str:
     if not uncertain:
         return "No broker has any of them, so a replay writes no duplicate."
     return (
-        f"No broker has {safe:,} of them. {uncertain:,} may already be on their topic: the replay searches the topic for "
-        "each "
+        f"Safe to resend: {safe:,}. Possibly on their topic already: {uncertain:,}; the replay searches the topic for each "
         "first, and those not found stay dead letters unless you choose to send them anyway."
     )

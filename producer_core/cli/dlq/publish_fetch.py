@@ -67,8 +67,8 @@ def publish(
 
     Key and value are published unchanged; the headers dlq.* describe the failure. The dead letters stay in the store
     until they are replayed or archived. Those already published to the same topic are skipped. After a crash or Ctrl-C,
-    the same command resumes, and searches the topic for records of uncertain outcome. The topic must exist and must not
-    be compacted.
+    the same command resumes, and searches the topic for records whose outcome is uncertain. The topic must exist and
+    must not be compacted.
 
     Exit codes: 0 all published, 1 some not published, 2 the command could not run, 130 stopped by Ctrl-C.
     """
@@ -145,9 +145,9 @@ def fetch(
     The command reads the headers of producer_core, Spring Kafka, Spring Cloud Stream, Kafka Connect, Kafka Streams,
     share groups and SmallRye. It only reads the topic, up to its current end. A later fetch continues where the last
     one stopped; no record is fetched twice. If the records have none of these headers, the topic is probably not a
-    dead-letter topic, and the command asks, unless --yes. A record that a consumer could not process is still on its
-    original topic; its verdict reflects that, and a replay writes a second copy. Without --original-topic, records whose headers
-    do not name their topic cannot be replayed.
+    dead-letter topic, and the command asks for confirmation, unless --yes. A record that a consumer could not process
+    is still on its original topic; its verdict reflects that, and a replay writes a second copy. Without
+    --original-topic, records whose headers do not name their topic cannot be replayed.
 
     Exit codes: 0 all records read, 1 some records left, 2 the command could not run, 130 stopped by Ctrl-C.
     """

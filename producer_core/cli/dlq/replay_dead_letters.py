@@ -36,7 +36,7 @@ _send_options = partial(
 @click.command(short_help="Send dead letters again.")
 @filter_options.filter_options
 @plan_options
-@click.option("--no-wait", is_flag=True, help="Do not wait until the replay finishes; see replay status.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the replay to finish; see replay status.")
 @_send_options
 @options.yes
 @options.store_option
@@ -79,15 +79,16 @@ def replay(
 
     With --yes it does not ask, but still runs the check and prints the result. It handles records whose key has a newer
     record as --newer says (auto: send them on topics that are not compacted, skip them on topics that are, or may be,
-    compacted), skips records of missing topics, and tries to send records that look too large. With --no-wait in
-    addition, it looks up newer keys only if they are to be skipped, and prints no result of the check; see replay status.
+    compacted), skips records of missing topics, and tries to send records that look too large. With --no-wait as well,
+    it looks up newer keys only if they are to be skipped, and does not print the result of the check; see replay
+    status.
 
     With --bootstrap-servers (or --config, --config-file) this process sends the records; otherwise a live producer of
-    this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker
+    this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker has
     acknowledged it. The replay first searches the topic for records that may already be there. Records not found stay
     dead letters, because a late request may still arrive; --inconclusive send sends them, which may write duplicates. A
-    canary is sent first. If too many records fail again, the replay stops, and the rest stays dead letters. Ctrl-C pauses
-    the replay; the same command resumes it.
+    canary is sent first. If too many records fail again, the replay stops, and the others stay dead letters. Ctrl-C
+    pauses the replay; the same command resumes it.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were

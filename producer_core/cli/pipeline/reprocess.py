@@ -290,7 +290,7 @@ def _spark_replay(existing: Operation | None) -> Operation | None:
     """Return the existing replay of this selection; fail if Spark does not run it."""
     if existing is not None and not existing.by_spark:
         raise Failed(
-            f"Another replay of this selection, without Spark, exists: {replay_text.existing_replay(existing)}",
+            f"A replay of this selection without Spark already exists: {replay_text.existing_replay(existing)}",
             "Wait until it finishes (producer-core replay status), or cancel it: "
             f"producer-core replay cancel {existing.operation_id}.",
         )

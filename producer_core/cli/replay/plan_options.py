@@ -25,7 +25,7 @@ _OPTIONS = (
     click.option(
         "--stop-percent",
         type=click.FloatRange(0, 100),
-        help="Stop if more than this share of canary or latest records fails.  [default: 50]",
+        help="Stop if more than this percentage of canary or latest records fails.  [default: 50]",
     ),
     click.option(
         "--stop-last",
@@ -47,7 +47,7 @@ _OPTIONS = (
         "--to",
         "to_cluster",
         metavar="CLUSTER",
-        help="Send to this cluster, even if they come from another.",
+        help="Send to this cluster, even if the records come from another.",
     ),
     click.option("--reason", help="Reason for the replay, shown to other operators."),
 )

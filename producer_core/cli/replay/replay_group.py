@@ -107,7 +107,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
 @click.option(
     "--stop-percent",
     type=click.FloatRange(0, 100),
-    help="Stop if more than this share of canary or latest records fails.",
+    help="Stop if more than this percentage of canary or latest records fails.",
 )
 @options.yes
 @options.store_option
@@ -168,9 +168,7 @@ def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
 
 @replay.command(short_help="Resume a paused replay.")
 @click.argument("operation_id")
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="New maximum of records per second."
-)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="New maximum records per second.")
 @options.store_option
 @options.as_json
 def resume(operation_id: str, rate: float | None, store_path: Path | None, as_json: bool) -> None:

@@ -137,10 +137,10 @@ class CsvRows(InputRows):
         marked = [name for name, kind in zip(names, kinds, strict=True) if kind & column_types.MARK]
         typed = dict(zip(names, map(column_types.describe, kinds), strict=True))
         if nulled := [name for name in marked if typed[name] not in ("text", "empty")]:
-            self.notes.append(f"NA and similar marks were read as null in {', '.join(nulled)}.")
+            self.notes.append(f"NA and similar markers were read as null in {', '.join(nulled)}.")
         if kept := [name for name in marked if typed[name] in ("text", "empty")]:
             self.notes.append(
-                f"NA and similar marks stayed text in {', '.join(kept)}; --null NA makes them null."
+                f"NA and similar markers stayed text in {', '.join(kept)}; --null NA makes them null."
             )
 
 

@@ -161,7 +161,7 @@ def check(before: SendJob, now: SendJob) -> None:
         )
     if changed := _changed(before, now):
         raise ResumeRefused(
-            f"This send was started with other options: {'; '.join(changed)}.",
+            f"This send was started with different options: {'; '.join(changed)}.",
             fix=f"Use the same options to resume. {_RESTART}",
         )
     if (before.size, before.sha256) != (now.size, now.sha256):
@@ -175,7 +175,9 @@ def _changed(before: SendJob, now: SendJob) -> list[str]:
     names = sorted({*before.options, *now.options})
     pairs = [(name, before.options.get(name, ""), now.options.get(name, "")) for name in names]
     return [
-        f"{name} was {old or 'not given'}, is {new or 'not given'}" for name, old, new in pairs if old != new
+        f"{name} was {old or 'not given'}, is now {new or 'not given'}"
+        for name, old, new in pairs
+        if old != new
     ]
 
 

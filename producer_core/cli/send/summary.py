@@ -198,7 +198,7 @@ class SendSummary:
 
     def _dead_letter_hint(self) -> str:
         if self.kept_in:
-            return f"The dead letters are in {self.kept_in}. The next producer that uses the store there imports them."
+            return f"The dead letters are in {self.kept_in}. The next producer that uses the store in that folder imports them."
         return (
             "List the dead letters: producer-core dlq groups. Explain an error: producer-core explain CODE."
         )

@@ -1,4 +1,4 @@
-"""De-duplicate messages: claim a checksum before sending, confirm it on acknowledgement, release it on failure.
+"""Deduplicate messages: claim a checksum before sending, confirm it on acknowledgement, release it on failure.
 
 Only a confirmed checksum makes a later message a duplicate, so a failed message never blocks its own resend. Claims
 expire, so neither a killed process nor a message with an ambiguous outcome blocks its duplicates forever.
@@ -253,15 +253,15 @@ class MessageDeduplicator:
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning("de-duplication uses memory only", extra={"error": mask_or_hide(text)})
+            logger.warning("deduplication uses memory only", extra={"error": mask_or_hide(text)})
         else:
-            logger.warning("de-duplication uses redis again")
+            logger.warning("deduplication uses redis again")
         if self.on_degraded is None:
             return
         try:
             self.on_degraded(degraded, text)
         except Exception:
-            logger.exception("de-duplication callback failed")
+            logger.exception("deduplication callback failed")
 
     def _count(self, *, duplicates: int = 0, withdrawn: int = 0) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""Claim messages for de-duplication, and hold back or drop the duplicates."""
+"""Claim messages for deduplication, and hold back or drop the duplicates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLAIM_INTERVAL = 0.1
 
 
 class DuplicateGuard:
-    """Claims messages by their checksums. Without de-duplication every message is new.
+    """Claims messages by their checksums. Without deduplication every message is new.
 
     A duplicate of a pending message waits in the retry manager's queue. A duplicate of an acknowledged message is reported
     and not sent.
@@ -41,7 +41,7 @@ class DuplicateGuard:
         return self._dedup.claim(delivery.checksum, delivery.topic, delivery.id)
 
     def claim_many(self, deliveries: Sequence[Delivery]) -> list[Claim]:
-        """Claim all in one round trip to Redis. With de-duplication each has a checksum."""
+        """Claim all in one round trip to Redis. With deduplication each has a checksum."""
         return self._claims(deliveries, counted=True)
 
     def _claims(self, deliveries: Sequence[Delivery], *, counted: bool) -> list[Claim]:

@@ -258,7 +258,7 @@ class Shard:
             self._listener.fenced(self._id)
         except Exception:
             logger.exception("shard stopped", extra={"transactional_id": self._id})
-            text = "An internal error stopped a part of the exactly-once delivery. The journal keeps its messages."
+            text = "An internal error stopped part of exactly-once delivery. The journal keeps its messages."
             self._listener.notice("shard_ended", "critical", text)
         finally:
             if self._client is not None:

@@ -185,7 +185,7 @@ def _lock(folder: Path) -> FileLock:
 def _locked_error(folder: Path, owner: str) -> JournalLocked:
     if owner == str(os.getpid()):  # for example, a notebook cell that creates the producer ran twice
         return JournalLocked(
-            f"The journal {folder} is open in this process already.",
+            f"The journal {folder} is already open in this process.",
             fix="Use the producer that has it, or close() that producer first.",
         )
     return JournalLocked(

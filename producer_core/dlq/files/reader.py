@@ -148,7 +148,7 @@ def _check_schema(path: Path, found: pyarrow.Schema) -> None:
     if masked:
         raise masked_file(path)
     if version > FORMAT_VERSION:
-        raise TransferError(f"{path} has the later format version {version}.", fix="Upgrade producer-core.")
+        raise TransferError(f"{path} has the newer format version {version}.", fix="Upgrade producer-core.")
     for column in schema(masked=False):
         index = found.get_field_index(column.name)
         if index < 0 or found.field(index).type != column.type:

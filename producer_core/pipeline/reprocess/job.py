@@ -142,7 +142,7 @@ def _check_continuation(selection: DeadLetterFilter | None, plan: Mapping[str, A
     ]
     if given:
         raise ConfigError(
-            f"A started replay keeps its dead letters and its plan, but {', '.join(given)} was given.",
+            f"A replay that has started keeps its dead letters and its plan, but {', '.join(given)} was given.",
             fix="Omit that; only rate may change with operation_id.",
         )
 
@@ -150,8 +150,8 @@ def _check_continuation(selection: DeadLetterFilter | None, plan: Mapping[str, A
 def _check_rate(operation: Operation, rate: float | None) -> None:
     if operation.state in ("planned", "running") and rate not in (None, operation.rate):
         raise ConfigError(
-            f"The replay {operation.operation_id} keeps its rate while it runs.",
-            fix="Pause it first: only a paused replay accepts another rate.",
+            f"The replay {operation.operation_id} cannot change its rate while it runs.",
+            fix="Pause it first: only a paused replay accepts a new rate.",
         )
 
 

@@ -204,7 +204,7 @@ def _seal(
             if time.monotonic() > deadline:
                 raise ReplayError(
                     f"The progress of slice {slice_} could not be written to {topic}: {failed}",
-                    fix="Check that the topic exists and the WRITE permission, then continue with the same command.",
+                    fix="Check that the topic exists and that WRITE on it is granted, then continue with the same command.",
                 ) from failed
             report(f"Cannot write the progress of slice {slice_}: {failed}")
         finally:

@@ -79,7 +79,8 @@ def _names(columns: Iterable[Any]) -> tuple[str, ...]:
     names = tuple("" if isinstance(name, tuple) else str(name) for name in columns)
     if "" in names:
         raise InvalidMessage(
-            "Each column needs a name that is one text.", fix="Flatten a MultiIndex: frame.columns = [...]."
+            "Each column needs a name that is a single string.",
+            fix="Flatten a MultiIndex: frame.columns = [...].",
         )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

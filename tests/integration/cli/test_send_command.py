@@ -257,7 +257,7 @@ def test_dead_letters_of_a_send_without_a_store_are_imported_by_the_next_one_wit
     )
     run("send", topic, "-", "-b", broker.bootstrap_servers, stdin=b"1\n")
 
-    assert "The next producer that uses the store there imports them." in done.stdout
+    assert "The next producer that uses the store in that folder imports them." in done.stdout
     assert [dead_letter.value for dead_letter in dead(None)] == [b"nonsense"]
 
 

@@ -451,7 +451,7 @@ def test_without_a_store_the_message_of_a_dead_letter_stays_in_the_journal(tmp_p
 
 def test_a_second_producer_on_the_same_journal_is_refused(tmp_path):
     producer, _ = make(tmp_path / "j")
-    with pytest.raises(JournalLocked, match="open in this process already"):
+    with pytest.raises(JournalLocked, match="already open in this process"):
         make(tmp_path / "j")
     producer.close()
 

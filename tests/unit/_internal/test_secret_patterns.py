@@ -91,8 +91,8 @@ def test_a_changed_file_takes_effect_immediately(rules):
         ("hide = ['errors']", "cannot hide 'errors'. Use one of keys, values, headers"),
         ("patterns = ['(a']", "is not valid RE2"),
         ("patterns = ['(?=a)']", "is not valid RE2"),
-        ("patterns = ['x*']", "matches the empty text"),
-        (r"patterns = ['\b']", "matches the empty text"),
+        ("patterns = ['x*']", "matches the empty string"),
+        (r"patterns = ['\b']", "matches the empty string"),
     ],
 )
 def test_invalid_rules_raise_an_error_and_nothing_is_shown(rules, text, expected):

@@ -142,7 +142,7 @@ def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reas
         ({"store": ""}, "store=None"),
         ({"journal_dir": 5}, "not a path"),
         ({"telemetry_topic": "a b"}, "topic name"),
-        ({"transactional_id": 5}, "not a text"),
+        ({"transactional_id": 5}, "is not text"),
         ({"hooks": 5}, "must be a list"),
         ({"alert_routes": 5}, "must be a list"),
         ({"hooks": [object()]}, "not a Hook.*producer_core.events.Hook"),

@@ -1,4 +1,4 @@
-"""De-duplication with a real Redis: the contract of the backends, outages of Redis, and killed processes."""
+"""Deduplication with a real Redis: the contract of the backends, outages of Redis, and killed processes."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_a_producer_suppresses_duplicates_of_another_and_continues_without_redis
         other.flush(5)
         assert other.send_message("orders", {"n": 2}) is None
         assert other.get_stats()["deduplication_stats"]["degraded"]
-    assert "de-duplication uses memory only" in caplog.text
+    assert "deduplication uses memory only" in caplog.text
 
 
 # two processes, one of them killed

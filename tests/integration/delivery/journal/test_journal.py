@@ -17,7 +17,7 @@ from tests.fixtures.journal import a_record, fill, kept
 def test_a_second_process_is_rejected_with_the_owners_pid(tmp_path):
     with (
         Journal.open(tmp_path / "journal"),
-        pytest.raises(JournalLocked, match="open in this process already"),
+        pytest.raises(JournalLocked, match="already open in this process"),
     ):
         Journal.open(tmp_path / "journal")
     with Journal.open(tmp_path / "journal") as journal:

@@ -1,4 +1,4 @@
-"""De-duplication: the contract of every backend, tested with memory here, and MessageDeduplicator."""
+"""Deduplication: the contract of every backend, tested with memory here, and MessageDeduplicator."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_an_exception_in_the_callback_does_not_stop_the_message(caplog):
     dedup = MessageDeduplicator(client, on_degraded=lambda degraded, text: 1 / 0)
     assert not dedup.is_duplicate({"n": 1}, "orders")
     assert dedup.is_duplicate({"n": 1}, "orders")
-    assert "de-duplication callback failed" in caplog.text
+    assert "deduplication callback failed" in caplog.text
     dedup.close()
     client.close()
 

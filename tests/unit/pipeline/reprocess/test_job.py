@@ -68,7 +68,7 @@ def test_reprocess_in_python_keeps_the_plan_of_a_started_operation(store, monkey
     assert replay.get(store, one).state == "paused"
 
     replay.resume(store, one, who="ann", origin="dashboard")
-    with pytest.raises(ConfigError, match="keeps its rate"):
+    with pytest.raises(ConfigError, match="cannot change its rate"):
         continue_replay(rate=9.0)
 
 

@@ -161,7 +161,7 @@ def test_a_second_producer_on_one_journal_in_one_process_raises_an_error_with_a_
     with ReliableKafkaProducer(
         store=None, transport=InMemoryTransport, journal_dir=tmp_path / "j"
     ) as producer:
-        with pytest.raises(JournalLocked, match=r"in this process already.*close\(\)"):
+        with pytest.raises(JournalLocked, match=r"already open in this process.*close\(\)"):
             ReliableKafkaProducer(store=None, transport=InMemoryTransport, journal_dir=tmp_path / "j")
         assert producer.send_frame(pd.DataFrame({"n": [1]}), "orders").complete
     with ReliableKafkaProducer(
