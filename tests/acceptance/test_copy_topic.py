@@ -159,7 +159,7 @@ def test_a_copier_killed_five_times_loses_nothing_and_readers_see_each_record_on
     assert read_uniquely(kafka, topics[1]) == IN_ORDER, f"seed {seed}"
 
 
-def test_exactly_once_a_copier_killed_five_times_writes_each_record_once(kafka, kcat, topics, tmp_path):
+def test_an_exactly_once_copier_killed_five_times_writes_each_record_once(kafka, kcat, topics, tmp_path):
     copier = Copier(kafka, topics, tmp_path, "--exactly-once", str(tmp_path / "journal"))
     seed = killed_five_times(kafka, topics, copier)
 

@@ -22,7 +22,7 @@ def numbers(text):
     return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
 
-def test_every_part_in_order_on_the_embedded_broker():
+def test_the_demo_runs_every_part_in_order_on_the_embedded_broker():
     result = demo("--disable-dedup")
 
     assert result.returncode == 0, result.stderr
@@ -40,7 +40,7 @@ def test_every_part_in_order_on_the_embedded_broker():
     assert all(alert.startswith("ALERT [HIGH] high_error_rate: ") for alert in alerts)
 
 
-def test_the_same_purchase_five_times_is_sent_once():
+def test_a_purchase_submitted_five_times_is_sent_once():
     result = demo("--demo", "deduplication", "--redis-url", "redis://:secret@localhost:1/0")
 
     assert result.returncode == 0
@@ -87,7 +87,7 @@ def test_the_command_prints_the_same_as_the_script():
     assert numbers(demo("--demo", "basic", "--disable-dedup", command=command).stdout)["Sent"] == "10"
 
 
-def test_ctrl_c_is_reported():
+def test_the_demo_reports_ctrl_c():
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), "--disable-dedup"],
         stdout=subprocess.PIPE,
@@ -112,7 +112,7 @@ def test_an_unreachable_kafka_is_reported_in_one_sentence():
 
 
 @pytest.mark.kafka
-def test_every_part_on_a_real_kafka(kafka):
+def test_the_demo_runs_every_part_on_a_real_kafka(kafka):
     result = demo("--kafka-servers", kafka.bootstrap_servers, "--disable-dedup")
 
     assert result.returncode == 0, result.stderr
@@ -122,7 +122,7 @@ def test_every_part_on_a_real_kafka(kafka):
 
 
 @pytest.mark.redis
-def test_de_duplication_with_redis(redis_server):
+def test_the_demo_removes_duplicates_with_redis(redis_server):
     result = demo("--demo", "deduplication", "--redis-url", f"redis://127.0.0.1:{redis_server}/0")
 
     assert "no response from" not in result.stdout

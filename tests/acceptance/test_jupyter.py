@@ -270,7 +270,7 @@ def test_a_kernel_has_one_widget_per_producer_and_one_producer_per_journal(kerne
     assert "2 rows to orders" in sent and "2 acknowledged" in sent
 
 
-def test_the_widget_needs_nothing_but_comm_messages(kernel, chromium, tmp_path):
+def test_the_widget_requires_only_comm_messages(kernel, chromium, tmp_path):
     _, client = kernel
     with browser(chromium) as page:
         page.set_default_timeout(60_000)

@@ -95,7 +95,7 @@ def installed(wheel, tmp_path_factory):
     return python
 
 
-def test_everything_that_the_packages_need_is_in_the_wheel(files):
+def test_the_wheel_contains_every_file_of_the_packages(files):
     for folder in (ROOT / "producer_core", ROOT / "producer_core" / "dashboard"):
         beside = {
             str(file.relative_to(ROOT))
@@ -107,14 +107,14 @@ def test_everything_that_the_packages_need_is_in_the_wheel(files):
     assert any(name.endswith(".sql") for name in files)
 
 
-def test_nothing_else_is_in_the_wheel(files):
+def test_the_wheel_contains_no_other_files(files):
     assert {name.split("/")[0] for name in files} == {
         "producer_core",
         DIST,
     }
 
 
-def test_the_wheel_says_what_it_is(files):
+def test_the_wheel_has_complete_metadata(files):
     about = Parser().parsestr(files[f"{DIST}/METADATA"].decode())
     assert (about["Name"], about["License-Expression"], about["Requires-Python"]) == (
         "producer-core",
@@ -128,7 +128,7 @@ def test_the_wheel_says_what_it_is(files):
     )
 
 
-def test_the_wheel_has_its_command_and_its_entry_points(files):
+def test_the_wheel_declares_its_command_and_entry_points(files):
     text = files[f"{DIST}/entry_points.txt"].decode()
     assert "producer-core = producer_core.cli:main" in text
     assert "[producer_core.dashboard]" in text
@@ -138,7 +138,7 @@ def test_the_wheel_has_its_command_and_its_entry_points(files):
             assert {f"{module}.py", f"{module}/__init__.py"} & set(files), line
 
 
-def test_what_is_installed_is_the_wheel_and_its_command_answers(installed, tmp_path):
+def test_the_installed_wheel_is_imported_and_its_command_runs(installed, tmp_path):
     where = run(
         installed,
         "-c",

@@ -91,7 +91,7 @@ def on_log(broker, value):
         reader.close()
 
 
-def test_without_rules_it_only_counts(proxy, client, broker):
+def test_a_proxy_without_rules_only_counts_requests(proxy, client, broker):
     client.send("a")
 
     assert client.settled() == [(b"a", None)]
@@ -109,7 +109,7 @@ def test_a_reset_request_is_lost_and_retried(proxy, client, broker):
     assert (on_log(broker, "reset"), proxy.counts["Reset"]) == (1, 1)
 
 
-def test_a_request_with_a_swallowed_answer_reaches_the_broker(proxy, client, broker):
+def test_a_request_with_a_dropped_response_reaches_the_broker(proxy, client, broker):
     """The embedded broker keeps both copies of a plain client's retry; a real one would drop the second."""
     with proxy.during(Rule(Swallow(after=0.1), api="Produce", times=1)):
         client.send("swallowed")
@@ -165,7 +165,7 @@ def test_refused_clients_reconnect(proxy, client):
     assert client.settled() == [(b"refused", None)]
 
 
-def test_a_slow_network_is_slow_and_loses_nothing(proxy, client):
+def test_a_slow_network_loses_no_message(proxy, client):
     with proxy.during(Rule(Slow(200_000))):
         for _ in range(20):
             client.send("x" * 1000)
@@ -173,7 +173,7 @@ def test_a_slow_network_is_slow_and_loses_nothing(proxy, client):
         assert len(client.settled()) == 20
 
 
-def test_a_tap_gets_requests_and_answers(proxy, client):
+def test_a_tap_receives_requests_and_responses(proxy, client):
     heard = []
     with proxy.during(
         Rule(Tap(lambda frame: heard.append("request")), api="Produce", times=1),
@@ -187,7 +187,7 @@ def test_a_tap_gets_requests_and_answers(proxy, client):
     assert heard == ["request", "answer"]
 
 
-def test_rules_match_by_content_and_skip(proxy, client):
+def test_rules_match_by_content_and_can_skip_requests(proxy, client):
     with proxy.during(
         Rule(Reset(), api="Produce", containing=b"another topic"),
         Rule(Reset(), api="Produce", containing=b"orders", skip=1, times=1),
@@ -201,7 +201,7 @@ def test_rules_match_by_content_and_skip(proxy, client):
         assert proxy.counts["Reset"] == 1
 
 
-def test_the_same_seed_makes_the_same_decisions():
+def test_the_same_seed_gives_the_same_decisions():
     def decisions(seed):
         with FaultProxy(seed=seed) as one:
             one.add(Rule(Reset(), api="Produce", chance=0.3))
@@ -218,7 +218,7 @@ def test_a_rule_that_can_never_match_is_rejected():
         Rule(Partition(), api="Produce")
 
 
-def test_the_transactional_id_of_an_end_txn_request():
+def test_the_transactional_id_is_read_from_an_end_txn_request():
     head = struct.pack(">ihhih", 0, 26, 1, 7, 3) + b"abc"
     flexible = struct.pack(">ihhih", 0, 26, 3, 7, 3) + b"abc\0"
 

@@ -163,7 +163,7 @@ def test_no_command_shows_a_planted_secret(store, words):
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
-def test_a_masked_export_holds_none(store, tmp_path, name):
+def test_a_masked_export_contains_no_planted_secret(store, tmp_path, name):
     arguments = [
         "dlq",
         "export",
@@ -186,7 +186,7 @@ def test_a_masked_export_holds_none(store, tmp_path, name):
     assert [leaked(path.read_bytes().decode(errors="replace")) for path in tmp_path.iterdir()] == [[], []]
 
 
-def test_what_is_revealed_is_all_there(store):
+def test_reveal_shows_every_planted_secret(store):
     result = CliRunner().invoke(
         main, ["dlq", "show", dead_letter(4).message_id, "--reveal", "--store", str(store.path)]
     )
@@ -201,7 +201,7 @@ def drawn(page):
     )
 
 
-def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
+def test_the_dashboard_and_every_dead_letter_page_show_no_planted_secret(store, monkeypatch):
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setattr("sys.argv", ["app", str(store.path)])
@@ -222,7 +222,7 @@ def test_the_page_and_every_letter_on_it_show_none(store, monkeypatch):
         assert "Dead letter details" in drawn(inside) and leaked(drawn(inside)) == []
 
 
-def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, monkeypatch):
+def test_invalid_masking_rules_are_reported_and_the_page_shows_no_data(store, tmp_path, monkeypatch):
     from streamlit.testing.v1 import AppTest
 
     (tmp_path / "wrong.toml").write_text("patterns = ['(']")
@@ -236,7 +236,7 @@ def test_wrong_rules_are_said_on_the_page_and_nothing_is_shown(store, tmp_path, 
     assert "is not valid RE2" in drawn(page) and leaked(drawn(page)) == [] and "orders" not in drawn(page)
 
 
-def test_parts_of_the_page_show_none():
+def test_page_components_show_no_planted_secret():
     for one in map(planted, range(4)):
         assert leaked(content(one.value).text + content(one.key, key=True).text) == []
     assert (
@@ -257,7 +257,7 @@ def test_parts_of_the_page_show_none():
     )
 
 
-def test_the_notebook_shows_none(store):
+def test_the_notebook_shows_no_planted_secret(store):
     seen = widget_state.moment(store)
 
     assert (
@@ -271,7 +271,7 @@ def test_the_notebook_shows_none(store):
     )
 
 
-def test_logs_hold_none(caplog):
+def test_logs_contain_no_planted_secret(caplog):
     with caplog.at_level(logging.DEBUG):
         DeadLetterQueue().add_message(
             Message("m-1", "t", "ann.lee@shop.example", VALUE, datetime.now()), ERROR
@@ -282,11 +282,11 @@ def test_logs_hold_none(caplog):
     assert len(caplog.records) == 2 and leaked(repr([vars(record) for record in caplog.records])) == []
 
 
-def test_an_alert_is_masked_where_it_is_made(store):
+def test_an_alert_is_masked_when_it_is_created(store):
     assert leaked(repr(store.rows("alerts_firing", now=time.time()))) == []
     assert "No connection to the brokers: refused card" in repr(AlertLog(store).list())
 
 
-def test_the_files_are_raw(store):
+def test_the_store_keeps_unmasked_values(store):
     """Masking is for looking: a dead letter that is sent again must have its very bytes."""
     assert DeadLetters(store).get(ONE).error_text == ERROR

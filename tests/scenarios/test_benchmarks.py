@@ -15,7 +15,7 @@ def broker():
 
 
 @pytest.mark.parametrize("way", ["ours", "orjson"])
-def test_a_run_of_sending_reports_its_rate_and_its_cost(broker, way):
+def test_a_sending_benchmark_reports_its_rate_and_its_cost(broker, way):
     with broker.topic() as where:
         found = call("sending:one", way=way, count=20, **where)
 

@@ -126,7 +126,7 @@ def test_none_means_the_default_as_in_kafka_python():
     assert settings(ssl_cafile=None, linger_ms=None)["linger.ms"] == 5
 
 
-def test_a_delivery_timeout_of_zero_is_no_timeout():
+def test_a_delivery_timeout_of_zero_disables_the_timeout():
     assert client_config("a:1", {"delivery_timeout_ms": 0}).delivery_timeout == math.inf
 
 
@@ -229,7 +229,7 @@ def test_different_brokers_in_the_argument_and_the_settings_raise_an_error(setti
 
 
 @pytest.mark.parametrize("argument", [DEFAULT_SERVERS, None, [], "", "b:2, a:1", ["a:1", "b:2"]])
-def test_brokers_only_in_the_settings_or_named_twice_alike_are_accepted(argument):
+def test_brokers_only_in_the_settings_or_given_twice_identically_are_accepted(argument):
     config = client_config(argument, {"bootstrap.servers": "a:1,b:2"})
     assert config.bootstrap_servers == "a:1,b:2"
 
@@ -322,7 +322,7 @@ def test_an_invalid_retry_setting_raises_an_error_with_its_name(field, value):
 
 
 @pytest.mark.parametrize("field", ["initial_delay_ms", "max_delay_ms", "backoff_multiplier", "max_retries"])
-def test_only_the_error_about_retries_says_how_to_disable_them(field):
+def test_only_the_error_about_retries_explains_how_to_disable_them(field):
     with pytest.raises(ConfigError) as raised:
         RetryConfig(**{field: -1})
     assert ("max_retries=0" in str(raised.value)) == (field == "max_retries")

@@ -238,7 +238,7 @@ def test_headers_keep_order_duplicates_and_null(headers):
 
 
 @pytest.mark.parametrize("headers", [["ab"], [b"ab"], "ab", ("ab", "cd")])
-def test_a_text_of_two_characters_is_no_header(headers):
+def test_a_text_of_two_characters_is_not_a_header(headers):
     with pytest.raises(InvalidMessage, match="pairs of a name and a value"):
         encode_headers(headers)
 

@@ -52,7 +52,7 @@ def test_a_million_dead_letters_are_counted_grouped_and_paged(million_page):
     eventually(lambda: rows(million_page).first.get_attribute("data-key") == first)
 
 
-def test_one_of_a_million_is_opened_and_archived_and_the_page_stays_small(million_page, store):
+def test_one_of_a_million_dead_letters_is_opened_and_archived_on_a_small_page(million_page, store):
     eventually(lambda: rows(million_page).count() == 100)
     message_id = rows(million_page).nth(3).get_attribute("data-key")
     check(million_page, message_id)

@@ -92,7 +92,7 @@ def test_each_page_opens_fits_and_is_accessible(title, look, address, axe):
     assert external_requests(look) == []
 
 
-def test_on_a_phone_nothing_covers_the_page_and_no_text_is_cut(browser, full, address):
+def test_on_a_phone_nothing_covers_the_page_and_no_text_is_truncated(browser, full, address):
     with full.running(), window(browser, **LOOKS["narrow"]) as phone:
         go(phone, address)
         age, title = phone.locator(".pc-data-age").bounding_box(), phone.locator("h1.pc-title").bounding_box()

@@ -99,7 +99,7 @@ def test_a_clock_that_is_set_back_an_hour_does_not_change_when_an_alert_fires(st
     assert changes == [(65.0, "fired", "mine", "p-1")]
 
 
-def test_a_clock_that_is_set_ahead_an_hour_makes_no_producer_gone(store, clock):
+def test_a_clock_that_is_set_ahead_an_hour_marks_no_producer_as_gone(store, clock):
     evaluator = make_evaluator(store, clock)
     changes = []
     for step in range(16):
@@ -205,7 +205,7 @@ def test_the_end_of_a_silence_is_audited(store):
     assert [row["who"] for row in store.rows("audit_latest", action="unsilence")] == ["bob", "bob"]
 
 
-def test_a_slow_query_is_repeated_rarely(store, clock, monkeypatch):
+def test_a_slow_query_runs_less_often(store, clock, monkeypatch):
     queried, rows = [], store.rows
 
     def slow(query, /, **parameters):

@@ -126,7 +126,7 @@ def test_a_webhook_posts_json_with_its_token_and_a_stable_key(hook):
 @pytest.mark.parametrize(
     ("status", "refused"), [(500, False), (503, False), (429, False), (408, False), (400, True), (404, True)]
 )
-def test_the_status_code_decides_whether_only_this_notification_is_refused(hook, status, refused):
+def test_the_status_code_distinguishes_a_refused_notification_from_a_failing_receiver(hook, status, refused):
     hook.status = status
 
     answer = webhook(hook).send(message(lost()))
@@ -398,7 +398,7 @@ def test_a_sent_notification_is_not_repeated_when_the_store_failed_to_record_it(
     assert outbox(store)[0][1] == "told"
 
 
-def test_an_alert_that_ended_before_a_route_existed_is_not_sent_over_it(store, hook, clock):
+def test_an_alert_that_ended_before_a_route_was_added_is_not_sent_to_it(store, hook, clock):
     fire(store, lost(100.0))
     end(store, lost(100.0))
 

@@ -111,7 +111,7 @@ def test_the_client_retries_a_retriable_error_until_it_ends(broker, client):
     assert client.send("orders") == "ok"
 
 
-def test_a_code_may_be_a_number(broker, client):
+def test_an_error_code_can_be_given_as_a_number(broker, client):
     broker.fail_next("orders", 10)
     assert client.send("orders") == "MSG_SIZE_TOO_LARGE"
 
@@ -141,7 +141,7 @@ def test_accept_ends_a_rejection_at_once(broker, client):
         assert [client.send("orders") for _ in range(4)] == ["ok"] * 4
 
 
-def test_accept_ends_a_rejection_while_answers_are_slow(broker, client):
+def test_accept_ends_a_rejection_while_responses_are_slow(broker, client):
     broker.set_latency(0.4)
     broker.reject("orders")
 
@@ -169,7 +169,7 @@ def test_reject_after_accept_during_an_outage_applies_after_it(broker, client):
     assert client.send("orders") == "POLICY_VIOLATION"
 
 
-def test_an_auto_created_topic_can_get_faults(broker, client):
+def test_faults_can_be_injected_into_an_auto_created_topic(broker, client):
     assert client.send("by-use") == "ok"
 
     broker.reject("by-use")
@@ -178,7 +178,7 @@ def test_an_auto_created_topic_can_get_faults(broker, client):
     assert client.send("orders") == "ok"
 
 
-def test_latency_delays_answers_until_it_ends(broker, client):
+def test_injected_latency_delays_responses_until_it_is_removed(broker, client):
     client.send("orders")
 
     broker.set_latency(0.3, broker.leader("orders"))
@@ -277,7 +277,7 @@ def test_an_unknown_broker_is_an_error(broker):
         embedded.start(brokers=0)
 
 
-def test_an_interpreter_without_a_call_of_stop_ends_without_errors():
+def test_the_interpreter_exits_cleanly_without_a_call_of_stop():
     script = (
         "from producer_core.brokers import embedded\n"
         "broker = embedded.start(topics={'orders': 2}); broker.reject('orders'); kept = [broker]; kept.append(kept)"
@@ -286,7 +286,7 @@ def test_an_interpreter_without_a_call_of_stop_ends_without_errors():
     assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "")
 
 
-def test_faults_from_many_threads(broker, client):
+def test_faults_can_be_changed_from_many_threads(broker, client):
     errors = []
 
     def play():
@@ -309,7 +309,7 @@ def test_faults_from_many_threads(broker, client):
     assert client.send("orders") == client.send("payments") == "ok"
 
 
-def test_the_error_for_a_library_without_the_mock(monkeypatch):
+def test_a_librdkafka_without_the_mock_cluster_is_reported(monkeypatch):
     monkeypatch.setattr(mock, "library", lambda: ctypes.CDLL(None))
     mock._library.cache_clear()
     try:

@@ -81,7 +81,7 @@ def brokers_under(folder):
 
 
 @pytest.mark.kafka
-def test_a_node_answers_and_keeps_its_data_over_a_restart(tmp_path):
+def test_a_node_keeps_its_data_over_a_restart(tmp_path):
     with kafka.start(folder=tmp_path / "kafka") as cluster:
         cluster.create_topic("orders", partitions=1, config={"retention.ms": "3600000"})
         assert send(cluster.bootstrap_servers, "orders", 100) == 100
@@ -106,7 +106,7 @@ def test_a_node_answers_and_keeps_its_data_over_a_restart(tmp_path):
 
 
 @pytest.mark.kafka
-def test_own_properties_override_the_defaults_and_auto_creation_can_be_off():
+def test_properties_override_the_defaults_and_auto_creation_can_be_disabled():
     with kafka.start(auto_create=False, properties=lambda node: {"num.partitions": "7"}) as cluster:
         assert "num.partitions=7" in cluster.nodes[0].settings_file.read_text()
         assert send(cluster.bootstrap_servers, "never-made", timeout=2) == 0
@@ -117,7 +117,7 @@ def test_own_properties_override_the_defaults_and_auto_creation_can_be_off():
 
 
 @pytest.mark.kafka
-def test_clients_can_be_sent_through_a_proxy():
+def test_clients_can_be_routed_through_a_proxy():
     passed = []
 
     def relay_for(node):
@@ -135,7 +135,7 @@ def test_clients_can_be_sent_through_a_proxy():
         assert high_watermark(cluster.direct_servers, "orders") == 10
 
 
-def test_an_advertised_address_for_some_nodes_only(tmp_path):
+def test_addresses_can_be_advertised_for_some_nodes_only(tmp_path):
     nodes = kafka.advertised(layout.plan(2, tmp_path), {2: ("proxy", 1234)})
     assert [node.address for node in nodes] == [f"127.0.0.1:{nodes[0].port}", "proxy:1234"]
     assert f"CLIENT://{nodes[1].listens}," in layout.settings(nodes[1], nodes, auto_create=True)["listeners"]
@@ -287,7 +287,7 @@ def test_without_openssl_the_error_names_the_package(monkeypatch, tmp_path):
 
 
 @pytest.mark.kafka
-def test_a_producer_notes_weak_replication_of_a_single_node(kafka):
+def test_a_producer_reports_weak_replication_on_a_single_node(kafka):
     class Notices(Hook):
         def notice(self, notice):
             notices.append(notice)
@@ -302,7 +302,7 @@ def test_a_producer_notes_weak_replication_of_a_single_node(kafka):
 
 
 @pytest.mark.kafka3
-def test_a_topic_with_a_weak_acks_all_is_noted(kafka3):
+def test_topics_with_a_weak_acks_all_guarantee_are_reported(kafka3):
     notices = []
     watch = ReplicationWatch(client_config(kafka3.bootstrap_servers), notices.append)
     kafka3.create_topic("one-copy", partitions=1, replicas=1)

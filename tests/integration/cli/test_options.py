@@ -55,7 +55,7 @@ def credentials(cluster, tmp_path, password):
 
 
 @pytest.mark.kafka
-def test_a_wrong_password_is_said_at_once_and_shown_to_nobody(guarded, path, tmp_path):
+def test_a_wrong_password_is_reported_at_once_and_not_printed(guarded, path, tmp_path):
     done, _ = sent(
         path, "orders", "-", "--config-file", credentials(guarded, tmp_path, "geheim"), stdin="1\n"
     )
@@ -68,7 +68,7 @@ def test_a_wrong_password_is_said_at_once_and_shown_to_nobody(guarded, path, tmp
 
 
 @pytest.mark.kafka
-def test_the_right_password_sends_and_is_in_no_byte_of_the_store(guarded, path, tmp_path):
+def test_the_password_of_a_successful_send_is_not_in_the_store(guarded, path, tmp_path):
     done, summary = sent(
         path, "orders", "-", "--config-file", credentials(guarded, tmp_path, "right"), stdin="1\n"
     )
@@ -78,7 +78,7 @@ def test_the_right_password_sends_and_is_in_no_byte_of_the_store(guarded, path, 
 
 
 @pytest.mark.kafka
-def test_a_topic_that_nobody_creates_is_a_quick_answer(guarded, path, tmp_path):
+def test_a_missing_topic_without_auto_creation_is_reported_quickly(guarded, path, tmp_path):
     done, _ = sent(
         path, "nothing", "-", "--config-file", credentials(guarded, tmp_path, "right"), stdin="1\n"
     )
@@ -89,7 +89,7 @@ def test_a_topic_that_nobody_creates_is_a_quick_answer(guarded, path, tmp_path):
 
 
 @pytest.mark.kafka
-def test_the_doctor_says_that_one_replica_is_one_disk(kafka, path):
+def test_the_doctor_warns_that_acks_all_with_one_replica_means_one_disk(kafka, path):
     kafka.create_topic("one-disk", partitions=1)
 
     done = run("doctor", "-b", kafka.bootstrap_servers, "--topic", "one-disk", "--store", path, "--json")
@@ -102,7 +102,7 @@ def test_the_doctor_says_that_one_replica_is_one_disk(kafka, path):
 
 
 @pytest.mark.kafka
-def test_parquet_rows_reach_a_topic_typed(kafka, kcat, path, tmp_path):
+def test_parquet_rows_are_sent_with_their_types(kafka, kcat, path, tmp_path):
     kafka.create_topic("parquet", partitions=1)
     table = pyarrow.table({"id": [1, 2], "at": pyarrow.array([0, None], pyarrow.timestamp("ms", tz="UTC"))})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
@@ -118,9 +118,7 @@ def test_parquet_rows_reach_a_topic_typed(kafka, kcat, path, tmp_path):
 
 
 @pytest.mark.kafka
-def test_a_message_that_is_too_large_is_dead_and_its_replay_delivers_it_once_the_topic_allows(
-    kafka, kcat, path
-):
+def test_a_too_large_message_is_replayed_once_the_topic_allows_its_size(kafka, kcat, path):
     kafka.create_topic("small", partitions=1, config={"max.message.bytes": "1000"})
     line = '{"x":"' + "".join(f"{number:06d}" for number in range(2000)) + '"}\n'
     died, summary = sent(
@@ -142,7 +140,7 @@ def test_a_message_that_is_too_large_is_dead_and_its_replay_delivers_it_once_the
 
 
 @pytest.mark.kafka3
-def test_the_doctor_says_how_many_of_three_brokers_may_fail(kafka3, path):
+def test_the_doctor_reports_how_many_of_three_brokers_may_fail(kafka3, path):
     kafka3.create_topic("safe", partitions=3, config={"min.insync.replicas": "2"})
 
     done = run("doctor", "-b", kafka3.bootstrap_servers, "--topic", "safe", "--store", path, "--json")

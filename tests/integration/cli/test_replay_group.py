@@ -69,7 +69,7 @@ def run(kafka, store, *arguments, answers=None):
         os.close(terminal)
 
 
-def test_a_dry_run_looks_at_the_topics_and_leaves_nothing_behind(kafka, store, state):
+def test_a_dry_run_checks_the_topics_and_creates_no_operation(kafka, store, state):
     result = run(kafka, store, "--topic", state, "--dry-run")
     found = json.loads(run(kafka, store, "--topic", state, "--dry-run", "--json").stdout)
 
@@ -86,7 +86,7 @@ def test_a_dry_run_looks_at_the_topics_and_leaves_nothing_behind(kafka, store, s
     assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
 
 
-def test_a_person_sees_the_dry_run_skips_the_newer_keys_and_says_go(kafka, store, state):
+def test_confirmed_prompts_skip_newer_keys_and_start_the_replay(kafka, store, state):
     result = run(kafka, store, "--topic", state, "--reason", "INC-4711", answers=["y", "y"])
 
     (operation,) = replay.list_operations(store)
@@ -102,14 +102,14 @@ def test_a_person_sees_the_dry_run_skips_the_newer_keys_and_says_go(kafka, store
     assert values_on(kafka, state)["v4"] == 1
 
 
-def test_a_person_may_send_old_values_over_newer_ones(kafka, store, state):
+def test_the_operator_can_send_old_values_over_newer_ones(kafka, store, state):
     result = run(kafka, store, "--topic", state, answers=["n", "y"])
 
     assert result.returncode == 0, result.stderr
     assert values_on(kafka, state)["v0"] == 1
 
 
-def test_a_person_who_says_no_has_sent_nothing_and_holds_nothing(kafka, store, state):
+def test_declining_the_prompt_sends_nothing_and_releases_the_dead_letters(kafka, store, state):
     result = run(kafka, store, "--topic", state, "--newer", "skip", answers=["n"])
 
     (operation,) = replay.list_operations(store)
@@ -118,7 +118,7 @@ def test_a_person_who_says_no_has_sent_nothing_and_holds_nothing(kafka, store, s
     assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 5
 
 
-def test_a_live_producer_looks_ahead_and_sends_for_a_shell_without_an_address(kafka, store, state):
+def test_a_live_producer_runs_the_replay_if_the_command_has_no_broker_address(kafka, store, state):
     with ReliableKafkaProducer(kafka.bootstrap_servers, store=store.path, cluster_id=kafka.cluster_id):
         eventually(lambda: replay.runners(store, time.time()))
         result = run(None, store, "--topic", state, answers=["y", "y"])
@@ -129,7 +129,7 @@ def test_a_live_producer_looks_ahead_and_sends_for_a_shell_without_an_address(ka
     assert (operation.state, operation.acknowledged, operation.skipped) == ("done", 3, 2)
 
 
-def test_yes_asks_nobody_and_still_spares_the_newer_values(kafka, store, state):
+def test_yes_skips_the_prompt_and_still_keeps_newer_values(kafka, store, state):
     result = run(kafka, store, "--topic", state, "--yes", "--json")
 
     found = json.loads(result.stdout)
@@ -139,7 +139,7 @@ def test_yes_asks_nobody_and_still_spares_the_newer_values(kafka, store, state):
     assert found["check"]["topics"][0]["newer_keys"] == 2
 
 
-def test_the_canary_stops_it_and_the_rest_stays_dead(kafka, store):
+def test_a_failed_canary_stops_the_replay_and_the_rest_stays_dead(kafka, store):
     topic = f"small-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "500"})
     noise = os.urandom(1_000)  # no compression makes it small enough
@@ -156,7 +156,7 @@ def test_the_canary_stops_it_and_the_rest_stays_dead(kafka, store):
     assert DeadLetters(store).count(DeadLetterFilter(state="dead")) == 30
 
 
-def test_a_topic_that_is_gone_is_said_before_anything_is_tried(kafka, store):
+def test_a_dry_run_reports_a_deleted_topic(kafka, store):
     topic = f"gone-{uuid.uuid4().hex[:8]}"
     bury(kafka, store, topic, range(3))
 

@@ -192,7 +192,7 @@ def test_a_missing_key_column_sends_nothing(broker, topic, path):
         (["orders", "-", "--format", "parquet"], "not a Parquet file"),
     ],
 )
-def test_a_send_that_cannot_run_explains_itself_in_two_lines(broker, path, arguments, message):
+def test_a_send_that_cannot_start_prints_an_error_of_at_most_two_lines(broker, path, arguments, message):
     done = send(broker, path, *arguments, stdin=b"1\n")
 
     assert done.exit_code == 2
@@ -200,7 +200,7 @@ def test_a_send_that_cannot_run_explains_itself_in_two_lines(broker, path, argum
     assert len(done.stderr.strip().splitlines()) <= 2
 
 
-def test_an_unreachable_broker_is_reported_with_the_error_of_the_connection(path):
+def test_an_unreachable_broker_is_reported_with_the_connection_error(path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         done = run(
@@ -236,7 +236,7 @@ def test_the_ledger_of_a_send_is_in_the_store_and_on_the_telemetry_topic(
         )
 
 
-def test_no_store_creates_no_store(broker, topic):
+def test_the_no_store_option_creates_no_store(broker, topic):
     done = run("send", topic, "-", "-b", broker.bootstrap_servers, "--no-store", stdin=b"1\n")
 
     assert done.exit_code == 0
@@ -345,7 +345,7 @@ def test_dead_letters_of_another_cluster_are_refused_without_to(broker, path):
     assert allowed.exit_code == 0, allowed.output
 
 
-def test_a_running_producer_executes_a_replay_that_the_shell_plans_without_credentials(broker, path):
+def test_a_running_producer_executes_a_replay_planned_by_a_command_without_credentials(broker, path):
     broker.reject("payments")
     # A long retry backoff keeps the verdict at "rejected" on a busy machine too.
     send(broker, path, "payments", "-", "-X", "retry.backoff.ms=20000", stdin=b'{"n":5}\n')
@@ -395,7 +395,7 @@ def test_stats_json_counts_the_rows_of_a_send(broker, topic, path):
     assert found["topic_stats"][topic]["sent"] == 3
 
 
-def test_progress_on_a_terminal_is_a_bar(broker, topic, path, tmp_path):
+def test_a_terminal_shows_progress_as_a_bar(broker, topic, path, tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"n":1}\n' * 2000)
     master, slave = os.openpty()

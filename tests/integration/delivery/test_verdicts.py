@@ -61,7 +61,7 @@ def test_a_timeout_of_a_client_that_has_sent_before_is_possibly_persisted(broker
     assert (dead_letter.verdict, dead_letter.code) == ("possibly_persisted", "_MSG_TIMED_OUT")
 
 
-def test_a_late_rejection_gives_the_reason_of_its_verdict(broker):
+def test_a_late_rejection_explains_its_verdict(broker):
     """A new client has to connect first, so its messages are no longer new when the broker rejects them."""
     broker.fail_next("orders", "REQUEST_TIMED_OUT", 1)
     broker.fail_next("orders", "MSG_SIZE_TOO_LARGE", 1)

@@ -60,7 +60,7 @@ def lines(file):
 
 
 @pytest.mark.parametrize("when", ["500", "2000", "audited", "manifest"])
-def test_a_killed_export_leaves_no_partial_file_and_the_next_one_removes_the_rest(tmp_path, when):
+def test_a_killed_export_leaves_no_partial_file_and_the_next_one_cleans_up(tmp_path, when):
     store = filled(tmp_path / "store.duckdb", 3000)
     folder = tmp_path / "out"
     folder.mkdir()
@@ -75,7 +75,7 @@ def test_a_killed_export_leaves_no_partial_file_and_the_next_one_removes_the_res
     assert import_(Store.open(tmp_path / "other.duckdb"), target, **ME).new == 3000
 
 
-def test_a_killed_overwriting_export_leaves_a_file_that_is_complete_or_rejected(tmp_path):
+def test_a_killed_overwriting_export_leaves_a_complete_or_rejected_file(tmp_path):
     store = filled(tmp_path / "store.duckdb", 1200)
     target, other = tmp_path / "a.jsonl", Store.open(tmp_path / "other.duckdb")
     run("export", store, target)

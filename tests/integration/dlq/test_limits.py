@@ -22,7 +22,7 @@ def add_malformed(made, count):
         made.dead_letter("orders", b"line %d" % number, text=f"line {number} is not JSON")
 
 
-def test_with_a_store_an_exceeded_limit_is_an_alert_and_no_dead_letter_is_dropped(tmp_path):
+def test_with_a_store_an_exceeded_limit_raises_an_alert_and_drops_no_dead_letter(tmp_path):
     path = tmp_path / "store.duckdb"
 
     def alerts(state):

@@ -207,7 +207,7 @@ def test_a_wrong_security_protocol_is_reported_as_the_likely_cause(secured, topi
 
 
 @pytest.mark.parametrize("allowed", [(), ("DESCRIBE",), ("READ",)])
-def test_without_write_a_message_becomes_a_dead_letter_at_once_and_can_be_replayed(
+def test_without_write_permission_a_message_becomes_a_replayable_dead_letter_at_once(
     secured, topic, allowed, kcat
 ):
     if allowed:
@@ -275,7 +275,7 @@ def replay_all(producer, topic):
     return done
 
 
-def test_without_read_a_probe_is_inconclusive_and_names_the_permission(secured, topic, kcat):
+def test_without_read_permission_a_probe_is_inconclusive_and_names_it(secured, topic, kcat):
     grant(secured, topic_permissions(topic, "WRITE"))
     with sender(secured, "app2") as producer:
         message_id = producer.send_message(topic, b"1")
@@ -397,7 +397,7 @@ def test_exactly_once_sends_nothing_to_a_topic_without_read_permission(secured, 
     assert values(secured, topic) == []
 
 
-def test_a_topic_that_does_not_exist_lacks_no_permission(secured):
+def test_a_missing_topic_is_not_reported_as_a_missing_permission(secured):
     client = client_config(secured.bootstrap_servers, secured.security.settings("app"))
     assert acls.check(client, ["never-made"], feature="replay", timeout=TIMEOUT_S) == []
 

@@ -102,7 +102,7 @@ def test_a_batch_is_unchanged_by_encoding_and_decoding():
     assert decode(encode(original)) == original
 
 
-def test_a_batch_counts_once_however_often_it_comes(kafka, topic, store, run, tmp_path, monkeypatch):
+def test_a_repeated_batch_counts_once(kafka, topic, store, run, tmp_path, monkeypatch):
     batches = [batch(producer, sequence) for producer in ("p1", "p2", "p3") for sequence in range(20)]
     values = [encode(item) for item in batches] + [encode(item) for item in batches[:7]]
     newer = json.dumps({"v": SCHEMA_VERSION + 1, "producer_id": "p1", "sequence": 99}).encode()
@@ -167,7 +167,7 @@ def test_a_large_micro_batch_is_split_into_pieces_with_each_record_once(spark, k
     assert [last for _, last in pieces(records, options, most=40_000)].index(True) == len(split(40_000)) - 1
 
 
-def test_published_telemetry_equals_the_producers_own_store(kafka, topic, store, run, tmp_path):
+def test_published_telemetry_matches_the_producers_own_store(kafka, topic, store, run, tmp_path):
     orders = f"orders-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(orders, partitions=2)
     own = Store.open(tmp_path / "own.duckdb")
@@ -288,7 +288,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_long_batch_job_draws_a_bar_and_removes_it(spark):
+def test_a_long_batch_job_shows_a_progress_bar_and_removes_it(spark):
     shares, terminal, file = [], Terminal(), io.StringIO()
 
     with show_progress(spark, "counting", records=4_000_000, stream=terminal, on_share=shares.append):

@@ -96,7 +96,7 @@ producer = ReliableKafkaProducer(servers, store=None if store == "none" else sto
 # closing
 
 
-def test_a_with_block_delivers_what_it_accepted(broker, topic):
+def test_a_with_block_delivers_every_accepted_message(broker, topic):
     with make(broker) as producer:
         for number in range(1000):
             producer.send_message(topic, b"%d" % number)
@@ -106,14 +106,14 @@ def test_a_with_block_delivers_what_it_accepted(broker, topic):
     assert len(on_topic(broker, topic)) == 1000
 
 
-def test_a_with_block_that_raises_delivers_too_and_the_error_goes_on(broker, topic):
+def test_a_with_block_that_raises_delivers_its_messages_and_propagates_the_error(broker, topic):
     with pytest.raises(ZeroDivisionError), make(broker) as producer:
         producer.send_message(topic, b"1")
         raise ZeroDivisionError
     assert producer.close().acknowledged == 1
 
 
-def test_closing_twice_and_from_many_threads_gives_one_report(broker, topic):
+def test_repeated_and_concurrent_close_calls_return_the_same_report(broker, topic):
     producer = make(broker)
     producer.send_message(topic, b"1")
     reports = []
@@ -130,7 +130,7 @@ def test_closing_twice_and_from_many_threads_gives_one_report(broker, topic):
         producer.send_message(topic, b"2")
 
 
-def test_close_in_a_delivery_callback_neither_hangs_nor_loses(broker, topic):
+def test_close_in_a_delivery_callback_neither_hangs_nor_loses_messages(broker, topic):
     producer, heard = make(broker), []
     begun = threading.Event()
 
@@ -149,7 +149,7 @@ def test_close_in_a_delivery_callback_neither_hangs_nor_loses(broker, topic):
     assert len(on_topic(broker, topic)) == 1000
 
 
-def test_with_the_broker_gone_close_keeps_its_bound_and_everything_is_dead(tmp_path):
+def test_close_during_an_outage_keeps_its_timeout_and_creates_dead_letters(tmp_path):
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         producer = make(broker, store=tmp_path / "store.duckdb", cluster_id=broker.cluster_id)
         for number in range(5):
@@ -190,7 +190,7 @@ def held_by_a_notebook(path):
         process.stdin.close()
 
 
-def test_dead_letters_are_kept_and_none_is_called_lost_while_a_notebook_holds_the_store(tmp_path):
+def test_close_spills_dead_letters_while_another_process_locks_the_store(tmp_path):
     path = tmp_path / "store.duckdb"
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         producer = make(broker, store=path, cluster_id=broker.cluster_id)
@@ -206,7 +206,7 @@ def test_dead_letters_are_kept_and_none_is_called_lost_while_a_notebook_holds_th
     assert spilled == ids
 
 
-def test_close_without_time_still_adds_up(broker, topic):
+def test_the_report_of_a_close_without_timeout_adds_up(broker, topic):
     producer = make(broker)
     heard = []
     for number in range(500):
@@ -218,7 +218,7 @@ def test_close_without_time_still_adds_up(broker, topic):
     assert sum(one.error is None for one in heard) == report.acknowledged
 
 
-def test_send_while_another_thread_closes_is_accepted_or_refused_never_forgotten(broker, topic):
+def test_a_send_during_close_is_either_accepted_and_settled_or_refused(broker, topic):
     producer, accepted, heard = make(broker), [], []
     begun = threading.Event()
 
@@ -243,7 +243,7 @@ def test_send_while_another_thread_closes_is_accepted_or_refused_never_forgotten
     assert report.lost == 0
 
 
-def test_with_a_journal_what_is_left_stays_in_it_and_goes_out_at_the_next_start(tmp_path):
+def test_journaled_messages_left_at_close_are_sent_at_the_next_start(tmp_path):
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         producer = make(broker, journal_dir=tmp_path / "journal")
         for number in range(5):
@@ -266,7 +266,7 @@ def test_with_a_journal_what_is_left_stays_in_it_and_goes_out_at_the_next_start(
 # forgetting to close
 
 
-def test_a_producer_left_open_at_exit_delivers(broker, topic):
+def test_a_producer_left_open_delivers_its_messages_at_exit(broker, topic):
     done = run(
         HEAD + "for number in range(500): producer.send_message(topic, b'x')",
         broker.bootstrap_servers,
@@ -277,7 +277,7 @@ def test_a_producer_left_open_at_exit_delivers(broker, topic):
     assert len(on_topic(broker, topic)) == 500
 
 
-def test_sys_exit_and_an_exception_deliver_what_was_accepted_before(broker, topic):
+def test_sys_exit_and_an_uncaught_exception_deliver_accepted_messages(broker, topic):
     for ending, code in (("sys.exit(3)", 3), ("raise SystemError", 1)):
         done = run(
             HEAD + f"producer.send_message(topic, b'x')\n{ending}", broker.bootstrap_servers, topic, "none"
@@ -286,7 +286,7 @@ def test_sys_exit_and_an_exception_deliver_what_was_accepted_before(broker, topi
     assert len(on_topic(broker, topic)) == 2
 
 
-def test_at_exit_without_a_broker_what_is_left_is_dead_in_the_store(topic, tmp_path):
+def test_messages_left_at_exit_without_a_broker_are_dead_letters_in_the_store(topic, tmp_path):
     path = tmp_path / "store.duckdb"
     with embedded.start(brokers=1, topics={topic: 1}) as broker:
         servers = broker.bootstrap_servers
@@ -301,7 +301,7 @@ def test_at_exit_without_a_broker_what_is_left_is_dead_in_the_store(topic, tmp_p
 # forks
 
 
-def test_a_forked_child_is_told_and_its_parent_goes_on(broker, topic):
+def test_a_forked_child_gets_an_error_and_its_parent_continues(broker, topic):
     code = (
         HEAD
         + """
@@ -331,7 +331,7 @@ print(os.waitstatus_to_exitcode(status), producer.close().acknowledged)
     assert sorted(on_topic(broker, topic)) == [b"after", b"before"]
 
 
-def test_a_forked_child_may_make_its_own(broker, topic):
+def test_a_forked_child_can_create_its_own_producer(broker, topic):
     code = (
         HEAD
         + """
@@ -351,7 +351,7 @@ print(os.waitstatus_to_exitcode(status), producer.close().acknowledged)
     assert sorted(on_topic(broker, topic)) == [b"child", b"parent"]
 
 
-def test_a_child_of_multiprocessing_is_told_too(broker, topic):
+def test_a_multiprocessing_child_gets_an_error_too(broker, topic):
     code = (
         HEAD
         + """
@@ -394,7 +394,7 @@ child = os.fork()
 """
 
 
-def test_a_journal_can_be_opened_again_while_a_forked_child_lives(broker, topic, tmp_path):
+def test_a_journal_can_be_reopened_while_a_forked_child_is_alive(broker, topic, tmp_path):
     code = (
         JOURNALED
         + """
@@ -414,7 +414,7 @@ finally:
     assert done.stdout == "1\n", done.stderr
 
 
-def test_a_forked_child_does_not_get_its_parents_journal(broker, topic, tmp_path):
+def test_a_forked_child_cannot_open_its_parents_journal(broker, topic, tmp_path):
     code = (
         JOURNALED
         + """
@@ -436,7 +436,7 @@ print(producer.close().acknowledged)
 # the command line, asked to stop
 
 
-def test_sigterm_in_mid_stream_settles_what_was_accepted_and_reports_it(broker, topic, tmp_path):
+def test_sigterm_during_a_send_settles_and_reports_accepted_messages(broker, topic, tmp_path):
     path = tmp_path / "store.duckdb"
     arguments = ["send", topic, "-", "-b", broker.bootstrap_servers, "--store", str(path), "--json"]
     process = subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -471,7 +471,7 @@ def test_sigterm_in_mid_stream_settles_what_was_accepted_and_reports_it(broker, 
     assert said["last_position"] == said["rows"]
 
 
-def test_a_second_sigterm_keeps_what_a_broker_that_is_gone_did_not_take(tmp_path):
+def test_a_second_sigterm_during_an_outage_keeps_unsent_messages(tmp_path):
     path = tmp_path / "store.duckdb"
     with embedded.start(brokers=1, topics={"orders": 1}) as broker:
         arguments = ["send", "orders", "-", "-b", broker.bootstrap_servers, "--store", str(path), "--json"]

@@ -136,7 +136,7 @@ class DeliveriesWithJournal(Deliveries):
 
 
 @pytest.mark.parametrize("machine", [Deliveries, DeliveriesWithJournal])
-def test_each_message_is_in_exactly_one_place_in_any_order_of_events(machine):
+def test_each_message_is_in_exactly_one_state_after_any_sequence_of_events(machine):
     from hypothesis.stateful import run_state_machine_as_test
 
     steps = settings(max_examples=12, stateful_step_count=15, deadline=None, derandomize=True)

@@ -74,7 +74,7 @@ def compacted(kafka):
     return name
 
 
-def test_keys_with_a_newer_record_on_a_compacted_topic_are_named(kafka, compacted):
+def test_the_check_flags_records_whose_key_has_a_newer_record_on_a_compacted_topic(kafka, compacted):
     dead_letters = [listed(number, compacted, b"key-%d" % number) for number in range(20)]
     write(kafka, compacted, [(b"key-%d" % number, b"new", None) for number in range(5)])
     write(kafka, compacted, [(b"another", b"new", None)] * 50)
@@ -88,7 +88,7 @@ def test_keys_with_a_newer_record_on_a_compacted_topic_are_named(kafka, compacte
     assert "5 of 20 have a newer record with the same key." in said.text
 
 
-def test_the_letter_itself_and_what_is_older_are_not_newer(kafka, compacted):
+def test_the_dead_letters_own_record_and_older_records_are_not_newer(kafka, compacted):
     write(kafka, compacted, [(b"k", b"old", None)])
     middle = time.time() + 1.0
     eventually(lambda: time.time() > middle)
@@ -100,7 +100,7 @@ def test_the_letter_itself_and_what_is_older_are_not_newer(kafka, compacted):
     assert flags == {}
 
 
-def test_a_higher_sequence_of_the_same_session_is_newer_whatever_the_clock_said(kafka, topic):
+def test_a_higher_sequence_of_the_same_session_is_newer_regardless_of_timestamps(kafka, topic):
     write(kafka, topic, [(b"k", b"later", 9)])
 
     _, flags = look(kafka, [listed(7, topic, accepted_at=time.time() + 5.0)])
@@ -108,7 +108,7 @@ def test_a_higher_sequence_of_the_same_session_is_newer_whatever_the_clock_said(
     assert flags == {name_of(7): "newer_key"}
 
 
-def test_an_old_value_that_was_replayed_late_is_not_newer(kafka, topic):
+def test_a_replayed_record_is_compared_by_its_original_timestamp(kafka, topic):
     original = int((time.time() - 3600) * 1000)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     headers = [(ID_HEADER, id_bytes(OTHER, 1)), ("pc-original-timestamp", b"%d" % original)]
@@ -120,7 +120,7 @@ def test_an_old_value_that_was_replayed_late_is_not_newer(kafka, topic):
     assert (the_only(found).looked_at, flags) == (1, {})
 
 
-def test_a_tombstone_is_newer_too_and_a_dead_tombstone_has_a_key(kafka, compacted):
+def test_a_tombstone_counts_as_newer_and_a_dead_lettered_tombstone_is_checked_by_key(kafka, compacted):
     write(kafka, compacted, [(b"deleted", None, None)])
 
     found, flags = look(
@@ -131,7 +131,7 @@ def test_a_tombstone_is_newer_too_and_a_dead_tombstone_has_a_key(kafka, compacte
     assert the_only(found).bytes == len(b"deleted") + len(b"else")
 
 
-def test_letters_without_a_key_have_nothing_that_could_be_newer(kafka, compacted, topic):
+def test_dead_letters_without_a_key_are_not_checked_for_newer_records(kafka, compacted, topic):
     write(kafka, topic, [(None, b"x", None)] * 20)
 
     found, flags = look(kafka, [listed(1, topic, None)])
@@ -140,7 +140,7 @@ def test_letters_without_a_key_have_nothing_that_could_be_newer(kafka, compacted
     assert (the_only(found).looked_at, the_only(found).complete) == (0, True)
 
 
-def test_keys_that_are_no_text_and_the_empty_key_are_keys(kafka, topic):
+def test_binary_keys_and_the_empty_key_are_checked(kafka, topic):
     strange = [b"\xff\xfe\x00", b"", b"\x80" * 3000]
     write(kafka, topic, [(key, b"new", None) for key in strange])
 
@@ -149,7 +149,7 @@ def test_keys_that_are_no_text_and_the_empty_key_are_keys(kafka, topic):
     assert set(flags) == {name_of(0), name_of(1), name_of(2)}
 
 
-def test_a_topic_that_shrank_its_limit_shows_what_is_too_large(kafka, topic):
+def test_a_lowered_max_message_bytes_flags_dead_letters_that_are_now_too_large(kafka, topic):
     dead_letters = [listed(number, topic, size=900 + number * 100) for number in range(4)]
     assert look(kafka, dead_letters)[1] == {}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -165,7 +165,7 @@ def test_a_topic_that_shrank_its_limit_shows_what_is_too_large(kafka, topic):
     assert "2 of 4 are larger than the 1,200 bytes" in the_only(found).text
 
 
-def test_what_is_called_too_large_is_refused_and_what_is_not_is_taken(kafka):
+def test_the_broker_rejects_exactly_the_records_flagged_as_too_large(kafka):
     name = f"small-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, partitions=1, config={"max.message.bytes": "2000"})
     sizes = range(1_700, 2_100, 10)
@@ -188,7 +188,7 @@ def test_what_is_called_too_large_is_refused_and_what_is_not_is_taken(kafka):
     assert len(set(flags) - refused) <= 1  # a few bytes too careful at this size
 
 
-def test_a_deleted_topic_is_said_and_not_made_again(kafka, topic):
+def test_the_check_reports_a_deleted_topic_and_does_not_recreate_it(kafka, topic):
     kafka.delete_topic(topic)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     eventually(lambda: topic not in admin.list_topics(timeout=10).topics)
@@ -200,21 +200,21 @@ def test_a_deleted_topic_is_said_and_not_made_again(kafka, topic):
     assert topic not in admin.list_topics(timeout=10).topics
 
 
-def test_an_empty_topic_has_nothing_newer(kafka, topic):
+def test_an_empty_topic_has_no_newer_records(kafka, topic):
     found, flags = look(kafka, [listed(1, topic)])
 
     assert flags == {}
     assert (the_only(found).looked_at, the_only(found).complete) == (0, True)
 
 
-def test_a_partition_that_is_not_there_any_more_is_said(kafka, topic):
+def test_the_check_reports_dead_letters_of_a_partition_that_no_longer_exists(kafka, topic):
     found, _ = look(kafka, [listed(1, topic, partition=7), listed(2, topic, partition=2)])
 
     assert the_only(found).lost_partitions == 1
     assert "1 request a partition that the topic does not have (it has 3)." in the_only(found).text
 
 
-def test_a_thousand_partitions_are_looked_at(kafka):
+def test_the_check_scans_a_thousand_partitions(kafka):
     wide = f"wide-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(wide, partitions=1_000)
     write(kafka, wide, [(b"%d" % number, b"new", None) for number in range(2_000)])
@@ -227,7 +227,7 @@ def test_a_thousand_partitions_are_looked_at(kafka):
     assert (said.partitions, said.looked_at, said.complete) == (1_000, 2_000, True), said.text
 
 
-def test_what_is_read_is_bounded_and_said(kafka, topic):
+def test_the_check_stops_at_its_record_limit_and_reports_it(kafka, topic):
     write(kafka, topic, [(b"%d" % number, b"x", None) for number in range(3_000)])
 
     found, _ = look(kafka, [listed(1, topic)], max_records=100)
@@ -240,7 +240,7 @@ def test_what_is_read_is_bounded_and_said(kafka, topic):
     assert "the limit of 100 records was reached" in said.text
 
 
-def test_topics_that_are_not_compacted_are_left_out_when_only_those_are_asked_for(kafka, topic, compacted):
+def test_newer_compacted_checks_only_compacted_topics(kafka, topic, compacted):
     write(kafka, topic, [(b"k", b"new", None)])
     write(kafka, compacted, [(b"k", b"new", None)])
 
@@ -250,7 +250,7 @@ def test_topics_that_are_not_compacted_are_left_out_when_only_those_are_asked_fo
     assert (flags, none) == ({name_of(2): "newer_key"}, {})
 
 
-def test_a_transaction_that_was_aborted_wrote_nothing_newer(kafka, topic):
+def test_an_aborted_transaction_has_no_newer_records(kafka, topic):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"t-{topic}"})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -263,7 +263,7 @@ def test_a_transaction_that_was_aborted_wrote_nothing_newer(kafka, topic):
     assert (the_only(found).looked_at, the_only(found).complete, flags) == (0, True, {})
 
 
-def test_a_transaction_that_is_open_ends_the_look_and_is_said(kafka, topic):
+def test_the_check_stops_at_an_open_transaction_and_reports_it(kafka, topic):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"o-{topic}"})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -277,7 +277,7 @@ def test_a_transaction_that_is_open_ends_the_look_and_is_said(kafka, topic):
     assert "an open transaction hides the remaining records" in the_only(found).text
 
 
-def test_records_that_retention_took_are_said(kafka, topic):
+def test_the_check_reports_records_removed_by_retention(kafka, topic):
     from confluent_kafka import TopicPartition
 
     write(kafka, topic, [(b"%d" % number, b"x", None) for number in range(300)])
@@ -300,7 +300,7 @@ def secured():
         yield cluster
 
 
-def test_without_permission_nothing_is_guessed_and_what_to_grant_is_said(secured):
+def test_without_read_permission_the_check_flags_nothing_and_names_the_missing_permission(secured):
     secured.create_topic("orders", partitions=2)
     secured.create_topic("elsewhere", partitions=1)
     granted = [Permission("topic", "elsewhere", "WRITE")]

@@ -75,7 +75,7 @@ def on_topic(broker) -> Counter:
     return seen
 
 
-def test_killed_between_acknowledgement_and_settle_it_is_found_and_not_sent_twice(store, broker):
+def test_a_record_acknowledged_before_a_kill_is_found_and_not_sent_twice(store, broker):
     ids = buried(store, 120, cluster_id=broker.cluster_id)
     operation = planned(store, broker)
 
@@ -92,7 +92,7 @@ def test_killed_between_acknowledgement_and_settle_it_is_found_and_not_sent_twic
     assert (done.acknowledged + done.landed, done.failed_again, done.skipped) == (120, 0, 0)
 
 
-def test_three_processes_at_once_and_two_killed_owners_send_each_record_once(store, broker):
+def test_three_concurrent_runners_send_each_record_once_when_two_owners_are_killed(store, broker):
     ids = buried(store, 400, cluster_id=broker.cluster_id)
     operation = planned(store, broker)
 
@@ -106,7 +106,7 @@ def test_three_processes_at_once_and_two_killed_owners_send_each_record_once(sto
     assert settled(store, operation) == 400
 
 
-def test_a_store_that_is_locked_past_the_lease_loses_and_doubles_nothing(store, broker):
+def test_a_store_locked_past_the_lease_causes_no_loss_and_no_duplicates(store, broker):
     ids = buried(store, 300, cluster_id=broker.cluster_id)
     operation = planned(store, broker)
 

@@ -81,7 +81,7 @@ def delete_records(stage):
 # the store
 
 
-def test_the_store_is_locked_past_the_lease(stage):
+def test_a_replay_survives_a_store_locked_past_the_lease(stage):
     begin(stage, 2)
 
     locked = Store.open(stage.store.path)
@@ -93,7 +93,7 @@ def test_the_store_is_locked_past_the_lease(stage):
     assert judged(stage).operation.left == 0
 
 
-def test_the_store_is_full_in_the_middle_and_has_room_again(stage):
+def test_a_replay_continues_after_the_disk_was_full(stage):
     begin(stage)
     first = stage.children[0]
     first.signal(signal.SIGUSR1)
@@ -115,7 +115,7 @@ def stands_still(stage):
 # processes
 
 
-def test_killed_between_commit_and_settle_it_is_found_and_not_sent_twice(stage):
+def test_a_record_committed_before_a_kill_is_found_and_not_sent_twice(stage):
     begin(stage)
 
     stage.kill(("EndTxn", True))
@@ -126,7 +126,7 @@ def test_killed_between_commit_and_settle_it_is_found_and_not_sent_twice(stage):
     assert any("exited before reporting it" in (text or "") for text in text_of(stage, "landed"))
 
 
-def test_the_clock_steps_back_an_hour_in_the_middle_and_the_owner_is_killed_after_it(stage, tmp_path):
+def test_a_killed_owner_is_replaced_after_the_clock_stepped_back_an_hour(stage, tmp_path):
     clock = tmp_path / "clock"
     begin(stage, 2, clock=str(clock))
 
@@ -138,7 +138,7 @@ def test_the_clock_steps_back_an_hour_in_the_middle_and_the_owner_is_killed_afte
     assert judged(stage).operation.left == 0
 
 
-def test_the_clock_steps_forward_an_hour_and_nobody_loses_a_lease_that_he_renews(stage, tmp_path):
+def test_a_live_owner_keeps_its_lease_when_the_clock_steps_forward_an_hour(stage, tmp_path):
     clock = tmp_path / "clock"
     begin(stage, 2, clock=str(clock))
     owner = stage.operation().owner
@@ -154,7 +154,7 @@ def test_the_clock_steps_forward_an_hour_and_nobody_loses_a_lease_that_he_renews
 # the topics
 
 
-def test_a_topic_that_is_gone_before_the_replay_is_left_out_and_said(stage):
+def test_a_topic_deleted_before_the_replay_is_skipped_and_reported(stage):
     gone = stage.topics.pop()
     stage.medium.cluster.delete_topic(gone.name)
     stage.plan(rate=None)
@@ -169,7 +169,7 @@ def test_a_topic_that_is_gone_before_the_replay_is_left_out_and_said(stage):
     assert all("no longer exists" in text for text in text_of(stage, "skipped"))
 
 
-def test_a_topic_that_goes_in_the_middle_is_left_out_and_the_others_arrive(stage):
+def test_a_topic_deleted_during_the_replay_does_not_affect_other_topics(stage):
     gone = stage.topics.pop()
     begin(stage, config={"transaction.timeout.ms": 12_000})
     stage.medium.cluster.delete_topic(gone.name)
@@ -182,7 +182,7 @@ def test_a_topic_that_goes_in_the_middle_is_left_out_and_the_others_arrive(stage
     assert stage.operation().left == 0
 
 
-def test_records_larger_than_their_topic_now_allows_fail_and_all_others_arrive(stage):
+def test_records_above_a_lowered_size_limit_fail_and_all_others_are_delivered(stage):
     admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
     smaller = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
     for topic in stage.topics:
@@ -199,7 +199,7 @@ def test_records_larger_than_their_topic_now_allows_fail_and_all_others_arrive(s
     assert found.operation.failed_again == len(large - stage.buried.there) > 0
 
 
-def test_what_retention_took_between_commit_and_settle_is_not_sent_again(stage):
+def test_records_removed_by_retention_before_they_were_settled_are_not_sent_again(stage):
     begin(stage, inconclusive=None)
     stage.kill(("EndTxn", True))
     claimed = {
@@ -218,7 +218,7 @@ def test_what_retention_took_between_commit_and_settle_is_not_sent_again(stage):
     assert {one for one in claimed if seen.counts[number_of(one)]} <= listed
 
 
-def test_what_may_have_landed_before_the_retention_is_not_sent_silently(stage):
+def test_possibly_persisted_records_are_not_resent_silently_after_retention(stage):
     delete_records(stage)
     stage.plan(rate=None, inconclusive=None)
     stage.replay()
@@ -232,7 +232,7 @@ def test_what_may_have_landed_before_the_retention_is_not_sent_silently(stage):
 # people
 
 
-def test_two_operators_one_archives_what_the_other_replays_and_the_first_wins(stage):
+def test_the_first_of_a_concurrent_archive_and_replay_wins_for_each_record(stage):
     begin(stage)
 
     late = DeadLetterFilter(ids=tuple(message_id(n) for n in range(LETTERS - 100, LETTERS)))
@@ -250,7 +250,7 @@ def test_two_operators_one_archives_what_the_other_replays_and_the_first_wins(st
     assert text_of(stage, "skipped") == {"archived after the replay was planned": 100}
 
 
-def test_cancelled_in_the_middle_the_rest_stays_dead_and_nothing_is_half_sent(stage):
+def test_a_cancelled_replay_leaves_the_rest_dead_and_sends_no_record_partially(stage):
     begin(stage, 2)
     replay.cancel(stage.store, stage.operation_id, who="bea", origin="python")
     stage.finish()
@@ -260,7 +260,7 @@ def test_cancelled_in_the_middle_the_rest_stays_dead_and_nothing_is_half_sent(st
     assert found.operation.skipped > 0
 
 
-def test_paused_the_owner_killed_and_resumed_it_goes_on_where_it_was(stage):
+def test_a_paused_replay_whose_owner_was_killed_continues_after_resume(stage):
     begin(stage)
     replay.pause(stage.store, stage.operation_id, who="bea", origin="python")
     stage.kills += stage.children[0].kill()

@@ -73,7 +73,7 @@ def test_a_replay_is_exactly_once_on_a_real_broker(place):
     assert place.dead_letters.count(DeadLetterFilter(state="replayed")) == 300
 
 
-def test_what_is_there_already_has_landed(place):
+def test_a_record_already_on_the_topic_is_settled_as_landed(place):
     topic = place.topic()
     place.give_up(topic, 20, verdict="possibly_persisted")
     there = message_id(7)
@@ -85,7 +85,7 @@ def test_what_is_there_already_has_landed(place):
     assert place.dead_letters.count(DeadLetterFilter(state="landed", message_id=there)) == 1
 
 
-def test_it_waits_for_a_person_who_asked_to_see_first(place):
+def test_a_replay_with_check_first_waits_for_go_before_it_sends(place):
     topic = place.topic()
     place.give_up(topic, 5)
     planned = place.plan(check_first=True)
@@ -101,7 +101,7 @@ def test_it_waits_for_a_person_who_asked_to_see_first(place):
     assert place.runner.run_one(planned.operation_id, 60).acknowledged == 5
 
 
-def test_on_a_compacted_topic_an_old_value_does_not_overwrite_a_newer_one(place):
+def test_a_replay_skips_old_values_on_a_compacted_topic_by_default(place):
     topic = place.topic(**{"cleanup.policy": "compact"})
     place.give_up(topic, 1, key=b"old")
     place.write(topic, b"newer", b"old")
@@ -114,7 +114,7 @@ def test_on_a_compacted_topic_an_old_value_does_not_overwrite_a_newer_one(place)
     assert done.acknowledged == 1
 
 
-def test_a_topic_that_is_gone_is_left_out_with_its_reason(place):
+def test_dead_letters_of_a_deleted_topic_are_skipped_with_a_reason(place):
     place.give_up(f"gone-{uuid.uuid4().hex[:8]}", 3)
 
     done = place.runner.run_one(place.plan().operation_id, 60)
@@ -124,7 +124,7 @@ def test_a_topic_that_is_gone_is_left_out_with_its_reason(place):
     assert place.dead_letters.count(DeadLetterFilter()) == 3
 
 
-def test_a_record_that_the_topic_refuses_fails_alone(place):
+def test_a_rejected_record_does_not_affect_the_others(place):
     topic = place.topic(**{"max.message.bytes": "2000"})
     place.give_up(topic, 40)
     place.dead_letters.add(
@@ -146,7 +146,7 @@ def test_a_record_that_the_topic_refuses_fails_alone(place):
     assert (again.code, again.verdict, again.replay_count) == ("MSG_SIZE_TOO_LARGE", "rejected", 1)
 
 
-def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
+def test_a_one_click_replay_starts_automatically_and_reports_its_delivery_guarantee(place):
     topic = place.topic()
     place.give_up(topic, 5, key=b"mine")
 
@@ -156,7 +156,7 @@ def test_one_click_goes_by_itself_and_was_told_how_it_is_delivered(place):
     assert BrokerCheck.from_json(done.checked).delivery == "exactly_once"
 
 
-def test_one_click_stops_where_a_newer_record_is_on_an_ordinary_topic_too(place):
+def test_a_one_click_replay_waits_for_a_decision_if_an_uncompacted_topic_has_newer_records(place):
     topic = place.topic()
     place.give_up(topic, 3, key=b"old")
     place.write(topic, b"newer", b"old")
@@ -172,7 +172,7 @@ def test_one_click_stops_where_a_newer_record_is_on_an_ordinary_topic_too(place)
     assert place.runner.run_one(planned.operation_id, 60).skipped == 3
 
 
-def test_python_asks_nobody_skips_old_values_on_compacted_topics_and_sends_them_on_others(place):
+def test_the_python_api_skips_old_values_only_on_compacted_topics(place):
     plain, compacted = place.topic(), place.topic(**{"cleanup.policy": "compact"})
     for topic in (plain, compacted):
         place.write(topic, b"newer", b"old")

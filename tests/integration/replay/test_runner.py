@@ -84,7 +84,7 @@ def bury(store, kafka, topic, count, **changes):
     return dead_letters
 
 
-def test_a_replay_killed_again_and_again_leaves_each_record_once(kafka, topic, store):
+def test_a_replay_killed_repeatedly_writes_each_record_once(kafka, topic, store):
     dead_letters = bury(store, kafka, topic, COUNT)
     operation = replay.plan(
         store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
@@ -124,7 +124,7 @@ def kill_owner(store, operation) -> bool:
     return True
 
 
-def test_what_had_landed_is_found_and_only_the_rest_is_sent(kafka, topic, store):
+def test_records_already_on_the_topic_are_found_and_only_the_rest_is_sent(kafka, topic, store):
     dead_letters = bury(store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time())
     produce(kafka, topic, dead_letters[:40])
     operation = replay.plan(
@@ -161,7 +161,7 @@ def probe(kafka, topic, number, **choices):
     )
 
 
-def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
+def test_an_acceptance_time_an_hour_ahead_hides_no_record(kafka, topic):
     """Accepted with the clock an hour ahead, which was then set back: the timestamp said that nothing so young is there."""
     now = int(time.time() * 1000)
     produce(kafka, topic, [dead_letter(number) for number in range(50)], timestamp_ms=now)
@@ -171,7 +171,7 @@ def test_a_clock_that_was_an_hour_ahead_hides_no_record(kafka, topic):
     assert probe(kafka, topic, 98, since_ms=now + 3_600_000).unread == frozenset()
 
 
-def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeypatch):
+def test_partitions_excluded_by_timestamps_alone_are_reported_as_unread(kafka, topic, monkeypatch):
     monkeypatch.setattr(record_lookup, "_MAX_OLDER_RECORDS", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [dead_letter(number) for number in range(50)], timestamp_ms=now)
@@ -183,7 +183,7 @@ def test_what_only_a_timestamp_excludes_is_not_called_read(kafka, topic, monkeyp
     assert "according to timestamps" in answer.text
 
 
-def test_the_time_index_saves_reading_what_is_older(kafka, topic, monkeypatch):
+def test_a_probe_uses_the_time_index_to_skip_older_records(kafka, topic, monkeypatch):
     monkeypatch.setattr(record_lookup, "_MAX_OLDER_RECORDS", 10)
     now = int(time.time() * 1000)
     produce(kafka, topic, [dead_letter(number) for number in range(500)], timestamp_ms=now - 3_600_000)
@@ -211,13 +211,13 @@ def transaction(kafka, topic, number):
     return producer
 
 
-def test_an_aborted_transaction_did_not_land(kafka, topic):
+def test_a_record_of_an_aborted_transaction_is_not_found(kafka, topic):
     transaction(kafka, topic, 1).abort_transaction(30)
 
     assert probe(kafka, topic, 1).outcome == "not_found"
 
 
-def test_behind_an_open_transaction_nobody_can_say_until_it_ends(kafka, topic):
+def test_a_probe_is_inconclusive_until_an_open_transaction_ends(kafka, topic):
     producer = transaction(kafka, topic, 1)
     produce(kafka, topic, [dead_letter(2)])
 
@@ -261,7 +261,7 @@ def allow(guarded, kind, name, operation):
     admin.create_acls([binding])[binding].result(30)
 
 
-def test_without_permission_to_read_it_is_inconclusive_and_says_what_to_grant(guarded):
+def test_without_read_permission_a_probe_is_inconclusive_and_names_the_missing_permission(guarded):
     guarded.create_topic("orders", partitions=1)
     allow(guarded, ResourceType.TOPIC, "orders", AclOperation.WRITE)
     app = {

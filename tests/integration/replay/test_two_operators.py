@@ -41,7 +41,7 @@ def told(process):
 
 
 @pytest.mark.timeout(300)
-def test_what_one_archives_while_the_other_replays_is_sent_or_archived_never_both(store, broker):
+def test_a_record_archived_during_a_replay_is_either_sent_or_archived_never_both(store, broker):
     ids = buried(store, LETTERS, cluster_id=broker.cluster_id)
     operation = replay.plan(
         store, DeadLetterFilter(), who="ann", origin="python", can_run=broker.cluster_id, rate=8, canary=0

@@ -136,7 +136,7 @@ def listens_on(process):
     }
 
 
-def test_ctrl_c_in_a_terminal_ends_everything_and_a_second_run_works(start, port):
+def test_ctrl_c_ends_all_processes_and_a_second_run_works(start, port):
     first = start("--port", port).wait_until_up()
     lines = first.text.splitlines()
     assert len([line for line in lines if line]) == (3 if first.port == port else 4)
@@ -179,7 +179,7 @@ def test_two_concurrent_runs_share_the_store_and_the_second_prints_its_port(star
         assert "locked" not in run.text.lower()
 
 
-def test_a_background_job_that_ignores_sigint_ends_on_it(start, port):
+def test_sigint_ends_a_background_run_started_with_sigint_ignored(start, port):
     run = start("--port", port, ignoring_sigint=True).wait_until_up()
 
     run.process.send_signal(signal.SIGINT)
@@ -188,7 +188,7 @@ def test_a_background_job_that_ignores_sigint_ends_on_it(start, port):
 
 
 @pytest.mark.parametrize("after", [0.15, 0.6, 1.2])
-def test_ctrl_c_during_the_start_ends_it(start, port, after):
+def test_ctrl_c_during_the_start_ends_the_run(start, port, after):
     run = start("--port", port)
     with pytest.raises(subprocess.TimeoutExpired):
         run.process.wait(after)  # at several moments of the start, none of which may hang
@@ -234,7 +234,7 @@ def test_a_dashboard_that_dies_is_restarted_with_a_message(start, port):
     run.assert_ends_cleanly()
 
 
-def test_closing_the_terminal_ends_it(start, port):
+def test_closing_the_terminal_ends_the_run(start, port):
     run = start("--port", port).wait_until_up()
 
     run.process.send_signal(signal.SIGHUP)
@@ -242,7 +242,7 @@ def test_closing_the_terminal_ends_it(start, port):
     run.assert_ends_cleanly()
 
 
-def test_a_replay_after_the_rejections_empties_the_topic_and_a_rejected_topic_fails_again(start, port):
+def test_a_replay_succeeds_after_the_rejections_end_and_fails_again_during_them(start, port):
     run = start("--port", port).wait_until_up()
     store = run.store
     eventually(lambda: dead(store, topic="payments") > 20, 120)

@@ -140,7 +140,7 @@ def test_a_producer_two_dashboards_and_a_shell_share_a_store(tmp_path):
     assert not path.with_name("store.duckdb.wal").exists()
 
 
-def test_no_batch_that_was_acknowledged_is_lost_when_writers_are_killed(tmp_path):
+def test_no_acknowledged_batch_is_lost_when_writers_are_killed(tmp_path):
     path, rng = tmp_path / "store.duckdb", random.Random(20)
     acknowledged = {}
     for number in range(20):
@@ -162,7 +162,7 @@ def test_no_batch_that_was_acknowledged_is_lost_when_writers_are_killed(tmp_path
     assert store.append(batch("after", 0))
 
 
-def test_many_processes_open_a_new_store_at_the_same_time(tmp_path):
+def test_many_processes_can_create_a_store_at_the_same_time(tmp_path):
     for round in range(3):
         path = tmp_path / str(round) / "store.duckdb"
         everyone = [start(operate, path, str(number), 0.2, 0.05) for number in range(4)]
@@ -179,7 +179,7 @@ def hold(path, who, said):
         time.sleep(60)
 
 
-def test_a_stopped_process_that_holds_the_store_is_named(tmp_path):
+def test_the_error_names_a_stopped_process_that_locks_the_store(tmp_path):
     path = tmp_path / "store.duckdb"
     store = Store.open(path)
     process, heard = start(hold, path, "")
@@ -208,7 +208,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_loses_nothing_that_was_acknowledged_and_heals(small_disk):
+def test_a_full_disk_loses_no_acknowledged_data_and_the_store_recovers(small_disk):
     store = Store.open(small_disk / "state" / "store.duckdb")
     dead_letters, spill = DeadLetters(store), Spill(small_disk / "state" / "spill.jsonl")
     assert store.append(batch("p", 0))
@@ -241,7 +241,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged_and_heals(small_disk):
     assert dead_letters.bodies(["p-0", f"p-{kept - 1}"])[0].value == b"value" * 40
 
 
-def test_a_store_that_cannot_be_made_on_a_full_disk_says_so(small_disk):
+def test_a_failed_store_creation_on_a_full_disk_is_reported(small_disk):
     (small_disk / "ballast").write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 8192))
 
     with pytest.raises(StoreFull, match="is full"):

@@ -8,7 +8,7 @@ import os
 from producer_core._internal.actor import current_actor
 
 
-def test_the_jupyterhub_user_comes_before_the_system_user(monkeypatch):
+def test_the_jupyterhub_user_takes_precedence_over_the_system_user(monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "jovyan")
     monkeypatch.setenv("JUPYTERHUB_USER", "ann")
     assert current_actor() == "ann"

@@ -18,7 +18,7 @@ def test_the_time_left_decreases_to_zero_and_not_below(monkeypatch):
     assert limit.left() == 0.0
 
 
-def test_a_step_gets_at_least_and_at_most_the_given_seconds(monkeypatch):
+def test_the_time_for_a_step_is_bounded_below_and_above(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
     limit = Deadline(10.0)

@@ -75,7 +75,7 @@ def test_a_lock_of_another_process_is_rejected_with_its_process_id(path):
     assert rejected.value.holder == str(process.pid)
 
 
-def test_a_holder_that_wrote_no_process_id_has_no_name(path):
+def test_a_holder_without_a_process_id_is_unnamed_in_the_error(path):
     with lock_file(path), pytest.raises(FileLocked) as rejected:
         lock_file(path, blocking=False)
 
@@ -141,7 +141,7 @@ def test_reading_the_file_elsewhere_does_not_release_the_lock(path):
 # releasing
 
 
-def test_release_frees_the_lock_and_has_no_effect_a_second_time(path):
+def test_release_frees_the_lock_and_is_idempotent(path):
     lock = lock_file(path)
 
     lock.release()
@@ -160,7 +160,7 @@ def test_a_rejected_lock_leaves_no_open_file(path):
         assert len(file_lock._open_locks) == before
 
 
-def test_a_file_that_its_holder_deletes_is_opened_again(path, monkeypatch):
+def test_a_lock_file_deleted_by_its_holder_is_opened_again(path, monkeypatch):
     """As a send removes its lock file at its end, and the store's recovery the spill."""
     acquire = FileLock.acquire
 
@@ -176,7 +176,7 @@ def test_a_file_that_its_holder_deletes_is_opened_again(path, monkeypatch):
         assert not is_free(path)
 
 
-def test_a_deleted_file_is_no_longer_in_place(path):
+def test_a_lock_on_a_deleted_file_is_no_longer_in_place(path):
     with lock_file(path) as lock:
         path.unlink()
         assert not lock.in_place
@@ -218,7 +218,7 @@ def test_a_forked_childs_release_keeps_the_parents_lock(path):
         assert not is_free(path)
 
 
-def test_a_copy_that_a_c_library_forked_does_not_keep_a_released_lock(path):
+def test_a_descriptor_inherited_by_a_native_fork_does_not_keep_a_released_lock(path):
     lock = lock_file(path)
     copy = os.dup(lock.descriptor)  # such a fork runs no Python code, so its copy stays open
     try:
@@ -229,7 +229,7 @@ def test_a_copy_that_a_c_library_forked_does_not_keep_a_released_lock(path):
         os.close(copy)
 
 
-def test_a_release_in_such_a_child_keeps_the_parents_lock(path, monkeypatch):
+def test_a_release_in_a_natively_forked_child_keeps_the_parents_lock(path, monkeypatch):
     lock = lock_file(path)
     copy = os.dup(lock.descriptor)
     try:
@@ -245,7 +245,7 @@ def test_a_release_in_such_a_child_keeps_the_parents_lock(path, monkeypatch):
 # the file
 
 
-def test_the_file_is_private_whatever_the_umask(path):
+def test_the_lock_file_is_private_regardless_of_the_umask(path):
     before = os.umask(0)
     try:
         lock_file(path).release()
@@ -264,7 +264,7 @@ def test_the_process_id_replaces_that_of_an_earlier_holder(path):
         assert lock.read_pid() == str(os.getpid())
 
 
-def test_without_a_file_nothing_is_created_unless_asked_for(path):
+def test_a_missing_lock_file_is_created_only_on_request(path):
     with pytest.raises(FileNotFoundError):
         lock_file(path, flags=os.O_RDWR)
 
@@ -280,7 +280,7 @@ def test_a_locked_file_keeps_its_content(path):
     assert path.read_text() == "data and more"
 
 
-def test_a_file_that_is_open_already_can_be_locked(path):
+def test_an_open_file_can_be_locked(path):
     with path.open("w") as file:
         assert try_lock(file.fileno())
         assert not is_free(path)
@@ -288,7 +288,7 @@ def test_a_file_that_is_open_already_can_be_locked(path):
     assert is_free(path)
 
 
-def test_windows_has_no_such_locks_and_keeps_no_open_file(path, monkeypatch):
+def test_locking_on_windows_raises_an_error_and_leaves_no_open_file(path, monkeypatch):
     monkeypatch.setattr(file_lock.sys, "platform", "win32")
     before = len(file_lock._open_locks)
 

@@ -11,7 +11,7 @@ def test_text_is_escaped_and_unprintable_characters_are_replaced():
     assert html.text(None) == "None"
 
 
-def test_long_text_is_cut():
+def test_long_text_is_truncated():
     assert html.text("x" * 1000) == "x" * 300 + " …"
 
 

@@ -45,14 +45,14 @@ def test_a_supported_type_is_written_as_documented(python, json):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("python", REFUSED)
-def test_a_value_without_a_json_form_is_rejected_with_its_place(python):
+def test_a_value_without_a_json_form_is_rejected_with_its_location(python):
     with pytest.raises(InvalidMessage):
         encode_value(eval(python, dict(NAMES)))
     with pytest.raises(InvalidMessage, match=re.escape("At value['deep'][1]")):
         encode_value({"deep": ["fine", eval(python, dict(NAMES))]})
 
 
-def test_both_tables_have_rows():
+def test_the_test_tables_are_not_empty():
     assert len(WRITTEN) > 30
     assert len(REFUSED) > 12
 
@@ -80,7 +80,7 @@ class Order:
         ({"a": {Customer(): 1}}, "At value['a']: A key inside the value"),
     ],
 )
-def test_an_error_names_the_place_inside_the_value(value, place):
+def test_an_error_names_the_location_inside_the_value(value, place):
     with pytest.raises(InvalidMessage, match="^" + re.escape(place)):
         encode_value(value)
 

@@ -7,7 +7,7 @@ import logging
 from producer_core._internal import librdkafka
 
 
-def test_properties_are_known_by_name_and_by_alias():
+def test_properties_are_recognised_by_name_and_by_alias():
     assert librdkafka.knows_property("linger.ms")
     assert librdkafka.knows_property("queue.buffering.max.ms")
     assert librdkafka.knows_property("partitioner")
@@ -29,7 +29,7 @@ def test_connection_settings_are_checked_without_a_connection():
     assert librdkafka.client_refusal({"security.protocol": "telnet"})
 
 
-def test_the_clients_log_is_silent_unless_it_has_a_level(monkeypatch):
+def test_the_client_log_is_silent_unless_a_level_is_set(monkeypatch):
     log = logging.getLogger("producer_core._internal.librdkafka")
     monkeypatch.setattr(log, "level", logging.NOTSET)
     assert librdkafka.client_log().level > logging.CRITICAL

@@ -11,7 +11,7 @@ from producer_core._internal.masking import display_value, is_secret_name, mask,
     "name",
     ["password", "userPassword", "API_KEY", "api-key", "Authorization", "client.secret", "access_token", "cvv", "cardNumber", "Set-Cookie", "ssn", "session_id", "sasl.jaas.config"],
 )  # fmt: skip
-def test_a_secret_name_is_known_in_any_spelling(name):
+def test_a_secret_name_is_recognised_in_any_spelling(name):
     assert is_secret_name(name)
 
 
@@ -44,7 +44,7 @@ def test_a_secret_in_a_text_is_masked(text, masked):
     "text",
     ["4111 1111 1111 1112", "1700000000000", "1700000000000000", "order 1234567890123456", "12.50", "a@b", "broker1:9092", "019a2b3c-1111-7222-8333-444455556666-17"],
 )  # fmt: skip
-def test_what_only_looks_like_a_secret_stays(text):
+def test_text_that_only_resembles_a_secret_is_unchanged(text):
     assert mask_text(text) == text
 
 
@@ -62,7 +62,7 @@ def test_a_secret_field_that_is_null_stays_null():
     assert mask({"token": None}) == {"token": None}
 
 
-def test_bytes_are_shown_as_what_they_are():
+def test_bytes_are_displayed_as_json_text_or_size():
     assert display_value(None) is None
     assert display_value(b'{"password": "x"}') == {"password": "***"}
     assert display_value(b'{"password": "x"}', reveal=True) == {"password": "x"}

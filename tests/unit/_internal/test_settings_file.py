@@ -19,7 +19,7 @@ from producer_core.errors import ConfigError
         ("", {}),
     ],
 )
-def test_settings_are_read_from_json_and_from_lines(tmp_path, text, expected):
+def test_settings_are_read_from_json_and_properties_files(tmp_path, text, expected):
     file = tmp_path / "client.properties"
     file.write_text(text)
 
@@ -30,7 +30,7 @@ def test_settings_are_read_from_json_and_from_lines(tmp_path, text, expected):
     ("text", "message"),
     [('{"acks": ', "is not JSON"), ("acks=all\nlinger.ms 5\n", r"Line 2 of .* is not name=value")],
 )
-def test_an_invalid_file_is_refused_with_its_place(tmp_path, text, message):
+def test_an_invalid_file_is_refused_with_the_location_of_the_error(tmp_path, text, message):
     file = tmp_path / "client.properties"
     file.write_text(text)
 

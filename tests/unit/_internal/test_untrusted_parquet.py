@@ -42,7 +42,7 @@ def test_repeated_values_are_unpacked_a_few_rows_at_a_time(repeated):
     assert untrusted_parquet.open_file(repeated).read_row_group(0).nbytes < 2 * len(VALUE)
 
 
-def test_the_schema_is_as_written(repeated):
+def test_the_schema_is_read_unchanged(repeated):
     assert untrusted_parquet.read_schema(repeated).field("value").type == pyarrow.binary()
 
 

@@ -33,7 +33,7 @@ def test_both_callbacks_are_called_in_order():
     assert calls == [("ours", "error"), ("user", "error")]
 
 
-def test_without_a_callback_of_the_user_ours_is_returned():
+def test_without_a_user_callback_the_internal_one_is_returned():
     def ours(event):
         """Do nothing."""
 
@@ -57,7 +57,7 @@ def test_an_interrupt_of_the_users_callback_is_raised():
         call_both(lambda event: None, interrupted)("error")
 
 
-def test_a_repr_is_cut_and_a_failing_one_becomes_the_name_of_the_type():
+def test_a_long_repr_is_truncated_and_a_failing_one_is_replaced_by_the_type_name():
     class Broken:
         def __repr__(self):
             raise RuntimeError

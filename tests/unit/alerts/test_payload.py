@@ -56,7 +56,7 @@ def test_the_key_is_the_same_for_a_second_attempt_and_new_for_a_repetition():
     assert len(keys) == 5
 
 
-def test_the_fingerprint_is_the_same_for_every_episode_whatever_its_severity():
+def test_the_fingerprint_is_the_same_for_every_episode_regardless_of_severity():
     later = dataclasses.replace(item(at=9000.0), severity="critical")
     (one,), (other,) = notified(item()).payload["alerts"], notified(later).payload["alerts"]
 

@@ -81,7 +81,7 @@ def test_valid_values_are_returned():
     assert rule_fields.file("pager.url") == "pager.url"
 
 
-def test_a_choice_suggests_the_nearest_valid_one():
+def test_an_invalid_choice_suggests_the_nearest_valid_one():
     severity = rule_fields.one_of("critical", "warning", "info")
 
     assert severity("info") == "info"
@@ -92,7 +92,7 @@ def test_a_choice_suggests_the_nearest_valid_one():
         severity(["info"])
 
 
-def test_a_list_of_choices_is_not_empty():
+def test_an_empty_list_of_choices_is_refused():
     severities = rule_fields.some_of("critical", "warning")
 
     assert severities(["warning", "critical"]) == ("warning", "critical")

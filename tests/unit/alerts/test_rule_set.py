@@ -32,5 +32,5 @@ def test_an_alert_without_a_rule_is_unchanged():
         (RuleProblem("rule.a", "", None, "It has no condition.", ""), "rule.a: It has no condition."),
     ],
 )  # fmt: skip
-def test_a_mistake_is_shown_with_its_place(problem, text):
+def test_a_mistake_is_shown_with_its_location(problem, text):
     assert str(problem) == text

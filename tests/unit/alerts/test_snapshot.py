@@ -14,7 +14,7 @@ def test_sums_are_added_by_field():
     )
 
 
-def test_the_writers_of_a_topic_are_those_that_fail_or_else_all():
+def test_the_writers_of_a_topic_are_its_failing_producers_or_all_of_them():
     fine, failing = WindowSums(acknowledged=5), WindowSums(failed_attempts=1)
 
     def writers(**by_producer):

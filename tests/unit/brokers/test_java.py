@@ -24,7 +24,7 @@ def install(tmp_path, monkeypatch):
     return java
 
 
-def test_java_home_comes_before_the_path(install, monkeypatch):
+def test_java_home_takes_precedence_over_the_path(install, monkeypatch):
     home, path = install("home", 'openjdk version "21.0.2"'), install("path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("PATH", str(path.parent))
     assert (find_java().program, find_java().version) == (str(path), 17)
@@ -33,7 +33,7 @@ def test_java_home_comes_before_the_path(install, monkeypatch):
     assert (find_java().program, find_java().version) == (str(home), 21)
 
 
-def test_an_old_java_in_java_home_is_passed_over(install, monkeypatch):
+def test_an_old_java_in_java_home_is_skipped(install, monkeypatch):
     home, path = install("home", 'java version "1.8.0_402"'), install("path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("JAVA_HOME", str(home.parent.parent))
     monkeypatch.setenv("PATH", str(path.parent))
@@ -53,6 +53,6 @@ def test_the_error_names_each_java_that_was_found(install, monkeypatch):
     assert f"{home} is version 8; {other} is of an unknown version" in str(caught.value)
 
 
-def test_the_error_without_any_java_says_so(install):
+def test_the_error_reports_that_no_java_was_found(install):
     with pytest.raises(MissingTool, match="none was found"):
         find_java()

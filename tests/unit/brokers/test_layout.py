@@ -10,7 +10,7 @@ from producer_core.brokers import layout
 from producer_core.errors import BrokerError
 
 
-def test_each_node_has_ports_and_a_folder_of_its_own(tmp_path):
+def test_each_node_has_its_own_ports_and_folder(tmp_path):
     nodes = layout.plan(3, tmp_path)
     ports = [port for node in nodes for port in (node.port, node.direct_port, node.controller_port)]
 

@@ -18,13 +18,13 @@ def test_ports_are_distinct_and_below_the_range_of_outgoing_connections():
     assert free_ports(0) == []
 
 
-def test_wanted_ports_come_first():
+def test_requested_ports_come_first():
     first, second = free_ports(2)
 
     assert free_ports(3, wanted=[second, first])[:2] == [second, first]
 
 
-def test_a_wanted_port_in_use_is_refused():
+def test_a_requested_port_in_use_is_refused():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -202,6 +202,6 @@ def test_json_reports_that_more_alerts_exist_than_the_limit(path):
     assert (len(found["alerts"]), found["more"]) == (2, True)
 
 
-def test_a_silence_of_no_time_is_refused(path):
+def test_a_silence_of_zero_duration_is_refused(path):
     refused = run(path, "silence", "slow_delivery", "--for", "0s")
     assert refused.exit_code == 2 and "must be above 0" in refused.output

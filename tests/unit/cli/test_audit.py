@@ -164,7 +164,7 @@ def _cases(acts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("action", "before", "act"), _cases(PYTHON))
-def test_an_act_in_python_is_in_the_audit_once(store, action, before, act):
+def test_an_action_in_python_is_audited_once(store, action, before, act):
     given = before(store) if before else None
     known = len(rows(store, action=action))
 
@@ -178,7 +178,7 @@ def test_an_act_in_python_is_in_the_audit_once(store, action, before, act):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("action", "before", "act"), _cases(SHELL))
-def test_an_act_in_the_shell_is_in_the_audit_once(store, action, before, act):
+def test_an_action_on_the_command_line_is_audited_once(store, action, before, act):
     given = before(store) if before else None
     known = len(rows(store, action=action))
 
@@ -190,7 +190,7 @@ def test_an_act_in_the_shell_is_in_the_audit_once(store, action, before, act):
 
 
 @pytest.mark.parametrize(("action", "before", "act"), _cases(PAGE))
-def test_an_act_on_the_page_is_in_the_audit_once(store, action, before, act, monkeypatch):
+def test_an_action_on_the_dashboard_is_audited_once(store, action, before, act, monkeypatch):
     if before is looks_only:
         monkeypatch.setattr(access, "may_act", lambda: (False, "You have read-only access."))
     given = before(store) if before else None
@@ -204,7 +204,7 @@ def test_an_act_on_the_page_is_in_the_audit_once(store, action, before, act, mon
 
 
 @pytest.mark.slow
-def test_an_import_is_in_the_audit_with_its_beginning_and_its_end(store, tmp_path):
+def test_the_start_and_the_end_of_an_import_are_audited(store, tmp_path):
     run(store, "dlq", "export", str(tmp_path / "out.parquet"))
     into = Store.open(tmp_path / "other.duckdb")
 
@@ -214,7 +214,7 @@ def test_an_import_is_in_the_audit_with_its_beginning_and_its_end(store, tmp_pat
     assert (end["count"], begin["count"]) == (4, 0)
 
 
-def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, dead_letters):
+def test_a_refused_purge_audits_the_typed_text_and_deletes_nothing(store, dead_letters):
     archived(store)
 
     result = run(store, "dlq", "purge", "--confirmation", "purge 3")
@@ -228,7 +228,7 @@ def test_a_refused_purge_says_what_was_typed_and_deletes_nothing(store, dead_let
     assert dead_letters.count(DeadLetterFilter(state="archived")) == 4
 
 
-def test_every_act_of_the_dashboard_is_known_here():
+def test_every_dashboard_action_is_covered():
     """A new act on the page must come with its row."""
     source = "".join(path.read_text() for path in (ROOT / "dashboard" / "actions").glob("*.py"))
     acts = set(re.findall(r"^def ([a-z]\w+)\([^)]*\) -> Done:", source, re.M)) - {"attempt"}
@@ -241,7 +241,7 @@ def test_every_act_of_the_dashboard_is_known_here():
 
 
 @pytest.mark.slow
-def test_nothing_updates_or_deletes_a_row_of_the_audit():
+def test_no_statement_updates_or_deletes_audit_rows():
     changing = re.compile(
         r"(?:UPDATE|DELETE\s+FROM|TRUNCATE|DROP\s+TABLE|INTO\s+OR\s+REPLACE)\s+\"?audit\b", re.I
     )
@@ -258,7 +258,7 @@ def test_nothing_updates_or_deletes_a_row_of_the_audit():
     }
 
 
-def test_pruning_keeps_the_audit_for_good(store):
+def test_pruning_never_deletes_audit_rows(store):
     DeadLetters(store).archive(ANY, **WHO)
 
     store.prune(time.time() + 1e9)
@@ -267,7 +267,7 @@ def test_pruning_keeps_the_audit_for_good(store):
     assert [row["action"] for row in rows(store)] == ["archive"]
 
 
-def test_an_act_that_the_store_refuses_leaves_neither_half(store, dead_letters, monkeypatch):
+def test_a_failed_audit_write_rolls_back_its_action(store, dead_letters, monkeypatch):
     monkeypatch.setattr(Store, "audit", lambda *_, **__: 1 / 0)
 
     with pytest.raises(ZeroDivisionError):
@@ -314,13 +314,13 @@ def old_acts(tmp_path):
         (("--who", "nobody"), []),
     ],
 )
-def test_the_audit_is_asked_by_who_action_and_time(old_acts, asked, found):
+def test_the_audit_is_filtered_by_operator_action_and_time(old_acts, asked, found):
     result = run(old_acts, "audit", "--json", *asked)
 
     assert [entry["acted_at"] for entry in json.loads(result.stdout)] == found
 
 
-def test_the_audit_is_a_table_for_people_and_masks_what_it_quotes(old_acts):
+def test_the_audit_is_printed_as_a_table_with_masked_values(old_acts):
     said = run(old_acts, "audit").output
 
     assert {"time", "operator", "origin", "action", "selection", "count", "outcome"} <= {
@@ -331,7 +331,7 @@ def test_the_audit_is_a_table_for_people_and_masks_what_it_quotes(old_acts):
     assert run(old_acts, "audit", "--who", "nobody").output == "No recorded action matches.\n"
 
 
-def test_an_action_that_is_not_there_and_a_range_that_is_empty_by_itself_are_said(old_acts):
+def test_an_unknown_action_and_a_reversed_time_range_are_reported(old_acts):
     unknown = run(old_acts, "audit", "--action", "archve")
     reversed_range = run(old_acts, "audit", "--since", "1h", "--until", "2h")
 

@@ -61,7 +61,7 @@ def test_a_misspelt_command_gets_a_suggestion(group):
     assert "Unknown command 'gret'. Did you mean greet?" in result.output
 
 
-def test_an_unknown_command_gets_the_list(group):
+def test_an_unknown_command_lists_the_available_commands(group):
     assert "Commands: greet, absent, fail, wait." in run(group, "zzz").output
 
 
@@ -80,7 +80,7 @@ def test_an_interrupt_ends_the_command_with_130(group):
 
 
 @pytest.mark.parametrize(("package", "extra"), [("pyspark", "spark"), ("streamlit.testing", "dashboard")])
-def test_a_missing_package_of_an_extra_is_reported_with_its_installation(group, monkeypatch, package, extra):
+def test_a_missing_package_is_reported_with_the_extra_to_install(group, monkeypatch, package, extra):
     def missing(name):
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 

@@ -53,12 +53,12 @@ def test_help_lists_every_command_without_importing_one():
     assert all(f"  {command.name} " in shown for command in COMMANDS)
 
 
-def test_help_lists_what_a_group_has_itself():
+def test_help_of_a_group_lists_its_subcommands():
     assert "  fetch " in run("pipeline", "--help").output
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_command_teaches_in_its_help(name):
+def test_every_command_has_a_detailed_help(name):
     result = run(name, "--help")
 
     assert result.exit_code == 0
@@ -78,7 +78,7 @@ def test_every_command_teaches_in_its_help(name):
         ("producer_core.errors.QueueFull", "QueueFull"),
     ],
 )
-def test_explain_reads_an_error_as_programs_print_it(given, expected):
+def test_explain_accepts_an_error_as_programs_print_it(given, expected):
     result = run("explain", given)
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[0].split(" ")[0] == expected
@@ -95,14 +95,14 @@ def test_the_help_of_a_command_shows_an_example(name):
     assert f"producer-core {name}" in run(name, "--help").output.split("\n", 1)[1]
 
 
-def test_a_mistyped_command_names_the_nearest():
+def test_the_error_for_a_mistyped_command_suggests_the_nearest():
     result = run("sned")
 
     assert result.exit_code == 2
     assert "Did you mean send?" in result.stderr
 
 
-def test_an_error_is_what_and_fix_without_a_traceback(tmp_path):
+def test_an_error_has_a_cause_and_a_fix_without_a_traceback(tmp_path):
     result = run("stats", "--store", tmp_path / "nothing.duckdb")
 
     assert result.exit_code == 2
@@ -122,9 +122,7 @@ def test_an_error_is_what_and_fix_without_a_traceback(tmp_path):
         "pipeline reprocess --dry-run -b 127.0.0.1:1",
     ],
 )  # fmt: skip
-def test_a_mistyped_store_is_told_by_who_reads_or_replays_and_nothing_is_made(
-    tmp_path, monkeypatch, command, name
-):
+def test_a_command_reports_a_mistyped_store_and_creates_nothing(tmp_path, monkeypatch, command, name):
     """Before brokers are asked, too: there is none at that port."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prod.py").write_text("print('not a store')")
@@ -137,7 +135,7 @@ def test_a_mistyped_store_is_told_by_who_reads_or_replays_and_nothing_is_made(
     assert [one.name for one in tmp_path.iterdir()] == ["prod.py"]
 
 
-def test_a_store_that_a_command_makes_is_told(tmp_path):
+def test_a_command_reports_that_it_created_a_store(tmp_path):
     (tmp_path / "letters.jsonl").write_text("")
     command = [
         "dlq",
@@ -156,7 +154,7 @@ def test_a_store_that_a_command_makes_is_told(tmp_path):
     assert (second.exit_code, told in second.stderr) == (0, False)
 
 
-def test_a_reader_that_goes_away_is_no_error(tmp_path):
+def test_a_closed_output_pipe_is_not_an_error(tmp_path):
     command = f"{sys.executable} -m producer_core.cli --help | head -1; exit ${{PIPESTATUS[1]}}"
 
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
@@ -166,7 +164,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["producer_core", "producer_core.cli"])
-def test_it_runs_as_a_module(name):
+def test_the_package_runs_as_a_module(name):
     done = subprocess.run(
         [sys.executable, "-m", name, "--version"], capture_output=True, text=True, check=True
     )
@@ -174,7 +172,7 @@ def test_it_runs_as_a_module(name):
     assert done.stdout.startswith("producer-core")
 
 
-def test_the_version_is_the_packages():
+def test_the_version_option_prints_the_package_version():
     from producer_core import __version__
 
     assert __version__ in run("--version").output
@@ -183,22 +181,22 @@ def test_the_version_is_the_packages():
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("15m", 900), ("2h", 7200), ("1d12h", 129600), ("1.5h", 5400)]
 )
-def test_a_duration_is_read(text, seconds):
+def test_a_duration_is_parsed_into_seconds(text, seconds):
     assert options.DurationType().convert(text, None, None) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "2 parsecs", "m5"])
-def test_what_is_no_duration_is_said(text):
+def test_an_invalid_duration_is_rejected(text):
     with pytest.raises(click.BadParameter, match="not a duration"):
         options.DurationType().convert(text, None, None)
 
 
-def test_a_moment_is_iso_8601_in_utc():
+def test_a_timestamp_is_parsed_as_iso_8601_in_utc():
     assert options.TimestampType().convert("1970-01-01T00:01:00", None, None) == 60.0
     assert options.TimestampType().convert("1970-01-01T01:01:00+01:00", None, None) == 60.0
 
 
-def test_settings_come_from_properties_and_from_json(tmp_path):
+def test_settings_are_read_from_properties_and_json_files(tmp_path):
     properties = tmp_path / "client.properties"
     properties.write_text("# ours\nacks = all\nsasl.jaas.config=a=b\n\n")
     as_json = tmp_path / "client.json"
@@ -208,7 +206,7 @@ def test_settings_come_from_properties_and_from_json(tmp_path):
     assert options.read_settings(as_json) == {"acks": "all", "linger.ms": 5}
 
 
-def test_a_bad_settings_file_says_the_line(tmp_path):
+def test_an_invalid_settings_file_is_reported_with_its_line(tmp_path):
     path = tmp_path / "client.properties"
     path.write_text("acks=all\nnonsense\n")
 
@@ -216,7 +214,7 @@ def test_a_bad_settings_file_says_the_line(tmp_path):
         options.read_settings(path)
 
 
-def test_an_option_beats_the_settings_file(tmp_path):
+def test_an_option_overrides_the_settings_file(tmp_path):
     path = tmp_path / "client.json"
     path.write_text('{"acks": "1", "bootstrap.servers": "inside:9092"}')
 
@@ -224,7 +222,7 @@ def test_an_option_beats_the_settings_file(tmp_path):
     assert options.client_settings("given:9092", (), path)[0] == "given:9092"
 
 
-def test_nobody_there_to_ask_changes_nothing():
+def test_without_a_terminal_a_confirmation_fails_unless_yes_is_given():
     with pytest.raises(Failed, match="Archive"):
         options.confirm("Archive 3?", yes=False)
     options.confirm("Archive 3?", yes=True)
@@ -236,7 +234,7 @@ def test_a_table_for_a_pipe_is_aligned_plain_text(capsys):
     assert capsys.readouterr().out == "topic    dead\norders  1,200\np           -\n"
 
 
-def test_numbers_and_times_read_well():
+def test_numbers_and_times_are_formatted_for_humans():
     assert output.count(1, "row") == "1 row"
     assert output.count(2000, "row") == "2,000 rows"
     assert output.milliseconds(0.0123) == "12.3 ms"
@@ -247,7 +245,7 @@ def test_numbers_and_times_read_well():
 
 
 @pytest.mark.parametrize("code", ["MSG_SIZE_TOO_LARGE", "NotLeaderForPartitionError", "10"])
-def test_explain_says_what_a_code_means_and_what_to_do(code):
+def test_explain_prints_the_meaning_and_the_advice_for_a_code(code):
     result = run("explain", code)
 
     assert result.exit_code == 0
@@ -262,14 +260,14 @@ def test_explain_says_what_a_code_means_and_what_to_do(code):
     }
 
 
-def test_explain_of_an_unknown_code_names_the_nearest():
+def test_explain_suggests_the_nearest_code_for_an_unknown_one():
     result = run("explain", "MSG_SIZE_TO_LARGE")
 
     assert result.exit_code == 2
     assert "MSG_SIZE_TOO_LARGE" in result.stderr
 
 
-def test_every_code_is_listed_and_an_unknown_number_is_no_code():
+def test_explain_lists_every_code_and_rejects_an_unknown_number():
     listed = run("explain", "--all")
     assert listed.exit_code == 0
     assert "MSG_SIZE_TOO_LARGE" in listed.output
@@ -279,11 +277,11 @@ def test_every_code_is_listed_and_an_unknown_number_is_no_code():
 
 
 @pytest.mark.parametrize("group", ["simulate", "replay", "alerts", "store", "broker", "dlq", "pipeline"])
-def test_no_command_of_a_group_has_its_line_cut_off(group):
+def test_the_help_of_a_group_truncates_no_description(group):
     assert "..." not in run(group, "--help").output.partition("Commands:")[2]
 
 
-def test_the_options_of_every_command_load_no_kafka_client():
+def test_importing_the_options_loads_no_kafka_client():
     code = "import sys, producer_core.cli.options; print('confluent_kafka' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

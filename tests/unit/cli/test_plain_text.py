@@ -51,20 +51,20 @@ def said(store, *words):
         ("dlq", "show", dead_letter(1).message_id, "--reveal", "--json"),
     ],
 )
-def test_nothing_that_steers_a_terminal_comes_through(store, words):
+def test_terminal_control_characters_are_escaped(store, words):
     text = said(store, *words)
 
     assert not set(text) & set(RIGHT_TO_LEFT + "\x1b\x07\u2066\u2069\u200f\x9b")
     assert "202e" in text
 
 
-def test_json_says_the_same_value(store):
+def test_json_output_preserves_the_original_value(store):
     found = json.loads(said(store, "dlq", "show", dead_letter(1).message_id, "--reveal", "--json"))
 
     assert found["error_text"] == HOSTILE
 
 
-def test_what_people_write_stays_as_it_is():
+def test_ordinary_text_in_any_script_is_unchanged():
     for text in (
         "orders\tand\nmore",
         "Grüße, 注文, заказ",
@@ -76,13 +76,13 @@ def test_what_people_write_stays_as_it_is():
         assert in_json(text) == text
 
 
-def test_what_is_escaped_is_readable():
+def test_escapes_are_readable():
     assert plain("a\u202eb\x1b[0m\x7f\r") == "a\\u202eb\\x1b[0m\\x7f\\x0d"
     assert plain("\U000e0041") == "\\U000e0041"
     assert json.loads(in_json('"\U000e0041\u202e"')) == "\U000e0041\u202e"
 
 
-def test_an_error_says_it_the_same_way(store):
+def test_error_messages_escape_control_characters(store):
     result = CliRunner().invoke(main, ["dlq", "show", f"none{RIGHT_TO_LEFT}", "--store", str(store.path)])
 
     assert result.exit_code == 2
@@ -90,7 +90,7 @@ def test_an_error_says_it_the_same_way(store):
 
 
 @pytest.mark.slow
-def test_an_answer_of_a_receiver_does_not_steer_the_terminal(store, tmp_path, monkeypatch):
+def test_a_webhook_response_is_escaped(store, tmp_path, monkeypatch):
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
@@ -116,7 +116,7 @@ def test_an_answer_of_a_receiver_does_not_steer_the_terminal(store, tmp_path, mo
     assert not set(result.output) & set(RIGHT_TO_LEFT + "\x1b\x07\u2066\u2069\u200f\x9b")
 
 
-def test_every_command_writes_through_the_one_function_that_escapes():
+def test_every_command_prints_through_the_escaping_function():
     """A new command cannot forget it: `click.echo` stands only where the escaping is, and in lines that are drawn again."""
     folder = Path(producer_core.cli.__file__).parent
     found = [

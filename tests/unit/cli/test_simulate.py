@@ -28,7 +28,7 @@ def run(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_generate_with_a_seed_writes_the_same_file_twice(tmp_path, small):
+def test_generate_with_a_seed_is_reproducible(tmp_path, small):
     for name in ("a", "b"):
         result = run(
             "simulate",
@@ -71,7 +71,7 @@ def test_generate_stays_within_the_dates_and_prints_to_a_pipe(small):
     assert len(stamps) == 20 and all(stamp.startswith("2025-03-01") for stamp in stamps)
 
 
-def test_generate_pretty_is_one_json_document():
+def test_generate_pretty_prints_one_json_document():
     assert (
         len(json.loads(run("simulate", "generate", "-t", "product-updates", "-n", 3, "--pretty").stdout)) == 3
     )
@@ -133,7 +133,7 @@ def test_only_the_chosen_topics_are_sent(broker, small):
 
 
 @pytest.mark.slow
-def test_a_dead_message_makes_the_exit_code_1(broker, small):
+def test_a_dead_letter_sets_exit_code_1(broker, small):
     broker.reject("product-updates", "POLICY_VIOLATION")
     result = run(
         "simulate",

@@ -63,7 +63,9 @@ def test_a_first_connection_that_fails_is_reported_once_with_the_reason(connecti
     assert notice.text == "No broker is connected: b1:9092: Connection refused"
 
 
-def test_brokers_that_are_down_without_a_reason_point_to_the_protocol(connection, notices):
+def test_the_notice_of_unreachable_brokers_without_a_reason_suggests_the_security_protocol(
+    connection, notices
+):
     connection.failed(ALL_DOWN)
     for _ in range(5):
         connection.statistics(DOWN)
@@ -181,7 +183,7 @@ def test_a_message_may_have_been_transmitted_twice_after_an_interruption(connect
     assert not connection.may_have_repeated(accepted, time.monotonic())
 
 
-def test_a_retry_of_another_request_is_no_retry_of_messages(connection):
+def test_a_retry_of_another_request_does_not_count_as_a_message_retry(connection):
     connection.statistics(counting(disconnects=2))
     before = time.monotonic()
     connection.statistics(counting(disconnects=2, txretries=1))

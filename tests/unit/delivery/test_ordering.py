@@ -220,7 +220,7 @@ def make_delivery(seq, key=b"a", attempts=()):
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["ok", "fail", "die"])), max_size=30), st.booleans()
 )
-def test_a_lane_releases_every_message_once_whatever_the_reports(steps, strict):
+def test_a_lane_releases_every_message_once_regardless_of_the_reports(steps, strict):
     """No message is lost or released twice, and no empty lane remains."""
     lanes = Lanes("strict" if strict else "key")
     in_flight, settled = [], []

@@ -216,7 +216,9 @@ def test_a_close_during_a_probe_turns_the_message_into_a_dead_letter():
         ("inconclusive", "dead_letter", False, True, "give_up"),
     ],
 )
-def test_the_step_after_a_probe(outcome, policy, absent, waited, expected):
+def test_the_step_after_a_probe_depends_on_its_outcome_and_the_policy(
+    outcome, policy, absent, waited, expected
+):
     assert resolve(ProbeResult(outcome, None, None, 0, ""), policy, absent=absent, waited=waited) == expected
 
 

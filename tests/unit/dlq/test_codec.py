@@ -59,7 +59,7 @@ def test_a_listing_row_has_sizes_and_no_body():
 @pytest.mark.parametrize(
     "line", [b"", b"{", b"[]", b"null", b"{}", codec.write_line(WHOLE)[:-20], b'{"message_id": "m-1"}']
 )
-def test_another_line_is_a_value_error(line):
+def test_an_invalid_line_raises_a_value_error(line):
     with pytest.raises(ValueError):
         codec.read_line(line)
 

@@ -10,7 +10,7 @@ from tests.fixtures.frames import failing, producer_of
 
 
 @pytest.mark.slow
-def test_dead_letters_are_a_masked_frame(tmp_path):
+def test_stored_dead_letters_convert_to_a_masked_dataframe(tmp_path):
     with producer_of(failing(2), tmp_path / "s.duckdb") as producer:
         cards = pd.DataFrame({"id": [1, 2], "card": ["4111 1111 1111 1111", "none"]})
         producer.send_frame(cards, "orders", key="card")
@@ -26,7 +26,7 @@ def test_dead_letters_are_a_masked_frame(tmp_path):
         assert producer.dlq.to_frame(kind="arrow").num_rows == 2
 
 
-def test_dead_letters_in_memory_are_a_frame_too():
+def test_dead_letters_in_memory_convert_to_a_dataframe():
     with producer_of(failing(1), None) as producer:
         producer.send_frame(pd.DataFrame({"id": [1]}), "orders")
         assert list(producer.dlq.to_frame()["code"]) == ["POLICY_VIOLATION"]

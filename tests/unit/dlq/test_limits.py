@@ -103,7 +103,7 @@ def test_the_watch_measures_at_most_every_five_seconds(store, monkeypatch):
     assert measured_at == [100.0, 105.0, 110.0, 115.0]
 
 
-def test_a_slow_measurement_is_made_less_often(store, monkeypatch):
+def test_a_slow_measurement_is_taken_less_often(store, monkeypatch):
     timer, measured_at = Timer(), []
 
     def slow(store):

@@ -69,13 +69,13 @@ def names_of(examples):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "number", "block"), EXAMPLES, ids=names_of(EXAMPLES))
-def test_an_example_runs_as_it_stands(name, number, block):
+def test_every_example_runs_unchanged(name, number, block):
     assert run(block).returncode == 0, run(block).stderr
     assert "Traceback" not in run(block).stderr
 
 
 @pytest.mark.parametrize(("name", "number", "block"), OTHERS, ids=names_of(OTHERS))
-def test_an_example_for_spark_imports_names_that_exist(name, number, block):
+def test_spark_examples_import_existing_names(name, number, block):
     imports = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.ImportFrom)]
     assert imports
     for node in imports:
@@ -95,7 +95,7 @@ def test_the_first_example_of_the_readme_shows_a_dead_letter_and_its_replay():
     assert len([line for line in first.splitlines() if line and "import" not in line]) <= 10
 
 
-def test_the_readme_fits_on_a_few_screens():
+def test_the_readme_stays_below_its_line_limit():
     assert len(README.splitlines()) <= MAX_README_LINES
 
 
@@ -113,7 +113,7 @@ def commands():
 
 
 @pytest.mark.parametrize(("document", "line"), list(commands()))
-def test_a_command_that_a_document_names_exists_with_its_options(document, line):
+def test_documented_commands_exist_with_their_options(document, line):
     context, words = click.Context(main, info_name="producer-core"), shlex.split(line)[1:]
     command = main
     while words and isinstance(command, click.Group) and not words[0].startswith("-"):
@@ -135,7 +135,7 @@ def test_the_readme_names_every_command():
         assert f"`producer-core {name}" in README, name
 
 
-def test_a_subcommand_that_the_table_lists_exists():
+def test_subcommands_in_the_readme_table_exist():
     rows = [line for line in README.splitlines() if line.startswith("| `producer-core") and "also" in line]
     assert rows
     for row in rows:
@@ -151,7 +151,7 @@ def test_a_subcommand_that_the_table_lists_exists():
         assert missing == [], name
 
 
-def test_a_make_target_that_a_document_names_exists():
+def test_documented_make_targets_exist():
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for text in PAGES.values():
         assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets
@@ -162,12 +162,12 @@ def test_a_make_target_that_a_document_names_exists():
 
 
 @pytest.mark.parametrize("case", [row[0] for row in (*bad.SENT, *bad.RAISES, *bad.DEAD_LETTERS)])
-def test_the_table_of_bad_input_has_every_tested_case(case):
+def test_the_bad_input_table_lists_every_tested_case(case):
     table = PAGES["docs/reference/errors.md"].partition("## Calls that raise")[2].partition("\n## ")[0]
     assert case in table
 
 
-def test_the_table_of_defaults_says_what_is_so():
+def test_the_table_of_defaults_matches_the_configuration():
     page = PAGES["docs/reference/settings.md"]
     table = page.partition("## Defaults that matter")[2].partition("\n\nSettings")[0]
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.MULTILINE)
@@ -180,14 +180,14 @@ def test_the_table_of_defaults_says_what_is_so():
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_link_leads_somewhere(name):
+def test_every_relative_link_resolves(name):
     folder = (ROOT / name).parent
     links = re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", PAGES[name])
     links += re.findall(r'(?:src|srcset)="([^"]+)"', PAGES[name])
     assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
-def test_the_site_shows_every_page():
+def test_the_site_navigation_lists_every_page():
     def pages(entry):
         if isinstance(entry, str):
             return [entry]
@@ -212,7 +212,7 @@ def reference():
     return module
 
 
-def test_every_marker_of_a_page_has_its_section_and_the_other_way_round():
+def test_reference_markers_and_generated_sections_match():
     markers = [marker for text in PAGES.values() for marker in re.findall(r"<!-- reference: (\w+) -->", text)]
     assert sorted(markers) == sorted(reference().SECTIONS)
 
@@ -255,14 +255,14 @@ _PLACE = re.compile(r"`([\w/]+)\.py:(\w+)`")
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_file_that_a_document_names_exists(name):
+def test_documented_files_exist(name):
     for path in _CODE.findall(PAGES[name]):
         assert list(ROOT.glob(path.rstrip("/"))), path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_a_function_that_a_document_names_exists(name):
+def test_documented_functions_exist(name):
     for module, member in _PLACE.findall(PAGES[name]):
         defined = re.compile(rf"\b(?:def|class) {member}\b|^{member}\b", re.MULTILINE)
         assert any(defined.search(source) for source in sources(module)), f"{module}.py:{member}"
@@ -274,7 +274,7 @@ def sources(module):
     return [file.read_text() for file in files if f"/{file}".endswith(f"/{module}.py")]
 
 
-def test_the_architecture_names_places_in_the_code():
+def test_the_architecture_pages_refer_to_the_code():
     assert len(_PLACE.findall(PAGES["docs/development/architecture.md"])) > 50
     assert len(_PLACE.findall(PAGES["docs/development/invariants.md"])) > 50
 
@@ -283,7 +283,7 @@ def test_the_architecture_names_places_in_the_code():
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_document_is_plain(name):
+def test_a_document_has_no_emoji_local_path_or_marketing_term(name):
     text = PAGES[name]
     assert not re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", text), "emoji"
     assert not re.search(r"(?<![\w.])/(?:work|root|tmp|home)/", text), "a path of one machine"
@@ -292,12 +292,12 @@ def test_a_document_is_plain(name):
     )
 
 
-def test_the_licence_is_the_one_that_is_declared():
+def test_the_licence_file_matches_the_declared_licence():
     assert "Apache License" in (ROOT / "LICENSE").read_text()[:200]
     assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_notebooks_hold_no_output():
+def test_notebooks_contain_no_output():
     for file in (ROOT / "notebooks").glob("*.ipynb"):
         for cell in json.loads(file.read_text())["cells"]:
             assert not cell.get("outputs"), file.name

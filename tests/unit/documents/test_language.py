@@ -39,7 +39,7 @@ def texts(source):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_no_text_of_the_product_has_a_flagged_phrase(module):
+def test_no_product_text_contains_a_flagged_phrase(module):
     found = [
         f"{module}:{line}: {match[0]!r} in {text[:200]!r}"
         for line, text in texts((ROOT / module).read_text())
@@ -49,7 +49,7 @@ def test_no_text_of_the_product_has_a_flagged_phrase(module):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
-def test_no_page_has_more_than_one_flagged_phrase(page):
+def test_no_page_contains_more_than_one_flagged_phrase(page):
     """A page may quote one, for example the meaning of a word in another system."""
     found = [match[0] for match in FLAG.finditer(" ".join((ROOT / page).read_text().split()))]
     assert len(found) <= 1, found

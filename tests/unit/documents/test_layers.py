@@ -104,7 +104,7 @@ def test_module_level_imports_have_no_cycle(package):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", ["producer_core", DASHBOARD_NAME])
-def test_imports_inside_functions_and_for_type_checking_make_no_circle(package):
+def test_function_level_and_type_checking_imports_have_no_cycle(package):
     graph = {
         module: {target for target in imported_anywhere(module) if target != module}
         for module in modules(package)

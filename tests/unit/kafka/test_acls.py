@@ -39,7 +39,7 @@ def test_the_operation_all_covers_every_permission():
     ]
 
 
-def test_the_page_has_the_same_table():
+def test_the_documentation_has_the_same_permission_table():
     table = PAGE.partition("## Permissions")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)`[^|]*\| ([^|]+?) \|", table, re.MULTILINE))
     assert set(rows) == set(FEATURES)

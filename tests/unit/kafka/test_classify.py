@@ -187,7 +187,7 @@ def test_a_message_with_a_partition_is_safe_to_resend_only_after_a_quick_rejecti
 
 
 @pytest.mark.slow
-def test_a_written_message_whose_topic_disappears_is_not_called_not_sent():
+def test_a_written_message_whose_topic_disappears_is_not_classified_as_not_sent():
     """librdkafka returns _UNKNOWN_PARTITION for a message that is in the log, so a resend is not safe."""
     no_retry, counter = RetryConfig(max_retries=0), TransmissionCounter()
     settings = {"topic.metadata.propagation.max.ms": 100, "statistics.interval.ms": 50, "linger_ms": 0}

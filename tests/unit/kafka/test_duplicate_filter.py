@@ -92,7 +92,7 @@ def test_partitions_are_separate_unless_the_filter_is_by_topic():
     assert list(unique(duplicates, Seen(by="topic"))) == duplicates[:1]
 
 
-def test_a_contiguous_range_is_remembered_whatever_its_length():
+def test_a_contiguous_range_is_remembered_regardless_of_its_length():
     seen = Seen(window=10)
     assert numbers(unique(log(*range(1000), 0, 500, 999), seen)) == list(range(1000))
     assert (seen.dropped, seen.undecided) == (3, 0)

@@ -33,7 +33,7 @@ def test_every_name_of_the_protocol_of_kafka_python_and_of_java_is_found(name):
         assert lookup(str(number)) == failure_of(number) == failure
 
 
-def test_every_alias_leads_to_a_row():
+def test_every_alias_resolves_to_a_row():
     assert set(ALIASES.values()) <= {failure.code for failure in known_failures()}
 
 

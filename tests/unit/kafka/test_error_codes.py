@@ -7,7 +7,7 @@ from producer_core.kafka.error_codes import NON_PRODUCER_CODES, UNNAMED_CODES
 from tests.fixtures.error_names import CODES
 
 
-def test_every_row_has_a_code_of_its_own():
+def test_every_row_has_a_unique_code():
     rows = [failure.code for failure in known_failures()]
     assert len(rows) == len(set(rows))
     assert set(rows) - set(CODES) - set(UNNAMED_CODES) == {"malformed", "held", "newer_record"}  # own codes

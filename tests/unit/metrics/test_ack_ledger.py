@@ -70,7 +70,7 @@ def test_a_row_decodes_to_its_acknowledgements(found):
 
 
 @given(pairs, st.lists(st.integers(0, 80), max_size=4))
-def test_rows_are_additive_however_they_are_split(found, cuts):
+def test_rows_are_additive_regardless_of_how_they_are_split(found, cuts):
     items = [acked(seq, offset) for seq, offset in found]
     whole, parts = Counter(), Counter()
     for total, rows in (

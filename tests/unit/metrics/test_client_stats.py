@@ -157,7 +157,7 @@ def test_statistics_that_are_not_librdkafkas_give_no_rows(other):
     assert client_stats.take(WHERE) == ((), ())
 
 
-def test_several_clients_of_one_producer_are_one_view():
+def test_several_clients_of_one_producer_are_merged_into_one_view():
     client, (row,) = rows_of(
         merge_statistics([statistics(broker()), statistics(broker(rtt=window(6, 20_000, 90_000, 9)))])
     )

@@ -36,7 +36,7 @@ def test_each_message_is_counted_in_exactly_one_batch(rig):
     assert [batch.sequence for batch in store.batches] == list(range(len(store.batches)))
 
 
-def test_batches_are_written_together_while_the_store_is_not_read_and_news_at_once():
+def test_batches_are_combined_while_the_store_has_no_readers_and_state_changes_written_at_once():
     rig = RecordingRig()
     recorder, store, metrics = rig.recorder, rig.store, rig.metrics
 

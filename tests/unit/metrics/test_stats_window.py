@@ -11,7 +11,7 @@ from producer_core.metrics.stats_window import StatsWindow
 from tests.fixtures.recording import acknowledged, row
 
 
-def test_a_batch_has_the_cluster_that_is_first_known_while_it_is_taken():
+def test_a_batch_contains_a_cluster_id_that_becomes_known_while_the_batch_is_taken():
     known = []
 
     class LateLedger(AckLedger):

@@ -21,7 +21,7 @@ def make_checkpoint(folder):
     return spark
 
 
-def test_an_intact_checkpoint_and_a_new_one_pass(tmp_path):
+def test_an_intact_checkpoint_and_a_new_one_pass_the_check(tmp_path):
     checkpoint.check_files(tmp_path)
     make_checkpoint(tmp_path)
     checkpoint.check_files(tmp_path)

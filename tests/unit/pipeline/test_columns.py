@@ -191,6 +191,6 @@ def test_all_invalid_records_are_found(monkeypatch):
     ]
 
 
-def test_no_records_make_an_empty_table():
+def test_no_records_convert_to_an_empty_table():
     assert to_table([]).batches.schema == SCHEMA
     assert to_table([]).batches.num_rows == 0

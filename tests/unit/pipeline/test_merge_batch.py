@@ -72,7 +72,7 @@ def test_a_batch_read_again_after_a_lost_checkpoint_adds_nothing(store):
     assert totals(store) == (30, 27, 3)
 
 
-def test_merged_batches_are_kept_as_ranges_that_join(store):
+def test_merged_batches_are_stored_as_contiguous_ranges(store):
     put(store, batches(("p1", 0), ("p1", 1), ("p1", 4)))
     assert ranges(store) == [("p1", 0, 1), ("p1", 4, 4)]
 

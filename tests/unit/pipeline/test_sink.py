@@ -34,7 +34,7 @@ def test_the_result_of_a_run_is_one_sentence(done, words):
     assert merged(done, Path("/fleet.duckdb")) == words
 
 
-def test_the_summary_of_a_run_without_batches():
+def test_a_run_without_batches_has_a_summary():
     assert telemetry.summary(MergeResult(), None) == "no batches yet"
     assert telemetry.summary(MergeResult(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
 

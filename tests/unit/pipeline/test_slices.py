@@ -51,7 +51,7 @@ def test_pieces_are_offset_ranges_of_a_bounded_size():
     ]
 
 
-def test_a_larger_record_is_a_piece_of_its_own():
+def test_a_record_above_the_size_limit_is_a_separate_piece():
     rows = [
         ("a", 0, 0, 1),
         ("a", 0, 4, 100),
@@ -61,5 +61,5 @@ def test_a_larger_record_is_a_piece_of_its_own():
     assert list(offset_ranges(rows, 50)) == [{"a": {"0": (0, 1)}}, {"a": {"0": (4, 5)}}, {"a": {"0": (5, 6)}}]
 
 
-def test_no_records_make_no_pieces():
+def test_an_empty_fetch_has_no_pieces():
     assert list(offset_ranges([], 50)) == []

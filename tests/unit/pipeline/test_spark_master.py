@@ -69,7 +69,7 @@ _BODY = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-
 NOT_FOUND = (9 + len(_BODY)).to_bytes(8, "big") + b"\x08" + _BODY  # the answer of a Spark 4.0 master
 
 
-def test_one_of_several_masters_is_enough():
+def test_one_reachable_master_of_several_is_enough():
     with listening(NOT_FOUND) as address, socket.socket() as refusing:
         refusing.bind(("127.0.0.1", 0))
         spark_master.check_master(f"spark://127.0.0.1:{refusing.getsockname()[1]},{address}")
@@ -100,7 +100,7 @@ def test_a_master_that_never_accepts_the_job_has_its_own_error():
     ("master", "count"),
     [("local[3,4]", 3), ("local", 1), ("local-cluster[2,3,1024]", 6), ("spark://h:1", None)],
 )
-def test_the_number_of_tasks_that_run_at_once(master, count):
+def test_the_number_of_concurrent_tasks_depends_on_the_master(master, count):
     assert spark_master.workers(master) == count
 
 

@@ -36,7 +36,7 @@ def test_re_creating_a_topic_ends_a_running_job(tmp_path, monkeypatch, while_it_
     assert answers == []
 
 
-def test_a_checkpoint_in_use_is_reported_before_the_brokers_are_asked(tmp_path):
+def test_a_checkpoint_in_use_is_reported_before_the_brokers_are_contacted(tmp_path):
     with (
         checkpoint.locked(tmp_path, "c"),
         pytest.raises(PipelineError, match="Another job uses the checkpoint"),

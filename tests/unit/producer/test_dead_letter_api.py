@@ -97,7 +97,7 @@ def test_clearing_leaves_the_dead_letters_of_other_clusters(store, dead_letters)
 
 
 @pytest.mark.slow
-def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(store, broker, caplog):
+def test_a_replay_skips_the_dead_letters_of_other_clusters_and_logs_it(store, broker, caplog):
     add_dead_letters(store, broker.cluster_id)
 
     with producer_at(broker, store) as producer:
@@ -109,7 +109,9 @@ def test_a_replay_leaves_out_the_dead_letters_of_other_clusters_and_logs_that(st
 
 
 @pytest.mark.slow
-def test_a_replay_that_its_timeout_ends_says_that_it_continues_in_the_store(store, dead_letters, caplog):
+def test_a_replay_that_exceeds_its_timeout_reports_that_it_continues_in_the_store(
+    store, dead_letters, caplog
+):
     with producer_of(store) as producer:
         assert producer.replay_dlq_messages("orders", timeout=0) == 0
 

@@ -64,7 +64,7 @@ def test_a_recovery_is_logged_but_not_the_first_connection(log, lines):
     assert lines.lines[1] == "broker connection restored"
 
 
-def test_two_hundred_dead_letters_are_one_line_per_cause_and_a_count(log, lines):
+def test_two_hundred_dead_letters_are_logged_as_one_line_per_cause_with_a_count(log, lines):
     for number in range(200):
         log.died(dead(number))
     log.died(dead(200, code="MSG_SIZE_TOO_LARGE"))

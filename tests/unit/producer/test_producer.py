@@ -66,7 +66,7 @@ def test_a_public_name_exists(name):
     assert getattr(producer_core, name) is not None
 
 
-def test_all_documented_names_can_be_imported_from_the_top():
+def test_all_documented_names_can_be_imported_from_the_package():
     assert set(CONTRACT) <= set(producer_core.__all__)
 
 
@@ -156,7 +156,7 @@ def test_a_method_has_its_documented_parameters(method):
     assert positional(getattr(producer_core.ReliableKafkaProducer, method)) == OFFERED[method].split()
 
 
-def test_the_producer_has_its_documented_parameters_but_for_deduplication():
+def test_the_producer_has_its_documented_parameters_except_for_deduplication():
     made = positional(producer_core.ReliableKafkaProducer)
     assert [name.partition("=")[0] for name in made] == [
         "bootstrap_servers", "config", "retry_config", "redis_client", "dlq_max_size", "enable_deduplication",

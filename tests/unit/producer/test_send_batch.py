@@ -162,7 +162,7 @@ def test_a_message_can_be_added_to_the_dead_letters_of_a_store(tmp_path):
     [{"keep_secondss": 5}, {"keep_hours": 0}, {"keep_hours": "3d"}, {"keep_hours": float("nan")}, {"dlq_max_size": -1}, {"dlq_max_size": True}],
     ids=str,
 )  # fmt: skip
-def test_python_rejects_the_store_settings_that_the_command_rejects(tmp_path, changes):
+def test_the_python_api_rejects_the_store_settings_that_the_command_rejects(tmp_path, changes):
     store = Store.open(tmp_path / "s.duckdb")
     with pytest.raises(ConfigError):
         store.change_settings(changes, who="ada", origin="python")

@@ -14,7 +14,7 @@ from producer_core.store import Batch, StatisticsRow
 from tests.fixtures.replays import ALL, buried, dead_letter
 
 
-def test_a_cause_is_gone_once_enough_was_delivered_since(store):
+def test_a_cause_is_over_after_enough_deliveries_without_a_failure(store):
     """One of four failed, so a row of twelve deliveries without a failure shows that it is over."""
     now = float(int(time.time()))
     DeadLetters(store).add([dead_letter(number, failed_at=now - 30) for number in range(5)])
@@ -56,13 +56,13 @@ def test_a_cause_is_gone_once_enough_was_delivered_since(store):
         (36, 9, 0, 10, True),
     ],
 )
-def test_a_fault_is_over_by_the_row_of_deliveries_that_it_would_have_broken(
+def test_a_fault_is_over_after_enough_consecutive_deliveries_for_its_failure_rate(
     silent, died, before, since, over
 ):
     assert is_over(silent, died=died, before=before, since=since) is over
 
 
-def test_an_alert_of_their_topic_that_fires_is_said(store):
+def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
     buried(store, 2)
     assert not dry_run(store, ALL).active
     found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
@@ -75,7 +75,7 @@ def test_an_alert_of_their_topic_that_fires_is_said(store):
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
 
 
-def test_an_alert_that_letters_wait_says_nothing_of_their_cause(store):
+def test_an_alert_on_old_dead_letters_does_not_make_their_cause_active(store):
     buried(store, 2)
     found = alert("dead_letters_old", "orders", 5000.0, says="a dead letter waits for 2 d")
     AlertLog(store).record([AlertChange("fired", found)])

@@ -39,7 +39,7 @@ def test_every_byte_and_header_reaches_the_sender(store, clock):
 
 
 @pytest.mark.slow
-def test_a_record_that_fails_again_is_a_dead_letter_again_and_never_a_success(store, clock):
+def test_a_record_that_fails_again_returns_to_dead_and_does_not_count_as_delivered(store, clock):
     ids = buried(store, 3)
     sender = ScriptedSender(refuse=[ids[1]])
 
@@ -67,7 +67,7 @@ def test_a_record_that_can_never_be_sent_fails_with_the_reason(store, clock):
 
 
 @pytest.mark.slow
-def test_a_full_queue_delays_a_record(store, clock):
+def test_a_full_client_queue_delays_a_record(store, clock):
     buried(store, 2)
 
     class FullOnce(ScriptedSender):

@@ -49,7 +49,7 @@ def look(broker, dead_letters, **choices):
 
 
 @pytest.mark.slow
-def test_newer_keys_are_found_without_a_time_index_where_the_topic_can_be_read_whole(broker):
+def test_newer_keys_are_found_without_a_time_index_by_scanning_the_whole_topic(broker):
     found, flags = look(broker, [listed(1, key=b"key-7"), listed(2, key=b"nobody's")])
 
     assert flags == {name_of(1): "newer_key"}
@@ -58,7 +58,7 @@ def test_newer_keys_are_found_without_a_time_index_where_the_topic_can_be_read_w
 
 
 @pytest.mark.slow
-def test_newer_keys_are_looked_for_where_nobody_can_tell_whether_the_topic_is_compacted(broker):
+def test_newer_keys_are_checked_on_topics_with_an_unknown_cleanup_policy(broker):
     """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones for good."""
     found, flags = look(broker, [listed(1, key=b"key-7")], newer="compacted")
 
@@ -67,7 +67,7 @@ def test_newer_keys_are_looked_for_where_nobody_can_tell_whether_the_topic_is_co
 
 
 @pytest.mark.slow
-def test_a_broker_that_does_not_tell_its_settings_is_said(broker):
+def test_the_check_reports_that_the_broker_does_not_expose_its_settings(broker):
     found, flags = look(broker, [listed(1, size=5_000_000)])
 
     assert flags == {}
@@ -76,21 +76,21 @@ def test_a_broker_that_does_not_tell_its_settings_is_said(broker):
 
 
 @pytest.mark.slow
-def test_what_the_sending_client_does_not_take_is_too_large(broker):
+def test_records_above_the_size_limit_of_the_sending_client_are_too_large(broker):
     found, flags = look(broker, [listed(1, size=2_000), listed(2, size=100)], sends_at_most=1_000)
 
     assert flags == {name_of(1): "too_large"}
     assert "1 of 2 are larger than the 1,000 bytes that the sending client allows" in found.topics[0].text
 
 
-def test_a_topic_that_does_not_exist_is_said_for_each_letter_of_it(broker):
+def test_each_dead_letter_of_a_missing_topic_is_flagged(broker):
     found, flags = look(broker, [listed(1, "gone"), listed(2, "gone", None)])
 
     assert set(flags.values()) == {"no_topic"}
     assert (found.topics[0].records, found.topics[0].partitions) == (2, None)
 
 
-def test_an_empty_topic_and_a_wide_one_are_looked_at_whole(broker):
+def test_empty_topics_and_topics_with_many_partitions_are_checked_completely(broker):
     found, flags = look(broker, [listed(1, "empty"), listed(2, "wide")])
 
     assert flags == {}
@@ -120,7 +120,7 @@ def keys_of(key):
 
 
 @pytest.mark.slow
-def test_a_partition_that_the_client_does_not_know_yet_is_asked_for_again(broker):
+def test_the_scan_retries_a_partition_that_the_client_does_not_know_yet(broker):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
         unknown, keys = OnceUnknown(handle), keys_of(b"key-7")
@@ -132,7 +132,7 @@ def test_a_partition_that_the_client_does_not_know_yet_is_asked_for_again(broker
     assert (found.trouble, found.complete, [*keys.newer()]) == ("", True, [name_of(1)])
 
 
-def test_a_partition_that_stays_unknown_is_said_in_words(broker):
+def test_the_check_explains_a_partition_that_stays_unknown_in_plain_language(broker):
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     with reader(settings, {"isolation.level": "read_uncommitted"}) as handle:
         handle.list_topics("orders", timeout=60)
@@ -147,7 +147,7 @@ def test_a_partition_that_stays_unknown_is_said_in_words(broker):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("newer", "flagged"), [(None, 0), ("skip", 1)])
-def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path, broker, newer, flagged):
+def test_newer_keys_on_the_embedded_broker_need_no_decision(tmp_path, broker, newer, flagged):
     store = Store.open(tmp_path / "store.duckdb")
     alive(store, time.time(), cluster=broker.cluster_id)
     buried(store, 1, cluster_id=broker.cluster_id, key=b"key-7")
@@ -171,7 +171,7 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question(tmp_path,
 
 
 @pytest.mark.slow
-def test_nobody_at_the_address_is_an_answer_within_the_bound():
+def test_the_check_of_an_unreachable_broker_ends_within_its_timeout():
     dead_letters = [listed(number, f"topic-{number}") for number in range(500)]
 
     found, flags = check({"bootstrap.servers": "127.0.0.1:1"}, dead_letters, timeout=0.5)
@@ -182,21 +182,21 @@ def test_nobody_at_the_address_is_an_answer_within_the_bound():
     assert not found.complete
 
 
-def test_a_check_that_is_told_to_stop_says_what_it_does_not_know(broker):
+def test_a_stopped_check_reports_that_it_is_incomplete(broker):
     found, flags = look(broker, [listed(1, key=b"key-7")], stopping=lambda: True)
 
     assert flags == {}
     assert not found.complete
 
 
-def test_no_letters_need_no_broker():
+def test_a_check_of_no_dead_letters_needs_no_broker():
     found, flags = check({"bootstrap.servers": "127.0.0.1:1"}, [])
 
     assert (found.topics, flags) == ((), {})
 
 
 @pytest.mark.slow
-def test_keys_beyond_the_bound_of_memory_are_counted_and_said(broker, monkeypatch):
+def test_the_check_counts_and_reports_keys_above_its_memory_limit(broker, monkeypatch):
     monkeypatch.setattr(newer_keys, "MOST_KEYS", 3)
 
     found, _ = look(broker, [listed(number) for number in range(5)])
@@ -242,7 +242,7 @@ class Record:
         (Record(b"k", at=-0.001), False),
     ],
 )
-def test_newer_is_a_higher_sequence_of_its_session_or_a_later_time_of_anybody_else(record, newer):
+def test_a_record_is_newer_by_sequence_within_its_session_and_by_time_across_sessions(record, newer):
     keys = KeyIndex()
     keys.add(name_of(5), b"k", 100.0)
 
@@ -251,7 +251,7 @@ def test_newer_is_a_higher_sequence_of_its_session_or_a_later_time_of_anybody_el
     assert list(keys.newer()) == ([name_of(5)] if newer else [])
 
 
-def test_each_letter_of_a_key_is_judged_by_itself():
+def test_each_dead_letter_of_a_key_is_compared_separately():
     keys = KeyIndex()
     for number, accepted in enumerate((100.0, 200.0, 300.0)):
         keys.add(name_of(number), b"k", accepted)
@@ -262,7 +262,7 @@ def test_each_letter_of_a_key_is_judged_by_itself():
     assert set(keys.newer()) == {name_of(0), name_of(1)}
 
 
-def test_a_letter_whose_id_is_not_ours_is_compared_by_time():
+def test_a_dead_letter_with_a_foreign_id_is_compared_by_time():
     keys = KeyIndex()
     keys.add("spring-17", b"k", 100.0)
 
@@ -271,7 +271,7 @@ def test_a_letter_whose_id_is_not_ours_is_compared_by_time():
     assert list(keys.newer()) == ["spring-17"]
 
 
-def test_a_key_with_very_many_letters_and_records_takes_no_longer_than_they_are():
+def test_a_key_with_thousands_of_dead_letters_and_records_is_compared_in_linear_time():
     keys = KeyIndex()
     for number in range(20_000):
         keys.add(name_of(number), b"k", float(number))

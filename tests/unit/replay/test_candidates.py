@@ -33,7 +33,7 @@ def test_the_store_is_queried_only_after_another_process_wrote_to_it(store, cloc
     assert asked == ["replay_candidates"] * 2
 
 
-def test_after_a_failed_read_the_next_look_queries_the_store_again(store, clock):
+def test_the_store_is_queried_again_after_a_failed_read(store, clock):
     candidates = Candidates(store, by_spark=False)
     away = store.path.rename(store.path.with_suffix(".away"))
     store.path.mkdir()

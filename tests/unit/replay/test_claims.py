@@ -70,7 +70,7 @@ def test_two_selections_that_overlap_send_each_record_once(store, clock):
     assert second.message == "Replayed 0 of 4; 4 skipped: delivered by another replay"
 
 
-def test_records_claimed_and_not_sent_are_dead_again_after_a_cancel(store, clock):
+def test_claimed_but_unsent_records_return_to_dead_after_a_cancel(store, clock):
     ids = buried(store, 3)
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
@@ -103,7 +103,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
 
 
 @pytest.mark.slow
-def test_two_runners_at_once_share_nothing(store, clock):
+def test_two_concurrent_runners_never_claim_the_same_record(store, clock):
     ids = buried(store, 40)
     operation = planned(store, clock)
     senders = [ScriptedSender(f"s{number}") for number in range(3)]
@@ -161,7 +161,7 @@ def test_a_record_of_many_earlier_replays_is_claimed_and_settled_in_the_next_one
     assert DeadLetters(store).count(DeadLetterFilter(state="replayed")) == dead_letters
 
 
-def test_a_record_given_back_is_claimed_again_in_another_transaction(store, clock):
+def test_a_released_record_is_claimed_again_in_another_transaction(store, clock):
     """In the same one its row was written anew by a trigger, and DuckDB damaged the file when it was claimed again."""
     buried(store, 3)
     claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)

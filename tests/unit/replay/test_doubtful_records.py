@@ -52,7 +52,7 @@ def test_safe_records_are_not_looked_up(store, clock):
 
 
 @pytest.mark.slow
-def test_an_inconclusive_record_is_sent_only_when_an_operator_chooses_it(store, clock):
+def test_an_inconclusive_record_is_sent_only_at_the_request_of_the_operator(store, clock):
     ids = buried(store, 2, verdict="possibly_persisted")
     sender = ScriptedSender()
     running = runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"}))
@@ -66,7 +66,7 @@ def test_an_inconclusive_record_is_sent_only_when_an_operator_chooses_it(store, 
 
 
 @pytest.mark.slow
-def test_one_decision_sends_thousands_that_were_not_found_and_the_audit_keeps_it(store, clock):
+def test_one_decision_resends_thousands_of_records_that_were_not_found_and_is_audited(store, clock):
     buried(store, 3000, verdict="possibly_persisted")
     sender = ScriptedSender()
     operation = planned(store, clock, check_first=True)
@@ -83,7 +83,7 @@ def test_one_decision_sends_thousands_that_were_not_found_and_the_audit_keeps_it
 
 
 @pytest.mark.slow
-def test_without_permission_to_read_no_record_is_sent_twice_silently(store, clock):
+def test_without_read_permission_no_record_is_sent_twice_silently(store, clock):
     buried(store, 1, verdict="possibly_persisted")
     sender = ScriptedSender()
 
@@ -94,7 +94,7 @@ def test_without_permission_to_read_no_record_is_sent_twice_silently(store, cloc
 
 
 @pytest.mark.slow
-def test_doubt_stays_when_the_resend_fails_in_a_safe_way(store, clock):
+def test_a_doubtful_record_stays_doubtful_after_a_resend_with_a_safe_failure(store, clock):
     ids = buried(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
     sender = ScriptedSender(refuse=ids)
     sender_outcome = sender.outcome
@@ -129,7 +129,7 @@ def test_records_claimed_by_a_dead_runner_are_looked_up_before_they_are_sent(sto
 
 
 @pytest.mark.slow
-def test_records_claimed_by_a_dead_runner_are_sent_again_when_an_operator_chose_that(store, clock):
+def test_records_claimed_by_a_dead_runner_are_sent_again_at_the_request_of_the_operator(store, clock):
     buried(store, 4)
     operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock, inconclusive="send")
     sender = ScriptedSender()

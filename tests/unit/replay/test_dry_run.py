@@ -37,7 +37,7 @@ def checked(*topics: TopicCheck) -> BrokerCheck:
     return BrokerCheck(topics, 5000.0)
 
 
-def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
+def test_the_dry_run_counts_by_topic_verdict_and_partition_and_estimates_the_duration(store):
     buried(store, 4)
     dead_letters = [
         dead_letter(number, topic="payments", partition=2, verdict="not_sent") for number in range(10, 16)
@@ -54,13 +54,13 @@ def test_it_counts_by_topic_verdict_and_partition_and_estimates_the_time(store):
     assert "No broker has any of these records, so earlier attempts cannot cause duplicates." in run.sentences
 
 
-def test_without_a_rate_nobody_knows_how_long_it_takes(store):
+def test_without_a_rate_the_duration_is_unknown(store):
     buried(store, 1)
 
     assert dry_run(store, ALL).seconds is None
 
 
-def test_a_limit_counts_the_oldest_that_can_be_sent(store):
+def test_a_limit_counts_the_oldest_replayable_dead_letters(store):
     buried(store, 5, verdict="possibly_persisted")
     DeadLetters(store).add(
         [dead_letter(9, topic="payments", accepted_at=1.0), dead_letter(8, replayable=False, accepted_at=0.5)]
@@ -72,7 +72,7 @@ def test_a_limit_counts_the_oldest_that_can_be_sent(store):
     assert run.not_replayable == 1
 
 
-def test_what_is_doubtful_is_said_with_what_will_be_done(store):
+def test_the_dry_run_reports_doubtful_records_and_how_they_are_handled(store):
     buried(store, 3, verdict="possibly_persisted")
     DeadLetters(store).add([dead_letter(7, verdict="inconclusive")])
 
@@ -83,7 +83,7 @@ def test_what_is_doubtful_is_said_with_what_will_be_done(store):
     assert "1 record was not found by an earlier search" in doubtful.text
 
 
-def test_what_is_left_out_is_said_with_the_reason(store):
+def test_the_dry_run_reports_skipped_records_with_their_reasons(store):
     buried(store, 2)
     DeadLetters(store).add(
         [
@@ -100,7 +100,7 @@ def test_what_is_left_out_is_said_with_the_reason(store):
     assert dry_run(store, ALL, allow_quarantined=True, to_cluster="elsewhere").total == 4
 
 
-def test_the_worst_is_said_first(store):
+def test_the_most_severe_finding_comes_first(store):
     buried(store, 3, verdict="possibly_persisted")
     found = checked(
         seen(too_large=1),
@@ -126,7 +126,7 @@ def test_the_worst_is_said_first(store):
         ("delete", "state is not compacted, so no record is replaced."),
     ],
 )
-def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, policy, why):
+def test_the_reason_for_skipping_old_values_depends_on_the_cleanup_policy(store, policy, why):
     buried(store, 3)
     run = dry_run(store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer="skip")
     assert told.newer_reason(run).startswith(why)
@@ -139,7 +139,7 @@ def test_why_old_values_are_left_is_said_by_what_is_known_of_the_topic(store, po
         assert (unknown in " ".join(said)) == (policy is None)
 
 
-def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_apart():
+def test_the_counts_of_a_dry_run_add_up_and_later_dead_letters_are_counted_separately():
     assert told.frozen(200, "22:31:05", 38).endswith("38 more have failed since and are not included.")
     assert told.frozen(1, "22:31:05", 0) == "1 record selected at 22:31:05."
     assert told.split(200, 29) == "171 of 200 will be sent; 29 stay dead letters."
@@ -156,7 +156,7 @@ def test_the_letters_of_a_dry_run_add_up_and_those_that_came_later_are_counted_a
         ("send", "compact", 0, "will permanently replace a newer record with the same key"),
     ],
 )
-def test_newer_keys_are_skipped_as_the_operator_chose(store, newer, policy, skipped, words):
+def test_newer_keys_are_skipped_or_sent_according_to_the_newer_option(store, newer, policy, skipped, words):
     buried(store, 3)
 
     run = dry_run(store, ALL, check=checked(seen(cleanup_policy=policy, newer_keys=2)), newer=newer)
@@ -165,7 +165,7 @@ def test_newer_keys_are_skipped_as_the_operator_chose(store, newer, policy, skip
     assert any(words in sentence for sentence in run.sentences)
 
 
-def test_an_incomplete_look_is_said_and_is_not_safe(store):
+def test_an_incomplete_check_is_reported_and_not_safe(store):
     buried(store, 3)
     text = (
         "Only 7 of about 90 records written since noon were scanned for newer keys: the time for it was up."
@@ -178,7 +178,7 @@ def test_an_incomplete_look_is_said_and_is_not_safe(store):
     assert dry_run(store, ALL, check=checked(seen())).safe
 
 
-def test_nobody_has_looked_is_said(store):
+def test_the_dry_run_reports_that_the_topics_are_not_checked_yet(store):
     buried(store, 1)
 
     run = dry_run(store, ALL)
@@ -188,11 +188,11 @@ def test_nobody_has_looked_is_said(store):
     assert any(sentence.startswith("The topics have not been checked yet") for sentence in run.sentences)
 
 
-def test_nothing_to_replay_is_one_sentence(store):
+def test_an_empty_selection_is_reported_in_one_sentence(store):
     assert dry_run(store, ALL).sentences == ("Nothing to replay.",)
 
 
-def test_of_an_operation_it_is_what_it_froze_and_what_a_runner_found(store):
+def test_the_dry_run_of_an_operation_uses_its_frozen_records_and_the_preflight_result(store):
     buried(store, 3)
     planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, newer="skip", rate=1.0)
     found = checked(seen(newer_keys=1))
@@ -206,7 +206,7 @@ def test_of_an_operation_it_is_what_it_froze_and_what_a_runner_found(store):
     assert (run.total, run.seconds, run.check, run.skipped_newer) == (3, 3.0, found, 1)
 
 
-def test_readers_that_may_see_an_aborted_attempt_are_said(store):
+def test_the_dry_run_warns_that_read_uncommitted_consumers_may_see_aborted_attempts(store):
     buried(store, 1)
 
     assert any(
@@ -214,7 +214,7 @@ def test_readers_that_may_see_an_aborted_attempt_are_said(store):
     )
 
 
-def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store):
+def test_records_archived_after_the_plan_are_skipped_and_reported(store):
     ids = buried(store, 3)
     planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True)
     DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
@@ -225,7 +225,7 @@ def test_what_somebody_archived_since_it_was_planned_is_left_out_and_said(store)
     assert "1 record is left out: archived or replayed after this replay was planned." in run.sentences
 
 
-def test_a_check_comes_back_from_its_json():
+def test_a_check_round_trips_through_json():
     found = checked(seen(), seen("gone", partitions=None))
 
     assert BrokerCheck.from_json(found.to_json()) == found
@@ -234,7 +234,7 @@ def test_a_check_comes_back_from_its_json():
     assert BrokerCheck.from_json(json.dumps(newer_version)) == found
 
 
-def test_programs_get_it_as_a_dict(store):
+def test_the_dry_run_converts_to_a_json_serialisable_dict(store):
     buried(store, 2)
 
     found = dry_run(store, ALL, check=checked(seen(too_large=1))).to_dict()
@@ -246,7 +246,7 @@ def test_programs_get_it_as_a_dict(store):
 
 
 @pytest.mark.slow
-def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, clock, sees):
+def test_the_dry_run_and_the_replay_report_the_same_delivery_guarantee(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     why = "because the embedded broker has no fencing and no read_committed"
     before = dry_run(store, ALL)
@@ -263,7 +263,7 @@ def test_the_dry_run_and_the_replay_say_the_same_of_how_it_is_delivered(store, c
     assert running.run_one(one, 60).delivery == "at_least_once"
 
 
-def test_a_group_that_still_grows_is_said_in_the_dry_run(store):
+def test_the_dry_run_reports_a_group_that_is_still_growing(store):
     now = time.time()
     DeadLetters(store).add([dead_letter(1, failed_at=now - 4000), dead_letter(2, failed_at=now - 30)])
     DeadLetters(store).add([dead_letter(3, failed_at=now - 3000, topic="payments")])

@@ -16,7 +16,7 @@ from tests.support import eventually
 
 
 @pytest.mark.slow
-def test_no_more_than_the_bound_are_in_flight(store, clock):
+def test_the_number_of_records_in_flight_is_bounded(store, clock):
     buried(store, 12)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)

@@ -46,7 +46,7 @@ def test_a_missing_permission_is_named(permissions):
     )
 
 
-def test_without_an_answer_the_guarantee_is_unknown(permissions):
+def test_the_guarantee_is_unknown_if_no_broker_responds(permissions):
     permissions(BrokerUnreachable("No broker answered."))
 
     assert replay_guarantee(None, ["orders"], "lkc-1") == UNKNOWN

@@ -37,7 +37,7 @@ def heard(guard, *, good=0, bad=0):
     return guard
 
 
-def test_nothing_goes_beside_the_canary_until_it_is_settled():
+def test_no_record_is_sent_beyond_the_canary_until_it_is_settled():
     guard = ReplayGuard(CanaryRule(canary=10))
 
     assert guard.room(0, 500) == 10
@@ -46,7 +46,7 @@ def test_nothing_goes_beside_the_canary_until_it_is_settled():
     assert heard(guard, good=1).room(0, 500) == 21
 
 
-def test_it_grows_with_what_succeeded_up_to_the_bound():
+def test_the_window_grows_with_each_success_up_to_its_limit():
     guard = heard(ReplayGuard(CanaryRule(canary=10)), good=10)
 
     steps = []
@@ -57,7 +57,7 @@ def test_it_grows_with_what_succeeded_up_to_the_bound():
     assert steps == [21, 63, 189]
 
 
-def test_with_spark_it_grows_tenfold():
+def test_with_spark_the_window_grows_tenfold():
     guard = heard(ReplayGuard(CanaryRule(canary=10), growth=SPARK_GROWTH), good=10)
 
     assert guard.room(0, 10_000) == 101
@@ -65,28 +65,28 @@ def test_with_spark_it_grows_tenfold():
 
 
 @pytest.mark.parametrize(("bad", "stops"), [(5, False), (6, True), (10, True)])
-def test_a_canary_of_which_more_than_half_failed_stops_it(bad, stops):
+def test_a_canary_with_too_many_failures_stops_the_replay(bad, stops):
     guard = heard(ReplayGuard(CanaryRule(canary=10, percent=50)), good=10 - bad, bad=bad)
 
     assert (guard.verdict() is not None) is stops
 
 
-def test_a_canary_that_cannot_succeed_any_more_stops_it_at_once():
+def test_a_canary_that_can_no_longer_succeed_stops_the_replay_at_once():
     assert "6 of its first 6" in heard(ReplayGuard(CanaryRule(canary=10, percent=50)), bad=6).verdict()
 
 
-def test_the_latest_outcomes_count_later_on():
+def test_after_the_canary_only_the_latest_outcomes_count():
     guard = heard(ReplayGuard(CanaryRule(canary=10, percent=20, last=50)), good=1000)
 
     assert heard(guard, bad=10).verdict() is None
     assert heard(guard, bad=1).verdict() == "Too many records failed again: 11 of the last 50"
 
 
-def test_a_hundred_percent_never_stops():
+def test_a_stop_percentage_of_100_never_stops_the_replay():
     assert heard(ReplayGuard(CanaryRule(canary=0, percent=100, last=10)), bad=1000).verdict() is None
 
 
-def test_without_a_canary_everything_may_go():
+def test_without_a_canary_all_records_may_be_sent():
     assert ReplayGuard(CanaryRule(canary=0)).room(0, 500) == 500
 
 
@@ -104,7 +104,7 @@ def run(store, sender, probe=None, **choices):
 
 
 @pytest.mark.slow
-def test_a_bad_replay_ends_at_its_canary(store):
+def test_a_failing_replay_stops_at_its_canary(store):
     buried(store, 200)
     sender = ScriptedSender(refuse=[message_id(number) for number in range(200)])
 
@@ -117,7 +117,7 @@ def test_a_bad_replay_ends_at_its_canary(store):
 
 
 @pytest.mark.slow
-def test_a_replay_that_turns_bad_stops_soon(store):
+def test_a_replay_that_starts_to_fail_stops_soon(store):
     buried(store, 400)
     sender = ScriptedSender(refuse=[message_id(number) for number in range(100, 400)])
 
@@ -130,7 +130,7 @@ def test_a_replay_that_turns_bad_stops_soon(store):
 
 
 @pytest.mark.slow
-def test_after_a_stop_the_same_selection_is_planned_anew(store):
+def test_the_same_selection_can_be_planned_again_after_a_stop(store):
     buried(store, 50)
     stopped = run(store, ScriptedSender(refuse=[message_id(number) for number in range(50)]))
 
@@ -141,7 +141,7 @@ def test_after_a_stop_the_same_selection_is_planned_anew(store):
 
 
 @pytest.mark.slow
-def test_a_record_that_failed_in_three_replays_is_left_out_of_the_next(store):
+def test_a_record_that_failed_in_three_replays_is_quarantined(store):
     buried(store, 3)
     poison = message_id(1)
     for _ in range(3):
@@ -164,7 +164,7 @@ def claims_of(store):
     return claims
 
 
-def test_bodies_are_claimed_within_the_room_that_memory_has(store):
+def test_claims_stay_within_the_memory_limit(store):
     buried(store, 5, value=b"x" * 1000)
     claims = claims_of(store)
 
@@ -173,7 +173,7 @@ def test_bodies_are_claimed_within_the_room_that_memory_has(store):
     assert len(claims.settle_and_claim([], want=5, busy=False, room=500).dead_letters) == 1
 
 
-def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
+def test_a_doubtful_record_is_not_claimed_while_an_old_attempt_may_still_arrive(store):
     buried(store, 3)
     DeadLetters(store).add([dead_letter(3, verdict="possibly_persisted", failed_at=4990.0)])
     claims = claims_of(store)
@@ -184,7 +184,7 @@ def test_a_doubtful_record_waits_until_no_old_attempt_of_it_can_arrive(store):
 
 
 @pytest.mark.slow
-def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store, monkeypatch):
+def test_claimed_records_are_sent_once_an_unavailable_store_is_back(store, monkeypatch):
     buried(store, 5, verdict="possibly_persisted")
     asked = iter([StoreLocked(), StoreLocked()])
     look = DoubtfulRecord.search_first
@@ -199,7 +199,7 @@ def test_what_was_claimed_when_the_store_went_away_is_sent_when_it_is_back(store
 
 
 @pytest.mark.slow
-def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, monkeypatch):
+def test_a_committed_but_unconfirmed_claim_is_resumed(store, monkeypatch):
     buried(store, 5)
     failing = iter([True])
     claim = ReplayClaims.settle_and_claim
@@ -214,7 +214,7 @@ def test_a_claim_that_the_store_took_and_did_not_confirm_is_picked_up(store, mon
     assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
 
 
-def test_a_runner_that_cannot_look_ahead_leaves_the_decision_to_a_person(store):
+def test_a_runner_without_a_preflight_check_leaves_the_decision_to_the_operator(store):
     buried(store, 3)
     ready = run(store, ScriptedSender(), check_first=True)
 
@@ -235,7 +235,7 @@ def away(times, asked):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(store, monkeypatch):
+def test_a_probe_is_retried_while_a_broker_is_unavailable(store, monkeypatch):
     monkeypatch.setattr(execution, "REST", 0.01)
     buried(store, 3, verdict="possibly_persisted")
     asked = []
@@ -245,7 +245,7 @@ def test_what_cannot_be_looked_for_while_a_broker_is_away_is_looked_for_again(st
 
 
 @pytest.mark.slow
-def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
+def test_records_that_no_probe_can_resolve_are_left_to_the_operator(store, monkeypatch):
     monkeypatch.setattr(execution, "REST", 0.01)
     buried(store, 3, verdict="possibly_persisted")
 
@@ -255,7 +255,7 @@ def test_it_is_left_to_a_person_when_no_look_helps(store, monkeypatch):
     assert {one["verdict"] for one in replay.doubtful(store, ended.operation_id)} == {"inconclusive"}
 
 
-def test_looks_that_take_minutes_answer_for_every_topic():
+def test_slow_probes_have_an_outcome_for_every_topic():
     now = [0.0]
 
     def slow(topic, ids, since_ms):

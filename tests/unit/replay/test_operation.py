@@ -39,7 +39,7 @@ def abandoned(store, clock, *, claim):
     return operation.operation_id
 
 
-def test_one_cancelled_before_its_last_runner_died_ends_when_nobody_holds_it(store, clock):
+def test_a_cancelled_operation_of_a_dead_runner_ends_once_its_lease_expires(store, clock):
     buried(store, 3, cluster_id=EMBEDDED)
     one = abandoned(store, clock, claim=False)
 
@@ -52,7 +52,7 @@ def test_one_cancelled_before_its_last_runner_died_ends_when_nobody_holds_it(sto
     assert end_abandoned(store, clock.now) == []
 
 
-def test_what_its_dead_runner_had_claimed_is_inconclusive_once_nobody_can_look(store, clock):
+def test_records_claimed_by_a_dead_runner_are_inconclusive_if_no_runner_can_probe_them(store, clock):
     buried(store, 3, cluster_id=EMBEDDED)
     one = abandoned(store, clock, claim=True)
     clock.forward(16)
@@ -67,7 +67,7 @@ def test_what_its_dead_runner_had_claimed_is_inconclusive_once_nobody_can_look(s
     assert replay.get(store, one).skipped == 3
 
 
-def test_any_runner_ends_it_whatever_its_cluster(store, clock):
+def test_a_runner_of_any_cluster_ends_a_cancelled_operation(store, clock):
     buried(store, 1, cluster_id=EMBEDDED)
     one = abandoned(store, clock, claim=False)
     clock.forward(100)
@@ -160,7 +160,7 @@ def test_a_replay_for_a_vanished_cluster_does_not_block_a_new_one(store, clock):
     assert DeadLetters(store).count_by(ALL, "verdict") == {"inconclusive": 2, "rejected": 2}
 
 
-def test_an_impossible_change_of_state_is_refused(store, clock):
+def test_an_invalid_state_change_is_refused(store, clock):
     buried(store, 1)
     operation = planned(store, clock)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
@@ -172,7 +172,7 @@ def test_an_impossible_change_of_state_is_refused(store, clock):
 
 
 @pytest.mark.slow
-def test_every_act_is_audited(store, clock):
+def test_every_action_is_audited(store, clock):
     buried(store, 2)
     operation = planned(store, clock)
     replay.pause(store, operation.operation_id, **BY)

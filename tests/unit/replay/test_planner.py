@@ -24,7 +24,7 @@ from tests.fixtures.replays import (
 )
 
 
-def test_a_second_click_with_the_same_selection_is_the_same_operation(store, clock):
+def test_planning_the_same_selection_twice_returns_the_same_operation(store, clock):
     buried(store, 3)
 
     first = planned(store, clock)
@@ -57,7 +57,7 @@ def test_a_started_replay_stays_the_same_when_more_dead_letters_match(store, clo
 
 
 @pytest.mark.slow
-def test_a_click_after_the_end_is_a_new_operation(store, clock):
+def test_planning_after_the_end_creates_a_new_operation(store, clock):
     buried(store, 1)
     first = planned(store, clock)
     runner(store, ScriptedSender(), clock).run_one(first.operation_id, 60)
@@ -68,7 +68,7 @@ def test_a_click_after_the_end_is_a_new_operation(store, clock):
 
 
 @pytest.mark.slow
-def test_ids_are_frozen_at_the_plan(store, clock):
+def test_a_plan_freezes_its_message_ids(store, clock):
     old = buried(store, 2)
     operation = planned(store, clock)
 
@@ -82,7 +82,7 @@ def test_ids_are_frozen_at_the_plan(store, clock):
 
 
 @pytest.mark.slow
-def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, clock):
+def test_the_oldest_records_are_sent_first_with_sequences_ordered_numerically(store, clock):
     DeadLetters(store).add([dead_letter(number, accepted_at=1.0) for number in (10, 9, 100, 1)])
     sender = ScriptedSender()
 
@@ -92,7 +92,7 @@ def test_the_oldest_are_sent_first_and_the_sequence_counts_as_a_number(store, cl
 
 
 @pytest.mark.slow
-def test_a_limit_leaves_the_rest(store, clock):
+def test_a_limit_leaves_the_remaining_dead_letters_unchanged(store, clock):
     buried(store, 5)
 
     done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock, limit=2).operation_id, 60)
@@ -107,7 +107,7 @@ def test_an_empty_selection_is_a_result_and_not_an_error(store, clock):
     assert (operation.state, operation.message) == ("done", "Nothing to replay")
 
 
-def test_without_a_live_process_a_replay_is_refused_and_says_what_to_do(store, clock):
+def test_without_a_runner_a_replay_is_refused_with_a_fix(store, clock):
     buried(store, 1)
 
     with pytest.raises(NoReplayRunner, match="Start a producer"):
@@ -159,7 +159,7 @@ def test_dead_letters_of_another_cluster_are_refused_without_to_cluster(store, c
 
 
 @pytest.mark.slow
-def test_of_dead_letters_of_two_clusters_only_those_of_the_own_cluster_are_sent(store, clock):
+def test_only_dead_letters_of_the_own_cluster_are_sent(store, clock):
     buried(store, 1)
     DeadLetters(store).add([dead_letter(1, cluster_id="elsewhere"), dead_letter(2, cluster_id="elsewhere")])
 
@@ -169,7 +169,7 @@ def test_of_dead_letters_of_two_clusters_only_those_of_the_own_cluster_are_sent(
     assert "another cluster (elsewhere)" in done.message
 
 
-def test_a_selection_within_a_replay_under_way_joins_it_on_request(store, clock):
+def test_a_selection_within_a_running_replay_joins_it_on_request(store, clock):
     ids = buried(store, 4)
     whole = planned(store, clock)
     some = DeadLetterFilter(ids=tuple(ids[:2]))

@@ -22,7 +22,7 @@ from tests.support import eventually
 
 
 @pytest.mark.slow
-def test_where_nothing_is_to_be_asked_it_goes_on_by_itself(store, clock, sees):
+def test_a_one_click_replay_without_findings_starts_automatically(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     one, sends = clicked(store, clock), embedded_sender()
 
@@ -46,7 +46,9 @@ def test_where_nothing_is_to_be_asked_it_goes_on_by_itself(store, clock, sees):
         {"stopped": True},
     ],
 )
-def test_where_something_is_to_be_asked_nothing_is_sent_before_a_person_said_so(store, clock, sees, found):
+def test_a_one_click_replay_with_findings_sends_nothing_before_the_operator_confirms(
+    store, clock, sees, found
+):
     buried(store, 3, cluster_id=EMBEDDED)
     sees(**found)
     one, sends = clicked(store, clock), embedded_sender()
@@ -58,7 +60,7 @@ def test_where_something_is_to_be_asked_nothing_is_sent_before_a_person_said_so(
     assert embedded_runner(store, sends, clock).run_one(one, 60).state == "done"
 
 
-def test_letters_in_doubt_are_asked_about_too(store, clock, sees):
+def test_a_one_click_replay_of_doubtful_records_waits_for_confirmation(store, clock, sees):
     DeadLetters(store).add([dead_letter(1, cluster_id=EMBEDDED, verdict="possibly_persisted")])
     one, sends = clicked(store, clock), embedded_sender()
 
@@ -66,7 +68,7 @@ def test_letters_in_doubt_are_asked_about_too(store, clock, sees):
     assert sends.sent == []
 
 
-def test_a_dry_run_never_goes_by_itself(store, clock, sees):
+def test_a_dry_run_never_starts_automatically(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     one, sends = clicked(store, clock, go_by_itself=False), embedded_sender()
 
@@ -74,7 +76,7 @@ def test_a_dry_run_never_goes_by_itself(store, clock, sees):
     assert sends.sent == []
 
 
-def test_a_runner_that_cannot_look_asks(store, clock):
+def test_a_runner_that_cannot_check_the_topics_waits_for_confirmation(store, clock):
     buried(store, 2, cluster_id=EMBEDDED)
     one, sends = clicked(store, clock), embedded_sender()
 
@@ -87,7 +89,7 @@ def test_a_runner_that_cannot_look_asks(store, clock):
 
 
 @pytest.mark.slow
-def test_looking_ahead_does_not_wait_for_a_replay_that_is_sent(store, clock, sees):
+def test_a_preflight_does_not_wait_for_a_running_replay(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     DeadLetters(store).add([dead_letter(9, cluster_id=EMBEDDED, topic="late")])
     sends = embedded_sender(hold=True)
@@ -108,7 +110,7 @@ def test_looking_ahead_does_not_wait_for_a_replay_that_is_sent(store, clock, see
 
 
 @pytest.mark.slow
-def test_what_went_ahead_by_itself_waits_its_turn_to_be_sent(store, clock, sees):
+def test_an_automatically_started_replay_runs_when_its_turn_comes(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     sends = embedded_sender()
     running = embedded_runner(store, sends, clock)
@@ -122,7 +124,7 @@ def test_what_went_ahead_by_itself_waits_its_turn_to_be_sent(store, clock, sees)
 
 
 @pytest.mark.slow
-def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(store, clock, sees):
+def test_a_replay_that_waited_too_long_is_checked_again_and_may_need_confirmation(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     one, sends = clicked(store, clock), embedded_sender()
     running = embedded_runner(store, sends, clock)
@@ -137,7 +139,7 @@ def test_what_waited_long_for_its_turn_is_looked_ahead_again_and_may_ask_then(st
 
 
 @pytest.mark.slow
-def test_who_decided_is_not_asked_again(store, clock, sees):
+def test_a_confirmed_replay_is_not_checked_again(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     sees(newer_keys=1)
     one, sends = clicked(store, clock), embedded_sender()
@@ -150,7 +152,7 @@ def test_who_decided_is_not_asked_again(store, clock, sees):
 
 
 @pytest.mark.slow
-def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
+def test_a_plan_without_check_first_never_waits_for_confirmation(store, clock, sees):
     buried(store, 3, cluster_id=EMBEDDED)
     sees(newer_keys=1)
     one = replay.plan(store, ALL, **BY, can_run=EMBEDDED, clock=clock).operation_id
@@ -159,7 +161,7 @@ def test_a_plan_of_which_nobody_is_asked_never_stops_to_ask(store, clock, sees):
 
 
 @pytest.mark.slow
-def test_the_time_in_which_a_person_decided_is_not_its_own(store, clock, sees):
+def test_the_time_spent_waiting_for_a_decision_is_not_part_of_the_duration(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     one = clicked(store, clock, go_by_itself=False)
     running = embedded_runner(store, embedded_sender(), clock)
@@ -173,7 +175,7 @@ def test_the_time_in_which_a_person_decided_is_not_its_own(store, clock, sees):
     assert done.started_at == begun
 
 
-def test_one_that_was_looked_ahead_by_an_older_version_begins_when_it_goes(store, clock, sees):
+def test_go_resets_the_start_time_that_an_older_version_set_at_the_preflight(store, clock, sees):
     buried(store, 2, cluster_id=EMBEDDED)
     one = clicked(store, clock, go_by_itself=False)
     embedded_runner(store, embedded_sender(), clock).run_one(one, 60)
@@ -185,7 +187,7 @@ def test_one_that_was_looked_ahead_by_an_older_version_begins_when_it_goes(store
     assert replay.get(store, one).started_at is None
 
 
-def test_one_that_is_cancelled_while_it_is_looked_ahead_ends_with_the_look(store, clock, monkeypatch, sees):
+def test_a_replay_cancelled_during_its_preflight_ends_with_it(store, clock, monkeypatch, sees):
     buried(store, 1, cluster_id=EMBEDDED)
     one = clicked(store, clock)
     given = preflight.check(None, None)

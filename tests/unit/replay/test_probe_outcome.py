@@ -17,7 +17,7 @@ def test_a_found_record_is_settled_at_its_position():
     assert "orders, partition 3, at offset 42" in outcome.text
 
 
-def test_a_record_that_is_not_there_is_sent_again():
+def test_a_missing_record_is_sent_again():
     assert outcome_after_search(RECORD, ProbeOutcome({})).ending == "pending"
 
 
@@ -30,7 +30,7 @@ def test_a_record_that_is_not_there_is_sent_again():
         (5, ("refunds", 5), "pending"),
     ],
 )
-def test_a_record_of_a_partition_that_lost_records_may_have_been_there(partition, removed, ending):
+def test_a_missing_record_is_inconclusive_if_its_partition_lost_records(partition, removed, ending):
     outcome = outcome_after_search(
         in_hand(1, partition=partition), ProbeOutcome({}, removed=frozenset({removed}))
     )
@@ -39,7 +39,7 @@ def test_a_record_of_a_partition_that_lost_records_may_have_been_there(partition
     assert (outcome.verdict == "inconclusive") == (ending == "skipped")
 
 
-def test_a_record_with_a_newer_record_of_its_key_may_have_been_compacted_away():
+def test_a_missing_record_with_a_newer_record_of_its_key_is_inconclusive():
     newer = ProbeOutcome({}, newer=frozenset({RECORD.message_id}))
 
     assert (outcome_after_search(RECORD, newer).ending, outcome_after_search(in_hand(2), newer).ending) == (
@@ -48,7 +48,7 @@ def test_a_record_with_a_newer_record_of_its_key_may_have_been_compacted_away():
     )
 
 
-def test_a_found_record_was_not_removed():
+def test_a_found_record_is_not_treated_as_removed():
     found = ProbeOutcome({RECORD.message_id: (0, 0)}, removed=frozenset({("orders", 0)}))
 
     assert not found.may_be_gone(RECORD)

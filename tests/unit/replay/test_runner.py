@@ -34,7 +34,7 @@ def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
 
 
 @pytest.mark.slow
-def test_an_operation_is_not_taken_before_its_lease_has_expired(store, clock):
+def test_a_runner_does_not_take_an_operation_before_its_lease_expires(store, clock):
     buried(store, 3)
     operation, _, _ = claimed_by_a_dead_runner(store, clock)
     sender = ScriptedSender()
@@ -65,7 +65,7 @@ def test_a_live_owner_keeps_its_operation_when_the_clock_is_set(store, clock):
 
 
 @pytest.mark.slow
-def test_a_dead_owner_is_replaced_although_the_clock_was_set_back(store, clock):
+def test_a_dead_owner_is_replaced_even_if_the_clock_was_set_back(store, clock):
     buried(store, 3)
     claimed_by_a_dead_runner(store, clock)
     clock.forward(-3600)
@@ -103,7 +103,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_settled_after_the_wait_for_ol
 
 
 @pytest.mark.slow
-def test_a_locked_store_is_waited_for(store, clock, monkeypatch):
+def test_the_runner_waits_for_a_locked_store(store, clock, monkeypatch):
     buried(store, 3)
     operation = planned(store, clock)
     running = runner(store, ScriptedSender(), clock)

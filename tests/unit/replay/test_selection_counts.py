@@ -23,20 +23,20 @@ def sent(counted):
     return {(row.topic, row.partition): row.records for row in counted[0]}
 
 
-def test_records_are_counted_by_partition_and_the_others_by_reason(mixed):
+def test_sendable_records_are_counted_by_partition_and_skipped_ones_by_reason(mixed):
     found = selection_counts.count_selection(mixed, ALL, None, False, CLUSTER)
 
     assert sent(found) == {("orders", None): 3, ("orders", 3): 1}
     assert found[1] == {"not_replayable": 1, "quarantined": 1, "other_cluster": 1}
 
 
-def test_bytes_are_those_of_keys_and_values(mixed):
+def test_the_byte_count_covers_keys_and_values(mixed):
     rows, _ = selection_counts.count_selection(mixed, ALL, None, False, CLUSTER)
 
     assert sum(row.bytes for row in rows) == 4 * len(b"k" + b"v0")
 
 
-def test_without_a_cluster_the_most_frequent_one_counts(mixed):
+def test_without_a_given_cluster_the_most_frequent_one_is_used(mixed):
     assert selection_counts.main_cluster(mixed, ALL) == CLUSTER
     assert selection_counts.count_selection(mixed, ALL, None, False, None)[1]["other_cluster"] == 1
 

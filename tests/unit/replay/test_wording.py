@@ -23,5 +23,5 @@ CHECK = {
         ({"scanned": False}, "not checked"),
     ],
 )
-def test_newer_keys_are_counted_only_where_keys_were_looked_up(changes, text):
+def test_newer_keys_are_counted_only_on_topics_that_were_checked(changes, text):
     assert newer_keys(TopicCheck(**{**CHECK, **changes})) == text

@@ -56,7 +56,7 @@ def test_text_that_is_not_a_json_object_is_rejected(text):
         DataGenerationConfig.from_json(text)
 
 
-def test_category_weights():
+def test_category_weights_have_the_documented_values():
     config = DataGenerationConfig()
 
     weights = [config.get_category_weight(name) for name in ("Clothing", "Books", "Automotive", "Weapons")]
@@ -76,7 +76,7 @@ def test_category_weights():
         (23, False, 0.1),
     ],
 )
-def test_hourly_multipliers(hour, weekend, multiplier):
+def test_hourly_multipliers_depend_on_the_hour_and_the_weekend(hour, weekend, multiplier):
     assert DataGenerationConfig().get_hourly_multiplier(hour, weekend) == multiplier
 
 
@@ -113,7 +113,7 @@ def test_settings_are_plain_data():
     json.dumps(asdict(DataGenerationConfig()))
 
 
-def test_business_hours_and_ages_by_name_work_like_the_pairs_and_the_list():
+def test_business_hours_and_ages_can_be_given_by_name():
     """Both forms used to raise a TypeError: "'<=' not supported between instances of 'str' and 'int'"."""
     listed = DataGenerationConfig(total_users=30, total_products=5)
     named = DataGenerationConfig(

@@ -34,7 +34,7 @@ def port():
     port.release()
 
 
-def test_a_child_answers_and_ends(port):
+def test_a_child_process_serves_requests_and_ends(port):
     child = DashboardProcess(server(SERVER), port)
     eventually(child.answers)
 
@@ -84,7 +84,7 @@ def test_two_concurrent_starts_get_different_ports():
     second.release()
 
 
-def test_the_error_when_no_port_is_free():
+def test_the_error_for_no_free_port_names_the_port_option():
     held = ReservedPort.first_free(65535)
     with pytest.raises(MissingTool, match="Choose another with --port"):
         ReservedPort.first_free(65535)

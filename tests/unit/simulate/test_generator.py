@@ -139,7 +139,7 @@ def test_values_are_plain_python(shop):
     check([shop.analytics_result(), shop.users[0], shop.products[0]])
 
 
-def test_faker_is_available_for_own_fields(shop):
+def test_faker_is_available_for_custom_fields(shop):
     pytest.importorskip("faker")
 
     assert shop.faker.name() == ECommerceDataGenerator(seed=1).faker.name()

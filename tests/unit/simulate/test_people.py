@@ -18,7 +18,7 @@ def users(count, **settings):
     return [people.user(number) for number in range(1, count + 1)], config
 
 
-def test_each_customer_has_an_id_and_an_address_of_its_own():
+def test_each_customer_has_a_unique_id_and_address():
     found, _ = users(200)
 
     assert found[0]["user_id"] == "user_000001"

@@ -12,7 +12,7 @@ def test_every_topic_of_a_scenario_is_generated():
         assert scenario["rate_multiplier"] > 0 and scenario["description"]
 
 
-def test_a_changed_copy_changes_no_other():
+def test_changing_a_copy_of_a_scenario_does_not_affect_others():
     scenarios()["normal_traffic"]["topics"].clear()
 
     assert "transactions" in scenarios()["normal_traffic"]["topics"]

@@ -149,7 +149,7 @@ def test_a_renewal_starts_the_observation_again(lease, times):
     assert not other.hold(times.now)
 
 
-def test_one_of_two_heirs_gets_the_lease(lease, times):
+def test_only_one_of_two_candidates_gets_an_expired_lease(lease, times):
     assert lease("dead").hold(times.now)
     one, two = lease("one"), lease("two")
     assert not one.hold(times.now)

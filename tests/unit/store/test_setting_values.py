@@ -17,7 +17,7 @@ def test_a_number_of_1_or_more_and_the_default_are_valid(name, value):
 
 
 @pytest.mark.parametrize("value", [0, 0.0])
-def test_0_removes_a_limit_and_is_no_retention(value):
+def test_0_removes_a_limit_and_is_refused_as_a_retention(value):
     for name in BOUNDS:
         check({name: value})
     for name in KEPT:

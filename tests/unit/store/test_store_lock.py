@@ -83,7 +83,7 @@ def test_a_timeout_names_the_process_that_holds_the_store(store):
 
 
 @pytest.mark.slow
-def test_a_duckdb_shell_on_the_file_is_named_and_waited_for(store):
+def test_the_store_waits_for_a_duckdb_shell_and_names_it(store):
     shell = subprocess.Popen(
         [
             sys.executable,

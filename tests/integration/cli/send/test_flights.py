@@ -23,7 +23,7 @@ def flights():
 
 
 @pytest.mark.kafka
-def test_every_flight_is_on_kafka_once_typed_and_counted(kafka, kcat, flights, tmp_path):
+def test_every_flight_row_is_on_the_topic_once_with_typed_values(kafka, kcat, flights, tmp_path):
     kafka.create_topic("flights", partitions=4)
     store = tmp_path / "store.duckdb"
     command = [

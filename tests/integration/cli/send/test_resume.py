@@ -296,7 +296,9 @@ def test_only_one_process_at_a_time_sends_a_file(kafka, topic, file):
         assert f"Process {process.pid} is already sending this file" in err
 
 
-def test_a_send_of_the_same_file_on_another_host_fences_the_first(kafka, topic, file, tmp_path, monkeypatch):
+def test_a_send_of_the_same_file_from_another_host_fences_the_first(
+    kafka, topic, file, tmp_path, monkeypatch
+):
     exactly_once = ("--delivery", "exactly_once", *SLOWLY)
     with started(*command(kafka, topic, file, *exactly_once)) as first:
         eventually(lambda: on_topic(kafka, topic) > 0, 60)

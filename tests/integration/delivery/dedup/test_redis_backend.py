@@ -148,7 +148,7 @@ def keys(client):
     return {key: value.decode() for key, value in known.items() if value is not None}
 
 
-def test_a_redis_that_is_back_is_used_again_and_receives_missed_updates(own_redis, dedup, changes, client):
+def test_a_recovered_redis_is_used_again_and_receives_missed_updates(own_redis, dedup, changes, client):
     own_redis.stop()
     assert not dedup.is_duplicate({"n": 1}, "orders")
     assert dedup.claim("sending", "orders", "me") is Claim.NEW
@@ -237,7 +237,7 @@ def test_confirmations_just_before_the_interpreter_ends_reach_redis(own_redis, c
     assert len(keys(client)) == 1000
 
 
-def test_without_work_the_thread_ends_and_starts_again(own_redis, client, monkeypatch):
+def test_an_idle_thread_ends_and_restarts_on_demand(own_redis, client, monkeypatch):
     monkeypatch.setattr("producer_core.delivery.dedup.redis_fallback._IDLE_TIMEOUT", 0.01)
     dedup = MessageDeduplicator(client)
     for number in range(2):

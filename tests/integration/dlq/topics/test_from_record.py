@@ -138,7 +138,7 @@ def test_published_dead_letters_are_on_the_topic_with_headers_and_stay_dead(kafk
     assert acts.count("publish") == 2, "start and result are audited"
 
 
-def test_a_second_publication_leaves_published_dead_letters_out_unless_again_is_set(kafka, topic, store):
+def test_a_second_publication_skips_published_dead_letters_unless_again_is_set(kafka, topic, store):
     bury(store, kafka, topic)
     publish(store, kafka, topic)
 
@@ -284,7 +284,7 @@ def test_a_fetch_continues_after_a_failure_between_slices(kafka, topic, store, m
     assert len(stored(store)) == 25
 
 
-def test_since_fetches_later_records_and_the_next_fetch_the_others(kafka, topic, store):
+def test_since_fetches_later_records_and_the_next_fetch_the_earlier_ones(kafka, topic, store):
     producer = Producer(settings(kafka))
     for number, timestamp_ms in enumerate((1_700_000_000_000, 1_700_000_100_000)):
         producer.produce(

@@ -356,7 +356,7 @@ def test_a_loss_is_looked_up_at_its_acknowledged_offset(kafka):
         confirm(client_config(kafka.bootstrap_servers), report((1, 0), (2, 2)))
 
 
-def test_copies_found_by_arithmetic_are_looked_up_one_by_one(kafka, spark):
+def test_copies_detected_by_offset_arithmetic_are_looked_up_individually(kafka, spark):
     orders, telemetry = topic(kafka), topic(kafka)
     sessions = [uuid.uuid4() for _ in range(6)]
     for number, session in enumerate(sessions):
@@ -372,7 +372,7 @@ def test_copies_found_by_arithmetic_are_looked_up_one_by_one(kafka, spark):
     assert (report.read_again, report.lost, report.reordered, report.unledgered) == (6, 0, 0, 0)
 
 
-def test_an_audit_of_a_time_range(kafka, spark):
+def test_an_audit_of_a_time_range_reads_only_records_within_it(kafka, spark):
     orders, session, now = topic(kafka), uuid.uuid4(), time.time()
     for seq, at in enumerate((now - 300, now - 200, now - 100, now + 1_800)):
         send(kafka, orders, session, [seq], timestamp=at)
@@ -383,7 +383,7 @@ def test_an_audit_of_a_time_range(kafka, spark):
     assert "timestamps in the future" in middle.sentences[-1]
 
 
-def test_the_topic_facts_and_bounds_of_an_audit(kafka):
+def test_the_audit_reads_topic_properties_and_partition_bounds(kafka):
     name = topic(kafka, 2, config={"cleanup.policy": "compact,delete"})
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     send(kafka, name, uuid.uuid4(), range(3), partition=1)

@@ -161,7 +161,7 @@ def differences(plan, report, wanted):
     return {kind: found for kind, found in wrong.items() if found}
 
 
-def test_every_planted_fault_is_found_by_its_id_and_no_others(spark):
+def test_exactly_the_planted_faults_are_found_by_their_ids(spark):
     plan = plant(30_000, seed=1, sessions=4, partitions=3)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
 
@@ -342,7 +342,7 @@ def compared(spark):
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_faults_of_each_case_are_found_and_no_others(compared, name):
+def test_exactly_the_faults_of_each_case_are_found(compared, name):
     cases, report = compared
     session = f"{cases.sessions[name]}-"
     found = {
@@ -352,7 +352,7 @@ def test_the_faults_of_each_case_are_found_and_no_others(compared, name):
     assert {kind: seqs for kind, seqs in found.items() if seqs} == FAULTS[name]
 
 
-def test_every_finding_belongs_to_a_case(compared):
+def test_every_finding_belongs_to_a_planted_case(compared):
     cases, report = compared
     sessions = {str(session) for session in cases.sessions.values()}
     assert {row["message_id"].rpartition("-")[0] for row in report.rows()} <= sessions
@@ -370,7 +370,7 @@ def test_every_finding_belongs_to_a_case(compared):
         ({0: PartitionBounds(0, 5, 5)}, {}, None, None),
     ],
 )
-def test_the_verdict_on_a_missing_message_without_an_offset(spark, bounds, begin, at, kind):
+def test_a_missing_message_without_an_offset_has_the_expected_verdict(spark, bounds, begin, at, kind):
     request = ComparisonRequest(TOPIC, CLUSTER, spans(bounds, begin=begin), started=100.0)
     moment = "cast(null as double)" if at is None else f"cast({at} as double)"
     row = (
@@ -470,7 +470,7 @@ def test_an_acknowledgement_in_several_records_counts_once(spark):
     assert ledgers.gaps(ledgers.batch_ranges(batches)).collect() == []
 
 
-def test_a_stores_ledger_has_its_gaps_and_the_count_left_out(spark, tmp_path):
+def test_a_ledger_in_a_store_reports_its_gaps_and_dropped_acknowledgements(spark, tmp_path):
     store = Store.open(tmp_path / "s.duckdb")
     notice = Notice("ledger_lost", "warning", "left out", time.time() + 60, {"acknowledgements": 7})
     store.append(Batch("p", 0, ledger=tuple(ledger_of(ONE, 5))))
@@ -518,7 +518,7 @@ def test_spark_and_the_python_reader_read_the_same_ids(spark):
     ] == wanted
 
 
-def test_a_sequence_beyond_a_signed_64_bit_number_is_no_id(spark):
+def test_an_id_with_a_sequence_beyond_64_bits_is_invalid(spark):
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     table = pa.table(
         {
@@ -530,7 +530,7 @@ def test_a_sequence_beyond_a_signed_64_bit_number_is_no_id(spark):
     assert with_ids(spark.createDataFrame(table)).collect()[0].session is None
 
 
-def test_records_are_grouped_where_they_are_read(spark):
+def test_records_are_aggregated_before_any_shuffle(spark):
     """Groups are shuffled, not records: below every exchange there is a partial sum, or the ledger."""
     plan = plant(2_000, seed=1)
     values = [value for _, value in planting.ledger_values(plan, TOPIC, CLUSTER)]
@@ -560,7 +560,7 @@ def executed(frame):
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
-def test_the_text_of_an_id(spark):
+def test_spark_formats_message_ids_like_the_producer(spark):
     from producer_core.messages import id_bytes, id_text
 
     named = log(spark, [(0, 0, ONE, 12), (0, 1, uuid.UUID(int=2**127 + 5), 2**40)]).withColumn(

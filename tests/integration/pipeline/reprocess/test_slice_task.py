@@ -168,7 +168,7 @@ def test_a_topic_created_during_the_replay_is_read_from_its_first_record(stage):
     assert stage.counts() == ONCE
 
 
-def test_without_a_seal_of_this_driver_nothing_is_sent(stage):
+def test_an_attempt_without_a_seal_of_its_driver_sends_nothing(stage):
     """For example, the progress topic was deleted and re-created: the owner of the slice is unknown."""
     task = stage.task(number=(7 << 32) + 1)
 
@@ -176,7 +176,7 @@ def test_without_a_seal_of_this_driver_nothing_is_sent(stage):
     assert stage.counts() == {}
 
 
-def test_of_two_concurrent_attempts_the_fenced_one_stops_and_each_record_is_sent_once(stage, monkeypatch):
+def test_the_fenced_one_of_two_concurrent_attempts_stops_and_each_record_is_sent_once(stage, monkeypatch):
     other = []
     transact = TransactionalReplay._transact
 
@@ -216,7 +216,7 @@ def test_a_seal_stops_a_running_attempt(stage, monkeypatch):
     assert stage.counts() == Counter(range(30))
 
 
-def test_an_attempt_keeps_its_rate(stage):
+def test_an_attempt_stays_within_its_rate(stage):
     began = time.monotonic()
     assert stage.send(stage.task(rate=40.0)) == {"acknowledged": COUNT}
     assert time.monotonic() - began >= (COUNT - 10) / 40 - 0.1  # the first transaction does not wait
@@ -288,7 +288,7 @@ def test_an_abandoned_attempt_sends_nothing_and_takes_no_client(stage):
     clients.close()
 
 
-def test_a_slice_with_too_many_failures_gives_the_rest_back(stage):
+def test_a_slice_with_too_many_failures_returns_the_rest(stage):
     """Records without a key on a compacted topic fail; each is alone in its transaction, so each fails by itself."""
     compacted = f"{stage.topic}-c"
     stage.kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})

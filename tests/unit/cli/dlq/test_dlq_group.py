@@ -76,7 +76,7 @@ def waiting(path):
 # looking
 
 
-def test_list_as_json_has_the_total_and_the_records(path):
+def test_list_json_contains_the_total_and_the_records(path):
     found, result = as_json(path, "dlq", "list", "--limit", 2)
 
     assert result.exit_code == 0
@@ -87,7 +87,7 @@ def test_list_as_json_has_the_total_and_the_records(path):
 
 
 @pytest.mark.slow
-def test_every_filter_means_the_same_in_list_and_in_archive(path):
+def test_list_and_archive_apply_filters_identically(path):
     for options in (["--topic", "payments"], ["--verdict", "possibly_persisted"], ["--group", "ddddeeeeffff"], ["--key", "k1"], ["--since", "1h"], ["--until", "1h"], ["--text", "POLICY"]):  # fmt: skip
         total = as_json(path, "dlq", "list", *options)[0]["total"]
         archived = as_json(path, "dlq", "archive", *options, "--yes")[0]["count"]
@@ -97,7 +97,7 @@ def test_every_filter_means_the_same_in_list_and_in_archive(path):
 
 
 @pytest.mark.slow
-def test_a_person_sees_masked_values_and_a_reveal_is_audited(path):
+def test_show_masks_values_and_audits_a_reveal(path):
     message = dead_letter(1).message_id
 
     masked = run(path, "dlq", "show", message).output
@@ -112,7 +112,7 @@ def test_a_person_sees_masked_values_and_a_reveal_is_audited(path):
     assert [row["action"] for row in as_json(path, "audit")[0]] == ["reveal"]
 
 
-def test_revealed_json_has_the_very_bytes(path):
+def test_revealed_json_contains_the_original_bytes(path):
     found, _ = as_json(path, "dlq", "show", dead_letter(4).message_id, "--reveal")
 
     assert found["value_base64"] == "/w=="
@@ -124,14 +124,14 @@ def test_error_texts_in_lists_are_masked(path):
     assert "ann.lee@" not in run(path, "dlq", "groups").output
 
 
-def test_an_unknown_message_is_said(path):
+def test_show_reports_an_unknown_message_id(path):
     result = run(path, "dlq", "show", "nobody-1")
 
     assert result.exit_code == 2
     assert "Dead letter nobody-1 does not exist" in result.stderr
 
 
-def test_groups_as_json_count_what_a_cause_did(path):
+def test_groups_json_counts_dead_letters_per_cause(path):
     found, _ = as_json(path, "dlq", "groups")
 
     assert found["total"] == 4
@@ -147,7 +147,7 @@ def test_groups_as_json_count_what_a_cause_did(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("empty", [("--ids", ""), ("--ids", ","), ("--text", "")])
-def test_an_empty_selection_is_refused_and_does_not_mean_everything(path, empty):
+def test_an_empty_filter_value_is_refused_and_does_not_select_everything(path, empty):
     before = as_json(path, "dlq", "list")[0]["total"]
 
     for command in (("archive", "--yes"), ("list",), ("replay", "--dry-run")):
@@ -168,7 +168,7 @@ def test_an_empty_selection_is_refused_and_does_not_mean_everything(path, empty)
         ("alerts", "list"),
     ],
 )
-def test_a_limit_that_no_store_could_reach_is_refused(path, command):
+def test_an_implausibly_large_limit_is_refused(path, command):
     result = run(path, *command, "--limit", 10**20)
 
     assert (result.exit_code, "--limit" in result.stderr) == (2, True), result.output
@@ -183,7 +183,7 @@ def test_a_limit_that_no_store_could_reach_is_refused(path, command):
         "dlq_max_bytes=99999999999999TiB",
     ],
 )
-def test_a_setting_beyond_reason_is_refused(path, setting):
+def test_an_implausible_setting_is_refused(path, setting):
     result = run(path, "store", "set", setting)
 
     assert (result.exit_code, "Error" in result.stderr) == (2, True), result.output
@@ -195,7 +195,7 @@ def test_empty_brokers_are_refused(path):
     assert (result.exit_code, "--bootstrap-servers is empty" in result.output) == (2, True), result.output
 
 
-def test_archive_asks_first_and_changes_nothing_when_nobody_is_there(path):
+def test_archive_without_a_terminal_prints_the_prompt_and_changes_nothing(path):
     result = run(path, "dlq", "archive", "--topic", "orders")
 
     assert result.exit_code == 2
@@ -204,7 +204,7 @@ def test_archive_asks_first_and_changes_nothing_when_nobody_is_there(path):
 
 
 @pytest.mark.slow
-def test_clear_archives_and_its_undo_restores_exactly_that(path):
+def test_restore_undoes_exactly_one_clear(path):
     cleared, _ = as_json(path, "dlq", "clear", "--topic", "orders", "--yes")
     run(path, "dlq", "archive", "--topic", "payments", "--yes")
 
@@ -214,7 +214,7 @@ def test_clear_archives_and_its_undo_restores_exactly_that(path):
 
 
 @pytest.mark.slow
-def test_purge_needs_the_number_typed_and_an_age(path):
+def test_purge_requires_the_typed_count_and_a_minimum_age(path):
     run(path, "dlq", "archive", "--topic", "orders", "--yes")
 
     young = run(path, "dlq", "purge")
@@ -228,7 +228,7 @@ def test_purge_needs_the_number_typed_and_an_age(path):
     assert "Purged 2 dead letters" in right.output
 
 
-def test_replay_without_anybody_to_send_is_said(path):
+def test_replay_reports_that_no_process_can_send(path):
     result = run(path, "dlq", "replay", "--topic", "orders", "--yes")
 
     assert result.exit_code == 2
@@ -236,13 +236,13 @@ def test_replay_without_anybody_to_send_is_said(path):
     assert waiting(path) == 4
 
 
-def test_replay_of_nothing_is_done_at_once(path):
+def test_replay_of_an_empty_selection_succeeds_at_once(path):
     found, result = as_json(path, "dlq", "replay", "--topic", "nothing", "--yes")
 
     assert (result.exit_code, found["total"]) == (0, 0)
 
 
-def test_replay_says_what_may_be_there_twice(path):
+def test_replay_warns_of_possible_duplicates(path):
     result = run(path, "dlq", "replay", "--topic", "payments", "--message-id", dead_letter(3).message_id)
 
     assert "1 record may already be on its topic" in result.stderr
@@ -252,7 +252,7 @@ def test_replay_says_what_may_be_there_twice(path):
 
 
 @pytest.mark.slow
-def test_acts_are_in_the_audit(path):
+def test_actions_are_recorded_in_the_audit(path):
     run(path, "dlq", "archive", "--topic", "orders", "--yes")
 
     (entry,) = as_json(path, "audit", "--action", "archive")[0]
@@ -261,36 +261,36 @@ def test_acts_are_in_the_audit(path):
     assert "archive" in run(path, "audit").output
 
 
-def test_store_info_says_what_is_there(path):
+def test_store_info_prints_the_row_counts(path):
     found, _ = as_json(path, "store", "info")
 
     assert found["rows"]["dead_letters"] == 4
     assert "dead_letters" in run(path, "store", "info").output
 
 
-def test_a_snapshot_is_a_store(path, tmp_path):
+def test_a_snapshot_can_be_opened_as_a_store(path, tmp_path):
     assert run(path, "store", "snapshot", tmp_path / "copy.duckdb").exit_code == 0
 
     assert as_json(tmp_path / "copy.duckdb", "dlq", "list")[0]["total"] == 4
 
 
-def test_a_snapshot_into_a_folder_that_is_not_there_is_refused_and_makes_none(path, tmp_path):
+def test_a_snapshot_into_a_missing_folder_is_refused_and_does_not_create_it(path, tmp_path):
     refused = run(path, "store", "snapshot", tmp_path / "nope" / "copy.duckdb")
 
     assert (refused.exit_code, "does not exist" in refused.stderr) == (2, True), refused.output
     assert not (tmp_path / "nope").exists()
 
 
-def test_a_listing_of_no_rows_counts_them_and_calls_nothing_the_last_page(path):
+def test_list_with_limit_0_prints_only_the_count(path):
     assert run(path, "dlq", "list", "--limit", 0).output == "4 dead letters match.\n"
 
 
-def test_prune_keeps_what_waits(path):
+def test_prune_keeps_pending_dead_letters(path):
     assert run(path, "store", "prune", "--yes").exit_code == 0
     assert waiting(path) == 4
 
 
-def test_there_is_no_replay_before_the_first(path):
+def test_replay_commands_report_that_no_replay_exists_yet(path):
     assert "No replay yet" in run(path, "replay", "list").output
     assert "No replay yet" in run(path, "replay", "status").output
     assert run(path, "replay", "pause", "nothing").exit_code == 2

@@ -55,7 +55,7 @@ def run(store, *words):
 
 
 @pytest.mark.slow
-def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker, may_compact):
+def test_yes_prints_the_preflight_findings_and_continues(store, broker, may_compact):
     bury(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
@@ -70,7 +70,7 @@ def test_with_yes_it_looks_ahead_says_what_it_found_and_goes_on(store, broker, m
 
 
 @pytest.mark.slow
-def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store, broker, may_compact):
+def test_yes_with_newer_send_sends_old_values_to_topics_with_an_unknown_policy(store, broker, may_compact):
     bury(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "--newer", "send", "-b", broker.bootstrap_servers)
@@ -81,7 +81,7 @@ def test_with_yes_and_newer_send_old_values_are_sent_where_nobody_can_tell(store
 
 
 @pytest.mark.slow
-def test_with_yes_and_newer_skip_old_values_stay_dead_and_the_way_to_send_them_is_said(store, broker):
+def test_yes_with_newer_skip_keeps_old_values_dead_and_explains_how_to_send_them(store, broker):
     bury(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "--newer", "skip", "-b", broker.bootstrap_servers)
@@ -94,7 +94,7 @@ def test_with_yes_and_newer_skip_old_values_stay_dead_and_the_way_to_send_them_i
 
 
 @pytest.mark.slow
-def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
+def test_yes_prints_no_note_without_findings(store, broker):
     bury(store, "quiet")
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
@@ -104,7 +104,7 @@ def test_where_nothing_is_to_be_asked_nothing_is_said(store, broker):
 
 
 @pytest.mark.slow
-def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips_nothing(store, broker):
+def test_newer_keys_on_the_embedded_broker_need_no_decision_and_skip_nothing(store, broker):
     bury(store, "orders")
     replay_them = ("dlq", "replay", "-b", broker.bootstrap_servers)
 
@@ -116,7 +116,9 @@ def test_on_the_embedded_broker_a_newer_record_of_a_key_is_no_question_and_skips
 
 
 @pytest.mark.slow
-def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(store, broker, may_compact):
+def test_the_python_api_skips_old_values_of_unknown_policy_topics_and_of_deleted_topics(
+    store, broker, may_compact
+):
     bury(store, "orders")
     before = {"cluster_id": "", "accepted_at": time.time() - 60}
     DeadLetters(store).add([dead_letter(8, topic="quiet", **before), dead_letter(9, topic="gone", **before)])
@@ -129,9 +131,7 @@ def test_python_leaves_old_values_where_nobody_can_tell_and_what_has_no_topic(st
 
 
 @pytest.mark.slow
-def test_without_yes_and_without_a_person_it_looks_says_what_it_would_send_and_sends_nothing(
-    store, broker, may_compact
-):
+def test_without_yes_or_a_terminal_the_dry_run_is_printed_and_nothing_is_sent(store, broker, may_compact):
     bury(store, "orders")
 
     refused = run(store, "dlq", "replay", "-b", broker.bootstrap_servers)
@@ -164,7 +164,7 @@ def planned(store):
 
 
 @pytest.mark.slow
-def test_resume_says_that_it_waits_for_the_lease_of_who_has_it(store):
+def test_resume_reports_that_it_waits_for_the_current_lease_owner(store):
     one = planned(store)
     alive(store, time.time() + 60)
     assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
@@ -177,7 +177,7 @@ def test_resume_says_that_it_waits_for_the_lease_of_who_has_it(store):
 
 
 @pytest.mark.slow
-def test_resume_says_who_goes_on_or_that_nobody_can(store):
+def test_resume_reports_which_runner_continues_or_that_none_is_available(store):
     one = planned(store)
     run(store, "replay", "pause", one)
     assert run(store, "replay", "resume", one).output.startswith("Waiting for a runner: replay")
@@ -188,7 +188,7 @@ def test_resume_says_who_goes_on_or_that_nobody_can(store):
 
 
 @pytest.mark.slow
-def test_a_cancel_says_whether_it_has_ended(store):
+def test_cancel_reports_whether_the_replay_has_ended(store):
     one = planned(store)
     assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
 
@@ -198,7 +198,7 @@ def test_a_cancel_says_whether_it_has_ended(store):
 
 
 @pytest.mark.slow
-def test_who_looks_at_replays_finds_no_ghost_among_them(store):
+def test_status_ends_a_cancelled_replay_of_a_dead_runner(store):
     one = planned(store)
     long_ago = time.time() - 1000
     assert ReplayClaims(store, one, "dead/1", lease=15.0, clock=lambda: long_ago).take()
@@ -212,7 +212,7 @@ def test_who_looks_at_replays_finds_no_ghost_among_them(store):
 
 
 @pytest.mark.slow
-def test_an_ordinary_topic_is_not_taken_for_dead_letters_unless_somebody_says_so(store, broker):
+def test_fetch_refuses_an_ordinary_topic_without_yes(store, broker):
     refused = run(store, "dlq", "fetch", "live", "-b", broker.bootstrap_servers)
 
     assert refused.exit_code == 2
@@ -231,14 +231,14 @@ def test_an_ordinary_topic_is_not_taken_for_dead_letters_unless_somebody_says_so
 
 
 @pytest.mark.slow
-def test_a_dead_letter_topic_is_fetched_without_a_question(store, broker):
+def test_fetch_of_a_dead_letter_topic_needs_no_confirmation(store, broker):
     taken = run(store, "dlq", "fetch", "dead", "-b", broker.bootstrap_servers)
 
     assert (taken.exit_code, "3 new" in taken.output) == (0, True), taken.output
 
 
 @pytest.mark.slow
-def test_a_dry_run_of_an_import_needs_no_store_and_leaves_none(store, tmp_path):
+def test_an_import_dry_run_needs_no_store_and_creates_none(store, tmp_path):
     bury(store, "orders")
     assert run(store, "dlq", "export", tmp_path / "out.parquet").exit_code == 0
     nowhere = tmp_path / "nothing" / "store.duckdb"

@@ -78,7 +78,7 @@ def test_a_dry_run_is_printed_and_changes_nothing(store):
     assert replay.list_operations(store) == []
 
 
-def test_a_dry_run_as_json_is_for_programs(store):
+def test_a_dry_run_as_json_contains_counts_and_sentences(store):
     found, result = as_json(store, "dlq", "replay", "--topic", "payments", "--dry-run")
 
     assert (result.exit_code, found["total"], found["check"]) == (0, 1, None)
@@ -87,7 +87,7 @@ def test_a_dry_run_as_json_is_for_programs(store):
     assert found["sentences"]
 
 
-def test_a_dry_run_of_nothing_says_so(store):
+def test_a_dry_run_of_an_empty_selection_reports_that(store):
     result = run(store, "dlq", "replay", "--topic", "nothing", "--dry-run")
 
     assert (result.exit_code, "Nothing to replay." in result.stdout) == (0, True)
@@ -95,7 +95,7 @@ def test_a_dry_run_of_nothing_says_so(store):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--json",)])
-def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more):
+def test_the_error_for_a_mistyped_topic_lists_topics_with_dead_letters(store, more):
     result = run(store, "dlq", "replay", "--topic", "ordrs", *more)
 
     assert result.exit_code == 0
@@ -106,7 +106,7 @@ def test_a_mistyped_topic_is_told_with_the_topics_that_have_letters(store, more)
 
 
 @pytest.mark.slow
-def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_path):
+def test_an_empty_selection_is_reported_with_a_few_topics(store, tmp_path):
     DeadLetters(store).add([dead_letter(20 + n, topic=f"topic-{n}") for n in range(6)])
     result = run(store, "dlq", "replay", "--code", "UNKNOWN", "--yes")
 
@@ -126,7 +126,7 @@ def test_a_selection_that_matches_nothing_is_told_with_a_few_topics(store, tmp_p
         assert "Nothing to replay: the store has no dead letters." in run(empty, "dlq", "replay").stdout
 
 
-def test_a_dry_run_of_a_replay_that_was_looked_ahead_shows_what_was_found(store):
+def test_a_dry_run_after_a_preflight_shows_its_findings(store):
     ready(store)
 
     result = run(store, "dlq", "replay", "--dry-run")
@@ -136,7 +136,7 @@ def test_a_dry_run_of_a_replay_that_was_looked_ahead_shows_what_was_found(store)
     assert "1.0 MiB" in result.stdout
 
 
-def test_nobody_is_asked_where_nobody_is_and_nothing_is_planned(store):
+def test_without_a_terminal_replay_prints_the_dry_run_and_plans_nothing(store):
     result = run(store, "dlq", "replay")
 
     assert result.exit_code == 2
@@ -146,13 +146,13 @@ def test_nobody_is_asked_where_nobody_is_and_nothing_is_planned(store):
     assert replay.list_operations(store) == []
 
 
-def test_a_rate_of_nothing_or_a_share_above_all_is_refused(store):
+def test_a_rate_of_zero_or_a_percentage_above_100_is_refused(store):
     assert run(store, "dlq", "replay", "--rate", "0", "--yes").exit_code == 2
     assert run(store, "dlq", "replay", "--stop-percent", "101", "--yes").exit_code == 2
     assert run(store, "dlq", "replay", "--newer", "perhaps", "--yes").exit_code == 2
 
 
-def test_help_teaches_the_choices_and_the_exit_codes(store):
+def test_help_documents_the_options_and_the_exit_codes(store):
     text = CliRunner().invoke(main, ["dlq", "replay", "--help"]).output
 
     for word in (
@@ -168,7 +168,7 @@ def test_help_teaches_the_choices_and_the_exit_codes(store):
     assert "Exit codes" in CliRunner().invoke(main, ["replay", "status", "--help"]).output
 
 
-def test_status_shows_the_choices_the_look_ahead_and_what_to_do_next(store):
+def test_status_shows_the_options_the_preflight_and_the_next_step(store):
     operation = ready(
         store, canary=3, stop_percent=20.0, stop_last=40, newer="skip", reason="INC-4711", rate=2.0
     )
@@ -185,7 +185,7 @@ def test_status_shows_the_choices_the_look_ahead_and_what_to_do_next(store):
     assert "2 records of orders will be skipped" in result.output
 
 
-def test_status_as_json_has_the_check_the_reasons_and_the_doubtful(store):
+def test_status_as_json_contains_the_check_the_reasons_and_doubtful_records(store):
     operation = ready(store)
 
     found, _ = as_json(store, "replay", "status", operation.operation_id)
@@ -195,7 +195,7 @@ def test_status_as_json_has_the_check_the_reasons_and_the_doubtful(store):
 
 
 @pytest.mark.slow
-def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
+def test_status_shows_why_records_failed_again_and_exits_with_1(store):
     operation = planned(store)
     sender = ScriptedSender(refuse=[message_id(1)])
     clock = FakeClock(operation.created_at + 100)
@@ -212,7 +212,7 @@ def test_status_of_what_failed_again_shows_the_reasons_and_ends_with_one(store):
 
 
 @pytest.mark.slow
-def test_go_asks_with_what_was_found_and_starts_it(store):
+def test_go_prompts_with_the_findings_and_starts_the_replay(store):
     operation = ready(store)
 
     refused = run(store, "replay", "go", operation.operation_id)
@@ -240,7 +240,7 @@ def test_go_asks_with_what_was_found_and_starts_it(store):
 
 
 @pytest.mark.slow
-def test_acts_answer_programs_too(store):
+def test_replay_actions_support_json_output(store):
     operation = planned(store)
 
     paused, _ = as_json(store, "replay", "pause", operation.operation_id)
@@ -251,7 +251,7 @@ def test_acts_answer_programs_too(store):
     assert run(store, "replay", "resume", operation.operation_id).exit_code == 2
 
 
-def test_a_paused_replay_takes_another_rate(store):
+def test_resume_changes_the_rate_of_a_paused_replay(store):
     operation = planned(store)
     run(store, "replay", "pause", operation.operation_id)
 
@@ -260,7 +260,7 @@ def test_a_paused_replay_takes_another_rate(store):
     assert (resumed["state"], resumed["rate"]) == ("planned", 7.0)
 
 
-def test_the_list_says_how_each_stands_in_words(store):
+def test_list_describes_the_state_of_each_replay(store):
     ready(store)
 
     assert "awaiting decision" in run(store, "replay", "list").output
@@ -274,7 +274,7 @@ def test_the_list_says_how_each_stands_in_words(store):
         (ReprocessRun, "Spark has 8 s to finish its current batch"),
     ],
 )
-def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monkeypatch, kind, words):
+def test_ctrl_c_reports_at_once_why_the_command_is_still_waiting(store, capsys, monkeypatch, kind, words):
     operation = planned(store)
     job, before = kind(store, DeadLetterFilter(), None), []
 
@@ -295,7 +295,7 @@ def test_ctrl_c_is_answered_at_once_with_what_is_waited_for(store, capsys, monke
     assert "is paused with 5 of 5 left" in capsys.readouterr().err
 
 
-def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys, monkeypatch):
+def test_unchanged_progress_is_printed_once(store, capsys, monkeypatch):
     monkeypatch.setattr(replay_dead_letters, "_CHANGE_EVERY", 0.0)
     operation = planned(store)
     further = dataclasses.replace(operation, acknowledged=1)
@@ -307,7 +307,7 @@ def test_progress_that_does_not_change_is_not_said_again_and_again(store, capsys
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_what_ends_a_runner_between_two_looks_is_raised_and_not_tried_again(store, monkeypatch):
+def test_an_error_that_ends_the_runner_is_raised_without_a_retry(store, monkeypatch):
     monkeypatch.setattr("producer_core.cli.replay.replay_run._POLL_INTERVAL", 0.0)
     operation, go, ran = planned(store), threading.Event(), []
 

@@ -50,7 +50,7 @@ def column(tmp_path, *texts, **options):
         (["", ""], [None, None]),
     ],
 )
-def test_a_csv_column_is_typed_only_where_the_text_can_be_restored(tmp_path, texts, expected):
+def test_a_csv_column_is_typed_only_if_the_text_can_be_restored(tmp_path, texts, expected):
     found = column(tmp_path, *texts)
 
     assert found == expected

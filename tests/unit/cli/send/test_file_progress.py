@@ -41,7 +41,7 @@ def test_start_offsets_are_saved_at_once_and_settled_rows_later(file):
     assert list(saved(file).settled) == [(0, 2)]
 
 
-def test_the_saved_reach_covers_every_row_before_it_is_enqueued(file):
+def test_a_row_is_covered_by_the_saved_progress_before_it_is_enqueued(file):
     progress = FileProgress(file, SendState(LEAST, 0))
 
     for row in range(5000):
@@ -49,7 +49,7 @@ def test_the_saved_reach_covers_every_row_before_it_is_enqueued(file):
         assert saved(file).reached > row
 
 
-def test_a_clean_end_leaves_only_the_uncertain_rows_of_earlier_runs(file):
+def test_after_a_clean_end_only_rows_of_earlier_runs_are_uncertain(file):
     progress = FileProgress(file, SendState(LEAST, 0))
     for row in range(100):
         progress.reach(row)

@@ -73,7 +73,7 @@ def test_the_fix_for_a_compressed_json_array_decompresses_it(tmp_path):
         values(written(tmp_path, "a.json.gz", gzip.compress(b'[{"a":1}]')))
 
 
-def test_an_array_line_is_sent_where_more_lines_follow_or_the_format_is_explicit(tmp_path):
+def test_an_array_line_is_sent_if_more_lines_follow_or_the_format_is_explicit(tmp_path):
     lines = written(tmp_path, "a.jsonl", "[1]\n[2]\n")
     one = written(tmp_path, "b.jsonl", "[1]\n")
 

@@ -48,13 +48,13 @@ def test_at_least_once_deletes_the_state_of_a_finished_job_and_exactly_once_keep
     assert begin(file, JOB, recover=empty_topic).mode == "complete"
 
 
-def test_the_first_run_begins(file):
+def test_the_first_run_starts_a_new_send(file):
     start = begin(file, JOB, recover=empty_topic)
 
     assert (start.mode, start.progress.done, dict(start.progress.offsets)) == ("new", 0, {("orders", 0): -1})
 
 
-def test_the_second_run_resumes(file):
+def test_the_second_run_resumes_the_send(file):
     file.write(state())
 
     start = begin(file, JOB, recover=None)
@@ -173,7 +173,7 @@ def test_a_topic_that_lost_acknowledged_records_is_refused(file):
         ([], {}, {0: 70, 1: 0}, False),  # the topic has no row of this file, so the send begins
     ],
 )
-def test_a_send_is_refused_where_retention_may_have_removed_its_rows(file, rows, first, lows, refused):
+def test_a_send_is_refused_if_retention_may_have_removed_its_rows(file, rows, first, lows, refused):
     found = RecoveredPosition({0: PositionSearch(Ranges(rows), first)}, lows, {})
 
     if refused:

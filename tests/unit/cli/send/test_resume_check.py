@@ -32,7 +32,7 @@ def test_an_input_that_cannot_be_exactly_once_is_refused_with_a_fix(input, dedup
     assert least == (input == __file__ and not dedup)
 
 
-def test_restart_is_refused_where_nothing_can_be_resumed():
+def test_restart_is_refused_for_a_send_that_cannot_be_resumed():
     with pytest.raises(ConfigError, match="nothing to restart"):
         can_resume(None, "at_least_once", dedup=False, cluster_id="c1", restart=True)
 

@@ -14,7 +14,7 @@ from tests.fixtures.replays import buried
 store = replay_pages_fixtures.store
 
 
-def test_two_users_who_replay_the_same_selection_share_one_replay(store):
+def test_two_users_replaying_the_same_selection_share_one_replay(store):
     buried(store, 3)
     first = actions.start_replay(store, DeadLetterFilter(until=2000.0), shown=3, who="ann")
     second = actions.start_replay(store, DeadLetterFilter(until=3000.0), shown=3, who="bea")

@@ -96,7 +96,7 @@ def test_a_websocket_with_two_origins_is_rejected():
 
 
 @pytest.mark.slow
-def test_the_server_finds_an_origin_in_capital_letters():
+def test_the_server_matches_an_origin_in_capital_letters():
     """The middleware compares names in lower case, as ASGI requires them; this is the server that Streamlit starts."""
     config = uvicorn.Config(
         BrowserPolicy(Streamlit(), hosts=["*"]),
@@ -220,7 +220,7 @@ def test_only_pages_of_the_same_origin_may_frame_a_page():
     assert headers[b"x-frame-options"] == b"SAMEORIGIN"
 
 
-def test_a_stricter_rule_of_a_page_stays_the_only_one():
+def test_a_stricter_frame_rule_of_a_page_is_not_extended():
     strict = [
         (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"), (b"x-frame-options", b"DENY")
     ]  # fmt: skip

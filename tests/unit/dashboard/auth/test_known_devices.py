@@ -27,7 +27,7 @@ def test_two_cookies_of_one_name_are_two_devices():
 
 
 @pytest.mark.parametrize("value", ["", ".", "number", "number.", ".signature", "é.é", "x" * 100_000])
-def test_a_malformed_cookie_is_no_device(value):
+def test_a_malformed_cookie_is_not_a_known_device(value):
     assert known_devices.known(value, "ada", "scrypt$old") == ""
 
 

@@ -74,7 +74,7 @@ def test_a_password_beyond_the_length_limit_never_verifies(stored):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stored_text", ["", "hunter2", "scrypt$15$8$3$é$é"])
-def test_a_text_that_is_no_hash_verifies_no_password(stored_text):
+def test_an_invalid_hash_verifies_no_password(stored_text):
     assert not password.is_hash(stored_text)
     assert not password.verify("", stored_text)
 

@@ -15,7 +15,7 @@ from tests.fixtures.pages import VIEW, dead_letter
 NOW = 0.0
 
 
-def test_attempts_saved_by_a_retry_are_counted_apart_from_failed_messages(store):
+def test_attempts_saved_by_a_retry_are_counted_separately_from_failed_messages(store):
     fill(store)
     whole = errors(store, VIEW, NOW).whole
     assert (whole.attempts, whole.saved, whole.dead) == (9, 6, 3)
@@ -84,7 +84,7 @@ def test_a_failed_replay_makes_no_new_group(store):
     assert new == {"MSG_SIZE_TOO_LARGE", "_ALL_BROKERS_DOWN"}
 
 
-def test_a_topic_filters_everything(store):
+def test_the_topic_filter_applies_to_every_number(store):
     fill(store)
     page = errors(store, View("5 min", topic="orders"), NOW)
     assert (page.whole.attempts, page.codes, page.groups, page.waiting) == (0, (), (), 0)

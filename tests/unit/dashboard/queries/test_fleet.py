@@ -95,7 +95,7 @@ def test_the_worst_state_applies(changes, state):
     assert state in STATES
 
 
-def test_store_wide_and_info_alerts_are_no_problem_of_a_producer(store):
+def test_store_wide_and_info_alerts_do_not_count_as_problems_of_a_producer(store):
     add(store, "shop")
     found = (
         alert("high_dlq_size", "shop", NOW - 5, value=500, threshold=100),

@@ -52,7 +52,7 @@ def test_the_heatmap_counts_every_acknowledgement_once(store):
         assert cell.low < (0.005 if cell.share > 0.5 else 0.5) <= cell.high * (1 + RELATIVE_ERROR)
 
 
-def test_a_topic_filters_messages_but_not_client_statistics(store):
+def test_the_topic_filter_applies_to_messages_but_not_to_client_statistics(store):
     fill(store)
     page = queries.latency(store, queries.View("5 min", topic="another"), NOW)
     assert page.topics == () and page.found == (None,) * 4
@@ -104,7 +104,7 @@ def test_failures_are_diagnosed_by_their_most_frequent_cause_in_the_range(store)
     assert first.evidence.startswith("30 of them with POLICY_VIOLATION")
 
 
-def test_an_earlier_outage_is_no_current_finding(store):
+def test_an_earlier_outage_is_not_a_current_finding(store):
     fill(store)
     outage = [client(at, cut_off=1) for at in range(int(NOW) - 300, int(NOW) - 200)]
     store.append(Batch("q", 0, client_statistics=tuple(outage)))

@@ -48,12 +48,12 @@ def test_delivery_has_not_stalled(store, changes):
     assert not queries.overview(store, "15 min", NOW).situation.stalled
 
 
-def test_the_first_message_after_an_idle_period_is_no_stall(store):
+def test_the_first_message_after_an_idle_period_is_not_a_stall(store):
     write(store, [counts(NOW - 3, accepted=1)], pending=1)
     assert not queries.overview(store, "15 min", NOW).situation.stalled
 
 
-def test_separate_moments_without_a_broker_are_no_outage():
+def test_isolated_moments_without_a_broker_are_not_an_outage():
     def samples(*seconds):
         return [{"window_start": at, "seconds": 1, "cut_off": 1, "samples": 1} for at in seconds]
 
@@ -63,7 +63,7 @@ def test_separate_moments_without_a_broker_are_no_outage():
 
 
 @pytest.mark.parametrize(("replayed", "archived", "left"), [(0, 0, 5), (3, 2, 0), (4, 0, 1), (9, 9, 0)])
-def test_the_failures_left_are_never_negative(replayed, archived, left):
+def test_the_number_of_remaining_failures_is_never_negative(replayed, archived, left):
     found = queries.Situation(
         acknowledged=0, dead=5, window="15 min", connected=0, producers=0, closed=0, silent_for=None,
         connection_error=None, pending=0, replayed=replayed, archived=archived,

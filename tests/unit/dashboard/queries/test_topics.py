@@ -137,5 +137,7 @@ def test_a_topic_without_settled_messages_has_no_error_rate(acknowledged, dead, 
     ("failing", "waiting", "trouble"),
     [(None, 0, 0), (0.0, 0, 0), (None, 1, 1), (0.0001, 0, 2), (0.05, 9, 2), (0.051, 0, 3), (1.0, 0, 3)],
 )
-def test_the_trouble_of_a_topic_follows_its_error_rate_and_pending_dead_letters(failing, waiting, trouble):
+def test_the_severity_of_a_topic_depends_on_its_error_rate_and_pending_dead_letters(
+    failing, waiting, trouble
+):
     assert replace(TOPIC, failing=failing, waiting=waiting).trouble == trouble

@@ -197,5 +197,5 @@ def test_an_address_below_a_page_opens_the_page(files, path, target):
     assert (headers[b"location"], request) == (target, None)
 
 
-def test_pages_of_components_are_served_where_they_are(files):
+def test_pages_of_components_are_not_redirected(files):
     assert response(files, path="/component/producer_core.x/index.html")[2] is not None

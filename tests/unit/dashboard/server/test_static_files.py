@@ -52,7 +52,7 @@ def test_a_page_preloads_its_modules_and_their_imports_once(folder):
     assert "index.a1.js" not in hints and "missing.js" not in hints and PLOTLY_JS not in hints
 
 
-def test_a_streamlit_without_files_gives_no_hints(tmp_path):
+def test_a_streamlit_without_static_files_has_no_preload_hints(tmp_path):
     files = StaticFiles(tmp_path, tmp_path)
     files.compress()
 

@@ -6,7 +6,7 @@ from producer_core.dashboard.server.stores import store_problem
 from producer_core.errors import StoreLocked, StoreUnavailable
 
 
-def test_a_missing_store_is_no_error_and_the_message_says_how_to_create_it(path):
+def test_a_missing_store_is_not_an_error_and_the_message_explains_how_to_create_it(path):
     tone, text = store_problem(path, StoreUnavailable("There is no store."))
 
     assert tone == "quiet"

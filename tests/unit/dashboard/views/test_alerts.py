@@ -78,7 +78,7 @@ def test_every_section_has_its_address(store, section):
     assert expected[section] in texts(app)
 
 
-def test_disabled_buttons_tell_read_only_users_the_reason(store):
+def test_disabled_buttons_explain_the_reason_to_read_only_users(store):
     item = lost(time.time() - 60)
     fire(store, item)
     access.set_guard(access.AccessGuard(AccessRules(read_only=("*",)), LoginSessions(1.0)))

@@ -46,7 +46,7 @@ def test_one_click_replays_a_few_safe_dead_letters_without_a_canary(path, store)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("found", [{"newer_keys": 2}, {"too_large": 1}, {"partitions": None}])
-def test_one_click_stops_for_a_decision_if_the_preflight_finds_a_question(path, store, found):
+def test_a_one_click_replay_waits_for_a_decision_if_the_preflight_finds_a_problem(path, store, found):
     buried(store, 3)
     page = bar(path)
     page.button(key="replay").click().run()

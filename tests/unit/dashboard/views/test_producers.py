@@ -17,7 +17,7 @@ def shown(store):
     return " ".join(text_of(tree) for tree in producers.table(queries.overview(store, "5 min", NOW), NOW))
 
 
-def test_a_store_without_producers_says_so(store):
+def test_a_store_without_producers_shows_a_message(store):
     assert shown(store) == "Producers None in the last day."
 
 

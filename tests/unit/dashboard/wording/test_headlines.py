@@ -195,7 +195,7 @@ def test_screen_readers_announce_only_changes_of_state():
     assert wording.announcement(wording.headline(HEALTHY)) != wording.announcement(first)
 
 
-def test_the_largest_group_is_most_only_above_half():
+def test_the_largest_group_is_called_most_only_above_half():
     policy = queries.Cause("orders", "A broker policy forbids the request.", 3, "def")
     text = headline_of(dead=9, causes=[TOO_LARGE, policy])[1]
     assert "the largest group (3) on payments" in text and "most" not in text

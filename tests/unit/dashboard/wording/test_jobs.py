@@ -29,7 +29,7 @@ def test_a_job_has_a_tone_and_the_age_of_its_state(state, tone, text):
     assert job_wording.state(state, 1000.0, started_at=400.0, seen_at=880.0, ended_at=940.0) == (tone, text)
 
 
-def test_the_end_of_a_job_that_did_not_write_it_is_its_last_heartbeat():
+def test_a_job_without_a_recorded_end_ended_at_its_last_heartbeat():
     assert (
         job_wording.state("failed", 1000.0, started_at=400.0, seen_at=880.0, ended_at=None)[1]
         == "failed 2 min ago"

@@ -98,7 +98,7 @@ def test_a_finding_has_its_beginning_its_end_and_its_length():
     )
 
 
-def test_evidence_of_a_part_of_the_range_says_so_if_it_has_numbers():
+def test_evidence_with_numbers_is_marked_if_it_covers_a_part_of_the_range():
     assert wording.evidence("It was up to 99% full", partly=True) == "During that time: it was up to 99% full"
     assert wording.evidence("It was up to 99% full", partly=False) == "It was up to 99% full"
     assert wording.evidence("No broker answers.", partly=True) == "No broker answers."

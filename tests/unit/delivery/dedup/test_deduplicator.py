@@ -14,7 +14,7 @@ from producer_core.errors import ConfigError
 from producer_core.testing import FakeClock
 
 
-def test_an_equal_message_is_a_duplicate_whatever_its_time_fields():
+def test_an_equal_message_is_a_duplicate_regardless_of_its_time_fields():
     dedup = MessageDeduplicator()
     assert not dedup.is_duplicate({"n": 1, "timestamp": "now", "message_id": 1}, "orders")
     assert dedup.is_duplicate({"timestamp": "later", "message_id": 2, "n": 1}, "orders")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from producer_core.delivery.exactly_once.ownership import Ownership
 
 
-def test_a_lost_id_is_taken_back_three_times_a_day_after_longer_and_longer_waits():
+def test_a_lost_id_is_taken_back_three_times_a_day_with_increasing_delays():
     now = [0.0]
     ownership = Ownership(0, clock=lambda: now[0])
 

@@ -184,7 +184,7 @@ def make_sender(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(15))
-def test_each_message_is_written_once_and_in_order_however_transactions_and_processes_end(make_sender, seed):
+def test_each_message_is_written_once_in_order_after_any_end_of_transactions_and_processes(make_sender, seed):
     rng = random.Random(seed)
     log = Log(seed, ["committed", "committed", "answer lost", "torn", "nothing"])
     progress = MemoryProgress()
@@ -268,7 +268,7 @@ def test_a_late_request_of_a_killed_process_does_not_stop_the_only_live_producer
 
 
 @pytest.mark.slow
-def test_of_two_live_producers_with_one_id_the_newer_remains_without_loss_or_duplicates(make_sender):
+def test_the_newer_of_two_live_producers_with_one_id_remains_without_loss_or_duplicates(make_sender):
     log = Log()
     with make_sender(log) as older:
         older.send(range(8), partition=0)

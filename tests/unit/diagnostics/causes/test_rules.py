@@ -136,7 +136,7 @@ def test_a_finding_has_its_measurements_as_evidence():
     assert found.evidence == "Requests to it took 400 ms on average; requests to the others took 4.0 ms."
 
 
-def test_without_a_problem_the_only_finding_is_that_all_is_well():
+def test_without_a_problem_the_only_finding_is_healthy_delivery():
     (found,) = over_time([numbers(), numbers(at=1060.0)], now=1120.0)
     assert (found.key, found.tone) == ("well", "good")
     assert found.title == "No problems: 120,000 messages acknowledged, none failed."
@@ -165,7 +165,7 @@ def test_few_measurements_yield_no_finding():
     assert diagnose(rare) == ()
 
 
-def test_small_batches_at_a_light_load_are_no_finding():
+def test_small_batches_at_a_light_load_are_not_a_finding():
     assert diagnose(numbers(batches=3000, batch_messages=3000, batch_bytes=600_000)) == ()
 
 

@@ -9,7 +9,7 @@ from producer_core.dlq.files import csv_cells
 
 
 @given(st.text(st.sampled_from("'=+-@\t\r\n; ab＝\u00a0\ufeff")) | st.text())
-def test_an_escaped_cell_is_no_formula_and_can_be_unescaped(text):
+def test_an_escaped_cell_is_not_a_formula_and_can_be_unescaped(text):
     cell = csv_cells.safe(text)
 
     assert csv_cells.plain(cell) == text

@@ -10,7 +10,7 @@ from tests.fixtures.replays import buried
 from tests.fixtures.transfers import ANY, FORMATS, ME, audit
 
 
-def test_an_export_is_audited_with_whether_it_is_raw(store, tmp_path):
+def test_the_audit_of_an_export_records_whether_it_is_raw(store, tmp_path):
     buried(store, 2)
 
     export(store, ANY, tmp_path / "a.jsonl", **ME)

@@ -147,7 +147,7 @@ def test_a_masked_file_has_no_secrets_and_cannot_be_imported(store, other, tmp_p
             import_(other, target, **ME, no_manifest=no_manifest)
 
 
-def test_a_dry_run_renumbers_the_same_counts_and_changes_nothing(store, other, tmp_path):
+def test_a_dry_run_reports_the_counts_of_the_import_and_changes_nothing(store, other, tmp_path):
     buried(store, 3)
     export(store, ANY, tmp_path / "a.parquet", **ME)
     DeadLetters(other).add([dead_letter(0)])

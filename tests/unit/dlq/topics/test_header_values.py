@@ -44,7 +44,7 @@ def test_an_invalid_value_has_a_note(read, raw, value, trouble):
 
 
 @given(st.binary(max_size=40))
-def test_no_bytes_raise_an_exception(raw):
+def test_arbitrary_bytes_never_raise_an_exception(raw):
     for read in (
         header_values.text,
         header_values.decimal,
@@ -63,7 +63,7 @@ def test_long_bytes_are_shown_shortened():
 
 
 @given(st.text(max_size=30), st.integers(3, 40))
-def test_a_text_is_cut_between_two_characters(text, most):
+def test_a_text_is_truncated_between_two_characters(text, most):
     raw = header_values.truncate(text, most)
 
     assert len(raw) <= most

@@ -141,7 +141,7 @@ def cancelled_under_a_dead_driver(store, ago):
     return replay.cancel(store, planned.operation_id, who="ann", origin="cli")
 
 
-def test_a_cancelled_operation_whose_driver_died_ends_by_itself(store):
+def test_a_cancelled_operation_whose_driver_died_ends_automatically(store):
     ended = cancelled_under_a_dead_driver(store, ago=100)
 
     assert (ended.state, ended.ended, ended.left) == ("cancelled", True, 0)

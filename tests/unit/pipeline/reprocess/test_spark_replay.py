@@ -115,7 +115,7 @@ def test_a_lost_batch_is_sent_again_and_the_third_in_a_row_ends_the_job_with_its
 NEVER = None
 
 
-def test_a_pause_during_a_batch_settles_it_and_gives_the_rest_back(log):
+def test_a_pause_during_a_batch_settles_it_and_releases_the_rest(log):
     dead_letters = [in_hand(number) for number in range(4)]
     strategy = spark_replay_of(log, interrupt=lambda: True)
     strategy.begin(["orders"])

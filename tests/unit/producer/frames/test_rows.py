@@ -63,7 +63,7 @@ def test_missing_values_of_pandas_are_null():
 
 
 @pytest.mark.parametrize("make", BOTH.values(), ids=BOTH)
-def test_nan_is_null_unless_it_is_to_be_refused(make, sent):
+def test_nan_is_null_unless_it_is_configured_to_be_refused(make, sent):
     producer, _ = sent
     frame = make({"x": [1.0, float("nan")]})
     assert rows(frame)[1] == {"x": None}
