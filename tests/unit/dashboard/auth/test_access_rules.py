@@ -90,7 +90,7 @@ def test_a_loopback_address_needs_no_sign_in(place):
     ("address", "hosts"), [("0.0.0.0", ()), ("::", ()), ("192.168.1.5", ()), ("127.0.0.1", ("dash.example",)), ("127.0.0.1", ("*",))]
 )  # fmt: skip
 def test_other_addresses_are_refused_until_a_sign_in_is_configured(address, hosts, stored):
-    assert "does not listen" in access_rules.refusal(address, hosts, AccessRules())
+    assert "cannot be served" in access_rules.refusal(address, hosts, AccessRules())
     assert access_rules.refusal(address, hosts, AccessRules(passwords={"ada": stored})) is None
     assert access_rules.refusal(address, hosts, AccessRules(oidc=True)) is None
 

@@ -29,7 +29,7 @@ def test_a_local_server_starts_without_a_sign_in(rules):
 @pytest.mark.parametrize(("address", "hosts"), [("0.0.0.0", ["localhost"]), ("127.0.0.1", ["*"])])
 def test_a_public_server_starts_only_with_a_sign_in(rules, address, hosts):
     rules(AccessRules())
-    with pytest.raises(ConfigError, match="does not listen"):
+    with pytest.raises(ConfigError, match="cannot be served"):
         load_guard(address, hosts)
 
     rules(AccessRules(passwords={"ada": ""}))
