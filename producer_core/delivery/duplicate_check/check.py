@@ -59,6 +59,7 @@ class DuplicateCheck(Hook):
         self._has_risen = False
         # By topic: the ticks during which a copy of a failed attempt may still be appended.
         self._ambiguous: dict[str, int] = {}
+        self._unread_tails: set[str] = set()  # topics with an ambiguous failure
         self._changed = threading.Condition()  # guards everything below
         self._accounted: dict[bytes, int] = {}  # by id: copies that are counted elsewhere
         self._failed: dict[bytes, bytes] = {}  # by session: the lowest id whose attempt may have been written
@@ -71,16 +72,19 @@ class DuplicateCheck(Hook):
     # the hook
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
-        if isinstance(
-            batch, Acknowledgements
-        ):  # otherwise a probe found the message, whose attempt had failed
+        if isinstance(batch, Acknowledgements):
             self._gaps.note(batch)
+            return
+        for found in batch:  # a probe found the message, whose attempt had failed
+            if found.offset is not None:
+                self._gaps.note_found((found.topic, found.partition), found.offset, found.id)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         """Account for one copy of an ambiguous message: its retry or its dead letter reports that copy."""
         self._suspicious_ticks = _SUSPICIOUS_TICKS
         if event.ambiguous:
             self._ambiguous[event.topic] = _AMBIGUOUS_TICKS
+            self._unread_tails.add(event.topic)
             self._account_for(parse_id(event.message_id))
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
@@ -101,7 +105,7 @@ class DuplicateCheck(Hook):
             for topic in self._gaps.topics():
                 self._read_topic(topic)
         if self._has_risen:
-            for topic in self._ambiguous:
+            for topic in self._unread_tails:
                 self._read_topic(topic, tails=True)
         with self._changed:
             self._stopping = True

@@ -26,7 +26,8 @@ TopicPartition = tuple[str, int]
 class OffsetGap(NamedTuple):
     """The offsets from `start` to `end`, exclusive; `start` is None for the offsets before the first acknowledged record.
 
-    `behind` is the id of the record at `end`. A tail starts after the last acknowledged record and is open.
+    `behind` is the id of the record at `end`. A tail is open: it starts after the last acknowledged record, or, in a
+    partition without any, at a record that a probe found, whose id is then `behind`.
     """
 
     where: TopicPartition
@@ -61,14 +62,16 @@ class PartitionGaps:
     def may_hold(self, offset: int, message_id: bytes, failed: Mapping[bytes, bytes]) -> bool:
         """Return whether the record at this offset can be a copy.
 
-        The offsets before the first acknowledged record also contain records of earlier processes with the same session and
+        The offsets before the first acknowledged record, and after one that a probe found, also contain records of earlier processes with the same session and
         lower sequences. Records of this process start with the one acknowledged first, or with the lowest id whose attempt
         `failed` (by the first 16 bytes of the id), because a probe may have found that one on the topic.
         """
         first = self.gaps[0]
+        session = message_id[:16]
+        if first.is_tail and first.behind:
+            return session in failed and message_id >= failed[session]
         if first.start is not None or offset >= first.end:
             return True
-        session = message_id[:16]
         lowest = failed.get(session, first.behind)
         return session == first.behind[:16] and message_id >= min(lowest, first.behind)
 
@@ -83,6 +86,7 @@ class OffsetGaps:
         self._known = known
         self._max_gaps = most
         self._highest: dict[TopicPartition, int] = {}
+        self._found: dict[TopicPartition, tuple[int, bytes]] = {}  # the first record that a probe found
         self._gaps: deque[OffsetGap] = deque()
         self._unlisted: dict[TopicPartition, int] = {}
         self._tick = 0
@@ -97,6 +101,11 @@ class OffsetGaps:
             else:
                 for index in range(first, last + 1):
                     self._note_run(batch, index, index)
+
+    def note_found(self, where: TopicPartition, offset: int, message_id: bytes) -> None:
+        """Record a message that a probe found. Its copies follow it, even if its partition never acknowledges a record."""
+        self._found.setdefault(where, (offset, message_id))
+        self.sessions.add(message_id[:16])
 
     def tick(self, kept: Callable[[str], bool]) -> None:
         """Drop old gaps, except those of the topics that are `kept`. Called once a second."""
@@ -116,6 +125,9 @@ class OffsetGaps:
             for where, highest in self._highest.items():
                 if where[0] == topic:
                     self._gaps.append(OffsetGap(where, highest + 1, _END, b"", self._tick))
+            for where, (offset, message_id) in self._found.items():
+                if where[0] == topic and where not in self._highest:
+                    self._gaps.append(OffsetGap(where, offset, _END, message_id, self._tick))
         found: dict[TopicPartition, list[OffsetGap]] = {}
         for gap in self._gaps:
             if gap.where[0] == topic:

@@ -234,7 +234,10 @@ def failed(seq, topic="orders"):
     )
 
 
-def test_a_copy_after_the_last_acknowledgement_of_a_partition_is_counted(log_with_copies):
+@pytest.mark.parametrize("seconds_until_close", [0, 100])
+def test_a_copy_after_the_last_acknowledgement_of_a_partition_is_counted(
+    log_with_copies, seconds_until_close
+):
     """The message was sent in two epochs and its last response was lost; no record follows in the partition."""
     log_with_copies[0] |= {15: id_bytes(SESSION, 5), 16: id_bytes(SESSION, 5)}
     bench = Bench(log_with_copies)
@@ -244,9 +247,39 @@ def test_a_copy_after_the_last_acknowledgement_of_a_partition_is_counted(log_wit
     bench.next_statistics(1)
     bench.set_in_flight()
     bench.check.attempt_failed(failed(5))
+    for _ in range(seconds_until_close):
+        bench.next_statistics(1)
     bench.check.stop()
 
     assert bench.counted == {"orders": 3}
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(1, {}), (2, {"orders": 1}), (3, {"orders": 2})])
+def test_copies_of_a_message_that_a_probe_found_in_a_partition_without_acknowledgements_are_counted(
+    copies, expected
+):
+    earlier = {offset: id_bytes(SESSION, offset) for offset in range(5)}  # of an earlier process
+    bench = Bench({0: earlier | {5 + copy: id_bytes(SESSION, 158) for copy in range(copies)}})
+    bench.set_in_flight(158)
+    bench.next_statistics(1)
+    bench.set_in_flight()
+    bench.check.attempt_failed(failed(158))
+    bench.check.acknowledged([Acknowledged("orders", 0, 5, 0.0, 10, 1, 158, id_bytes(SESSION, 158))])
+    bench.check.stop()
+
+    assert bench.counted == expected
+
+
+def test_records_of_an_earlier_process_after_a_message_that_a_probe_found_are_not_copies():
+    bench = Bench({0: {offset: id_bytes(SESSION, offset) for offset in (3, 4, 5, 6, 90, 158)}})
+    bench.set_in_flight(158)
+    bench.next_statistics(1)
+    bench.set_in_flight()
+    bench.check.attempt_failed(failed(158))
+    bench.check.acknowledged([Acknowledged("orders", 0, 3, 0.0, 10, 1, 3, id_bytes(SESSION, 3))])
+    bench.check.stop()
+
+    assert bench.counted == {}
 
 
 def test_a_late_copy_is_counted_once_later_acknowledgements_enclose_it(log_with_copies):
