@@ -15,9 +15,12 @@ class GroupSync:
         self._sync_file = sync
         # Guards the fields below. Taken as `_lock`, because an interrupt inside Condition would leave it locked.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        # Threads whose writes the running sync includes, and threads with later writes: one of these syncs next.
+        self._included = threading.Condition(self._lock)
+        self._later = threading.Condition(self._lock)
         self._written = 0
         self._synced = 0
+        self._target = 0  # the last ticket that the running sync includes
         self._failed = Ranges()
         self._syncing = False
 
@@ -39,27 +42,33 @@ class GroupSync:
         with self._lock:
             if self._written > self._synced:
                 self._failed.add(self._synced + 1, self._written + 1)
-            self._changed.notify_all()
+            self._included.notify_all()
+            self._later.notify_all()
 
     def _sync_once(self, ticket: int) -> bool:
-        """Return whether the write is on disk; if not, sync once. An interrupt resets `_syncing`."""
-        leading, target, synced = False, 0, 0
+        """Return whether the write is on disk; if not, sync once. After an interrupt, another thread continues."""
+        confirmed, leading, target, synced = False, False, 0, 0
         try:
             with self._lock:
                 while self._syncing and self._synced < ticket and ticket not in self._failed:
-                    self._changed.wait()
+                    (self._included if ticket <= self._target else self._later).wait()
                 if ticket in self._failed:
                     raise OSError(5, "the disk did not confirm the write")
                 if self._synced >= ticket:
+                    confirmed = True
                     return True
                 leading = self._syncing = True
-                target = self._written
+                target = self._target = self._written
+                self._included, self._later = self._later, self._included
             self._sync_file()
             synced = target
         finally:
-            if leading:
+            if not confirmed:
                 with self._lock:
-                    self._syncing = False
-                    self._synced = max(self._synced, synced)
-                    self._changed.notify_all()
+                    if leading:
+                        self._syncing = False
+                        self._synced = max(self._synced, synced)
+                        self._included.notify_all()
+                    if not self._syncing:
+                        self._later.notify()
         return False

@@ -61,6 +61,7 @@ class Journal:
     ) -> None:  # fmt: skip
         self._folder = folder
         self._level = level
+        self.syncs = level == "power"  # whether a written record is accepted only after a sync
         self._max_bytes = max_bytes
         self._notify = notify
         self._clock = clock
@@ -68,7 +69,7 @@ class Journal:
         self.lasting_id = folder.identity.folder_id
         self._lock = threading.RLock()  # guards the fields below
         self._segments = SegmentList(
-            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
+            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=self.syncs
         )
         self._log = SettleLog(folder)
         self._start_offsets = StartOffsets(folder)
@@ -124,15 +125,37 @@ class Journal:
     def append(self, record: JournalRecord | Delivery) -> None:
         """Store a message and return when the level's guarantee holds. JournalFull leaves the journal unchanged."""
         seq, content = record.seq, encode(record)
-        self._write(((seq, content),), seq, len(content))
+        if ticket := self._write(((seq, content),), seq, len(content)):
+            self.wait_synced(ticket, (seq,))
 
     def append_many(self, records: Sequence[JournalRecord | Delivery]) -> None:
         """Append all records or none, in one write and, at the level `power`, with one sync."""
+        if ticket := self.write(records):
+            self.wait_synced(ticket, [record.seq for record in records])
+
+    def write(self, records: Sequence[JournalRecord | Delivery]) -> int:
+        """Write all records or none, without a sync. Return the ticket for `wait_synced`, or 0 when they need no sync."""
         contents = [(record.seq, encode(record)) for record in records]
         last = max(seq for seq, _ in contents)
-        self._write(contents, last, sum(len(content) for _, content in contents))
+        return self._write(contents, last, sum(len(content) for _, content in contents))
 
-    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> None:
+    def wait_synced(self, ticket: int, seqs: Sequence[int]) -> None:
+        """Wait for a sync that includes the records of this ticket. One sync serves all threads that wait.
+
+        When it fails, the records are withdrawn, and JournalFull says so.
+        """
+        try:
+            self._sync.wait(ticket)
+        except OSError as error:
+            self.withdraw(seqs)
+            full = self._journal_full(error)
+            full.withdrawn = True
+            raise full from error
+        except BaseException:  # an interrupt
+            self.withdraw(seqs)
+            raise
+
+    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> int:
         if not self._process_mark[0]:  # `_check_process`, inlined for speed
             raise ForkedProducer
         try:
@@ -146,15 +169,14 @@ class Journal:
                     else:
                         self._segments.write(contents)
                 except OSError as error:
+                    self._fail_waiting()
                     raise self._journal_full(error) from error
                 if last >= self._next:
                     self._next = last + 1
-                ticket = self._sync.written() if self._level == "power" else 0
-            if ticket:
-                self._make_durable(ticket, [seq for seq, _ in contents])
+                return self._sync.written() if self.syncs else 0
         except JournalError:
             raise
-        except BaseException:  # an interrupt during the write or the sync
+        except BaseException:  # an interrupt during the write
             self.withdraw([seq for seq, _ in contents])
             raise
 
@@ -178,7 +200,7 @@ class Journal:
         with self._lock:
             self._check()
             try:
-                self._log.append(step, sync=self._level == "power" and not step.ranges)
+                self._log.append(step, sync=self.syncs and not step.ranges)
                 if not step.ranges:
                     self._start_offsets.add(step.offsets)
             except OSError as error:
@@ -198,6 +220,7 @@ class Journal:
             try:
                 self._segments.sync()
             except OSError as error:
+                self._fail_waiting()
                 raise self._journal_full(error) from error
 
     # reading
@@ -320,18 +343,10 @@ class Journal:
                 if start <= seq < end and seq in self._buffer:
                     self._buffered_bytes -= len(self._buffer.pop(seq))
 
-    def _make_durable(self, ticket: int, seqs: Sequence[int]) -> None:
-        try:
-            self._sync.wait(ticket)
-        except OSError as error:
-            self.withdraw(seqs)
-            full = self._journal_full(error)
-            full.withdrawn = True
-            raise full from error
-
     def _sync_for_all(self) -> None:
         """Sync for all waiting threads. After a failure nothing more is written to that file."""
-        segment = self._segments.active
+        with self._lock:
+            segment = self._segments.active
         try:
             if segment is not None:
                 segment.sync()
@@ -339,6 +354,11 @@ class Journal:
             with self._lock:
                 self._sync.fail()
             raise
+
+    def _fail_waiting(self) -> None:
+        """Fail the waiting threads if the sync of their segment failed elsewhere. Call under the lock."""
+        if self._segments.sync_failed:
+            self._sync.fail()
 
     def _flush_periodically(self, seconds: float) -> None:
         failing = False
@@ -376,8 +396,9 @@ class Journal:
                 logger.debug("journal buffer is read from memory")
             for segment in self._segments:
                 start = last.end if last and segment is last.segment else 0
-                if segment.size > start and (last is None or segment.number >= last.segment.number):
-                    return slice_of(segment, after, start)
+                end = self._segments.readable_end(segment)
+                if end > start and (last is None or segment.number >= last.segment.number):
+                    return slice_of(segment, after, start, end)
         return None
 
     def unwritten(self) -> list[tuple[int, bytes]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,9 +28,11 @@ class Segment:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         self._file: int | None = os.open(path, flags, 0o600)
         self.size = 0
+        self.synced_size = 0  # the size at the start of the last successful sync, or at the recovery
         self.sequences = Ranges()
         self.settled = Ranges()
         self.sync_failed = False
+        self._sync_lock = threading.Lock()  # the kernel reports a failure to one of two concurrent syncs only
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
@@ -71,15 +75,22 @@ class Segment:
             self.settled.add(low, high)
 
     def sync(self) -> None:
-        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
-        file = self._file
-        try:
-            if file is not None:
-                os.fdatasync(file)
-        except OSError:
-            if self._file is not None:
-                self.sync_failed = True  # a second attempt would succeed and prove nothing
-                raise
+        """Sync the file. Raise OSError when this or an earlier sync failed: another attempt would succeed and prove nothing.
+
+        Another thread may close the segment during the call: settled records need no sync.
+        """
+        with self._sync_lock:
+            if self.sync_failed:
+                raise OSError(errno.EIO, "an earlier sync failed")
+            file, size = self._file, self.size
+            try:
+                if file is not None:
+                    os.fdatasync(file)
+            except OSError:
+                if self._file is not None:
+                    self.sync_failed = True
+                    raise
+            self.synced_size = size
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
@@ -103,8 +114,9 @@ class Segment:
             elif on_damage(self.path, found, data[found.start : found.end]) and found.last:
                 assert self._file is not None, "an open segment"
                 os.ftruncate(self._file, found.start)
-                return
+                break
             self.size = found.end
+        self.synced_size = self.size
 
     def without_settled(self) -> Segment:
         """Replace the file atomically by one without settled records. OSError leaves this one in place."""
@@ -126,6 +138,7 @@ class Segment:
         for (seq, _), part in zip(kept, parts, strict=True):
             rewritten._add_sequence(seq, rewritten.size)
             rewritten.size += len(part)
+        rewritten.synced_size = rewritten.size
         return rewritten
 
     def delete(self) -> None:

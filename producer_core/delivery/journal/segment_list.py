@@ -85,8 +85,18 @@ class SegmentList:
         """Return the settled sequences that are still in a file."""
         return sorted(span for segment in self._segments for span in segment.settled)
 
+    def readable_end(self, segment: Segment) -> int:
+        """Return the offset up to which records may be read: a record that is not synced yet is not accepted yet."""
+        return segment.synced_size if self._durable else segment.size
+
+    @property
+    def sync_failed(self) -> bool:
+        """Return whether the last sync failed. The next write then begins a new segment."""
+        return self.active is not None and self.active.sync_failed
+
     def sync(self) -> None:
-        if self._durable and self.active is not None:
+        """Sync the active segment. After a failure there is nothing left to sync: no record of it was accepted."""
+        if self._durable and self.active is not None and not self.active.sync_failed:
             self.active.sync()
 
     def delete_settled(self, *, include_active: bool = False) -> None:
@@ -123,8 +133,7 @@ class SegmentList:
         return self._rotate(seq)
 
     def _rotate(self, seq: int) -> Segment:
-        if self.active is not None and not self.active.sync_failed:
-            self.sync()
+        self.sync()
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"

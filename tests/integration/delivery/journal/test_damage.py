@@ -201,6 +201,51 @@ def test_a_failed_sync_confirms_no_message_and_the_next_segment_works(tmp_path, 
         assert kept(again) == [0, 2]
 
 
+def test_a_sync_that_fails_before_the_next_segment_fails_the_waiting_messages(tmp_path, monkeypatch):
+    with Journal.open(tmp_path / "journal", level="power", segment_bytes=1) as journal:
+        ticket = journal.write([a_record(0)])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+            with pytest.raises(JournalFull):
+                journal.append(a_record(1))
+
+        journal.append(a_record(2))  # the sync of the next segment proves nothing about the first
+        with pytest.raises(JournalFull):
+            journal.wait_synced(ticket, [0])
+        assert kept(journal) == [2]
+
+
+def test_a_record_is_read_only_after_its_sync(tmp_path):
+    with Journal.open(tmp_path / "journal", level="power") as journal:
+        fill(journal, [0])
+        ticket = journal.write([a_record(1)])
+        cursor = journal.cursor()
+
+        assert [record.seq for record in cursor.more()] == [0]
+        journal.wait_synced(ticket, [1])
+        assert [record.seq for record in cursor.more()] == [1]
+
+
+def test_a_journal_torn_at_any_byte_and_extended_with_zeros_keeps_every_intact_record(
+    small_journal, tmp_path, no_sync
+):
+    """After a power failure, the file can have its new size without its last bytes."""
+    path, ends = small_journal
+    intact = segment_of(path).read_bytes()
+    copy = crash(path, tmp_path)
+    for length in range(len(intact)):
+        data = intact[:length].ljust(len(intact) + 600, b"\0")
+        segment_of(copy).write_bytes(data)
+        notices = []
+        with Journal.open(copy, notice=lambda kind, *_: notices.append(kind)) as journal:
+            assert kept(journal) == [seq for seq, end in enumerate(ends) if data[:end] == intact[:end]]
+            journal.append(tiny_record(3))
+            assert kept(journal)[-1] == 3
+        assert set(notices) <= {"journal_torn"}
+        for damaged in copy.glob("*.damaged"):
+            damaged.unlink()
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_frames_around_any_damage_are_recovered(contents, rng):
