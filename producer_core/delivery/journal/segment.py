@@ -17,12 +17,14 @@ from producer_core.delivery.journal.record import sequence
 
 _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
+_PREALLOCATE_BYTES = (1 << 20, 1 << 16)
+"""Disk space reserved ahead of time, so that most syncs need not write the file's size."""
 
 
 class Segment:
     """Store records in one file. Guarded by the journal's lock, except `sync` and `read`."""
 
-    def __init__(self, path: Path, seed: int, *, create: bool = False) -> None:
+    def __init__(self, path: Path, seed: int, *, create: bool = False, preallocate: bool = False) -> None:
         self.path = path
         self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -32,6 +34,8 @@ class Segment:
         self.sequences = Ranges()
         self.settled = Ranges()
         self.sync_failed = False
+        self._preallocates = preallocate
+        self._allocated_end = 0
         self._sync_lock = threading.Lock()  # the kernel reports a failure to one of two concurrent syncs only
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
@@ -57,11 +61,14 @@ class Segment:
         for _, content in contents:
             parts.append(data := frame(content, self._seed, offset))
             offset += len(data)
+        if self._preallocates and offset > self._allocated_end:
+            self._preallocate(offset)
         try:
             write_whole(self._file, b"".join(parts), start)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, start)
+            self._allocated_end = 0
             raise
         self.size = offset
         if start >= self._next_index_offset:
@@ -92,6 +99,13 @@ class Segment:
                     raise
             self.synced_size = size
 
+    def trim(self) -> None:
+        """Release the preallocated space after the last record. Nothing more is written to the file."""
+        if self._file is not None and self._allocated_end > self.size:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            self._allocated_end = 0
+
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
         assert self._file is not None, "an open segment"
@@ -106,15 +120,23 @@ class Segment:
                 yield seq, found.content
 
     def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> None:
-        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off."""
+        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off.
+
+        Zeros at the end are not damage: they are preallocated space.
+        """
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
             if not isinstance(found, FrameDamage):
                 self._add_sequence(sequence(found.content), found.start)
-            elif on_damage(self.path, found, data[found.start : found.end]) and found.last:
-                assert self._file is not None, "an open segment"
-                os.ftruncate(self._file, found.start)
-                break
+            else:
+                damaged = data[found.start : found.end]
+                if found.last:
+                    damaged = damaged.rstrip(b"\0")
+                damage = found._replace(end=found.start + len(damaged))
+                if (not damaged or on_damage(self.path, damage, damaged)) and found.last:
+                    assert self._file is not None, "an open segment"
+                    os.ftruncate(self._file, found.start)
+                    break
             self.size = found.end
         self.synced_size = self.size
 
@@ -147,9 +169,18 @@ class Segment:
         self.close()
 
     def close(self) -> None:
+        self.trim()
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
+
+    def _preallocate(self, end: int) -> None:
+        for ahead in _PREALLOCATE_BYTES:
+            with contextlib.suppress(OSError):  # without preallocation, each write allocates its own space
+                assert self._file is not None, "an open segment"
+                os.posix_fallocate(self._file, self.size, end - self.size + ahead)
+                self._allocated_end = end + ahead
+                return
 
     def _add_sequence(self, seq: int, offset: int) -> None:
         if offset >= self._next_index_offset:

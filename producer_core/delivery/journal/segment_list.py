@@ -34,7 +34,7 @@ class SegmentList:
         """Read the segments on disk. Return a number above every sequence found."""
         above = 0
         for path in sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name)):
-            segment = Segment(path, self._folder.seed(path.name))
+            segment = Segment(path, self._folder.seed(path.name), preallocate=self._durable)
             self._segments.append(segment)
             segment.recover(on_damage)
             self.size += segment.size
@@ -133,11 +133,13 @@ class SegmentList:
         return self._rotate(seq)
 
     def _rotate(self, seq: int) -> Segment:
+        if self.active is not None:
+            self.active.trim()
         self.sync()
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
-        segment = Segment(path, self._folder.seed(path.name), create=True)
+        segment = Segment(path, self._folder.seed(path.name), create=True, preallocate=self._durable)
         try:
             if self._durable:
                 self._folder.sync()

@@ -24,6 +24,11 @@ def tiny_record(seq):
     return JournalRecord(seq, "t", b"k", b"%d" % seq * (seq + 1))
 
 
+def remove_copies(path):
+    for damaged in path.glob("*.damaged"):
+        damaged.unlink()
+
+
 @pytest.fixture(scope="module")
 def small_journal(tmp_path_factory):
     """Return the path of a journal with three records of different lengths, and the end of each record."""
@@ -49,6 +54,7 @@ def test_a_journal_torn_at_any_byte_keeps_every_intact_record(small_journal, tmp
             journal.append(tiny_record(3))
             assert kept(journal)[-1] == 3
         assert notices == ([] if length in (0, *ends) else ["journal_torn"])
+        remove_copies(copy)  # the same damage is reported once
 
 
 def test_a_changed_byte_loses_only_its_record_and_never_invents_one(small_journal, tmp_path, no_sync):
@@ -241,9 +247,43 @@ def test_a_journal_torn_at_any_byte_and_extended_with_zeros_keeps_every_intact_r
             assert kept(journal) == [seq for seq, end in enumerate(ends) if data[:end] == intact[:end]]
             journal.append(tiny_record(3))
             assert kept(journal)[-1] == 3
-        assert set(notices) <= {"journal_torn"}
-        for damaged in copy.glob("*.damaged"):
-            damaged.unlink()
+        zeros_only = not intact[max(end for end in (0, *ends) if data[:end] == intact[:end]) : length].strip(
+            b"\0"
+        )
+        assert notices == ([] if zeros_only else ["journal_torn"])
+        remove_copies(copy)
+
+
+@pytest.mark.parametrize("level", ["process", "power"])
+def test_preallocated_space_of_a_killed_process_is_not_damage(tmp_path, level):
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power") as journal:
+        fill(journal, range(3))
+        copy = crash(path, tmp_path)
+        assert segment_of(copy).stat().st_size > journal.size()
+
+    with Journal.open(copy, level=level, notice=lambda *notice: notices.append(notice)) as journal:
+        fill(journal, [3])
+        assert kept(journal) == [0, 1, 2, 3]
+    assert notices == []
+    assert not list(copy.glob("*.damaged"))
+
+
+def test_damage_before_preallocated_space_is_reported_without_it(tmp_path):
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power") as journal:
+        fill(journal, range(3))
+        size = journal.size()
+        copy = crash(path, tmp_path)
+    data = bytearray(segment_of(copy).read_bytes())
+    data[size - 10] ^= 1
+    segment_of(copy).write_bytes(data)
+
+    with Journal.open(copy, level="power", notice=lambda kind, *_: notices.append(kind)) as journal:
+        assert kept(journal) == [0, 1]
+    assert notices == ["journal_damaged"]
+    (damaged,) = copy.glob("*.damaged")
+    assert damaged.stat().st_size == size * 1 // 3
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

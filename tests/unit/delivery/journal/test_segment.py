@@ -1,4 +1,4 @@
-"""A segment whose sync failed is never synced successfully again."""
+"""A segment confirms no record after a failed sync, and its preallocated space is not damage."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from producer_core.delivery.journal.record import encode
 from producer_core.delivery.journal.segment import Segment
+from tests.fixtures.journal import a_record
+
+
+def record(seq, value=b"v"):
+    return seq, encode(a_record(seq, value))
 
 
 @pytest.fixture
 def segment(tmp_path):
-    made = Segment(tmp_path / f"{0:020d}.journal", 7, create=True)
+    made = Segment(tmp_path / f"{0:020d}.journal", 7, create=True, preallocate=True)
     yield made
     made.close()
+
+
+def recovered(segment):
+    """Open the file again and return it with the damage that was reported."""
+    damages = []
+    again = Segment(segment.path, 7)
+    again.recover(lambda path, damage, data: damages.append(damage) or True)
+    return again, damages
 
 
 def test_of_two_concurrent_syncs_the_second_fails_with_the_first(segment, monkeypatch):
@@ -41,10 +55,52 @@ def test_of_two_concurrent_syncs_the_second_fails_with_the_first(segment, monkey
 
 
 def test_records_written_during_a_sync_are_not_synced(segment, monkeypatch):
-    segment.add([(0, b"content of a record" + bytes(40))])
+    segment.add([record(0)])
     size = segment.size
-    monkeypatch.setattr(os, "fdatasync", lambda file: segment.add([(1, b"content of a record" + bytes(40))]))
+    monkeypatch.setattr(os, "fdatasync", lambda file: segment.add([record(1)]))
 
     segment.sync()
 
     assert segment.synced_size == size < segment.size
+
+
+def test_writes_find_preallocated_space_which_is_released_at_the_end(segment):
+    sizes = []
+    for seq in range(3):
+        segment.add([record(seq)])
+        sizes.append(segment.path.stat().st_size)
+    assert len(set(sizes)) == 1 and sizes[0] > segment.size
+
+    again, damages = recovered(segment)
+    assert (again.size, again.unsettled, damages) == (segment.size, 3, [])
+    again.close()
+
+    segment.trim()
+    assert segment.path.stat().st_size == segment.size
+
+
+def test_a_record_larger_than_the_preallocated_space_is_written(segment):
+    segment.add([record(0, bytes(3 << 20))])
+    segment.add([record(1)])
+
+    again, damages = recovered(segment)
+    assert (again.size, again.unsettled, damages) == (segment.size, 2, [])
+    again.close()
+
+
+def test_a_disk_without_room_for_preallocation_still_takes_records(segment, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    segment.add([record(0)])
+    assert segment.path.stat().st_size == segment.size
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space"):
+            segment.add([record(1)])
+    segment.add([record(2)])
+    again, damages = recovered(segment)
+    assert (again.size, list(again.sequences), damages) == (segment.size, list(segment.sequences), [])
+    again.close()
