@@ -252,6 +252,7 @@ def _targets(runs: Runs, kind: Kind) -> Iterator[Target]:
         ("de-duplication in Redis in `send_batch`, of default", "redis-batch", "ours", 0.4),
         ("journal that survives the process, of default", "process", "ours", 0.8),
         ("journal that survives power loss, in `send_batch`, of default", "power-batch", "ours", 0.6),
+        ("journal that survives power loss, 16 threads, of one thread", "power-threads", "power", 3.0),
     )
     for text, case, peer, bound in asked:
         if case in runs:
