@@ -18,10 +18,9 @@ from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, s
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
-from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import ranges_of
 from producer_core.delivery.journal.record import JournalRecord, encode, topic_and_time
-from producer_core.delivery.journal.segment_list import SegmentList
+from producer_core.delivery.journal.segment_list import SegmentList, SyncTicket
 from producer_core.delivery.journal.settle_log import SettleLog, SettleStep
 from producer_core.delivery.journal.start_offsets import StartOffsets
 from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
@@ -81,7 +80,6 @@ class Journal:
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
         self.ids = folder.begin_session(self.next_sequence, self._segments.has_records)
-        self._sync = GroupSync(self._sync_for_all)
         self._stopping = threading.Event()
         if level == "buffered":
             flush = partial(self._flush_periodically, buffered_ms / 1000)
@@ -133,19 +131,19 @@ class Journal:
         if ticket := self.write(records):
             self.wait_synced(ticket, [record.seq for record in records])
 
-    def write(self, records: Sequence[JournalRecord | Delivery]) -> int:
-        """Write all records or none, without a sync. Return the ticket for `wait_synced`, or 0 when they need no sync."""
+    def write(self, records: Sequence[JournalRecord | Delivery]) -> SyncTicket | None:
+        """Write all records or none, without a sync. Return the ticket for `wait_synced`, or None when they need no sync."""
         contents = [(record.seq, encode(record)) for record in records]
         last = max(seq for seq, _ in contents)
         return self._write(contents, last, sum(len(content) for _, content in contents))
 
-    def wait_synced(self, ticket: int, seqs: Sequence[int]) -> None:
+    def wait_synced(self, ticket: SyncTicket, seqs: Sequence[int]) -> None:
         """Wait for a sync that includes the records of this ticket. One sync serves all threads that wait.
 
         When it fails, the records are withdrawn, and JournalFull says so.
         """
         try:
-            self._sync.wait(ticket)
+            ticket.segment.group_sync.wait(ticket.end)
         except OSError as error:
             self.withdraw(seqs)
             full = self._journal_full(error)
@@ -155,7 +153,7 @@ class Journal:
             self.withdraw(seqs)
             raise
 
-    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> int:
+    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> SyncTicket | None:
         if not self._process_mark[0]:  # `_check_process`, inlined for speed
             raise ForkedProducer
         try:
@@ -169,11 +167,10 @@ class Journal:
                     else:
                         self._segments.write(contents)
                 except OSError as error:
-                    self._fail_waiting()
                     raise self._journal_full(error) from error
                 if last >= self._next:
                     self._next = last + 1
-                return self._sync.written() if self.syncs else 0
+                return self._segments.ticket() if self.syncs else None
         except JournalError:
             raise
         except BaseException:  # an interrupt during the write
@@ -220,7 +217,6 @@ class Journal:
             try:
                 self._segments.sync()
             except OSError as error:
-                self._fail_waiting()
                 raise self._journal_full(error) from error
 
     # reading
@@ -342,23 +338,6 @@ class Journal:
             for seq in [*self._buffer] if end - start > len(self._buffer) else range(start, end):
                 if start <= seq < end and seq in self._buffer:
                     self._buffered_bytes -= len(self._buffer.pop(seq))
-
-    def _sync_for_all(self) -> None:
-        """Sync for all waiting threads. After a failure nothing more is written to that file."""
-        with self._lock:
-            segment = self._segments.active
-        try:
-            if segment is not None:
-                segment.sync()
-        except OSError:
-            with self._lock:
-                self._sync.fail()
-            raise
-
-    def _fail_waiting(self) -> None:
-        """Fail the waiting threads if the sync of their segment failed elsewhere. Call under the lock."""
-        if self._segments.sync_failed:
-            self._sync.fail()
 
     def _flush_periodically(self, seconds: float) -> None:
         failing = False

@@ -151,7 +151,8 @@ class JournalFeeder:
                     raise self._fenced
                 self._syncing.update((one.seq, one) for one in deliveries)
                 ticket = self.journal.write(deliveries)
-            self.journal.wait_synced(ticket, [one.seq for one in deliveries])
+            if ticket is not None:
+                self.journal.wait_synced(ticket, [one.seq for one in deliveries])
             with self._gate:
                 for delivery in deliveries:
                     if delivery.seq in self._syncing:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
 from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan
+from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
@@ -22,7 +21,7 @@ _PREALLOCATE_BYTES = (1 << 20, 1 << 16)
 
 
 class Segment:
-    """Store records in one file. Guarded by the journal's lock, except `sync` and `read`."""
+    """Store records in one file. Guarded by the journal's lock, except `group_sync` and `read`."""
 
     def __init__(self, path: Path, seed: int, *, create: bool = False, preallocate: bool = False) -> None:
         self.path = path
@@ -30,13 +29,11 @@ class Segment:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         self._file: int | None = os.open(path, flags, 0o600)
         self.size = 0
-        self.synced_size = 0  # the size at the start of the last successful sync, or at the recovery
         self.sequences = Ranges()
         self.settled = Ranges()
-        self.sync_failed = False
+        self.group_sync = GroupSync(self._sync_file, lambda: self.size)
         self._preallocates = preallocate
         self._allocated_end = 0
-        self._sync_lock = threading.Lock()  # the kernel reports a failure to one of two concurrent syncs only
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
@@ -82,22 +79,8 @@ class Segment:
             self.settled.add(low, high)
 
     def sync(self) -> None:
-        """Sync the file. Raise OSError when this or an earlier sync failed: another attempt would succeed and prove nothing.
-
-        Another thread may close the segment during the call: settled records need no sync.
-        """
-        with self._sync_lock:
-            if self.sync_failed:
-                raise OSError(errno.EIO, "an earlier sync failed")
-            file, size = self._file, self.size
-            try:
-                if file is not None:
-                    os.fdatasync(file)
-            except OSError:
-                if self._file is not None:
-                    self.sync_failed = True
-                    raise
-            self.synced_size = size
+        """Sync all records. Raise OSError when the sync of one of them failed, now or earlier."""
+        self.group_sync.wait(self.size)
 
     def trim(self) -> None:
         """Release the preallocated space after the last record. Nothing more is written to the file."""
@@ -138,7 +121,7 @@ class Segment:
                     os.ftruncate(self._file, found.start)
                     break
             self.size = found.end
-        self.synced_size = self.size
+        self.group_sync.synced = self.size
 
     def without_settled(self) -> Segment:
         """Replace the file atomically by one without settled records. OSError leaves this one in place."""
@@ -160,7 +143,7 @@ class Segment:
         for (seq, _), part in zip(kept, parts, strict=True):
             rewritten._add_sequence(seq, rewritten.size)
             rewritten.size += len(part)
-        rewritten.synced_size = rewritten.size
+        rewritten.group_sync.synced = rewritten.size
         return rewritten
 
     def delete(self) -> None:
@@ -173,6 +156,16 @@ class Segment:
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
+
+    def _sync_file(self) -> None:
+        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
+        file = self._file
+        try:
+            if file is not None:
+                os.fdatasync(file)
+        except OSError:
+            if self._file is not None:
+                raise
 
     def _preallocate(self, end: int) -> None:
         for ahead in _PREALLOCATE_BYTES:

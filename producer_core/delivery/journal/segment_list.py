@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
@@ -17,6 +18,13 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"\d{20}\.journal")
 _SPARSE_SHARE = 0.5
 """The highest share of unsettled records at which a segment is rewritten to make room."""
+
+
+class SyncTicket(NamedTuple):
+    """A segment, and the offset below which its bytes must be on disk."""
+
+    segment: Segment
+    end: int
 
 
 class SegmentList:
@@ -85,18 +93,17 @@ class SegmentList:
         """Return the settled sequences that are still in a file."""
         return sorted(span for segment in self._segments for span in segment.settled)
 
+    def ticket(self) -> SyncTicket:
+        """Return the ticket of the last write."""
+        return SyncTicket(self._segments[-1], self._segments[-1].size)
+
     def readable_end(self, segment: Segment) -> int:
         """Return the offset up to which records may be read: a record that is not synced yet is not accepted yet."""
-        return segment.synced_size if self._durable else segment.size
-
-    @property
-    def sync_failed(self) -> bool:
-        """Return whether the last sync failed. The next write then begins a new segment."""
-        return self.active is not None and self.active.sync_failed
+        return segment.group_sync.synced if self._durable else segment.size
 
     def sync(self) -> None:
         """Sync the active segment. After a failure there is nothing left to sync: no record of it was accepted."""
-        if self._durable and self.active is not None and not self.active.sync_failed:
+        if self._durable and self.active is not None and not self.active.group_sync.failed:
             self.active.sync()
 
     def delete_settled(self, *, include_active: bool = False) -> None:
@@ -128,7 +135,7 @@ class SegmentList:
     def _writable_segment(self, seq: int) -> Segment:
         if self._segments:
             active = self._segments[-1]
-            if active.size < self._segment_bytes and not active.sync_failed:
+            if active.size < self._segment_bytes and not active.group_sync.failed:
                 return active
         return self._rotate(seq)
 

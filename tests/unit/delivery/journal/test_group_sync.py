@@ -15,7 +15,9 @@ class SlowSync:
     """A sync that ends when the test releases it, with the error that the test sets."""
 
     def __init__(self):
-        self.group = GroupSync(self._run)
+        self.size = 0
+        self.lock = threading.Lock()
+        self.group = GroupSync(self._run, lambda: self.size)
         self.started = threading.Semaphore(0)
         self.release = threading.Semaphore(0)
         self.count = 0
@@ -26,12 +28,14 @@ class SlowSync:
         self.started.release()
         assert self.release.acquire(timeout=20)
         if self.error is not None:
-            if isinstance(self.error, OSError):
-                self.group.fail()
             raise self.error
 
-    def wait(self):
-        self.group.wait(self.group.written())
+    def write(self):
+        """Write ten bytes and wait until they are synced."""
+        with self.lock:
+            self.size += 10
+            end = self.size
+        self.group.wait(end)
 
 
 @pytest.fixture
@@ -51,9 +55,9 @@ def waiting(sync, count):
 
 
 def test_writes_during_a_sync_share_the_next_one(sync, threads):
-    first = threads.submit(sync.wait)
+    first = threads.submit(sync.write)
     assert sync.started.acquire(timeout=20)
-    others = [threads.submit(sync.wait) for _ in range(15)]
+    others = [threads.submit(sync.write) for _ in range(15)]
     waiting(sync, 15)
 
     sync.release.release()
@@ -67,10 +71,13 @@ def test_writes_during_a_sync_share_the_next_one(sync, threads):
     assert sync.count == 2
 
 
-def test_a_failed_sync_fails_every_waiting_write_and_later_ones_succeed(sync, threads):
-    first = threads.submit(sync.wait)
+def test_a_failed_sync_fails_every_waiting_write_and_is_not_repeated(sync, threads):
+    sync.release.release()
+    sync.write()
     assert sync.started.acquire(timeout=20)
-    others = [threads.submit(sync.wait) for _ in range(15)]
+    first = threads.submit(sync.write)
+    assert sync.started.acquire(timeout=20)
+    others = [threads.submit(sync.write) for _ in range(15)]
     waiting(sync, 15)
 
     sync.error = OSError(5, "Input/output error")
@@ -78,21 +85,20 @@ def test_a_failed_sync_fails_every_waiting_write_and_later_ones_succeed(sync, th
     for failed in (first, *others):
         with pytest.raises(OSError):
             failed.result(20)
-    assert sync.count == 1
+    assert sync.count == 2
 
     sync.error = None
-    sync.release.release()
-    sync.wait()
-    for ticket in range(1, 17):  # the later sync proves nothing about them
-        with pytest.raises(OSError):
-            sync.group.wait(ticket)
+    with pytest.raises(OSError):
+        sync.write()
+    assert sync.count == 2
+    sync.group.wait(10)  # the write before the failure
 
 
 def test_another_thread_continues_when_the_syncing_one_is_interrupted(sync, threads):
     sync.error = KeyboardInterrupt()
-    first = threads.submit(sync.wait)
+    first = threads.submit(sync.write)
     assert sync.started.acquire(timeout=20)
-    others = [threads.submit(sync.wait) for _ in range(5)]
+    others = [threads.submit(sync.write) for _ in range(5)]
     waiting(sync, 5)
 
     sync.release.release()
