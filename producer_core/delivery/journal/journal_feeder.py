@@ -143,7 +143,7 @@ class JournalFeeder:
     def _take_synced(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         """Accept messages as `take_many` does. The sync runs without the gate, so that all threads share it.
 
-        Meanwhile, the feeder may find the synced records in the journal and take the messages over.
+        During the wait, the feeder may find the synced records in the journal and take the messages over.
         """
         try:
             with self._gate:
