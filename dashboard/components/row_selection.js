@@ -27,7 +27,8 @@ const start = (root, { version, page, current, checked }) => {
   root.onclick = event => {
     if (event.target.closest('.pc-toggle')) { state.expanded = !state.expanded; mark(root, state) }
     const row = event.target.closest(ROW)
-    if (row && !event.target.closest('.pc-check') && !String(getSelection())) toggle(root, state, row.dataset.key)
+    const repeated = event.detail > 1 // the second click of a double click
+    if (row && !repeated && !event.target.closest('.pc-check') && !String(getSelection())) toggle(root, state, row.dataset.key)
   }
   root.onchange = ({ target }) => {
     for (const row of target.closest('thead') ? root.querySelectorAll(ROW) : [target.closest(ROW)])

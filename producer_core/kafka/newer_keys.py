@@ -156,12 +156,20 @@ class LaterRecords:
         self._own: dict[int | None, tuple[int, int]] = {}  # hash of a key to sequence and offset
         self._others: dict[int | None, tuple[float, int]] = {}  # the same to time and offset
 
-    def observe(self, message: Message) -> None:
+    @property
+    def complete(self) -> bool:
+        """Whether the keys did not exceed `max_keys`."""
+        return None not in self._own and None not in self._others
+
+    def observe(self, message: Message, *, own_only: bool = False) -> None:
+        """Take a record into account, with `own_only` only if this producer wrote it."""
         if (key := message.key()) is None:
             return
         raw = record_id(message.headers())
         number = None if raw is None else self._number(raw)
         if number is None:
+            if own_only:
+                return
             self._update(self._others, hash(key), (_record_time(message), message.offset()))
         else:
             self._update(self._own, hash(key), (number, message.offset()))

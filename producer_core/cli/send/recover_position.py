@@ -105,14 +105,18 @@ def read_rows(
     *,
     after: Mapping[Partition, int],
     observe: Callable[[Any], None],
+    partition: int | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> RecoveredPosition:
     """Do the same as `recover` above the offsets `after`, up to the end of all records, committed or not.
 
-    A partition without an offset is read from its start. `observe` gets each message read.
+    A partition without an offset is read from its start, and only `partition` if it is given. `observe` gets each message
+    read.
     """
     with reader(settings, _UNCOMMITTED, name="send") as consumer:
-        return _read(consumer, topic, session, after=after, observe=observe, report=report)
+        return _read(
+            consumer, topic, session, after=after, partition=partition, observe=observe, report=report
+        )
 
 
 def _read(
@@ -121,6 +125,7 @@ def _read(
     session: uuid.UUID,
     *,
     after: Mapping[Partition, int] = MappingProxyType({}),
+    partition: int | None = None,
     announce: Callable[[int], None] = lambda records: None,
     observe: Callable[[Any], None] = lambda message: None,
     report: Callable[[int, int], None] = lambda done, total: None,
@@ -131,7 +136,7 @@ def _read(
         found.lows[number] = low
         found.offsets[topic, number] = end - 1
         start = max(low, after.get((topic, number), -1) + 1)
-        if start < end:
+        if start < end and partition in (None, number):
             waiting[number] = (start, end)
     total = _records(waiting)
     if waiting:

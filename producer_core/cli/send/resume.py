@@ -13,7 +13,7 @@ from producer_core.cli.send.input_file import InputError
 from producer_core.cli.send.recover_position import RecoveredPosition
 from producer_core.cli.send.state_file import Partition, SendJob, SendState, StateFile
 from producer_core.cli.send.unsaved_rows import UnsavedRows
-from producer_core.errors import JournalDamaged
+from producer_core.errors import BrokerError, JournalDamaged
 
 Recover = Callable[[str], RecoveredPosition]
 StartMode = Literal["new", "resumed", "complete", "found"]
@@ -63,7 +63,7 @@ def begin(
     check(state.job, job)
     if state.rows is not None and len(state.settled) >= state.rows:
         return ResumePoint(FileProgress(file, state), "complete", _complete(state))
-    if (loss := truncated(state)) is not None:
+    if (loss := _loss(state, truncated)) is not None:
         raise ResumeRefused(
             f"The topic has changed: {loss}. It was recreated, or records were lost.", fix=_RESTART
         )
@@ -71,6 +71,16 @@ def begin(
         text = f"Resuming: {_rows_are(len(state.settled))} settled."
         return ResumePoint(FileProgress(file, state), "resumed", text)
     return _resumed(file, state, unsaved(state), in_client)
+
+
+def _loss(state: SendState, truncated: Callable[[SendState], str | None]) -> str | None:
+    """Return how the topic lost records. An at_least_once send continues where a broker does not respond."""
+    try:
+        return truncated(state)
+    except BrokerError:
+        if state.job.delivery == "exactly_once":
+            raise
+        return None
 
 
 def _read(file: StateFile, job: SendJob, *, restart: bool) -> tuple[SendState | None, str]:
@@ -130,11 +140,13 @@ def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client:
 
 
 def _limits(topic: str, unsaved: UnsavedRows) -> str:
-    """Return what is unknown where the topic was not read."""
-    if not unsaved.unread:
-        return ""
-    text = f" {unsaved.unread}. If the state file is an older copy, more rows are sent twice."
-    if unsaved.compacted:
+    """Return what is unknown where the topic, or a part of it, was not read."""
+    text = (
+        f" {unsaved.unread}. If the state file is an older copy, more rows are sent twice."
+        if unsaved.unread
+        else ""
+    )
+    if unsaved.compacted and unsaved.newer is None:
         text += f" {topic} may be compacted: a row that is sent again can replace a newer record of its key."
     return text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from producer_core.cli.send.fingerprint import session_of
-from producer_core.cli.send.recover_position import PositionSearch, read_rows
+from producer_core.cli.send.recover_position import PositionSearch, RecoveredPosition, read_rows
 from producer_core.cli.send.state_file import SendState
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import BrokerError
@@ -27,11 +27,11 @@ class UnsavedRows:
     copies: int = 0
     """Records of these rows beyond the first of each."""
     newer: LaterRecords | None = None
-    """The newest record of each key there, if the topic may be compacted and could be read."""
+    """The newest record of each key there, if the topic may be compacted and all keys could be read."""
     compacted: bool = False
     """Whether the topic may be compacted."""
     unread: str = ""
-    """The reason why the topic was not read."""
+    """The reason why the topic was not read, or not whole."""
 
 
 def find_unsaved_rows(
@@ -40,19 +40,35 @@ def find_unsaved_rows(
     *,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> UnsavedRows:
-    """Read the records above the state's offsets. `report` gets the offsets passed and their total."""
+    """Read the records above the state's offsets. `report` gets the offsets passed and their total.
+
+    A record of another producer counts as newer only in a partition with a saved offset: elsewhere it may be older than
+    the send.
+    """
     topic, session = state.job.topic, session_of(state.job, state.run)
     compacted = may_compact(cleanup_policies(settings, [topic], _POLICY_TIMEOUT)[topic])
     newer = LaterRecords(MessageIds(session).number) if compacted else None
-    partition = state.job.options.get("partition")
+    chosen = state.job.options.get("partition")
+    partition = None if chosen is None else int(chosen)
 
     def observe(message: Any) -> None:
-        if newer is not None and (partition is None or message.partition() == int(partition)):
-            newer.observe(message)
+        if newer is not None:
+            newer.observe(message, own_only=(topic, message.partition()) not in state.offsets)
 
     try:
-        found = read_rows(settings, topic, session, after=state.offsets, observe=observe, report=report)
+        found = read_rows(
+            settings, topic, session, after=state.offsets, partition=partition, observe=observe, report=report
+        )
     except BrokerError as error:
         return UnsavedRows(compacted=compacted, unread=error.what.rstrip("."))
     run = found.runs.get(state.run, PositionSearch())
-    return UnsavedRows(run.rows, run.records - len(run.rows), newer, compacted)
+    known = newer if newer is None or newer.complete else None
+    return UnsavedRows(run.rows, run.records - len(run.rows), known, compacted, _removed(found, state))
+
+
+def _removed(found: RecoveredPosition, state: SendState) -> str:
+    """Return a sentence if retention removed records above the state's offsets."""
+    for (topic, partition), offset in state.offsets.items():
+        if found.lows.get(partition, 0) > offset + 1:
+            return f"Retention removed records of {topic} [{partition}] above the saved position"
+    return ""

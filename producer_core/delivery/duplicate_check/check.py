@@ -101,12 +101,13 @@ class DuplicateCheck(Hook):
 
     def stop(self, timeout: float = 5.0) -> None:
         """Read the remaining gaps once. A gap that cannot be read within `timeout` seconds is counted as copies."""
-        if self._suspects or self._suspicious_ticks:
-            for topic in self._gaps.topics():
+        suspicious = self._suspects or self._suspicious_ticks
+        for topic in self._gaps.topics():
+            if suspicious or (self._has_risen and topic in self._ambiguous):
                 self._read_topic(topic)
         if self._has_risen:
-            for topic in self._unread_tails:
-                self._read_topic(topic, tails=True)
+            for topic in list(self._unread_tails):  # a probe may still add a topic
+                self._queue_read(self._gaps.tails(topic))
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -165,9 +166,11 @@ class DuplicateCheck(Hook):
                 suspects &= in_flight
         return [topic for topic, suspects in self._suspects.items() if not suspects]
 
-    def _read_topic(self, topic: str, *, tails: bool = False) -> None:
+    def _read_topic(self, topic: str) -> None:
         """Queue the gaps of a topic for the thread."""
-        gaps = self._gaps.take(topic, tails=tails)
+        self._queue_read(self._gaps.take(topic))
+
+    def _queue_read(self, gaps: list[PartitionGaps]) -> None:
         if not gaps:
             return
         with self._changed:

@@ -7,7 +7,7 @@ writer has no other gaps.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,7 +86,9 @@ class OffsetGaps:
         self._known = known
         self._max_gaps = most
         self._highest: dict[TopicPartition, int] = {}
-        self._found: dict[TopicPartition, tuple[int, bytes]] = {}  # the first record that a probe found
+        self._found: dict[
+            TopicPartition, tuple[int, bytes]
+        ] = {}  # the lowest record that a probe found; a probe's thread writes it
         self._gaps: deque[OffsetGap] = deque()
         self._unlisted: dict[TopicPartition, int] = {}
         self._tick = 0
@@ -104,7 +106,8 @@ class OffsetGaps:
 
     def note_found(self, where: TopicPartition, offset: int, message_id: bytes) -> None:
         """Record a message that a probe found. Its copies follow it, even if its partition never acknowledges a record."""
-        self._found.setdefault(where, (offset, message_id))
+        found = (offset, message_id)
+        self._found[where] = min(found, self._found.get(where, found))
         self.sessions.add(message_id[:16])
 
     def tick(self, kept: Callable[[str], bool]) -> None:
@@ -119,21 +122,29 @@ class OffsetGaps:
     def topics(self) -> set[str]:
         return {gap.where[0] for gap in self._gaps}
 
-    def take(self, topic: str, *, tails: bool = False) -> list[PartitionGaps]:
-        """Remove and return the gaps of a topic by partition; `tails` adds the offsets after the last acknowledged records."""
-        if tails:
-            for where, highest in self._highest.items():
-                if where[0] == topic:
-                    self._gaps.append(OffsetGap(where, highest + 1, _END, b"", self._tick))
-            for where, (offset, message_id) in self._found.items():
-                if where[0] == topic and where not in self._highest:
-                    self._gaps.append(OffsetGap(where, offset, _END, message_id, self._tick))
-        found: dict[TopicPartition, list[OffsetGap]] = {}
-        for gap in self._gaps:
-            if gap.where[0] == topic:
-                found.setdefault(gap.where, []).append(gap)
+    def take(self, topic: str) -> list[PartitionGaps]:
+        """Remove and return the gaps of a topic by partition."""
+        taken = [gap for gap in self._gaps if gap.where[0] == topic]
         self._gaps = deque(gap for gap in self._gaps if gap.where[0] != topic)
-        return [self._partition_gaps(where, gaps) for where, gaps in found.items()]
+        return self._by_partition(taken)
+
+    def tails(self, topic: str) -> list[PartitionGaps]:
+        """Return the offsets after the last acknowledged record of each partition of a topic."""
+        tails = [
+            OffsetGap(where, highest + 1, _END, b"", self._tick) for where, highest in self._highest.items()
+        ]
+        tails += [
+            OffsetGap(where, offset, _END, message_id, self._tick)
+            for where, (offset, message_id) in list(self._found.items())
+            if where not in self._highest
+        ]
+        return self._by_partition(tail for tail in tails if tail.where[0] == topic)
+
+    def _by_partition(self, gaps: Iterable[OffsetGap]) -> list[PartitionGaps]:
+        found: dict[TopicPartition, list[OffsetGap]] = {}
+        for gap in gaps:
+            found.setdefault(gap.where, []).append(gap)
+        return [self._partition_gaps(where, each) for where, each in found.items()]
 
     def _partition_gaps(self, where: TopicPartition, gaps: list[OffsetGap]) -> PartitionGaps:
         unlisted = self._unlisted.pop(where, 0)

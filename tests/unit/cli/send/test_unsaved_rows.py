@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +14,7 @@ from producer_core.cli.send.fingerprint import session_of
 from producer_core.cli.send.state_file import SendState
 from producer_core.cli.send.unsaved_rows import find_unsaved_rows
 from producer_core.errors import BrokerError
+from producer_core.kafka.newer_keys import LaterRecords
 from producer_core.messages import ID_HEADER, id_bytes
 from tests.fixtures.sends import LEAST
 
@@ -71,3 +73,37 @@ def test_the_reason_is_kept_where_the_topic_cannot_be_read(settings, monkeypatch
 
     assert found.unread == "The topic cannot be read: Topic authorization failed"
     assert not len(found.rows)
+
+
+def test_records_of_others_in_a_partition_without_a_saved_offset_are_not_newer(settings, monkeypatch):
+    monkeypatch.setattr(unsaved_rows, "cleanup_policies", lambda settings, topics, seconds: {"orders": None})
+
+    newer = find_unsaved_rows(settings, SendState(LEAST, 3)).newer
+
+    assert [row for row in range(10) if newer.after(row, b"k%d" % row, 0.0) is not None] == []
+    assert newer.after(1, b"k2", 0.0) is not None, "a later row of the same run is newer"
+
+
+def test_without_room_for_all_keys_no_row_counts_as_replaced(settings, monkeypatch):
+    monkeypatch.setattr(unsaved_rows, "cleanup_policies", lambda settings, topics, seconds: {"orders": None})
+    monkeypatch.setattr(unsaved_rows, "LaterRecords", partial(LaterRecords, max_keys=2))
+
+    found = find_unsaved_rows(settings, SendState(LEAST, 3, offsets=START))
+
+    assert (found.newer, found.compacted, list(found.rows)) == (None, True, [(2, 5)])
+
+
+def test_a_gap_that_retention_left_above_the_saved_offset_is_reported(settings, monkeypatch):
+    read = unsaved_rows.read_rows
+
+    def after_retention(*arguments, **options):
+        found = read(*arguments, **options)
+        found.lows[0] = 3
+        return found
+
+    monkeypatch.setattr(unsaved_rows, "read_rows", after_retention)
+
+    found = find_unsaved_rows(settings, SendState(LEAST, 3, offsets=START))
+
+    assert found.unread == "Retention removed records of orders [0] above the saved position"
+    assert list(found.rows) == [(2, 5)]

@@ -270,6 +270,35 @@ def test_copies_of_a_message_that_a_probe_found_in_a_partition_without_acknowled
     assert bench.counted == expected
 
 
+def test_gaps_of_other_producers_are_not_counted_at_close_long_after_an_ambiguous_failure():
+    bench = Bench(readable=False)
+    bench.set_in_flight(5)
+    bench.next_statistics(1)
+    bench.set_in_flight()
+    bench.check.attempt_failed(failed(5))
+    for _ in range(100):
+        bench.next_statistics(1)
+    bench.counted.clear()
+    bench.check.acknowledged(acknowledged((0, 1000, 6), (0, 1010, 7), (0, 1020, 8)))
+    bench.check.stop()
+
+    assert bench.counted == {}
+
+
+@pytest.mark.parametrize("finds", [(5, 7), (7, 5)])
+def test_the_order_in_which_a_probe_finds_messages_does_not_matter(finds):
+    bench = Bench({0: {5: id_bytes(SESSION, 5), 6: id_bytes(SESSION, 5), 7: id_bytes(SESSION, 7)}})
+    bench.set_in_flight(5, 7)
+    bench.next_statistics(1)
+    bench.set_in_flight()
+    for seq in finds:
+        bench.check.attempt_failed(failed(seq))
+        bench.check.acknowledged([Acknowledged("orders", 0, seq, 0.0, 10, 1, seq, id_bytes(SESSION, seq))])
+    bench.check.stop()
+
+    assert bench.counted == {"orders": 1}
+
+
 def test_records_of_an_earlier_process_after_a_message_that_a_probe_found_are_not_copies():
     bench = Bench({0: {offset: id_bytes(SESSION, offset) for offset in (3, 4, 5, 6, 90, 158)}})
     bench.set_in_flight(158)
