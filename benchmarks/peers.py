@@ -71,18 +71,26 @@ def bare(servers: str, topic: str, folder: Path, **settings: Any) -> Iterator[Se
 
 
 class ByHand:
-    """A careful manual loop: JSON, a callback per message, latencies, counts by topic, backpressure, a poll thread."""
+    """A careful manual loop: JSON, a callback per message, latencies, counts by topic, backpressure.
 
-    def __init__(self, servers: str, dumps: Callable[[Any], bytes], **settings: Any) -> None:
+    A thread polls, or with `poll_every`, the sending thread itself, once after that many messages.
+    """
+
+    def __init__(
+        self, servers: str, dumps: Callable[[Any], bytes], *, poll_every: int = 0, **settings: Any
+    ) -> None:
         import confluent_kafka
 
         self.client = confluent_kafka.Producer({"bootstrap.servers": servers, **SETTINGS, **settings})
         self.latencies: list[float] = []
         self.counts: Counter[tuple[str, bool]] = Counter()
         self._dumps = dumps
+        self._poll_every = poll_every
+        self._sent = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._poll)
-        self._thread.start()
+        if not poll_every:
+            self._thread.start()
 
     def send(self, topic: str, value: Any, key: str) -> None:
         started = time.perf_counter()
@@ -95,9 +103,16 @@ class ByHand:
         while True:
             try:
                 self.client.produce(topic, data, key, on_delivery=delivered)
-                return
+                break
             except BufferError:
-                time.sleep(0.005)
+                if self._poll_every:
+                    self.client.poll(0.01)
+                else:
+                    time.sleep(0.005)
+        if self._poll_every:
+            self._sent += 1
+            if self._sent % self._poll_every == 0:
+                self.client.poll(0)
 
     def flush(self) -> None:
         self.client.flush()
@@ -107,7 +122,8 @@ class ByHand:
 
     def close(self) -> None:
         self._ended.set()
-        self._thread.join()
+        if not self._poll_every:
+            self._thread.join()
 
     def _poll(self) -> None:
         while not self._ended.is_set():
@@ -115,8 +131,10 @@ class ByHand:
 
 
 @contextmanager
-def by_hand(servers: str, topic: str, folder: Path, dumps: Callable[[Any], bytes]) -> Iterator[Send]:
-    loop = ByHand(servers, dumps)
+def by_hand(
+    servers: str, topic: str, folder: Path, dumps: Callable[[Any], bytes], poll_every: int = 0
+) -> Iterator[Send]:
+    loop = ByHand(servers, dumps, poll_every=poll_every)
 
     def send_all(messages: Messages) -> None:
         for value, key in messages:
