@@ -193,7 +193,7 @@ class Broken(Exception):
 
 
 def test_runs_that_end_at_every_point_are_continued_without_loss(kafka, topic, store, run, tmp_path):
-    fleet = Fleet(producers=2, seconds=90, now=time.time(), seed=1, late=0.2, strange=3)
+    fleet = Fleet(producers=2, seconds=90, now=time.time(), seed=1, late=0.2, unreadable=3)
     each = len(fleet.records) // len(POINTS)
     for number, point in enumerate(POINTS):
         rest = number == len(POINTS) - 1

@@ -41,7 +41,7 @@ def stage(media, tmp_path):
         media.get("kafka3"), name="day", delivery="exactly_once", seed=1, dead_letters=LETTERS, long=False,
         folder=tmp_path,
     )  # fmt: skip
-    one.give_up()
+    one.add_dead_letters()
     yield one
     one.end()
 
@@ -59,7 +59,7 @@ def begin(stage, processes=1, *, stop_percent=None, inconclusive="send", **setti
     for _ in range(processes):
         stage.replay(**settings)
     stage.until(lambda: stage.settled() > 100)
-    assert not stage.over()
+    assert not stage.ended()
 
 
 def text_of(stage, state):
@@ -194,9 +194,9 @@ def test_records_above_a_lowered_size_limit_fail_and_all_others_are_delivered(st
     stage.finish(300)
 
     found = judged(stage)
-    large = {n for n, one in enumerate(stage.buried.dead_letters) if len(one.value or b"") > 2000}
-    assert {n for n, state in found.state.items() if state == "dead"} == large - stage.buried.there
-    assert found.operation.failed_again == len(large - stage.buried.there) > 0
+    large = {n for n, one in enumerate(stage.stored.dead_letters) if len(one.value or b"") > 2000}
+    assert {n for n, state in found.state.items() if state == "dead"} == large - stage.stored.on_topic
+    assert found.operation.failed_again == len(large - stage.stored.on_topic) > 0
 
 
 def test_records_removed_by_retention_before_they_were_settled_are_not_sent_again(stage):
@@ -225,8 +225,8 @@ def test_possibly_persisted_records_are_not_resent_silently_after_retention(stag
     stage.finish()
 
     found = stage.evidence_now()
-    assert not [n for n in stage.buried.there if found.counts[n]], "a reader has had these before"
-    assert {message_id(n) for n in stage.buried.there} <= stage.listed()
+    assert not [n for n in stage.stored.on_topic if found.counts[n]], "a reader has had these before"
+    assert {message_id(n) for n in stage.stored.on_topic} <= stage.listed()
 
 
 # people
@@ -245,8 +245,8 @@ def test_the_first_of_a_concurrent_archive_and_replay_wins_for_each_record(stage
     found = stage.evidence(5)
     archived = set(range(LETTERS - 100, LETTERS))
     assert {n for n, state in found.state.items() if state == "archived"} == archived
-    assert not [n for n in archived - stage.buried.there if found.counts[n]]
-    assert not found.twice()
+    assert not [n for n in archived - stage.stored.on_topic if found.counts[n]]
+    assert not found.duplicated()
     assert text_of(stage, "skipped") == {"archived after the replay was planned": 100}
 
 

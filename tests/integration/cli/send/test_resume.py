@@ -224,7 +224,7 @@ def test_an_old_copy_of_the_state_loses_no_row(kafka, topic, short, state, deliv
         run(kafka, topic, short, *options)
     else:
         code, _, err = stopped_when(kafka, topic, command(kafka, topic, short, *options), 500)
-        assert code == -signal.SIGKILL, err
+        assert code in (-signal.SIGKILL, 0), err  # it may end before the kill
     path.write_bytes(old)
 
     summary, err = run(kafka, topic, short, *options)

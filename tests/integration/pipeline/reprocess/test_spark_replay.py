@@ -52,7 +52,7 @@ def no_spark(monkeypatch):
 
 
 def dead_letters_for(kafka, topic, count, **changes):
-    sessions = made.sessions(SESSIONS)
+    sessions = made.new_sessions(SESSIONS)
     return [
         dead_letter(
             number, message_id=id_text(id_bytes(sessions[number % SESSIONS], number)), topic=topic,
