@@ -155,7 +155,7 @@ def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: st
 
 def over(excess: Sequence[LimitExcess]) -> str:
     """Return the exceeded limits, and the advice for the first."""
-    return f"{' '.join(one.text for one in excess)} {OVER_LIMIT} {excess[0].advice}"
+    return f"{' '.join(one.text for one in excess)} An alert fires; nothing is dropped. {excess[0].advice}"
 
 
 def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:

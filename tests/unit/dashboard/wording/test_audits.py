@@ -38,7 +38,7 @@ def test_an_undetectable_loss_is_never_reported_as_none(store, now, numbers, una
         (WHOLE, {}, "whole topic, 2 partitions"),
         ({"0": [300, 400, 0, 400]}, {}, "part of the topic: 100 offsets in 1 partition"),
         ({"0": [400, 400, 0, 400]}, {}, "nothing new, 1 partition"),
-        ({"0": [0, 400, 0, 400]}, {"since": 0.0}, "from 1970-01-01 00:00:00: 400 offsets of 1 partition"),
+        ({"0": [0, 400, 0, 400]}, {"since": 0.0}, "from 1970-01-01 00:00:00: 400 offsets in 1 partition"),
         ({}, {}, "–"),
     ],
 )

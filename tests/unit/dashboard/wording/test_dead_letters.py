@@ -113,7 +113,7 @@ def test_the_totals_include_the_limits():
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
     text = dead_letter_wording.over(exceeded_limits(load, DeadLetterLimits(), NOW))
     assert "the limit (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
-    assert text.count("Nothing is dropped") == 1
+    assert text.count("nothing is dropped") == 1
     assert dead_letter_wording.waiting(
         DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW
     ).startswith("0 dead letters pending; 0 B.")
