@@ -87,8 +87,8 @@ def replay(
     uses this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker
     has acknowledged it. The replay first searches the topic for records that may already be there. Records not found
     remain dead letters, because a late request may still arrive; --inconclusive send sends them, which may write
-    duplicates. A canary is sent first. If too many records fail again, the replay stops, and the others remain dead
-    letters. Ctrl-C pauses the replay; the same command resumes it.
+    duplicates. A canary is sent first. If too many records fail again, the replay stops, and the others remain
+    dead letters. Ctrl-C pauses the replay; the same command resumes it.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were

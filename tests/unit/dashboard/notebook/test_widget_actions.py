@@ -32,7 +32,7 @@ def confirmed_widget(store, **found):
     """Return the actions of a widget whose user has confirmed the replay, after the preflight."""
     widget = WidgetActions(store)
     click = {"type": "replay", "at": time.time(), "target": "", "until": time.time(), "shown": 2}
-    assert "Checking for" in widget.answer(click).message
+    assert "Checking topics" in widget.answer(click).message
     looked(store, only_replay(store).operation_id, **found)
     return widget
 
