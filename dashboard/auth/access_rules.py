@@ -117,7 +117,7 @@ def _rules(table: Any, auth: Any) -> AccessRules:
         )
     if oidc and "may_see" not in table:
         raise ConfigError(
-            "With [auth], [dashboard] in secrets.toml must contain may_see, the users with access.",
+            "If [auth] is configured, [dashboard] in secrets.toml must contain may_see, the list of users with access.",
             fix='For example may_see = ["*@example.com"]; ["*"] admits every user of the provider.',
         )
     provider, redirect_uri = _provider(auth) if oidc else (None, "")

@@ -142,7 +142,8 @@ def _duplicates(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
     found: Tile = tile(
         "Suppressed duplicates", now.suppressed, before.suppressed, percent,
         f"Deduplication suppressed {plural(now.duplicates, 'message')}; the percentage is of all submitted messages. "
-        f"{plural(now.possible_duplicates, 'message')} resent after an ambiguous outcome.",
+        f"{plural(now.possible_duplicates, 'message')} {'was' if now.possible_duplicates == 1 else 'were'} "
+        "resent after an ambiguous outcome.",
         note=possible,
     )  # fmt: skip
     return found._replace(value=compact(now.duplicates)) if not now.duplicates else found

@@ -204,7 +204,7 @@ def _masking_note(content: dead_letter_wording.RecordContent, *, reveal: bool) -
     if reveal:
         return "Unmasked."
     return (
-        "Show unmasked displays them in hexadecimal."
+        "“Show unmasked” displays it in hexadecimal."
         if content.kind == "bytes"
         else "Sensitive data is masked."
     )

@@ -75,7 +75,7 @@ def _tiles(page: queries.LatencyPage) -> None:
         (
             name,
             wording.milliseconds(value),
-            f"Time within which {share} of messages are acknowledged. {accuracy}",
+            f"Time within which {share} of all messages are acknowledged. {accuracy}",
         )
         for name, value, share in zip(names, page.found, shares, strict=True)
     ]
@@ -119,7 +119,7 @@ def _brokers(page: queries.LatencyPage) -> None:
         common.note("No client statistics were reported in this range.")
         return
     common.note(
-        "Means over the range. librdkafka's p99 values cannot be merged, so p99 is the highest value of any second."
+        "Means over the range. librdkafka's p99 values cannot be merged, so p99 is the highest value in any one second."
     )
     head = (
         "Broker", "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",

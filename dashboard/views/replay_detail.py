@@ -71,7 +71,7 @@ def _controls(path: Path, row: queries.ReplayRow) -> None:
         if operation.state != "cancelled":
             _button(
                 path, "Cancel", "cancel", ":material/close:", operation, actions.cancel_replay,
-                help_text=f"Ends the replay permanently; unsent records stay dead letters ({operation.left:,} left).",
+                help_text=f"Ends the replay permanently; unsent records remain dead letters ({operation.left:,} left).",
             )  # fmt: skip
 
 

@@ -164,7 +164,11 @@ def topics(run: DryRun, key: str) -> None:
         Column("Partitions", number=True),
         Column("Maximum size", number=True, tooltip="The largest message that the topic accepts."),
         Column("Too large", number=True),
-        Column("Newer keys", number=True, tooltip="Records whose key has a newer record on the topic."),
+        Column(
+            "Keys with newer records",
+            number=True,
+            tooltip="Records whose key has a newer record on the topic.",
+        ),
     )
     rows = [TableRow(cells[0], cells) for cells in topic_rows(run, most=_SHOWN_TOPICS)]
     live_table(columns, rows, key=f"topics-{key}", alt="Records by topic")

@@ -190,12 +190,13 @@ def _condition(condition: Condition) -> str:
     match condition:
         case Threshold(metric=metric, window=window, by=by):
             bound = condition.above if condition.above is not None else condition.below
-            within = f" within {span(window)}" if METRICS[metric].window else ""
+            over = f" over {span(window)}" if METRICS[metric].window else ""
             side = "above" if condition.above is not None else "below"
-            return f"{_METRIC_NAMES[metric]} {_SCOPES[by]} {side} {limit(metric, bound or 0.0)}{within}"
+            return f"{_METRIC_NAMES[metric]} {_SCOPES[by]} {side} {limit(metric, bound or 0.0)}{over}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
             rates = " or ".join(
-                f"{_burn_rate(pair.factor)} over {span(pair.long)} and {span(pair.short)}" for pair in pairs
+                f"{_burn_rate(pair.factor)} over both the last {span(pair.long)} and the last {span(pair.short)}"
+                for pair in pairs
             )
             return f"error budget of {100 - 100 * objective:.4g} % {_SCOPES[by]} burns {rates}"
         case Absence(of="producer", after=after):

@@ -55,7 +55,9 @@ NONE_YET = (
     "telemetry_topic= or ledger=True. To audit a topic:"
 )
 IN_PARQUET = "All findings are available as Parquet:"
-NO_PARQUET = "This audit kept no complete list of findings. Run it with --findings FOLDER to write one."
+NO_PARQUET = (
+    "This audit did not keep a complete list of its findings. Run it with --findings FOLDER to write one."
+)
 UNAUDITABLE = "unauditable"
 UNKNOWN = "Audit {} is not in this store. It may have expired or belong to another store."
 
@@ -146,7 +148,7 @@ def audited_range(audit: Audit, zone: str | None, now: float) -> str:
         for word, at in (("from", audit.since), ("until", audit.until))
         if at is not None
     ]
-    return f"{' '.join(times) or 'a part'}: {plural(offsets, 'offset')} of {partitions}"
+    return f"{' '.join(times) or 'part of the topic'}: {plural(offsets, 'offset')} in {partitions}"
 
 
 def faults(found: Sequence[TopicAudit]) -> str:
@@ -156,7 +158,7 @@ def faults(found: Sequence[TopicAudit]) -> str:
         return ""
     named = [f"{audit.topic} ({_faults(audit)})" for audit in bad[:3]]
     more = f" and {len(bad) - 3:,} more topics" if len(bad) > 3 else ""
-    return f"Audit faults found: {', '.join(named)}{more}. See Audits below."
+    return f"Audits found faults: {', '.join(named)}{more}. See Audits below."
 
 
 def _faults(audit: Audit) -> str:

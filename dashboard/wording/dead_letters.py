@@ -33,7 +33,7 @@ STATES: Mapping[str, str] = {
     "purged": "Its content was permanently deleted.",
 }
 
-OVER_LIMIT = "Nothing is dropped above a limit; an alert fires."
+OVER_LIMIT = "When a limit is exceeded, an alert fires; nothing is dropped."
 
 _FILTER_NAMES = {
     "topic": "topic",
@@ -132,10 +132,14 @@ def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | Non
     text = f"{ids:,} selected"
     text += f", {elsewhere:,} on other pages." if elsewhere else "."
     changed = {name: number for name, number in states.items() if state is not None and name != state}
-    skipped = [f"{number:,} now {name}" for name, number in changed.items()]
+    skipped = [f"the {number:,} that {_are(number)} now {name}" for name, number in changed.items()]
     gone = ids - sum(states.values())
-    skipped += [f"{gone:,} no longer in this store"] if gone > 0 else []
+    skipped += [f"the {gone:,} that {_are(gone)} no longer in this store"] if gone > 0 else []
     return f"{text} Actions skip {' and '.join(skipped)}." if skipped else text
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: str | None) -> str:
@@ -151,7 +155,7 @@ def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: st
 
 def over(excess: Sequence[LimitExcess]) -> str:
     """Return the exceeded limits, and the advice for the first."""
-    return f"{' '.join(one.text for one in excess)} {OVER_LIMIT} {excess[0].advice}"
+    return f"{' '.join(one.text for one in excess)} An alert fires; nothing is dropped. {excess[0].advice}"
 
 
 def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:

@@ -32,7 +32,7 @@ def split(number: int, left_out: int) -> str:
     """Return how many of the records are sent and how many are skipped; empty where none is skipped."""
     if not left_out:
         return ""
-    skipped = "1 stays a dead letter" if left_out == 1 else f"{left_out:,} stay dead letters"
+    skipped = "1 remains a dead letter" if left_out == 1 else f"{left_out:,} remain dead letters"
     return f"{number - left_out:,} of {number:,} will be sent; {skipped}."
 
 
@@ -65,7 +65,7 @@ def newer_reason(run: DryRun) -> str:
     affected = [topic for topic in run.check.topics if topic.newer_keys] if run.check else []
     unknown = [topic.topic for topic in affected if topic.cleanup_policy is None]
     compacted = [topic.topic for topic in affected if topic.compacted]
-    kept = "Keeping the records loses nothing: they stay dead letters and can be sent later."
+    kept = "Keeping the records loses nothing: they remain dead letters and can be sent later."
     if unknown:
         policy = "cleanup policy of {} is" if len(unknown) == 1 else "cleanup policies of {} are"
         return (

@@ -143,7 +143,15 @@ def group_unknown(fingerprint: str) -> str:
     return f"No dead letter in this store has the cause {fingerprint}. It may have expired."
 
 
+_STATE_NAMES = {"landed": "found on the topic"}
+
+
 def states(found: Mapping[str, int]) -> str:
     """Return counts by state, such as "12 dead, 3 replayed"."""
     order = ("dead", "replaying", "replayed", "landed", "archived", "purged")
-    return ", ".join(f"{count(found[state])} {state}" for state in order if found.get(state)) or "none"
+    return (
+        ", ".join(
+            f"{count(found[state])} {_STATE_NAMES.get(state, state)}" for state in order if found.get(state)
+        )
+        or "none"
+    )

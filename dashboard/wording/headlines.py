@@ -69,7 +69,7 @@ def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
         why = f": {now.connection_error}" if now.connection_error else ""
         return "bad", [HeadlinePart(f"Not delivering. No broker connection{why}. ")], True
     if now.stalled:
-        text = "Not delivering. No message settled for a minute. "
+        text = "Not delivering. No message has settled in the last minute. "
         return "bad", [HeadlinePart(text)], True
     return _tone(now), list(_delivery(now)), False
 
@@ -77,7 +77,7 @@ def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
 def _delivery(now: Situation) -> Iterator[HeadlinePart]:
     """Return the state of delivery while a broker is connected."""
     if now.failing or now.degraded:
-        text = "Failing now" if now.failing else "Delivering, but some messages fail"
+        text = "Failing now" if now.failing else "Delivering, but some messages are failing"
         yield from _failing_on(now, text) if _several_failed(now) else (HeadlinePart(f"{text}. "),)
     else:
         yield HeadlinePart("Delivering again. " if now.recovered else "Delivering. ")
@@ -233,10 +233,10 @@ def _group(cause: Cause) -> tuple[tuple[str, str | None], ...]:
 def _earlier_dead_letters(now: Situation) -> Iterator[HeadlinePart]:
     """Return the dead letters that are pending although nothing failed in the range."""
     if now.waiting and not now.left and not now.over:
-        pending = f"{plural(now.waiting, 'dead letter')} pending"
+        pending = f"{plural(now.waiting, 'dead letter')} still pending"
         yield HeadlinePart(" ")
         yield HeadlinePart(pending, "dead-letters", (("range", None), ("since", None)))
-        yield HeadlinePart(" from earlier.")
+        yield HeadlinePart(" from before this range.")
 
 
 def _outage(now: Situation) -> Iterator[HeadlinePart]:
@@ -245,7 +245,8 @@ def _outage(now: Situation) -> Iterator[HeadlinePart]:
         return
     since = plural(now.delivered_again, "message") if now.delivered_again else "nothing"
     yield HeadlinePart(
-        f" No broker connection for {age(now.cut_off_for)}, until {age(now.cut_off_ago)} ago; {since} delivered since."
+        f" The broker connection was lost for {age(now.cut_off_for)} and restored {age(now.cut_off_ago)} ago; "
+        f"{since} delivered since."
     )
 
 

@@ -185,7 +185,7 @@ def facts(operation: Operation) -> list[tuple[str, str]]:
         ("Reason", mask_text(operation.reason or "")),
         ("Rate", f"at most {operation.rate:g} /s" if operation.rate else "no limit"),
         ("Automatic stop", sentence_case(rule(operation) or "")),
-        ("Newer keys", sentence_case(NEWER.get(operation.newer or "", ""))),
+        ("Keys with newer records", sentence_case(NEWER.get(operation.newer or "", ""))),
         ("Inconclusive", sentence_case(INCONCLUSIVE.get(operation.inconclusive or "", ""))),
         ("Delivery", sentence_case(delivered(operation))),
         ("Cluster", operation.cluster_id),
@@ -238,7 +238,7 @@ def replay_status(
         then = " Sending starts automatically unless a decision is needed." if operation.go_at_once else ""
         return (
             "quiet",
-            f"Checking topics for size limits, newer keys and missing topics (20 s at most).{then}",
+            f"Checking for size limits, keys with newer records and missing topics (20 s at most).{then}",
         )
     message = f" {mask_text(operation.message)}" if operation.message else ""
     return "good", f"Running on {owner}.{message}"
@@ -304,7 +304,7 @@ def canary(operation: Operation) -> str:
     size = operation.canary or 0
     if operation.state != "running" or sent >= size or operation.total <= size:
         return ""
-    return f"Canary: the first {size:,} are sent alone; the rest follow once they are acknowledged."
+    return f"Canary: the first {size:,} are sent on their own; the rest follow once those {size:,} are acknowledged."
 
 
 # after the end
@@ -322,7 +322,7 @@ def follow_up(operation: Operation, doubtful: int) -> list[str]:
     """Return what to do about the records that were not delivered."""
     notes = []
     if operation.state == "stopped":
-        notes.append("Unsent records stay dead letters. Fix the cause, then start a new replay.")
+        notes.append("Unsent records remain dead letters. Fix the cause, then start a new replay.")
     if operation.failed_again:
         stay = stay_dead_letters(operation.failed_again)
         notes.append(f"{operation.failed_again:,} failed again. {stay} with the new error.")

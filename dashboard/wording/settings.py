@@ -11,7 +11,7 @@ MEANINGS: Mapping[str, str] = {
     "keep_minutes": "Statistics per minute; then aggregated to hours.",
     "keep_hours": "Statistics per hour, resolved alerts, finished replays, audits and notices; then deleted.",
     "keep_settled": "Replayed, found and purged dead letters; then deleted. Archived ones are kept until purged.",
-    "keep_ledger": "Ledger of acknowledged sequences, if a producer keeps one here; then deleted.",
+    "keep_ledger": "Ledger of acknowledged sequences, if a producer keeps one here. Deleted afterwards.",
     "dlq_max_size": "Pending dead letters.",
     "dlq_max_bytes": "Total size of their values.",
     "dlq_max_age": "Age of the oldest.",
@@ -20,7 +20,8 @@ MEANINGS: Mapping[str, str] = {
 
 NEVER_DELETED = "Pending dead letters and the audit log are never deleted."
 LIMITS_NOTE = (
-    "An alert fires above a limit; nothing is dropped. Producers may set limits that are not set here."
+    "When a limit is exceeded, an alert fires; nothing is dropped. "
+    "Producers may set limits that are not set here."
 )
 ALWAYS_MASKED = (
     "Always masked: fields and headers with a secret's name (password, token, authorization, api_key, …), email addresses, "

@@ -84,8 +84,8 @@ def when(
     begin, end = stamp(since, zone, now).text, stamp(until, zone, now).text
     name, intermittent = zone_name(zone, until), lasted <= 0.8 * (until - since)
     if ongoing:
-        total = f", intermittently for {age(lasted)} in total" if intermittent else ""
-        return f"Ongoing since {begin} {name}, {age(now - since)} ago{total}."
+        total = f", intermittent: {age(lasted)} in total" if intermittent else ""
+        return f"Ongoing since {begin} {name} ({age(now - since)} ago){total}."
     ended = f"Ended {age(now - until)} ago"
     if intermittent:
         return f"{ended}: intermittent from {begin} to {end} {name}, {age(lasted)} in total."
@@ -136,4 +136,7 @@ def data_age(seen_at: float | None, now: float) -> str:
 def no_client_stats(window: str) -> str:
     """Return the text shown in place of a diagnosis where the range has no client statistics."""
     range_ = "this range" if window == CUSTOM else last(window)
-    return f"No client statistics in {range_}, so no diagnosis is available. Producers of this version report them once a second."
+    return (
+        f"No client statistics in {range_}, so no diagnosis is available. Producers that run this version of producer-core "
+        "or a newer one report them once a second."
+    )

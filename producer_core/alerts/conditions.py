@@ -195,10 +195,10 @@ def describe(condition: Condition) -> str:
             over = f" over {span(window)}" if METRICS[metric].window else ""
             return f"{metric} {sign} {limit(metric, bound or 0.0)}{over}, by {by}"
         case BurnRate(objective=objective, pairs=pairs, by=by):
-            factors = ", ".join(
-                f"{pair.factor:g}x in {span(pair.long)} and {span(pair.short)}" for pair in pairs
+            factors = " or at ".join(
+                f"{pair.factor:g}x over both {span(pair.long)} and {span(pair.short)}" for pair in pairs
             )
-            return f"error budget of {100 - objective * 100:.4g}% burns {factors}, by {by}"
+            return f"error budget of {100 - objective * 100:.4g}% burns at {factors}, by {by}"
         case Absence(of=of, after=after):
             return f"no {of} for {span(after)}" if of != "producer" else f"no heartbeat for {span(after)}"
         case RouteFailing(after=after):

@@ -86,7 +86,8 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "slow_delivery": AlertRule(
             "warning",
             "{subject}: {says}; the limit is {threshold:g} s",
-            "Open the Latency page. It shows a full queue, a throttled client or a single slow broker.",
+            "Open the Latency page. It shows whether the queue is full, the client is throttled, or a single broker is "
+            "slow.",
             condition=Threshold("latency_p99", above=10.0, min_events=100),
             for_=5 * MINUTE,
             keep_firing_for=10 * MINUTE,
@@ -108,7 +109,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "delivery_stalled": AlertRule(
             "critical",
-            "{client}: {value:,.0f} messages are pending and none was settled for {after}",
+            "{client}: {value:,.0f} messages are pending and none has been settled for {after}",
             "Check the connection and the brokers. Messages stay pending until their delivery timeout, which is a day "
             "with a journal.",
             condition=Absence("delivery", after=5 * MINUTE),
@@ -141,7 +142,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "notifications_failing": AlertRule(
             "warning",
-            "Notifications via {subject} fail: {reason}",
+            "Notifications via {subject} are failing: {reason}",
             'Run "producer-core alerts test" to see the response of the receiver. Failed notifications are kept and '
             "retried.",
             condition=RouteFailing(),
@@ -155,7 +156,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "high_latency": AlertRule(
             "warning",
             "Messages take {value:.0f} ms on average; the limit is {threshold:.0f} ms",
-            "Check the load of the brokers, and linger_ms. Time in a full queue adds to the latency.",
+            "Check the load on the brokers, and check linger_ms. Time in a full queue adds to the latency.",
             keep_firing_for=5 * MINUTE,
         ),
         "high_dlq_size": AlertRule(
@@ -180,7 +181,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "store_unavailable": AlertRule(
             "critical",
-            "The store cannot be written: {reason}",
+            "The store cannot be written to: {reason}",
             "Sending continues, and dead letters are spilled to a file beside the store. Free disk space, or release "
             "the lock.",
         ),
@@ -206,7 +207,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "ledger_lost": AlertRule(
             "warning",
             "{text}",
-            "An audit reports these messages as unledgered. Find out why the store cannot be written.",
+            "An audit reports these messages as unledgered. Find out why the store cannot be written to.",
         ),
         "fatal_error": AlertRule(
             "critical",
@@ -261,7 +262,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "epoch_rose": AlertRule(
             "info",
             "{text}",
-            "No action needed if messages were rejected at that time. Otherwise check the broker logs of that time.",
+            "No action needed if messages were rejected at that time. Otherwise, check the broker logs from that time.",
         ),
         "fenced": AlertRule(
             "critical",
@@ -278,12 +279,12 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             "warning", "{text}", "Find the open transaction on the partition, and abort it."
         ),
         "read_back_refused": AlertRule(
-            "critical", "{text}", "Follow the instructions above. Nothing is sent until then."
+            "critical", "{text}", "Follow the instructions above. Nothing is sent until you do."
         ),
         "journal_full": AlertRule(
             "critical",
             "{text}",
-            "Free disk space, raise the limit of the journal, or find out why the brokers accept no messages.",
+            "Free disk space, raise the limit of the journal, or find out why the brokers are not accepting messages.",
         ),
         "journal_torn": AlertRule(
             "warning", "{text}", "No action needed after a crash: the incomplete entry was never accepted."
@@ -301,7 +302,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             'store set".',
         ),
         "weak_replication": AlertRule(
-            "warning", "{text}", "Set replication factor 3 and min.insync.replicas=2."
+            "warning", "{text}", "Set the replication factor to 3 and min.insync.replicas to 2."
         ),
     }
 )

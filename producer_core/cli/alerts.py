@@ -67,7 +67,7 @@ def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) 
 @click.argument("alert_id")
 @options.store_option
 def ack(alert_id: str, store_path: Path | None) -> None:
-    """Acknowledge an alert: other operators see that you handle it, and its notification is not repeated."""
+    """Acknowledge an alert: other operators see that you are handling it, and its notification is not repeated."""
     if not _log(store_path).acknowledge(alert_id, who=options.current_user(), origin="cli"):
         raise Failed(
             f"Alert {alert_id} does not exist or is already acknowledged.", "See producer-core alerts list."
@@ -110,7 +110,7 @@ def silence(rule: str, subject: str, length: float, why: str, store_path: Path |
 @click.option("--subject", default="", help="Subject of the silence; default: the one without a subject.")
 @options.store_option
 def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
-    """End a silence of RULE now. Alerts that still fire are notified within seconds."""
+    """End a silence of RULE now. Notifications for alerts that are still firing are sent within seconds."""
     if not _log(store_path).unsilence(rule, subject, who=options.current_user(), origin="cli"):
         raise Failed(f"{rule} is not silenced{f' for {subject}' if subject else ''}.")
     output.say(f"{rule} is no longer silenced{f' for {subject}' if subject else ''}.")
@@ -137,7 +137,7 @@ def rules(store_path: Path | None, as_json: bool) -> None:
             }
         )
         return
-    output.say(f"Rules of {rule_set.path}." if rule_set.path else "Built-in rules; there is no rules file.")
+    output.say(f"Rules from {rule_set.path}." if rule_set.path else "Built-in rules; there is no rules file.")
     if rule_set.problem:
         output.say(f"The file is ignored: {rule_set.problem}")
     evaluated = {
@@ -203,7 +203,7 @@ def run(store_path: Path | None) -> None:
 def test(route: str | None, store_path: Path | None) -> None:
     """Send a test alert via ROUTE, or via every route with a URL. Exit code 1 if one fails.
 
-    The alert is named TestAlert; it fires and resolves at once, and is not stored.
+    The alert is named TestAlert; it fires, resolves immediately, and is not stored.
     """
     from producer_core.alerts import rule_set_of
     from producer_core.alerts.routes import missing_addresses, routes_of

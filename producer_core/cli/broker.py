@@ -40,7 +40,7 @@ def broker() -> None:
 
     \b
       producer-core broker start                  one broker, ready in a few seconds
-      producer-core broker start --nodes 3        three replicas; one broker may fail
+      producer-core broker start --nodes 3        three replicas; tolerates the failure of one broker
       producer-core send orders orders.jsonl -b $(producer-core broker status --servers)
       producer-core broker stop
 
@@ -172,7 +172,10 @@ def revoke(user: str, feature: Feature, topics: tuple[str, ...], transactional_i
 
 @broker.command(short_help="Stop the brokers.")
 def stop() -> None:
-    """Stop the brokers, and kill them after 15 seconds. Their data is deleted unless they were started with --folder."""
+    """Stop the brokers, and kill any that are still running after 15 seconds.
+
+    Their data is deleted unless they were started with --folder.
+    """
     from producer_core.brokers import detached
 
     state = detached.stop()

@@ -182,7 +182,7 @@ def _require_packages() -> None:
     missing = [name for name in ("streamlit", "plotly", "pandas") if find_spec(name) is None]
     if missing:
         raise Failed(
-            f"The dashboard requires {' and '.join(missing)}, which is not installed.",
+            f"The dashboard requires {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed.",
             "pip install 'producer-core[dashboard]'",
         )
 

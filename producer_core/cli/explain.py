@@ -87,7 +87,7 @@ def _exception(name: str) -> str | None:
         return None  # confluent_kafka raises BufferError for a full queue, which is an error code
     meaning = (found.__doc__ or "").split("\n\n")[0].strip()
     if issubclass(found, errors.ProducerError):
-        return f"Raised by producer_core: {meaning} The message of the exception contains the fix."
+        return f"Raised by producer_core: {meaning} The exception message contains the fix."
     subclasses = [
         item.__name__ for item in vars(errors).values() if isinstance(item, type) and found in item.__bases__
     ]

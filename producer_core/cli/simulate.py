@@ -59,7 +59,7 @@ def simulate(ctx: click.Context, shop_file: Path | None) -> None:
     Scenarios (producer-core simulate SCENARIO):
       normal_traffic    an ordinary day: purchases, visits and product updates
       peak_traffic      a sale: three times the traffic, plus analytics
-      fraud_testing     one of ten purchases is fraudulent and raises a fraud alert
+      fraud_testing     one in ten purchases is fraudulent and raises a fraud alert
       maintenance_mode  almost no traffic
 
     \b
@@ -76,7 +76,7 @@ def _streaming_options(command: F) -> F:
         click.option(
             "--dry-run", is_flag=True, help="Print the plan with an example per topic; send nothing."
         ),
-        click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters."),
+        click.option("--no-store", is_flag=True, help="Do not keep statistics or dead letters."),
         options.store_option,
         click.option("--seed", type=int, help="Seed for reproducible records (except timestamps)."),
         click.option(
@@ -190,7 +190,7 @@ def _stream(
 )
 @click.option("--seed", type=int, help="Seed for reproducible records (except timestamps).")
 @options.store_option
-@click.option("--no-store", is_flag=True, help="Keep no statistics and no dead letters.")
+@click.option("--no-store", is_flag=True, help="Do not keep statistics or dead letters.")
 @options.client_options
 @click.pass_obj
 def historical(

@@ -89,7 +89,7 @@ def plan(
         TrafficSource(generator, purchases=False),
         Rates(generator, topics, multiplier=multiplier, total=rate),
     )
-    output.say(f"Plan for {output.duration(duration)}; nothing is sent (--dry-run). Rates of this hour:")
+    output.say(f"Plan for {output.duration(duration)}; nothing is sent (--dry-run). Rates for this hour:")
     output.table(
         ("topic", "messages/s", "messages"),
         [(topic, rates.of(topic), round(rates.of(topic) * duration)) for topic in topics],

@@ -49,9 +49,9 @@ def info(store_path: Path | None, as_json: bool) -> None:
             ("size", output.size(found.bytes)),
             ("schema", f"version {found.schema_version}"),
             ("statistics", f"{output.moment(found.oldest)} to {output.moment(found.newest)}" if found.oldest else "none yet"),
-            ("kept", f"seconds {output.duration(keep.keep_seconds)}, minutes {output.duration(keep.keep_minutes)}, "
-             f"hours {output.duration(keep.keep_hours)}, settled dead letters {output.duration(keep.keep_settled)}, "
-             f"the ledger {output.duration(keep.keep_ledger)}"),
+            ("retention", f"per-second data {output.duration(keep.keep_seconds)}, "
+             f"per-minute data {output.duration(keep.keep_minutes)}, per-hour data {output.duration(keep.keep_hours)}, "
+             f"settled dead letters {output.duration(keep.keep_settled)}, ledger {output.duration(keep.keep_ledger)}"),
             ("alert", _limits(opened.settings())),
         ]
     )  # fmt: skip
@@ -110,7 +110,7 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
     from producer_core.store import Store
 
     found, now = Store.open(store_path, create=False), time.time()
-    options.confirm(f"Delete the expired data of {found.path}?", yes)
+    options.confirm(f"Delete the expired data from {found.path}?", yes)
     with found.borrow(write=True):
         aggregated, deleted = found.rollup(now), found.prune(now)
         outcome = f"{output.count(aggregated, 'row')} aggregated, {output.count(deleted, 'row')} deleted."
@@ -157,14 +157,14 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
 
     \b
       keep_seconds, keep_minutes, keep_hours   retention of statistics by second, minute and hour: 2h, 3d, 90d
-      keep_settled                             retention of replayed, landed or purged dead letters: 30d
+      keep_settled                             retention of dead letters replayed, found on their topic or purged: 30d
       keep_ledger                              retention of the ledger of acknowledged sequences: 7d
       dlq_max_size                             number of pending dead letters: 10000
       dlq_max_bytes                            bytes of pending dead letters: 256MiB
       dlq_max_age                              age of the oldest pending dead letter: 7d
 
-    Above a dlq_max_... limit, an alert fires; no dead letter is ever dropped. The value "none" removes such a limit;
-    "default" restores the default.
+    When a dlq_max_... limit is exceeded, an alert fires; no dead letter is ever dropped. The value "none" removes such
+    a limit; "default" restores the default.
 
     \b
       producer-core store set keep_settled=60d dlq_max_bytes=2GiB
@@ -175,7 +175,9 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     found = Store.open(store_path, create=False)
     found.change_settings(changes, who=options.current_user(), origin="cli")
     output.emit(found.settings()) if as_json else output.say(
-        "\n".join(f"{name} is {'the default' if text == 'default' else text}." for name, text in settings)
+        "\n".join(
+            f"{name} is {'set to its default' if text == 'default' else text}." for name, text in settings
+        )
     )
 
 

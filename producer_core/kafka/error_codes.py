@@ -34,7 +34,7 @@ TABLE: tuple[Row, ...] = (
     ("_READ_ONLY", "local", "not_sent", "A read-only value cannot be changed.", "Report this with the log. It is a bug in producer_core."),
     ("malformed", "local", "not_sent", "The input is not a valid message.", "Fix the line at its source and send it again."),
     ("held", "local", "not_sent", "A duplicate of a message that was still pending when the producer closed.", "Replay it only if the original did not arrive."),
-    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and the topic has a newer record of its key.", "Replay it only if its old value may become the latest (--newer send). Otherwise archive it."),
+    ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and the topic has a newer record with its key.", "Replay it only if its old value may become the latest (--newer send). Otherwise archive it."),
     # the broker rejects the message
     ("MSG_SIZE_TOO_LARGE", "permanent", "rejected", "The message, or the batch that contains it, is larger than the topic or the client allows.", "Raise max.message.bytes of the topic and max_request_size. If small messages failed together with a large one, set batch_size below the topic's limit, because the broker rejects whole batches. Then replay."),
     ("RECORD_LIST_TOO_LARGE", "permanent", "rejected", "The batch is larger than the broker's segment size.", "Lower batch_size, then replay."),

@@ -22,7 +22,7 @@ MOST_KEYS = 500_000
 """The most dead letters with a key, over all topics, for which newer records are searched. It limits the memory."""
 
 NEWER_RECORD = (
-    "The message was not found, and it may have been written and compacted away. A newer record of its key is on the "
+    "The message was not found, and it may have been written and compacted away. A newer record with its key is on the "
     "topic: sending it again would make an old value the latest."
 )
 CLOCK_SLACK_S = 10.0  # seconds by which a record's time may be behind the local clock

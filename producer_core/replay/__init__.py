@@ -1,10 +1,10 @@
 """Replay dead letters as a durable operation, which any process can plan and one process runs.
 
 The store holds the operation and the ids of its records. One runner at a time holds its lease, claims records, sends
-them under their own ids, and settles each record on its delivery report. If a record may already be on its topic (by its
-verdict, or because a runner died between sending and settling), the runner searches the topic first. A record found there
-is settled as landed. A record not found may still arrive late, so it stays a dead letter with the verdict inconclusive,
-unless the plan says inconclusive="send".
+them under their own ids, and settles each record on its delivery report. If a record may already be on its topic (by
+its verdict, or because a runner died between sending and settling), the runner searches the topic first. A record found
+there is settled as landed. A record not found may still arrive late, so it remains a dead letter with the verdict
+inconclusive, unless the plan says inconclusive="send".
 """
 
 from producer_core._internal.lease_watch import LEASE

@@ -306,7 +306,8 @@ class _Topic:
         else:
             estimate = f" of about {self.scan.there:,}" if self.scan.there else ""
             sentences = [
-                f"Only {self.scan.looked_at:,}{estimate} records written since {since} were scanned for newer keys: "
+                f"Only {self.scan.looked_at:,}{estimate} records written since {since} were scanned for keys with newer "
+                f"records: "
                 f"{self.scan.trouble or 'the end of the topic was not reached'}."
             ]
         if self.scan.gone:

@@ -147,7 +147,7 @@ class ReplayClaims:
         self._change("replay_look_again")
 
     def skip_flagged(self, flag: str, text: str, topics: Sequence[str] | None = None) -> None:
-        """Skip the open records with this flag, of these topics or of all; they stay dead letters."""
+        """Skip the open records with this flag, of these topics or of all; they remain dead letters."""
         with self._store.borrow(write=True):
             skipped = self._change(
                 "replay_skip_flagged", flag=flag, text=text, topics=topics, now=self._clock()

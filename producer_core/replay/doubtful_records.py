@@ -56,7 +56,7 @@ class DoubtfulRecord:
         """Return the records to send now, and the outcomes of the others.
 
         Records with a safe verdict are sent. A doubtful record found on its topic has landed. A record whose search failed
-        for a transient reason is returned and searched again. A record not found stays a dead letter with the verdict
+        for a transient reason is returned and searched again. A record not found remains a dead letter with the verdict
         `inconclusive`, because a late request may still arrive, unless the operator chose to send such records anyway.
         """
         doubtful = [dead_letter for dead_letter in dead_letters if dead_letter.verdict not in SAFE_VERDICTS]

@@ -242,7 +242,7 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
     if unsearched:
         yield (
             f"{inconclusive_fact(unsearched)}: the replay searches for {_them(unsearched)} first. "
-            "Records that it finds are marked as landed and not sent."
+            "Records that it finds are marked as already on their topic and are not sent."
         )
     if inconclusive:
         yield (
@@ -253,7 +253,7 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
         yield "Records that it does not find are sent anyway, as you chose: a late request may still write a second copy."
     else:
         yield (
-            "Records that it does not find stay dead letters, because a late request may still arrive. Send them anyway "
+            "Records that it does not find remain dead letters, because a late request may still arrive. Send them anyway "
             "if a duplicate does no harm, or if consumers deduplicate by message id."
         )
     if unsearched:
@@ -315,7 +315,8 @@ def _topic_problems(run: DryRun) -> Iterator[str]:
     for topic in topics:
         if topic.too_large:
             yield (
-                f"{records(topic.too_large)} of {topic.topic} will probably fail again: larger than the topic allows"
+                f"{records(topic.too_large)} of {topic.topic} will probably fail again: "
+                f"{_they(topic.too_large)} {_are(topic.too_large)} larger than the topic allows"
                 f"{_bytes(topic.max_message_bytes)}, unless compression makes {_them(topic.too_large)} small enough."
             )
     yield from _newer(run, topics)
@@ -349,7 +350,8 @@ def _left_out(run: DryRun) -> Iterator[str]:
         yield f"{records(run.changed)} {_are(run.changed)} left out: archived or replayed after this replay was planned."
     if run.not_replayable:
         yield (
-            f"{records(run.not_replayable)} {_are(run.not_replayable)} left out: never sent as a message. "
+            f"{records(run.not_replayable)} {_are(run.not_replayable)} left out because "
+            f"{_they(run.not_replayable)} {_were(run.not_replayable)} never sent as {'a message' if run.not_replayable == 1 else 'messages'}. "
             f"Fix {_them(run.not_replayable)} at the source."
         )
     if run.quarantined:
@@ -360,12 +362,12 @@ def _left_out(run: DryRun) -> Iterator[str]:
 
 def _unchecked(run: DryRun) -> Iterator[str]:
     if run.check is not None and run.check.stopped and not run.check.topics:
-        yield f"Size limits, missing topics and newer keys could not be checked: {run.check.why}."
+        yield f"Size limits, missing topics and keys with newer records could not be checked: {run.check.why}."
         return
     if run.check is None:
         yield (
-            "The topics have not been checked yet: size limits, missing topics and newer keys are checked before the first "
-            "record is sent."
+            "The topics have not been checked yet: size limits, missing topics and keys with newer records are checked "
+            "before the first record is sent."
         )
         return
     for topic in run.check.topics:
@@ -385,7 +387,7 @@ def delivery(promise: ReplayGuarantee) -> str:
             return f"Sent exactly once: {copies}"
     return (
         "Sent exactly once if the cluster and the permissions allow it, otherwise at least once; the preflight check "
-        f"says which. With exactly once, {copies}"
+        f"says which. With exactly-once delivery, {copies}"
     )
 
 
@@ -399,6 +401,10 @@ def _are(count: int) -> str:
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
+
+
+def _they(count: int) -> str:
+    return "it" if count == 1 else "they"
 
 
 def _were(count: int) -> str:

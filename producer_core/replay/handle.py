@@ -107,7 +107,7 @@ class Replay:
         return self
 
     def cancel(self) -> Self:
-        """End it permanently; records that were not sent stay dead letters."""
+        """End it permanently; records that were not sent remain dead letters."""
         replay.cancel(self._store, self.operation_id, who=current_actor(), origin=NOTEBOOK)
         return self
 

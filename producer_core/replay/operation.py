@@ -196,7 +196,7 @@ def check_rate(rate: float | None) -> None:
 def cancel(
     store: Store, operation_id: str, *, who: str, origin: str, clock: Callable[[], float] = time.time
 ) -> Operation:
-    """End the replay: records in flight are settled, the others stay dead letters.
+    """End the replay: records in flight are settled, the others remain dead letters.
 
     If its runner died and no live process writes to its cluster, the claimed records become inconclusive.
     """
@@ -283,7 +283,9 @@ def sentence(operation: Operation, reasons: Sequence[dict[str, Any]], *, stopped
         first = f"Stopped automatically. {stopped}. Replayed"
     parts = [f"{first} {operation.acknowledged:,} of {operation.total:,}"]
     if operation.landed:
-        parts.append(f"{operation.landed:,} had already landed and were not sent")
+        parts.append(
+            f"{operation.landed:,} {'was' if operation.landed == 1 else 'were'} already on the topic and not sent again"
+        )
     if operation.failed_again:
         parts.append(f"{operation.failed_again:,} failed again: {_why(reasons, 'failed')}")
     return "; ".join([*parts, *_skipped(operation.skipped, reasons)])

@@ -38,7 +38,7 @@ def records(count: int) -> str:
 
 
 def stay_dead_letters(count: int) -> str:
-    return "It stays a dead letter" if count == 1 else "They stay dead letters"
+    return "It remains a dead letter" if count == 1 else "They remain dead letters"
 
 
 def newer_key_fact(count: int) -> str:

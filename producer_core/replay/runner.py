@@ -82,8 +82,8 @@ class ReplayRunner:
 
     `client` holds the client settings (librdkafka's names) for that cluster. With them a replay is exactly once if the
     cluster supports transactions and the permissions allow them, and doubtful records are looked for on their topics.
-    Without them the sender sends at least once, and doubtful records stay dead letters with the verdict `inconclusive`
-    unless `probe` looks for them. Thread-safe.
+    Without them the sender sends at least once, and doubtful records remain dead letters with the verdict
+    `inconclusive` unless `probe` looks for them. Thread-safe.
 
     With `make_spark_strategy` it runs the operations that Spark jobs planned, and no others.
     """

@@ -28,12 +28,12 @@ STATES: Mapping[str, str] = {
 STATE_MEANINGS: Mapping[str, str] = {
     "checking": "the topics are being checked; then it starts, or waits for your decision",
     "ready": "waiting for your decision: replay go starts it, replay cancel ends it",
-    "planned": "waiting for a runner: a live producer of this store, or dlq replay with --bootstrap-servers",
+    "planned": "waiting for a runner: a live producer that uses this store, or dlq replay with --bootstrap-servers",
     "running": "records are being sent",
     "paused": "replay resume continues it",
     "done": "every record has an outcome",
-    "stopped": "stopped automatically; the other records stay dead letters",
-    "cancelled": "cancelled by an operator; the other records stay dead letters",
+    "stopped": "stopped automatically; the other records remain dead letters",
+    "cancelled": "cancelled by an operator; the other records remain dead letters",
     "failed": "the replay could not continue",
 }
 """The meaning of each state for the operator."""
@@ -46,8 +46,8 @@ NEWER: Mapping[str, str] = {
 """How records with newer keys are handled, by choice."""
 
 INCONCLUSIVE: Mapping[str, str] = {
-    "keep": "records that may be on their topic and are not found there stay dead letters",
-    "send": "records that may be on their topic and are not found there are sent anyway; duplicates are possible",
+    "keep": "records that may be on their topic but are not found there remain dead letters",
+    "send": "records that may be on their topic but are not found there are sent anyway; duplicates are possible",
 }
 """How inconclusive records are handled, by choice."""
 

@@ -14,8 +14,8 @@ def dlq() -> None:
     Every command accepts the same selection (--topic, --group, --verdict, --since, ...). Without a selection, it
     applies to all pending dead letters. A command that changes dead letters prints their number and asks first.
 
-    No dead letter is ever dropped. An alert fires above the limits for their number, bytes or age (see "store set
-    --help"). Secrets are masked; --reveal shows them and is recorded in the audit log.
+    No dead letter is ever dropped. An alert fires when their number, size or age exceeds its limit (see "store
+    set --help"). Secrets are masked; --reveal shows them and is recorded in the audit log.
 
     \b
       producer-core dlq groups                      dead letters by cause

@@ -85,7 +85,9 @@ def export(
 @click.command(name="import", short_help="Import dead letters from an exported file.")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Check the whole file and change nothing; requires no store.")
-@click.option("--no-manifest", is_flag=True, help="Import every readable row without a valid manifest.")
+@click.option(
+    "--no-manifest", is_flag=True, help="Import every readable row even if there is no valid manifest."
+)
 @options.yes
 @options.store_option
 @options.as_json

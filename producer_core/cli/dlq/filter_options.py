@@ -120,5 +120,5 @@ def risks(verdicts: Mapping[str, int]) -> str:
         return "No broker has any of them, so a replay writes no duplicate."
     return (
         f"Safe to resend: {safe:,}. Possibly on their topic already: {uncertain:,}; the replay searches the topic for each "
-        "first, and those not found stay dead letters unless you choose to send them anyway."
+        "first, and those not found remain dead letters unless you choose to send them anyway."
     )

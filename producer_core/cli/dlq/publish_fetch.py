@@ -145,8 +145,8 @@ def fetch(
     The command reads the headers of producer_core, Spring Kafka, Spring Cloud Stream, Kafka Connect, Kafka Streams,
     share groups and SmallRye. It only reads the topic, up to its current end. A later fetch continues where the last
     one stopped; no record is fetched twice. If the records have none of these headers, the topic is probably not a
-    dead-letter topic, and the command asks for confirmation, unless --yes. A record that a consumer could not process
-    is still on its original topic; its verdict reflects that, and a replay writes a second copy. Without
+    dead-letter topic, and the command asks for confirmation, unless --yes is given. A record that a consumer could not
+    process is still on its original topic; its verdict reflects that, and a replay writes a second copy. Without
     --original-topic, records whose headers do not name their topic cannot be replayed.
 
     Exit codes: 0 all records read, 1 some records left, 2 the command could not run, 130 stopped by Ctrl-C.

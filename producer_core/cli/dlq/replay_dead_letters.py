@@ -80,15 +80,15 @@ def replay(
     With --yes it does not ask, but still runs the check and prints the result. It handles records whose key has a newer
     record as --newer says (auto: send them on topics that are not compacted, skip them on topics that are, or may be,
     compacted), skips records of missing topics, and tries to send records that look too large. With --no-wait as well,
-    it looks up newer keys only if they are to be skipped, and does not print the result of the check; see replay
-    status.
+    it looks up keys with newer records only if they are to be skipped, and does not print the result of the check; see
+    replay status.
 
-    With --bootstrap-servers (or --config, --config-file) this process sends the records; otherwise a live producer of
-    this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker has
-    acknowledged it. The replay first searches the topic for records that may already be there. Records not found stay
-    dead letters, because a late request may still arrive; --inconclusive send sends them, which may write duplicates. A
-    canary is sent first. If too many records fail again, the replay stops, and the others stay dead letters. Ctrl-C
-    pauses the replay; the same command resumes it.
+    With --bootstrap-servers (or --config, --config-file) this process sends the records; otherwise a live producer that
+    uses this store sends them, and this command shows the progress. A dead letter leaves the DLQ only after the broker
+    has acknowledged it. The replay first searches the topic for records that may already be there. Records not found
+    remain dead letters, because a late request may still arrive; --inconclusive send sends them, which may write
+    duplicates. A canary is sent first. If too many records fail again, the replay stops, and the others remain
+    dead letters. Ctrl-C pauses the replay; the same command resumes it.
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were
@@ -275,8 +275,13 @@ def _inconclusive_question(run: DryRun) -> str:
 def _newer_question(run: DryRun) -> str:
     from producer_core.replay.phrases import newer_key_fact
 
-    keep = "Keep it as a dead letter?" if run.newer_keys == 1 else "Keep them as dead letters?"
-    return f"{newer_key_fact(run.newer_keys)}. {keep}"
+    number = run.newer_keys
+    keep = (
+        "Keep this record as a dead letter?"
+        if number == 1
+        else f"Keep these {number:,} records as dead letters?"
+    )
+    return f"{newer_key_fact(number)}. {keep}"
 
 
 def _checked(job: ReplayRun, operation: Operation) -> Operation:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Import this file of dlq export, then replay its dead letters.",
+    help='Import this file from "dlq export", then replay its dead letters.',
 )
 @click.option(
     "--no-manifest",
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     help="Original topic of records whose headers do not name it.",
 )
 @click.option(
-    "--operation", "operation_id", metavar="ID", help="Continue this replay of an earlier Spark job."
+    "--operation", "operation_id", metavar="ID", help="Continue this replay from an earlier Spark job."
 )
 @plan_options
 @click.option("--slices", type=click.IntRange(1, 256), help="Parallel slices.  [default: two per core]")
@@ -290,7 +290,8 @@ def _spark_replay(existing: Operation | None) -> Operation | None:
     """Return the existing replay of this selection; fail if Spark does not run it."""
     if existing is not None and not existing.by_spark:
         raise Failed(
-            f"A replay of this selection without Spark already exists: {replay_text.existing_replay(existing)}",
+            f"A replay of this selection that does not run on Spark already exists: "
+            f"{replay_text.existing_replay(existing)}",
             "Wait until it finishes (producer-core replay status), or cancel it: "
             f"producer-core replay cancel {existing.operation_id}.",
         )

@@ -136,7 +136,7 @@ def spark_options(command: F) -> F:
             "--jars",
             multiple=True,
             type=click.Path(path_type=Path, exists=True),
-            help="Jars of the Kafka connector, or their folder; for machines without network.",
+            help="Jars of the Kafka connector, or their folder; for machines without network access.",
         ),
         click.option(
             "--master",

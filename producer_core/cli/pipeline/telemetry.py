@@ -60,8 +60,8 @@ def telemetry(
 ) -> None:
     """Merge the telemetry batches of a fleet into one store.
 
-    Each batch counts once, even if it is sent again, arrives late, or a process is killed. A second run over the same
-    batches adds nothing.
+    Each batch counts once, even if it is sent again or arrives late, or if a process is killed. A second run over the
+    same batches adds nothing.
 
     \b
       producer-core pipeline telemetry --topic telemetry -b localhost:9092 --store fleet.duckdb --once
@@ -180,7 +180,7 @@ def _reason(version: int | None) -> str:
 
     if version is not None and version > SCHEMA_VERSION:
         return (
-            f"their schema is {version}, but this producer-core supports {SCHEMA_VERSION}. Upgrade it, then run once with "
-            "a new --checkpoint: it reads them again and counts nothing twice."
+            f"they use schema version {version}, but this producer-core supports version {SCHEMA_VERSION}. Upgrade "
+            "producer-core, then run once with a new --checkpoint: the job reads them again and counts nothing twice."
         )
     return "not telemetry, or damaged."

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from producer_core.replay.broker_check import TopicCheck
     from producer_core.replay.dry_run import DryRun
 
-_TOPICS = ("topic", "records", "requested", "partitions", "max size", "too large", "newer keys")
-_NUMBERS = ("records", "max size", "too large", "newer keys")
+_TOPICS = ("topic", "records", "requested", "partitions", "max size", "too large", "superseded")
+_NUMBERS = ("records", "max size", "too large", "superseded")
 _MOST = 20
 
 

@@ -25,7 +25,7 @@ _OPTIONS = (
     click.option(
         "--stop-percent",
         type=click.FloatRange(0, 100),
-        help="Stop if more than this percentage of canary or latest records fails.  [default: 50]",
+        help="Stop if more than this percentage of the canary, or of the latest records, fails.  [default: 50]",
     ),
     click.option(
         "--stop-last",

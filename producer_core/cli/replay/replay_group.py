@@ -69,7 +69,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
     """Show one replay: state, preflight check, and outcomes by reason. Without OPERATION_ID, show the latest.
 
     \b
-    Exit codes: 0 in progress or all delivered, 1 finished, but records failed again, were skipped or not sent,
+    Exit codes: 0 in progress or all delivered, 1 finished, but records failed again, were skipped, or were not sent,
     2 the replay does not exist.
     """
     from producer_core.replay import get, list_operations
@@ -107,7 +107,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
 @click.option(
     "--stop-percent",
     type=click.FloatRange(0, 100),
-    help="Stop if more than this percentage of canary or latest records fails.",
+    help="Stop if more than this percentage of the canary, or of the latest records, fails.",
 )
 @options.yes
 @options.store_option
@@ -123,10 +123,10 @@ def go(
     store_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Start a replay that is ready. A live producer of this store sends its records.
+    """Start a replay that is ready. A live producer that uses this store sends its records.
 
-    The command shows the dry run again and asks for confirmation, unless --yes. --newer and --inconclusive are described
-    in dlq replay --help.
+    The command shows the dry run again and asks for confirmation, unless --yes is given. --newer and --inconclusive are
+    described in dlq replay --help.
     """
     from producer_core.cli.replay import dry_run_text
     from producer_core.dlq import DeadLetterFilter
@@ -172,7 +172,7 @@ def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
 @options.store_option
 @options.as_json
 def resume(operation_id: str, rate: float | None, store_path: Path | None, as_json: bool) -> None:
-    """Resume a paused replay. A live producer of this store sends its records."""
+    """Resume a paused replay. A live producer that uses this store sends its records."""
     from producer_core.replay import resume as act
 
     store = _store(store_path)
@@ -180,13 +180,13 @@ def resume(operation_id: str, rate: float | None, store_path: Path | None, as_js
     _print_continuing(store, resumed, as_json)
 
 
-@replay.command(short_help="Cancel a replay; unsent records stay dead letters.")
+@replay.command(short_help="Cancel a replay; unsent records remain dead letters.")
 @click.argument("operation_id")
 @options.yes
 @options.store_option
 @options.as_json
 def cancel(operation_id: str, yes: bool, store_path: Path | None, as_json: bool) -> None:
-    """Cancel a replay permanently. Records that were not sent stay dead letters."""
+    """Cancel a replay permanently. Records that were not sent remain dead letters."""
     from producer_core.replay import cancel as act
     from producer_core.replay import get
 
@@ -250,8 +250,8 @@ def _print_continuing(store: Store, operation: Operation, as_json: bool) -> None
         )
     if not alive:
         output.say(
-            "No live producer of this store runs replays. Start one, or run producer-core dlq replay with the same "
-            "selection and --bootstrap-servers.",
+            "No live producer that uses this store runs replays. Start one, or run producer-core dlq replay with the "
+            "same selection and --bootstrap-servers.",
             err=True,
         )
 

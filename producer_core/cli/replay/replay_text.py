@@ -28,13 +28,13 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
         ("reason", operation.reason),
         ("progress", f"{wording.done_of_total(operation)}{share}{_time_left(operation)}"),
         ("acknowledged", operation.acknowledged),
-        ("already landed", operation.landed),
+        ("already on the topic", operation.landed),
         ("failed again", operation.failed_again),
         ("skipped", operation.skipped),
         ("left", operation.left),
         ("delivery", _delivery(operation)),
         ("stop rule", wording.rule(operation)),
-        ("newer keys", operation.newer and wording.NEWER[operation.newer]),
+        ("keys with newer records", operation.newer and wording.NEWER[operation.newer]),
         ("inconclusive", operation.inconclusive and wording.INCONCLUSIVE[operation.inconclusive]),
         ("rate", None if operation.rate is None else f"at most {operation.rate:g} per second"),
         ("message", operation.message and mask_text(operation.message)),
@@ -96,7 +96,9 @@ def print_reasons(store: Store, operation: Operation) -> None:
         output.table(("records", "outcome", "reason"), found, right=("records",), shrink=("reason",))
     for option, reason in options:
         if any(reason in (row["text"] or "") for row in rows):
-            output.say(f'To send records skipped because "{reason}", replay them again with {option}.')
+            output.say(
+                f'To send the records skipped with the reason "{reason}", replay them again with {option}.'
+            )
     if len(rows) > _MAX_LINES:
         output.say(f"… and {len(rows) - _MAX_LINES:,} more reasons")
 

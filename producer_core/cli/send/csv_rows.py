@@ -140,7 +140,7 @@ class CsvRows(InputRows):
             self.notes.append(f"NA and similar markers were read as null in {', '.join(nulled)}.")
         if kept := [name for name in marked if typed[name] in ("text", "empty")]:
             self.notes.append(
-                f"NA and similar markers stayed text in {', '.join(kept)}; --null NA makes them null."
+                f"NA and similar markers were kept as text in {', '.join(kept)}; --null NA makes them null."
             )
 
 

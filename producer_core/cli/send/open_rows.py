@@ -96,7 +96,7 @@ def _format_of(source: InputSource) -> Format:
     found = _EXTENSIONS.get(extension)
     if found is None and source.path is not None and source.path.is_file():
         raise ConfigError(
-            f"The file name {source.name} does not determine the format.",
+            f"The format cannot be determined from the file name {source.name}.",
             fix=f"Use --format {'|'.join(FORMATS)}.",
         )
     return found or "jsonl"

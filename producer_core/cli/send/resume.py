@@ -90,7 +90,7 @@ def _read(file: StateFile, job: SendJob, *, restart: bool) -> tuple[SendState | 
         if job.delivery != "exactly_once" and not restart:
             raise JournalDamaged(
                 f"{error} The position of the earlier run is unknown.",
-                fix=f"{_RESTART} Every row that was already sent is then on the topic twice.",
+                fix=f"{_RESTART} Every row that was already sent will then be on the topic twice.",
             ) from error
         return None, f"{error} It is kept as {file.set_aside().name}. "
 
@@ -104,7 +104,7 @@ def _new_run(job: SendJob, before: SendState | None) -> SendState:
 
 
 def _recovered(file: StateFile, job: SendJob, recover: Recover, damage: str) -> ResumePoint:
-    found = recover(damage or "No state of an earlier run of this file exists here. ")
+    found = recover(damage or "No saved state from an earlier run of this file was found. ")
     number, run = found.newest()
     if (gap := found.retention_gap(run)) is not None:
         raise ResumeRefused(
@@ -117,7 +117,7 @@ def _recovered(file: StateFile, job: SendJob, recover: Recover, damage: str) -> 
     return ResumePoint(
         progress,
         "found",
-        f"{damage}{_rows_are(len(run.rows), ' of this file')} already on {job.topic} and not sent again.",
+        f"{damage}{_rows_are(len(run.rows), ' of this file')} already on {job.topic} and will not be sent again.",
     )
 
 
@@ -142,12 +142,14 @@ def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client:
 def _limits(topic: str, unsaved: UnsavedRows) -> str:
     """Return what is unknown where the topic, or a part of it, was not read."""
     text = (
-        f" {unsaved.unread}. If the state file is an older copy, more rows are sent twice."
+        f" {unsaved.unread}. If the state file is an older copy, more rows may be sent twice."
         if unsaved.unread
         else ""
     )
     if unsaved.compacted and unsaved.newer is None:
-        text += f" {topic} may be compacted: a row that is sent again can replace a newer record of its key."
+        text += (
+            f" {topic} may be compacted: a row that is sent again can replace a newer record with its key."
+        )
     return text
 
 
@@ -187,7 +189,7 @@ def _changed(before: SendJob, now: SendJob) -> list[str]:
     names = sorted({*before.options, *now.options})
     pairs = [(name, before.options.get(name, ""), now.options.get(name, "")) for name in names]
     return [
-        f"{name} was {old or 'not given'}, is now {new or 'not given'}"
+        f"{name} was {old or 'not given'} and is now {new or 'not given'}"
         for name, old, new in pairs
         if old != new
     ]

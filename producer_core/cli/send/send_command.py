@@ -107,7 +107,11 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     help="Add a header to every message; repeatable.",
 )
 @click.option(
-    "--types", type=click.Choice(TYPES), default="column", show_default=True, help="How to type CSV fields."
+    "--types",
+    type=click.Choice(TYPES),
+    default="column",
+    show_default=True,
+    help="How the types of CSV fields are determined.",
 )
 @click.option("--null", "nulls", multiple=True, metavar="TEXT", help="CSV text that means null; repeatable.")
 @click.option(

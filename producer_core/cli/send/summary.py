@@ -183,12 +183,12 @@ class SendSummary:
             rows = output.count(self.possibly_twice, "row")
             yield f"  Up to {rows} may be on {self.topic} twice, with the same message id."
         if self.topic_unread:
-            yield f"  {self.topic} could not be read: if the state file was an older copy, more rows are there twice."
+            yield f"  {self.topic} could not be read: if the state file was an older copy, more rows may be there twice."
         if self.held_back:
             rows = output.count(self.held_back, "row was", "rows were")
             yield (
                 f"  {rows} not sent, from row {self.first_held_back:,} on: an earlier run may have sent them, and "
-                f"{self.topic} has newer records of their keys."
+                f"{self.topic} has newer records with their keys."
             )
         if self.blank:
             yield f"  {output.count(self.blank, 'blank line')} skipped."

@@ -54,7 +54,7 @@ def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
             yield CauseFinding(
                 f"timeouts-{broker.broker_id}",
                 f"{_sentence(broker.name)} does not respond in time.",
-                f"{_count(broker.timeouts, 'request')} of {broker.requests:,} exceeded the request timeout.",
+                f"{broker.timeouts:,} of {_count(broker.requests, 'request')} exceeded the request timeout.",
                 "Check the load and the disk of this broker, and the network. A shorter timeout detects a dead "
                 "connection sooner, but does not speed up a broker.",
                 setting="request_timeout_ms",
@@ -149,7 +149,7 @@ def _retrying(now: CauseInputs) -> Iterator[CauseFinding]:
     if share < 0.05 or max(client_retries, messages) < _MIN_REQUESTS:
         return
     parts = (
-        [f"the client retried {_count(client_retries, 'request')} of {requests:,}"] if client_retries else []
+        [f"the client retried {client_retries:,} of {_count(requests, 'request')}"] if client_retries else []
     )
     parts += [f"the producer retried {_count(messages, 'message')} after a final error"] if messages else []
     yield CauseFinding(
@@ -209,7 +209,7 @@ def _disconnects(now: CauseInputs) -> Iterator[CauseFinding]:
         if broker.disconnects >= 3:
             yield CauseFinding(
                 f"breaks-{broker.broker_id}",
-                f"Connections to {broker.name} break.",
+                f"Connections to {broker.name} keep breaking.",
                 f"{_count(broker.disconnects, 'connection')} closed in {_time(now.seconds)}.",
                 "Possible causes: a broker that restarts, a proxy or firewall that closes idle connections, or a TLS "
                 "mismatch. The connection errors show which.",
@@ -268,13 +268,17 @@ def well(whole: CauseInputs, *, again: bool = False) -> Iterator[CauseFinding]:
         yield CauseFinding("idle", title, text, "", score=30, tone="quiet")
         return
     prefix = "The" if whole.rtt is None else f"A request takes {_time(whole.rtt)} on average, and the"
-    fill = f"more than {_percent(whole.fill_highest)}" if whole.fill_highest >= 0.001 else "0.1%"
+    fill = (
+        f"never more than {_percent(whole.fill_highest)}"
+        if whole.fill_highest >= 0.001
+        else "always less than 0.1%"
+    )
     yield CauseFinding(
         "well",
         f"No problems now: {_count(whole.acknowledged, 'message')} acknowledged in the last minute, none failed."
         if again
         else f"No problems: {_count(whole.acknowledged, 'message')} acknowledged, none failed.",
-        f"{prefix} queue was never {fill} full.",
+        f"{prefix} queue was {fill} full.",
         "",
         score=30,
         tone="good",

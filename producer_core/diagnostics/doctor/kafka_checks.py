@@ -77,7 +77,7 @@ def check_settings(config: ClientConfig) -> Iterator[DoctorFinding]:
     else:
         yield DoctorFinding(
             "settings", "warning", f"acks={acks}, idempotence {'on' if config.idempotent else 'off'}: an acknowledged "
-            "message can be lost, or a retry can write it twice.", "Use the defaults of acks and enable.idempotence."
+            "message can be lost, or a retry can write it twice.", "Use the defaults for acks and enable.idempotence."
         )  # fmt: skip
     if partitioner in _JAVA_PARTITIONERS:
         yield DoctorFinding(
@@ -114,7 +114,7 @@ def check_topic(
     if topic.leaderless:
         yield DoctorFinding(
             check, "problem", f"{topic.leaderless} of {topic.partitions} partitions have no leader and cannot be "
-            "written.", "Start the brokers that hold these partitions."
+            "written to.", "Start the brokers that hold these partitions."
         )  # fmt: skip
     yield _replicas(check, topic)
     if topic.in_sync < topic.replication_factor and not topic.leaderless:

@@ -1,4 +1,4 @@
-"""Publish dead letters to dead-letter topics. They stay dead letters, with an event for each publication."""
+"""Publish dead letters to dead-letter topics. They remain dead letters, with an event for each publication."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def publish(
     progress: Progress = lambda done, total: None,
     clock: Callable[[], float] = time.time,
 ) -> PublishSummary:
-    """Write the matching dead letters to dead-letter topics, the oldest first. They stay dead letters in the store.
+    """Write the matching dead letters to dead-letter topics, the oldest first. They remain dead letters in the store.
 
     `open_producer` gets the servers and the other settings. Failures are reported here, so its producer must not write
     dead letters to the store. `topic` may contain {topic}. `settings` are a producer's, with `bootstrap.servers`. Key
@@ -315,7 +315,7 @@ class _PublishJob:
     def summary(self, problem: str = "") -> PublishSummary:
         published = self.published.total()
         left = max(0, self.total - published - self.found - self.already - self.failed)
-        stay = "it stays a dead letter" if published == 1 else "they stay dead letters"
+        stay = "it remains a dead letter" if published == 1 else "they remain dead letters"
         sentences = [
             f"Published {_dead_letters(published)}{_counts_by_topic(self.published)}; {stay} in this store."
         ]

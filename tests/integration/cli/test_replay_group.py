@@ -92,7 +92,7 @@ def test_confirmed_prompts_skip_newer_keys_and_start_the_replay(kafka, store, st
     (operation,) = replay.list_operations(store)
     assert result.returncode == 1, result.stderr  # two were skipped
     assert (
-        "The topic has newer records for the keys of 2 records. Keep them as dead letters?"
+        "The topic has newer records for the keys of 2 records. Keep these 2 records as dead letters?"
         in result.stdout + result.stderr
     )
     assert "Replay 5 dead letters" in result.stdout + result.stderr
@@ -164,7 +164,7 @@ def test_a_dry_run_reports_a_deleted_topic(kafka, store):
 
     assert result.returncode == 0, result.stderr
     assert (
-        f"3 records cannot be sent: the topic {topic} does not exist. They stay dead letters."
+        f"3 records cannot be sent: the topic {topic} does not exist. They remain dead letters."
         in result.stdout
     )
     assert "no topic" in result.stdout

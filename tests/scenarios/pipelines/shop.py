@@ -30,7 +30,7 @@ from tests.support import ROOT, eventually
 
 SESSIONS = 40
 MISSING_TOPIC = 50
-"""Dead letters whose topic does not exist: the replay skips them, and they stay dead letters."""
+"""Dead letters whose topic does not exist: the replay skips them, and they remain dead letters."""
 TIMEOUT_S = 400
 
 

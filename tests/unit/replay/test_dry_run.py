@@ -111,9 +111,9 @@ def test_the_most_severe_finding_comes_first(store):
     said = dry_run(store, ALL, check=found, newer="send").sentences
 
     assert "2 records of state will permanently replace a newer record with the same key" in said[0]
-    assert said[1] == "3 records cannot be sent: the topic gone does not exist. They stay dead letters."
+    assert said[1] == "3 records cannot be sent: the topic gone does not exist. They remain dead letters."
     assert said[2].startswith(
-        "1 record of orders will probably fail again: larger than the topic allows (1,000 bytes)"
+        "1 record of orders will probably fail again: it is larger than the topic allows (1,000 bytes)"
     )
     assert "may already be on their topic" in said[3]
 
@@ -130,7 +130,7 @@ def test_the_reason_for_skipping_old_values_depends_on_the_cleanup_policy(store,
     buried(store, 3)
     run = dry_run(store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer="skip")
     assert told.newer_reason(run).startswith(why)
-    assert "they stay dead letters and can be sent later" in told.newer_reason(run)
+    assert "they remain dead letters and can be sent later" in told.newer_reason(run)
     unknown = "its cleanup policy is unknown: on a compacted topic the old value would permanently replace it"
     for newer in ("skip", "send"):
         said = dry_run(
@@ -142,7 +142,7 @@ def test_the_reason_for_skipping_old_values_depends_on_the_cleanup_policy(store,
 def test_the_counts_of_a_dry_run_add_up_and_later_dead_letters_are_counted_separately():
     assert told.frozen(200, "22:31:05", 38).endswith("38 more have failed since and are not included.")
     assert told.frozen(1, "22:31:05", 0) == "1 record selected at 22:31:05."
-    assert told.split(200, 29) == "171 of 200 will be sent; 29 stay dead letters."
+    assert told.split(200, 29) == "171 of 200 will be sent; 29 remain dead letters."
     assert told.split(200, 0) == ""
 
 
@@ -167,9 +167,7 @@ def test_newer_keys_are_skipped_or_sent_according_to_the_newer_option(store, new
 
 def test_an_incomplete_check_is_reported_and_not_safe(store):
     buried(store, 3)
-    text = (
-        "Only 7 of about 90 records written since noon were scanned for newer keys: the time for it was up."
-    )
+    text = "Only 7 of about 90 records written since noon were scanned for keys with newer records: the time for it was up."
 
     run = dry_run(store, ALL, check=checked(seen(complete=False, text=text)))
 

@@ -100,7 +100,7 @@ def test_a_compacted_old_value_is_not_sent_after_the_newer_one(kafka, topic, tmp
     assert [(dead_letter.value, dead_letter.verdict, dead_letter.code) for dead_letter in dead_letters] == [
         (b"old", "inconclusive", "newer_record")
     ]
-    assert "A newer record of its key is on the topic" in dead_letters[0].verdict_reason
+    assert "A newer record with its key is on the topic" in dead_letters[0].verdict_reason
     assert (report.journaled, report.lost) == (0, 0)
 
 
@@ -139,4 +139,4 @@ def test_a_replay_that_is_taken_over_does_not_send_an_old_value_after_a_newer_on
         ("pending", None) if newer else held_back,
         ("pending", None),
     ]
-    assert "A newer record of its key is on the topic" in outcomes[0].text
+    assert "A newer record with its key is on the topic" in outcomes[0].text

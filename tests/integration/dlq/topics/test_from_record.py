@@ -319,7 +319,7 @@ def test_the_commands_publish_and_fetch(kafka, topic, store, elsewhere):
     assert refused.returncode == 2, "no confirmation without a terminal"
     assert published.returncode == 0, published.stderr
     assert (
-        f"Published 5 dead letters to {topic}-dlt (5); they stay dead letters in this store."
+        f"Published 5 dead letters to {topic}-dlt (5); they remain dead letters in this store."
         in published.stdout
     )
     assert json.loads(again.stdout)["already"] == 5

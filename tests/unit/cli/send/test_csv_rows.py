@@ -27,7 +27,7 @@ def test_the_notes_report_how_na_was_read(tmp_path):
     list(rows)
 
     assert "null in delay" in rows.notes[0]
-    assert "stayed text in tail" in rows.notes[1]
+    assert "were kept as text in tail" in rows.notes[1]
 
 
 def test_quotes_line_breaks_and_delimiters_inside_fields_are_preserved(tmp_path):

@@ -83,8 +83,8 @@ def test_at_least_once_reports_possible_duplicates_and_adds_them_up_over_runs(fi
         (replace(JOB, sha256="cd" * 32), "bytes differ"),
         (replace(JOB, size=90, sha256="cd" * 32), "truncated"),
         (replace(JOB, size=190, sha256="cd" * 32), "grown"),
-        (replace(JOB, options={"key": "n"}), "key was id, is now n"),
-        (replace(JOB, options={}), "key was id, is now not given"),
+        (replace(JOB, options={"key": "n"}), "key was id and is now n"),
+        (replace(JOB, options={}), "key was id and is now not given"),
         (replace(JOB, delivery="at_least_once"), "--delivery exactly_once"),
     ],
 )

@@ -20,7 +20,10 @@ def test_a_past_outage_is_reported_with_the_messages_delivered_since(store):
     write(store, [counts(at, acknowledged=10) for at in range(int(NOW) - 30, int(NOW))])
     found = wording.headline(queries.overview(store, "15 min", NOW).situation)
     assert found.tone == "good"
-    assert "No broker connection for 25 s, until 34 s ago; 300 messages delivered since." in found.text
+    assert (
+        "The broker connection was lost for 25 s and restored 34 s ago; 300 messages delivered since."
+        in found.text
+    )
     assert "No broker" not in wording.headline(queries.overview(store, "15 min", NOW + 1200).situation).text
 
 

@@ -77,7 +77,7 @@ def test_an_ended_replay_shows_its_outcome_and_links_to_its_dead_letters(path, s
     page = opened(path, operation=one)
     text = text_of(page)
     assert not page.exception
-    assert "1 failed again. It stays a dead letter with the new error." in text
+    assert "1 failed again. It remains a dead letter with the new error." in text
     assert "1 record may already be on the topic." in text
     assert f"ids={ids[1]}" in text and f"ids={ids[2]}" in text
     assert any(f"letter={ids[2]}" in link for link in links(page))

@@ -36,9 +36,9 @@ def test_an_undetectable_loss_is_never_reported_as_none(store, now, numbers, una
     ("ranges", "more", "text"),
     [
         (WHOLE, {}, "whole topic, 2 partitions"),
-        ({"0": [300, 400, 0, 400]}, {}, "a part: 100 offsets of 1 partition"),
+        ({"0": [300, 400, 0, 400]}, {}, "part of the topic: 100 offsets in 1 partition"),
         ({"0": [400, 400, 0, 400]}, {}, "nothing new, 1 partition"),
-        ({"0": [0, 400, 0, 400]}, {"since": 0.0}, "from 1970-01-01 00:00:00: 400 offsets of 1 partition"),
+        ({"0": [0, 400, 0, 400]}, {"since": 0.0}, "from 1970-01-01 00:00:00: 400 offsets in 1 partition"),
         ({}, {}, "–"),
     ],
 )
@@ -57,7 +57,7 @@ def test_the_summary_names_three_topics_with_faults_at_most(store, now):
     for number in range(5):
         audited(store, f"a{number}", at=now - 9 - number, topic=f"t{number}", lost=5 - number, reordered=1)
     text = wording.faults(audits(store, None, now))
-    assert text.startswith("Audit faults found: t0 (5 lost and 1 out of order), t1 (")
+    assert text.startswith("Audits found faults: t0 (5 lost and 1 out of order), t1 (")
     assert "and 2 more topics" in text
     assert wording.faults(()) == ""
 

@@ -100,7 +100,7 @@ def test_a_selection_reports_other_pages_and_changed_states():
     assert dead_letter_wording.chosen(3, {"dead": 3}, 1, "dead") == "3 selected, 1 on other pages."
     assert (
         dead_letter_wording.chosen(4, {"dead": 1, "replayed": 2}, 0, "dead")
-        == "4 selected. Actions skip 2 now replayed and 1 no longer in this store."
+        == "4 selected. Actions skip the 2 that are now replayed and the 1 that is no longer in this store."
     )
     assert dead_letter_wording.chosen(2, {"dead": 1, "archived": 1}, 0, None) == "2 selected."
 
@@ -113,7 +113,7 @@ def test_the_totals_include_the_limits():
     load = DeadLetterLoad(12_480, 1, NOW - 8 * 86_400)
     text = dead_letter_wording.over(exceeded_limits(load, DeadLetterLimits(), NOW))
     assert "the limit (dlq_max_size) is 10,000" in text and "(dlq_max_age) is 7.0 days" in text
-    assert text.count("Nothing is dropped") == 1
+    assert text.count("nothing is dropped") == 1
     assert dead_letter_wording.waiting(
         DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW
     ).startswith("0 dead letters pending; 0 B.")

@@ -60,9 +60,9 @@ def test_the_headline_names_the_largest_of_several_causes():
         ({"acknowledged": 0}, "good", "No messages sent in the last 15 min."),
         ({"dead": 1, "failing": True}, "bad", "Failing now. 1 of 12,478 messages failed"),
         ({"dead": 5_000, "failing": True, "degraded": True}, "bad", "Failing now. 5,000 of 17,477 messages failed in the last 15 min."),
-        ({"dead": 3, "degraded": True, "causes": [TOO_LARGE]}, "warning", "Delivering, but some messages fail. 3 of 12,480 messages failed"),
-        ({"waiting": 60}, "good", "60 dead letters pending from earlier."),
-        ({"stalled": True, "pending": 7}, "bad", "Not delivering. No message settled for a minute. 7 messages pending."),
+        ({"dead": 3, "degraded": True, "causes": [TOO_LARGE]}, "warning", "Delivering, but some messages are failing. 3 of 12,480 messages failed"),
+        ({"waiting": 60}, "good", "60 dead letters still pending from before this range."),
+        ({"stalled": True, "pending": 7}, "bad", "Not delivering. No message has settled in the last minute. 7 messages pending."),
         ({"connected": 0, "connection_error": "refused", "pending": 1}, "bad", "No broker connection: refused. 1 message pending."),
         ({"connected": 1, "connection_error": "refused"}, "warning", "1 of 2 producers without a broker connection: refused."),
         ({"gone": 1, "gone_for": 40.0}, "warning", "1 of 3 producers not seen for 40 s."),
@@ -104,7 +104,7 @@ def test_the_headline_names_the_pending_cause_over_a_larger_replayed_one():
     tone, text = headline_of(dead=539, replayed=527, causes=[open_, replayed], degraded=True)
     assert (tone, text) == (
         "warning",
-        "Delivering, but some messages fail. 539 of 13,016 messages failed in the last 15 min; 527 replayed since, 12 left, "
+        "Delivering, but some messages are failing. 539 of 13,016 messages failed in the last 15 min; 527 replayed since, 12 left, "
         "all on audit-log: a broker policy forbids the request. See the dead letters",
     )
 
@@ -127,7 +127,7 @@ def test_the_topic_failing_now_precedes_the_largest_count_of_the_range():
         dead=178, causes=[most, rejected], degraded=True, failing_topics=["audit-log", "clicks"]
     )[1]
     assert text.startswith(
-        "Delivering, but some messages fail on audit-log and 1 other topic: a broker policy"
+        "Delivering, but some messages are failing on audit-log and 1 other topic: a broker policy"
     )
 
     both = headline_of(

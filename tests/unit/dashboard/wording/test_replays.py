@@ -38,7 +38,7 @@ def standing(one, now=NOW, runners=1):
         ({}, 1, "good", "Running on shop on host."),
         ({"state": "planned", "owner": None}, 1, "quiet", "Queued: a running producer picks it up"),
         ({"state": "planned", "owner": None}, 0, "bad", "No running producer has credentials"),
-        ({"state": "checking"}, 1, "quiet", "Checking topics"),
+        ({"state": "checking"}, 1, "quiet", "Checking for size limits"),
         ({"state": "ready", "owner": None, "checked_at": NOW - 60}, 1, "warning", "Topics checked 60 s ago; nothing sent."),
         ({"state": "paused", "owner": None}, 1, "quiet", "Paused: 80 of 100 left."),
         ({"state": "paused"}, 1, "quiet", "Pausing: waiting for records in flight."),
@@ -69,7 +69,7 @@ def test_progress_shows_rate_and_remaining_time():
 
 def test_the_canary_is_mentioned_only_while_it_runs():
     assert replay_wording.canary(operation(acknowledged=3)) == (
-        "Canary: the first 10 are sent alone; the rest follow once they are acknowledged."
+        "Canary: the first 10 are sent on their own; the rest follow once those 10 are acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
         assert replay_wording.canary(operation(**done)) == ""

@@ -85,10 +85,8 @@ def test_a_relative_range_reads_as_a_phrase():
 
 def test_a_finding_has_its_beginning_its_end_and_its_length():
     assert wording.when(0, 0, 900, lasted=0, ongoing=False) == ""
-    assert wording.when(600, 900, 900, lasted=300, ongoing=True) == "Ongoing since 00:10:00 UTC, 5 min ago."
-    assert wording.when(600, 900, 900, lasted=60, ongoing=True).endswith(
-        "ago, intermittently for 60 s in total."
-    )
+    assert wording.when(600, 900, 900, lasted=300, ongoing=True) == "Ongoing since 00:10:00 UTC (5 min ago)."
+    assert wording.when(600, 900, 900, lasted=60, ongoing=True).endswith("ago), intermittent: 60 s in total.")
     assert (
         wording.when(0, 60, 120, lasted=60, ongoing=False)
         == "Ended 60 s ago: from 00:00:00 to 00:01:00 UTC, for 60 s."

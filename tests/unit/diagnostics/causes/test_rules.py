@@ -100,7 +100,7 @@ SCENARIOS = {
     ),
     "connections break": (
         numbers(broker(1, disconnects=7)),
-        "Connections to broker 1 (kafka1:9092) break.",
+        "Connections to broker 1 (kafka1:9092) keep breaking.",
         "keepalive",
     ),
     "an epoch rises": (
