@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.input_file import InputError
@@ -54,12 +54,12 @@ def begin(
     `in_client` is the number of rows that a client can hold.
     """
     state, damage = _read(file, job, restart=restart)
-    if restart or (state is None and recover is None):
+    if state is None and recover is not None and not restart:
+        return _recovered(file, job, recover, damage)
+    if state is None or restart:
         new = _new_run(job, state)
         new.offsets = ends()
         return ResumePoint(FileProgress(file, new), "new", "")
-    if state is None:
-        return _recovered(file, job, cast("Recover", recover), damage)
     check(state.job, job)
     if state.rows is not None and len(state.settled) >= state.rows:
         return ResumePoint(FileProgress(file, state), "complete", _complete(state))
@@ -140,7 +140,7 @@ def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client:
 
 
 def _limits(topic: str, unsaved: UnsavedRows) -> str:
-    """Return what is unknown where the topic, or a part of it, was not read."""
+    """Return what is unknown where the topic was not read completely."""
     text = (
         f" {unsaved.unread}. If the state file is an older copy, more rows may be sent twice."
         if unsaved.unread

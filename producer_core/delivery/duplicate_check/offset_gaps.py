@@ -62,9 +62,10 @@ class PartitionGaps:
     def may_hold(self, offset: int, message_id: bytes, failed: Mapping[bytes, bytes]) -> bool:
         """Return whether the record at this offset can be a copy.
 
-        The offsets before the first acknowledged record, and after one that a probe found, also contain records of earlier processes with the same session and
-        lower sequences. Records of this process start with the one acknowledged first, or with the lowest id whose attempt
-        `failed` (by the first 16 bytes of the id), because a probe may have found that one on the topic.
+        The offsets before the first acknowledged record, and after one that a probe found, also contain records of earlier
+        processes with the same session and lower sequences. Records of this process start with the one acknowledged first,
+        or with the lowest id whose attempt `failed` (by the first 16 bytes of the id), because a probe may have found that
+        one on the topic.
         """
         first = self.gaps[0]
         session = message_id[:16]
@@ -86,9 +87,8 @@ class OffsetGaps:
         self._known = known
         self._max_gaps = most
         self._highest: dict[TopicPartition, int] = {}
-        self._found: dict[
-            TopicPartition, tuple[int, bytes]
-        ] = {}  # the lowest record that a probe found; a probe's thread writes it
+        # The lowest record that a probe found. The prober's thread writes it.
+        self._found: dict[TopicPartition, tuple[int, bytes]] = {}
         self._gaps: deque[OffsetGap] = deque()
         self._unlisted: dict[TopicPartition, int] = {}
         self._tick = 0

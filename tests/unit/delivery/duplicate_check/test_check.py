@@ -67,6 +67,17 @@ class Bench:
     def set_in_flight(self, *seqs, topic="orders"):
         self.in_flight = [Delivery(id_bytes(SESSION, seq), seq, topic, None, b"") for seq in seqs]
 
+    def fail_in_flight(self, seq):
+        """Let the epoch rise while the message is in flight, and fail the message ambiguously."""
+        self.set_in_flight(seq)
+        self.next_statistics(1)
+        self.set_in_flight()
+        self.check.attempt_failed(failed(seq))
+
+    def find(self, offset, seq):
+        """Report that a probe found the message."""
+        self.check.acknowledged([Acknowledged("orders", 0, offset, 0.0, 10, 1, seq, id_bytes(SESSION, seq))])
+
     def next_statistics(self, epoch):
         self.check.client_statistics(eos(epoch))
         assert self.check.wait(PATIENCE)
@@ -243,10 +254,7 @@ def test_a_copy_after_the_last_acknowledgement_of_a_partition_is_counted(
     bench = Bench(log_with_copies)
     warm_up(bench)
     bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
-    bench.set_in_flight(5)
-    bench.next_statistics(1)
-    bench.set_in_flight()
-    bench.check.attempt_failed(failed(5))
+    bench.fail_in_flight(5)
     for _ in range(seconds_until_close):
         bench.next_statistics(1)
     bench.check.stop()
@@ -260,11 +268,8 @@ def test_copies_of_a_message_that_a_probe_found_in_a_partition_without_acknowled
 ):
     earlier = {offset: id_bytes(SESSION, offset) for offset in range(5)}  # of an earlier process
     bench = Bench({0: earlier | {5 + copy: id_bytes(SESSION, 158) for copy in range(copies)}})
-    bench.set_in_flight(158)
-    bench.next_statistics(1)
-    bench.set_in_flight()
-    bench.check.attempt_failed(failed(158))
-    bench.check.acknowledged([Acknowledged("orders", 0, 5, 0.0, 10, 1, 158, id_bytes(SESSION, 158))])
+    bench.fail_in_flight(158)
+    bench.find(5, 158)
     bench.check.stop()
 
     assert bench.counted == expected
@@ -272,10 +277,7 @@ def test_copies_of_a_message_that_a_probe_found_in_a_partition_without_acknowled
 
 def test_gaps_of_other_producers_are_not_counted_at_close_long_after_an_ambiguous_failure():
     bench = Bench(readable=False)
-    bench.set_in_flight(5)
-    bench.next_statistics(1)
-    bench.set_in_flight()
-    bench.check.attempt_failed(failed(5))
+    bench.fail_in_flight(5)
     for _ in range(100):
         bench.next_statistics(1)
     bench.counted.clear()
@@ -293,7 +295,7 @@ def test_the_order_in_which_a_probe_finds_messages_does_not_matter(finds):
     bench.set_in_flight()
     for seq in finds:
         bench.check.attempt_failed(failed(seq))
-        bench.check.acknowledged([Acknowledged("orders", 0, seq, 0.0, 10, 1, seq, id_bytes(SESSION, seq))])
+        bench.find(seq, seq)
     bench.check.stop()
 
     assert bench.counted == {"orders": 1}
@@ -301,11 +303,8 @@ def test_the_order_in_which_a_probe_finds_messages_does_not_matter(finds):
 
 def test_records_of_an_earlier_process_after_a_message_that_a_probe_found_are_not_copies():
     bench = Bench({0: {offset: id_bytes(SESSION, offset) for offset in (3, 4, 5, 6, 90, 158)}})
-    bench.set_in_flight(158)
-    bench.next_statistics(1)
-    bench.set_in_flight()
-    bench.check.attempt_failed(failed(158))
-    bench.check.acknowledged([Acknowledged("orders", 0, 3, 0.0, 10, 1, 3, id_bytes(SESSION, 3))])
+    bench.fail_in_flight(158)
+    bench.find(3, 3)
     bench.check.stop()
 
     assert bench.counted == {}
@@ -316,10 +315,7 @@ def test_a_late_copy_is_counted_once_later_acknowledgements_enclose_it(log_with_
     bench = Bench(log_with_copies)
     warm_up(bench)
     bench.check.acknowledged(acknowledged((0, 13, 1), (0, 14, 2)))
-    bench.set_in_flight(5)
-    bench.next_statistics(1)
-    bench.set_in_flight()
-    bench.check.attempt_failed(failed(5))
+    bench.fail_in_flight(5)
     bench.next_statistics(1)
     for _ in range(10):
         bench.next_statistics(1)

@@ -12,7 +12,7 @@ from producer_core.delivery.exactly_once.read_back import ReadBack
 
 
 class MissingPartitions:
-    """A consumer of a topic that was created anew with two partitions. Each query takes a tenth of a second."""
+    """A consumer of a topic that was recreated with two partitions. Each query takes a tenth of a second."""
 
     def __init__(self, wait):
         self._wait = wait
