@@ -1,4 +1,4 @@
-"""What a replay would meet, looked up on librdkafka's mock brokers, and how the keys of dead letters are compared."""
+"""The findings of a preflight check on librdkafka's mock brokers, and the comparison of dead-letter keys."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_newer_keys_are_found_without_a_time_index_by_scanning_the_whole_topic(b
 
 @pytest.mark.slow
 def test_newer_keys_are_checked_on_topics_with_an_unknown_cleanup_policy(broker):
-    """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones for good."""
+    """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones permanently."""
     found, flags = look(broker, [listed(1, key=b"key-7")], newer="compacted")
 
     assert flags == {name_of(1): "newer_key"}
@@ -98,7 +98,7 @@ def test_empty_topics_and_topics_with_many_partitions_are_checked_completely(bro
 
 
 class OnceUnknown:
-    """A client that knows the partitions only when it asks for the second time."""
+    """A client that knows the partitions only from its second query on."""
 
     def __init__(self, handle):
         self.handle, self.refused = handle, 0

@@ -143,7 +143,7 @@ def test_a_failure_reported_twice_is_counted_once(store, clock):
 @pytest.mark.slow
 @pytest.mark.parametrize("dead_letters", [10, 40])
 def test_a_record_of_many_earlier_replays_is_claimed_and_settled_in_the_next_one(store, clock, dead_letters):
-    """An index's limit once hid its newest record behind the others: it was sent, and its outcome lost."""
+    """An index's limit once hid its newest record behind the others: it was sent, and its outcome was lost."""
     buried(store, dead_letters)
     for _ in range(11):
         before = planned(store, clock)
@@ -162,7 +162,7 @@ def test_a_record_of_many_earlier_replays_is_claimed_and_settled_in_the_next_one
 
 
 def test_a_released_record_is_claimed_again_in_another_transaction(store, clock):
-    """In the same one its row was written anew by a trigger, and DuckDB damaged the file when it was claimed again."""
+    """In the same transaction, a trigger rewrote its row, and DuckDB damaged the file when it was claimed again."""
     buried(store, 3)
     claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
     claims.take()

@@ -1,4 +1,4 @@
-"""The dry run: what a replay would do, counted and said before anything is sent."""
+"""The dry run: what a replay would do, counted and reported before anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard: a canary first, then at most twice what succeeded, and a stop when too many fail."""
+"""The guard: a canary first, then at most twice the number that succeeded, and a stop when too many fail."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_runner_without_a_preflight_check_leaves_the_decision_to_the_operator(
 
 
 def away(times, asked):
-    """A probe whose brokers are away so many times, and that then finds nothing."""
+    """Return a probe that is inconclusive `times` times, and then finds no record."""
 
     def probe(topic, ids, since_ms):
         asked.append(list(ids))

@@ -28,7 +28,7 @@ from tests.support import eventually
 
 
 def abandoned(store, clock, *, claim):
-    """A replay that was cancelled while a runner had it, which died right after."""
+    """Return a replay that was cancelled while a runner owned it; the runner then died."""
     operation = replay.plan(store, ALL, **BY, can_run=EMBEDDED, clock=clock)
     claims = ReplayClaims(store, operation.operation_id, "dead/1", lease=15.0, clock=clock)
     assert claims.take()
@@ -57,7 +57,7 @@ def test_records_claimed_by_a_dead_runner_are_inconclusive_if_no_runner_can_prob
     one = abandoned(store, clock, claim=True)
     clock.forward(16)
     alive(store, clock.now, cluster=EMBEDDED)
-    assert end_abandoned(store, clock.now) == []  # who is alive looks for them on the topic
+    assert end_abandoned(store, clock.now) == []  # a live runner looks for them on the topic
 
     clock.forward(61)
     (ended,) = end_abandoned(store, clock.now)
@@ -113,7 +113,7 @@ def test_a_rate_changes_only_with_a_valid_resume(store, clock):
 
 @pytest.mark.slow
 def test_cancelling_a_dry_run_reports_records_that_another_replay_delivered(store, clock):
-    """It said «4 skipped: cancelled before it was sent», of which 2 had been replayed elsewhere."""
+    """Regression: it reported "4 skipped: cancelled before it was sent", but 2 of them had been replayed elsewhere."""
     buried(store, 2)
     DeadLetters(store).add([dead_letter(8, topic="payments"), dead_letter(9, topic="payments")])
     dry = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, clock=clock)

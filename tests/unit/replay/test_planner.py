@@ -1,4 +1,4 @@
-"""Plans: the frozen selection, its order, refusals, and joins with replays under way."""
+"""Plans: the frozen selection, its order, refusals, and joins with running replays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_planning_the_same_selection_twice_returns_the_same_operation(store, clo
 
 
 def test_an_undecided_plan_is_replaced_when_more_dead_letters_match(store, clock):
-    """It was yesterday's: with yesterday's dead letters only, and nothing said so."""
+    """Regression: yesterday's plan was returned, without the dead letters since then and without a note."""
     buried(store, 3)
     first = planned(store, clock, check_first=True)
     assert planned(store, clock, check_first=True) == first

@@ -1,4 +1,4 @@
-"""The check before a replay: it continues by itself, or stops for a decision."""
+"""The check before a replay: it continues automatically, or stops for a decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked and what holds where nobody is asked: dlq replay --yes, replay_dlq_messages, and the words around them."""
+"""The rules of a replay without a prompt (`dlq replay --yes`, `replay_dlq_messages`), and the texts of `dlq replay`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(store, *words):
     return CliRunner().invoke(main, [*map(str, words), "--store", str(store.path)])
 
 
-# nobody is asked
+# without a prompt
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_yes_prints_the_preflight_findings_and_continues(store, broker, may_comp
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
 
-    assert done.exit_code == 1, done.output  # the cluster does not tell whether the topic is compacted
+    assert done.exit_code == 1, done.output  # it is unknown whether the topic is compacted
     assert (
         "2 records of orders will be skipped: the topic has a newer record with the same key" in done.stderr
     )
@@ -208,7 +208,7 @@ def test_status_ends_a_cancelled_replay_of_a_dead_runner(store):
     assert "Cancelled: replayed 0 of 3" in run(store, "replay", "status", one).output
 
 
-# what is no dead letter
+# records that are not dead letters
 
 
 @pytest.mark.slow

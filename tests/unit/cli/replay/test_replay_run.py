@@ -1,4 +1,4 @@
-"""The shell over replays: the dry run, the choices, and what each command shows and refuses."""
+"""The replay commands: the dry run, the options, the output, and refusals."""
 
 from __future__ import annotations
 

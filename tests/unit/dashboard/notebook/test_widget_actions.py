@@ -192,7 +192,7 @@ def test_a_click_on_an_ended_replay_never_affects_another_users_replay(widget, s
     looked(store, theirs)
     needs_no_decision = dry_run(store, DeadLetterFilter(), operation=operation(store)).safe_but_doubtful
     assert needs_no_decision  # a replay started in this widget would start now
-    send(widget, type="refresh")  # shows the end of the own replay
+    send(widget, type="refresh")  # shows the end of its own replay
     assert send(widget, type="refresh")["operation"] == theirs != mine
     assert operation(store).state == "ready"
 

@@ -112,7 +112,7 @@ class Killed:
 
 
 def test_a_driver_whose_spark_has_ended_reports_it_and_releases_the_lease(store, log, monkeypatch):
-    """It used to retry for ever, with a traceback each time."""
+    """It used to retry forever, with a traceback each time."""
     buried(store, 3)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(), session=lambda: Killed)
