@@ -21,7 +21,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
 from producer_core.store import Store
 from producer_core.store.queries import queries
-from tests.fixtures.replays import alive, buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter, write_heartbeat
 from tests.support import ROOT
 
 ANY = DeadLetterFilter()
@@ -32,14 +32,14 @@ WHO = {"who": "ann", "origin": "python"}
 def template(tmp_path_factory):
     """A store with four dead letters; copying it is faster than creating one."""
     made = Store.open(tmp_path_factory.mktemp("template") / "store.duckdb")
-    buried(made, 4)
+    add_dead_letters(made, 4)
     return made.path
 
 
 @pytest.fixture
 def store(template, tmp_path):
     opened = Store.open(shutil.copy(template, tmp_path / "store.duckdb"))
-    alive(opened, time.time())
+    write_heartbeat(opened, time.time())
     return opened
 
 
@@ -68,7 +68,7 @@ def operation(store, *, state="planned", **more):
 
 def silent(store):
     """Set the last heartbeat of the only replay runner to 100 seconds ago."""
-    alive(store, time.time() - 100)
+    write_heartbeat(store, time.time() - 100)
 
 
 def archived(store, *, days=2):

@@ -19,7 +19,7 @@ from producer_core.messages import ID_HEADER, id_bytes, id_text
 from producer_core.replay.broker_check import ListedRecord, check
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.fixtures.replays import ScriptedSender, alive, buried
+from tests.fixtures.replays import ScriptedSender, add_dead_letters, write_heartbeat
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-00000000000a")
 OTHER = uuid.UUID("01930000-0000-7000-8000-00000000000b")
@@ -149,8 +149,8 @@ def test_the_check_explains_a_partition_that_stays_unknown_in_plain_language(bro
 @pytest.mark.parametrize(("newer", "flagged"), [(None, 0), ("skip", 1)])
 def test_newer_keys_on_the_embedded_broker_need_no_decision(tmp_path, broker, newer, flagged):
     store = Store.open(tmp_path / "store.duckdb")
-    alive(store, time.time(), cluster=broker.cluster_id)
-    buried(store, 1, cluster_id=broker.cluster_id, key=b"key-7")
+    write_heartbeat(store, time.time(), cluster=broker.cluster_id)
+    add_dead_letters(store, 1, cluster_id=broker.cluster_id, key=b"key-7")
     operation = replay.plan(
         store,
         DeadLetterFilter(),
