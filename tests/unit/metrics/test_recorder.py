@@ -109,7 +109,7 @@ def test_a_dead_letter_is_written_promptly(rig):
 
 
 @pytest.mark.slow
-def test_counts_of_an_outage_are_written_later_with_one_notice_each_for_its_begin_and_end(rig):
+def test_counts_of_an_outage_are_written_later_with_one_notice_each_for_its_start_and_end(rig):
     rig.store.trouble = StoreLocked()
     rig.metrics.acknowledged(acknowledged(7))
     rig.recorder.flush_soon(60)
