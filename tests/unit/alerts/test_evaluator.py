@@ -8,6 +8,7 @@ import pytest
 
 from producer_core.alerts import AlertEvaluator, AlertLog
 from producer_core.store import Batch, ProducerRow
+from producer_core.store.connection_pool import ConnectionPool
 from tests.fixtures.alerts import kinds
 
 
@@ -75,3 +76,30 @@ def test_one_process_evaluates_and_another_takes_over_when_it_dies(store):
     assert second.at(1010.0) == []
     assert second.at(1041.0) == [("fired", "producer_gone")]
     assert first.at(1042.0) == []
+
+
+def test_an_evaluation_attaches_the_file_once_while_the_lease_is_fresh(store, monkeypatch):
+    watcher, attached = Watcher(store), []
+    watcher.at(1000.0)
+    attach = ConnectionPool._attach
+    monkeypatch.setattr(
+        ConnectionPool,
+        "_attach",
+        lambda pool, *args, **kwargs: attached.append(1) or attach(pool, *args, **kwargs),
+    )
+
+    watcher.at(1001.0)
+
+    assert len(attached) == 1
+
+
+def test_an_evaluator_that_lost_its_lease_does_not_evaluate(store):
+    heartbeat(store, 1000.0)
+    first = Watcher(store, "first")
+    first.at(1036.0)
+    store.drop_lease("alerts", "first")
+    assert store.take_lease("alerts", "second", 15.0, now=1036.0)
+
+    assert first.at(1041.0) == []
+    assert store.drop_lease("alerts", "second")
+    assert first.at(1042.0) == [("fired", "producer_gone")]
