@@ -59,30 +59,24 @@ class SnapshotReader:
                 missing.add(section)
                 return [[] for _ in queries]
 
-        sums = results("sums", *_sums_queries(needs.windows, now))
-        latencies = results(
-            "latencies",
-            *(
-                _CachedQuery(
-                    "alerts_latencies", (window,), _interval(window), {"since": now - window, "now": now}
-                )
-                for window in needs.latency_windows
-            ),
-        )
-        pending, *new = results(
-            "dead_letters",
-            *([_CachedQuery("alerts_letters", (), 0.0, {})] if needs.dead_letters else []),
-            *(
-                _CachedQuery("alerts_letters_came", (window,), 0.0, {"since": now - window})
-                for window in needs.dead_letter_windows
-            ),
-        ) or [[]]
+        rows = results("sums", *_sums_queries(needs.windows, now))
+        sums = _sums(needs.windows, itertools.chain.from_iterable(rows))
+        # Without acknowledgements there is no latency, and without pending dead letters there are no new ones.
+        acknowledging = [
+            window
+            for window in needs.latency_windows
+            if "sums" in missing or any(item.acknowledged for item in sums[window].values())
+        ]
+        latencies = results("latencies", *_latency_queries(acknowledging, now))
+        pending = results("dead_letters", _PENDING)[0] if needs.dead_letters else []
+        growing = needs.dead_letter_windows if pending else ()
+        new = results("dead_letters", *_new_dead_letter_queries(growing, now))
         return StoreSnapshot(
             now,
-            sums=_sums(needs.windows, itertools.chain.from_iterable(sums)),
-            latencies=dict(zip(needs.latency_windows, map(_histograms, latencies), strict=True)),
+            sums=sums,
+            latencies=dict(zip(acknowledging, map(_histograms, latencies), strict=True)),
             producers=tuple(_producer_state(row, self._heartbeats.silent(row, now)) for row in producers),
-            dead_letters=_dead_letters(pending, dict(zip(needs.dead_letter_windows, new, strict=True))),
+            dead_letters=_dead_letters(pending, dict(zip(growing, new, strict=True))),
             failing_routes={
                 row["name"]: (row["failing_since"], row["answer"] or "the receiver does not respond")
                 for row in failing_routes
@@ -136,6 +130,9 @@ class _CachedQuery:
         return self.name, self.windows
 
 
+_PENDING = _CachedQuery("alerts_letters", (), 0.0, {})
+
+
 @dataclass(frozen=True, slots=True)
 class _CachedResult:
     started_at: float
@@ -182,6 +179,19 @@ def _sums_queries(windows: Iterable[float], now: float) -> list[_CachedQuery]:
             "alerts_sums", tuple(group), every, {"windows": group, "since": now - max(group), "now": now}
         )
         for every, group in by_interval.items()
+    ]
+
+
+def _latency_queries(windows: Iterable[float], now: float) -> list[_CachedQuery]:
+    return [
+        _CachedQuery("alerts_latencies", (window,), _interval(window), {"since": now - window, "now": now})
+        for window in windows
+    ]
+
+
+def _new_dead_letter_queries(windows: Iterable[float], now: float) -> list[_CachedQuery]:
+    return [
+        _CachedQuery("alerts_letters_came", (window,), 0.0, {"since": now - window}) for window in windows
     ]
 
 

@@ -8,9 +8,11 @@ from producer_core.alerts import AlertRule, Threshold
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.snapshot import WRITER_WINDOW
 from producer_core.alerts.snapshot_reader import SnapshotReader
+from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreError
 from producer_core.store import Store
 from tests.fixtures.alerts import write
+from tests.fixtures.replays import dead_letter
 
 NOW = 1_000_000.0
 WINDOWS = (60.0, 300.0, 6 * 3600.0)
@@ -108,3 +110,34 @@ def test_sums_that_cannot_be_read_are_missing(store, monkeypatch):
     assert snapshot.missing == {"sums"}
     assert set(snapshot.sums) == {*WINDOWS, WRITER_WINDOW}
     assert not any(snapshot.sums.values())
+
+
+def test_an_idle_store_is_not_asked_for_latencies_or_new_dead_letters(store, asked):
+    reader = SnapshotReader(store)
+
+    def queries():
+        del asked[:]
+        reader.read(RuleSet(), NOW)
+        return {"alerts_latencies", "alerts_letters", "alerts_letters_came"} & set(asked)
+
+    assert queries() == {"alerts_letters"}
+    write(store, NOW - 10, good=5)
+    DeadLetters(store).add([dead_letter(1)])
+    reader = SnapshotReader(store)
+    assert queries() == {"alerts_latencies", "alerts_letters", "alerts_letters_came"}
+
+
+def test_latencies_are_read_where_the_sums_are_missing(store, monkeypatch):
+    ask, asked = Store.rows, []
+
+    def fail(self, name, /, **given):
+        asked.append(name)
+        if name == "alerts_sums":
+            raise StoreError("cancelled")
+        return ask(self, name, **given)
+
+    monkeypatch.setattr(Store, "rows", fail)
+    snapshot = SnapshotReader(store).read(RuleSet(), NOW)
+
+    assert snapshot.missing == {"sums"}
+    assert "alerts_latencies" in asked
