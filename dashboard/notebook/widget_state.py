@@ -147,9 +147,9 @@ def _sparks(series: Series) -> tuple[str, ...]:
     if not series.top:
         return ()
     failed = max((value for value in series.failed if value), default=0.0)
-    lines = [f"sent   {spark(series.sent, series.top)}  up to {wording.compact(series.top)} /s"]
+    lines = [f"sent   {spark(series.sent, series.top)}  up to {wording.compact(series.top)}/s"]
     if failed:
-        lines.append(f"failed {spark(series.failed, failed)}  up to {wording.compact(failed)} /s")
+        lines.append(f"failed {spark(series.failed, failed)}  up to {wording.compact(failed)}/s")
     return tuple(lines)
 
 

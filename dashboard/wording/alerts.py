@@ -198,7 +198,7 @@ def _condition(condition: Condition) -> str:
                 f"{_burn_rate(pair.factor)} over both the last {span(pair.long)} and the last {span(pair.short)}"
                 for pair in pairs
             )
-            return f"error budget of {100 - 100 * objective:.4g} % {_SCOPES[by]} burns {rates}"
+            return f"error budget of {100 - 100 * objective:.4g}% {_SCOPES[by]} burns {rates}"
         case Absence(of="producer", after=after):
             return f"a producer that was not closed sends no heartbeat for {span(after)}"
         case Absence(of="delivery", after=after):

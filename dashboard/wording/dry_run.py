@@ -91,7 +91,7 @@ def estimate(number: int, most: float | None) -> str:
     """Return the minimum duration at the chosen rate."""
     if not most:
         return "No rate limit: limited only by the brokers."
-    return f"At most {most:g} /s: takes at least {duration(number / most)}."
+    return f"At most {most:g}/s: takes at least {duration(number / most)}."
 
 
 def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:

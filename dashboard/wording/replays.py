@@ -183,7 +183,7 @@ def facts(operation: Operation) -> list[tuple[str, str]]:
     """Return the options of a replay as name and text; unset options are left out."""
     found = (
         ("Reason", mask_text(operation.reason or "")),
-        ("Rate", f"at most {operation.rate:g} /s" if operation.rate else "no limit"),
+        ("Rate", f"at most {operation.rate:g}/s" if operation.rate else "no limit"),
         ("Automatic stop", sentence_case(rule(operation) or "")),
         ("Keys with newer records", sentence_case(NEWER.get(operation.newer or "", ""))),
         ("Inconclusive", sentence_case(INCONCLUSIVE.get(operation.inconclusive or "", ""))),
@@ -281,7 +281,7 @@ def _orphaned(operation: Operation, owner: str, runners: int, now: float) -> tup
 
 
 def progress(operation: Operation, pace: float | None) -> str:
-    """Return the progress, such as "120 of 500, 35 /s, about 11 s left; 2 failed again"."""
+    """Return the progress, such as "120 of 500, 35/s, about 11 s left; 2 failed again"."""
     parts = [done_of_total(operation)]
     if operation.state == "running" and pace:
         parts.append(rate(pace))

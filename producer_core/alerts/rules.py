@@ -201,13 +201,13 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "telemetry_lost": AlertRule(
             "warning",
             "{text}",
-            "The charts of the fleet have a gap, and an audit lists the windows without a ledger. A journal keeps "
-            "undelivered telemetry on disk.",
+            "The fleet's charts have a gap, and an audit lists the batches that are missing from the ledgers. To keep "
+            "undelivered telemetry on disk, use a journal.",
         ),
         "ledger_lost": AlertRule(
             "warning",
             "{text}",
-            "An audit reports these messages as unledgered. Find out why the store cannot be written to.",
+            "An audit reports these messages as not in the ledger. Find out why the store cannot be written to.",
         ),
         "fatal_error": AlertRule(
             "critical",

@@ -43,7 +43,7 @@ def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> S
         if network.prefixlen == 0:
             raise click.BadParameter(
                 f"{address!r} contains every client, so any client could forge the address to which its sign-in "
-                "attempts are attributed. Name only the proxies."
+                "attempts are attributed. Specify only the proxies."
             )
     return given
 
@@ -128,7 +128,7 @@ def dashboard(
     _require_packages()
     if store_path is not None and store_path.is_dir():
         raise Failed(
-            f"The store {store_path} is a folder.", "Give a file in that folder, for example store.duckdb."
+            f"The store {store_path} is a folder.", "Specify a file in that folder, for example store.duckdb."
         )
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate requires its key.", "Use --tls-cert together with --tls-key.")
@@ -154,7 +154,7 @@ def password(name: str, from_stdin: bool) -> None:
       ada = "scrypt$15$8$3$…"
     """
     if not name.strip():
-        raise Failed("The name is empty.", "Give the name that the user enters at sign-in.")
+        raise Failed("The name is empty.", "Specify the name that the user enters at sign-in.")
     if from_stdin:
         given = sys.stdin.readline().rstrip("\r\n")
     else:

@@ -69,7 +69,7 @@ class DeadLetterFilter:
             )
         for name in _TIMES:
             if (moment := getattr(self, name)) is not None and not math.isfinite(moment):
-                raise ConfigError(f"{name}={moment} is not a time.", fix="Give seconds since 1970.")
+                raise ConfigError(f"{name}={moment} is not a time.", fix="Use seconds since 1970.")
         if self.body == "":
             raise ConfigError("The filter body is empty.", fix="Leave body out.")
 
@@ -203,7 +203,7 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not a time.", fix="Give seconds since 1970.") from error
+        raise ConfigError(f"{name}={text!r} is not a time.", fix="Use seconds since 1970.") from error
 
 
 def command_options(where: DeadLetterFilter) -> list[str]:

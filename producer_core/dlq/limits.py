@@ -24,12 +24,12 @@ LimitKind = Literal["number", "bytes", "age"]
 
 _SUBJECTS: Mapping[LimitKind, str] = {
     "number": "number of dead letters",
-    "bytes": "bytes of dead letters",
+    "bytes": "total size of dead letters",
     "age": "age of dead letters",
 }
 _ADVICE: Mapping[LimitKind, str] = {
     "number": "List the groups, fix the cause, then replay or archive the dead letters.",
-    "bytes": "They use the disk of the store. Replay, archive or export the largest, and purge archived ones.",
+    "bytes": "They fill the store's disk. Replay, archive or export the largest, and purge archived ones.",
     "age": "Replay or archive the oldest; consumers continue without these messages.",
 }
 

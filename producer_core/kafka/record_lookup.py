@@ -157,7 +157,7 @@ class _Search:
             text = f"The record is not on {topic}: {self.records_read:,} records were read to the end."
             if self.unread:
                 text = (
-                    f"The record is not on {topic} according to timestamps: {self.records_read:,} records were read, "
+                    f"The record is not on {topic} according to timestamps: {self.records_read:,} records were read; "
                     "older ones were not."
                 )
             return ProbeResult("not_found", None, None, self.records_read, text, unread=self.unread)
@@ -301,7 +301,7 @@ def _check_retention(
 
 
 def _removed_text(topic: str, partition: int, low: int) -> str:
-    return f"partition {partition} of {topic} now starts at offset {low}, and the removed part could include the record"
+    return f"partition {partition} of {topic} now starts at offset {low}, and the removed part may have contained the record"
 
 
 def _read(search: _Search, consumer: Consumer, topic: str, waiting: dict[int, _Range]) -> None:

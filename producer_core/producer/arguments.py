@@ -99,14 +99,14 @@ def check(
         )
     if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
         raise ConfigError(
-            f"transactional_id={short_repr(transactional_id)} is not text.",
-            fix="Give a name, for example 'shop'.",
+            f"transactional_id={short_repr(transactional_id)} is not a string.",
+            fix="Pass a name, for example 'shop'.",
         )
     _check_list("alert_routes", alert_routes)
     if cluster_id is not None and not (isinstance(cluster_id, str) and cluster_id):
         raise ConfigError(
             f"cluster_id={short_repr(cluster_id)} is not the id of a cluster.",
-            fix="Give the id as text, or leave it out: the producer asks the brokers.",
+            fix="Pass the id as a string, or leave it out: the producer asks the brokers.",
         )
     if transport is not None and not callable(transport):
         raise ConfigError(
@@ -173,7 +173,7 @@ def check_topic_filter(topic: Any, *, optional: bool = True) -> None:
     if not isinstance(topic, str) and not (topic is None and optional):
         every = ", or None for all topics" if optional else ""
         raise ConfigError(
-            f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as text{every}."
+            f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as a string{every}."
         )
 
 
@@ -202,17 +202,19 @@ def check_malformed(topic: Any, raw: Any, code: Any, text: Any, source: Any) -> 
         raise InvalidMessage(f"raw must be bytes or None, not {short_repr(raw)}.", fix="Encode it first.")
     for name, value in (("code", code), ("text", text)):
         if not isinstance(value, str):
-            raise InvalidMessage(f"{name} must be text, not {short_repr(value)}.")
+            raise InvalidMessage(f"{name} must be a string, not {short_repr(value)}.")
     if not (source is None or isinstance(source, str)):
-        raise InvalidMessage(f"source must be text or None, not {short_repr(source)}.")
+        raise InvalidMessage(f"source must be a string or None, not {short_repr(source)}.")
 
 
 def _check_path(name: str, value: Any, *, hint: str) -> None:
     if isinstance(value, str) and ("\0" in value or value == ":memory:"):
         raise ConfigError(
-            f"{name}={short_repr(value)} is not a path.", fix=f"Give the path of a file; {hint}."
+            f"{name}={short_repr(value)} is not a path.", fix=f"Pass the path of a file; {hint}."
         )
     if isinstance(value, str | os.PathLike) and not os.fspath(value):
-        raise ConfigError(f"{name} is empty.", fix=f"Give a path; {hint}.")
+        raise ConfigError(f"{name} is empty.", fix=f"Pass a path; {hint}.")
     if isinstance(value, bytes | int | float | list | tuple | set | Mapping):
-        raise ConfigError(f"{name}={short_repr(value)} is not a path.", fix=f"Give a path as text; {hint}.")
+        raise ConfigError(
+            f"{name}={short_repr(value)} is not a path.", fix=f"Pass a path as a string; {hint}."
+        )

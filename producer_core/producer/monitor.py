@@ -90,7 +90,7 @@ class Monitor:
     def replay(
         self, where: DeadLetterFilter | None = None, *, rate: float | None = None, timeout: float = 10.0
     ) -> Replay:
-        """Return the plan of a replay of all dead letters that match now. Displayed, it shows its effect; `go()` runs it.
+        """Return the plan of a replay of all dead letters that match now. The displayed plan shows its effect; `go()` runs it.
 
         Before that, nothing is sent. A running producer on this store first checks the topics; the call waits for this
         for `timeout` seconds. The plan also has `pause()`, `resume()` and `cancel()`. A second call returns the same

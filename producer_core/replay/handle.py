@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNDECIDED = ("checking", "ready")
 _POLL_INTERVAL = 0.1
-_TO_DECIDE = "No record was sent yet. Call go() to start, cancel() to discard the plan."
+_TO_DECIDE = "No record has been sent yet. Call go() to start, cancel() to discard the plan."
 _NEXT = {
     "checking": _TO_DECIDE,
     "ready": _TO_DECIDE,
@@ -57,7 +57,7 @@ class Replay:
         return self.operation.message or ""
 
     def dry_run(self) -> DryRun:
-        """Return what it has still to do, most serious point first."""
+        """Return what it still has to do, most serious point first."""
         from producer_core.dlq import DeadLetterFilter
 
         return dry_run(self._store, DeadLetterFilter(), operation=self.operation)

@@ -136,7 +136,7 @@ def integrity(
     writes nothing to Kafka. The store keeps the report; a missing store is created.
 
     \b
-    Exit codes: 0 audited, 1 a finding of --fail-on, 2 the command could not run.
+    Exit codes: 0 audited, 1 a finding listed in --fail-on, 2 the command could not run.
     """
     from producer_core.config import client_config
     from producer_core.pipeline import preflight

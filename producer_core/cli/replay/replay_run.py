@@ -188,7 +188,7 @@ class ReplayRun:
         return True
 
     def _other_cluster_fix(self) -> str:
-        return f"If they belong there, give --to {self._cluster or 'CLUSTER'}"
+        return f"If they belong there, use --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.kafka.cluster import Cluster

@@ -20,7 +20,7 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     from producer_core.replay import wording
 
     done = operation.total - operation.left
-    share = f" ({100 * done / operation.total:.0f} %)" if operation.total else ""
+    share = f" ({100 * done / operation.total:.0f}%)" if operation.total else ""
     lines: list[tuple[str, str | int | None]] = [
         ("replay", operation.operation_id),
         ("state", f"{operation.state}: {wording.STATE_MEANINGS[operation.state]}"),

@@ -536,7 +536,7 @@ class Shard:
         self._failures = 0
         if self._failure_text is not None:
             self._failure_text = None
-            text = "Commits succeed again. No message of the failed transactions was sent twice."
+            text = "Commits are succeeding again. No message of the failed transactions was sent twice."
             self._listener.notice("transactions_recovered", "info", text)
 
     def _on_read_back_notice(self, kind: str, text: str) -> None:

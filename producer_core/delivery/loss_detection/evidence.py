@@ -164,7 +164,7 @@ def _check_topic(evidence: Evidence) -> tuple[Case, str] | None:
             return None
         ids = f"its id was {evidence.topic_id} and is now {view.topic_id}"
     elif view.low == view.high == 0:  # without topic ids, a log truncated to nothing looks the same
-        ids = f"{evidence.label} is empty from offset 0 on"
+        ids = f"{evidence.label} is empty and starts at offset 0"
     else:
         return None
     return "topic_recreated", f"The topic {evidence.topic} was deleted and recreated ({ids}): {lost}."

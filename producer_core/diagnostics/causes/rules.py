@@ -23,7 +23,7 @@ def _cut_off(now: CauseInputs) -> Iterator[CauseFinding]:
             "No broker can be reached.",
             "The client had no connection to any broker, so nothing was sent.",
             "Check that the brokers are running, and check the address, port and security settings. Accepted messages "
-            "are sent after the connection returns, up to their delivery timeout.",
+            "are sent after the connection returns, unless their delivery timeout expires first.",
             setting="bootstrap_servers",
             score=100,
             tone="bad",

@@ -61,7 +61,9 @@ def check_kafka(
         yield _transactions(cluster, transactional_id, timeout)
     if not topics:
         yield DoctorFinding(
-            "topic", "ok", "No topic was named; --topic NAME checks its replicas and the permissions on it."
+            "topic",
+            "ok",
+            "No topic was specified; --topic NAME checks its replicas and the permissions on it.",
         )
 
 

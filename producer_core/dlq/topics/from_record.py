@@ -168,11 +168,11 @@ def _verdict(origin: RecordOrigin, source_topic: SourceTopic, *, replayable: boo
     consumer = _consumer(origin)
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return "possibly_persisted", (
-            f"{consumer} read it and could not process it. The original is on its topic, but the headers do not give "
-            "its offset. A replay writes a second copy."
+            f"{consumer} read the message and could not process it. The original is on its topic, but the headers do not "
+            "give its offset. A replay writes a second copy."
         )
     return "found", (
-        f"{consumer} read it at {origin.topic}[{origin.partition}]@{origin.offset} and could not process it. The "
+        f"{consumer} read the message at {origin.topic}[{origin.partition}]@{origin.offset} and could not process it. The "
         "original is on that topic. A replay writes a second copy for all its consumers."
     )
 

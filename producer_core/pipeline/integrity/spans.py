@@ -88,7 +88,7 @@ def check_partitions(wanted: Iterable[int], existing: Collection[int]) -> None:
     if unknown := sorted({*wanted} - {*existing}):
         raise ConfigError(
             f"The topic has no partition {unknown[0]}; it has {len(existing)}, from 0.",
-            fix="Name only partitions that it has.",
+            fix="Specify only partitions that it has.",
         )
 
 

@@ -30,7 +30,7 @@ def sentence(report: AuditOutcome) -> str:
     elif bad:
         result = f"of {_messages(report.acknowledged, 'acknowledged')}, {_join(bad)}"
     elif report.acknowledged == 1:
-        result = "the 1 acknowledged message is in the log, once"
+        result = "the only acknowledged message is in the log, once"
     else:
         result = (
             f"all {_messages(report.acknowledged, 'acknowledged')} are in the log, each once and in order"
@@ -83,7 +83,8 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
     if report.reordered:
         yield "Order is defined only for messages sent one after another by one thread, not across threads or tasks."
     if report.given_up_found:
-        yield f"{_are(report.given_up_found, 'that their producer dropped')} in the log."
+        whose = "its producer" if report.given_up_found == 1 else "their producers"
+        yield f"{_are(report.given_up_found, f'dropped by {whose}')} in the log."
     if report.foreign:
         yield (
             f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no producer_core "

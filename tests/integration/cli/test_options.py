@@ -97,7 +97,7 @@ def test_the_doctor_warns_that_acks_all_with_one_replica_means_one_disk(kafka, p
     found = json.loads(done.stdout)
     texts = [finding["text"] for finding in found["findings"] if finding["check"] == "topic one-disk"]
     assert done.returncode == 0, done.stdout
-    assert "acks=all means one disk" in texts[0]
+    assert "an acknowledged message is on only one disk" in texts[0]
     assert "Permissions granted: WRITE, DESCRIBE, READ." in texts
 
 

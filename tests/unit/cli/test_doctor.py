@@ -180,7 +180,7 @@ def topic(**changes):
         (
             {"replication_factor": 1, "in_sync": 1, "min_insync_replicas": 1},
             "warning",
-            "acks=all means one disk",
+            "an acknowledged message is on only one disk",
         ),
         ({"min_insync_replicas": 3}, "warning", "writes stop as soon as one broker fails"),
         (

@@ -26,7 +26,7 @@ def test_a_cause_is_over_after_enough_deliveries_without_a_failure(store):
         threshold=0.01,
         long="1 h",
         factor="2",
-        objective="99.9 %",
+        objective="99.9%",
     )
     AlertLog(store).record([AlertChange("fired", burns)])
 

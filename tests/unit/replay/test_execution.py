@@ -160,7 +160,7 @@ def test_a_replay_that_waits_for_old_attempts_reports_it_and_then_clears_the_mes
     def said():
         return replay.get(store, operation.operation_id).message or ""
 
-    eventually(lambda: re.match(r"Waiting up to \d+ s: an old request of the next records may", said()))
+    eventually(lambda: re.match(r"Waiting up to \d+ s: an earlier request with the next records may", said()))
     assert sender.sent == []
     eventually(lambda: len(sender.sent) == 3)
     eventually(lambda: said() == "")

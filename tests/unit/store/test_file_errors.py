@@ -67,7 +67,7 @@ def own(folder):
 
 def test_a_directory_is_not_a_store(tmp_path):
     with pytest.raises(
-        StoreUnavailable, match=r"is a directory.*Give the path of a file, for example .*store.duckdb"
+        StoreUnavailable, match=r"is a directory.*Specify the path of a file, for example .*store.duckdb"
     ):
         Store.open(tmp_path)
 

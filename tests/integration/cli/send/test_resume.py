@@ -313,7 +313,7 @@ def test_a_send_of_the_same_file_from_another_host_fences_the_first(
     assert summary["complete"]
     # 2: the broker fenced its transactional id. 0: its connection had broken, so it initialized again and found all rows.
     assert first.returncode in (0, 2), err
-    assert first.returncode == 0 or "Another process uses the transactional id" in err
+    assert first.returncode == 0 or "Another process is using the transactional id" in err
     assert collections.Counter(row for _, row in rows(kafka, topic)) == collections.Counter(range(ROWS))
 
 

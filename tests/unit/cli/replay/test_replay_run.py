@@ -178,7 +178,7 @@ def test_status_shows_the_options_the_preflight_and_the_next_step(store):
     assert result.exit_code == 0
     assert "ready: waiting for your decision: replay go starts it" in result.output
     assert "INC-4711" in result.output
-    assert "a canary of 3 first; stops when more than 20 % of the last 40 fail again" in result.output
+    assert "a canary of 3 first; stops when more than 20% of the last 40 fail again" in result.output
     assert "records superseded by a newer one are skipped" in result.output
     assert "at most 2 per second" in result.output
     assert "Topics checked" in result.output

@@ -31,7 +31,7 @@ def test_equal_alerts_are_merged_and_recovered_ones_come_last(store):
             threshold=0.01,
             long="1 h",
             factor="9",
-            objective="99 %",
+            objective="99%",
         ),
         alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
     ]

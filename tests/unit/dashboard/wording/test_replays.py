@@ -62,7 +62,7 @@ def test_progress_shows_rate_and_remaining_time():
 
     assert (
         replay_wording.progress(one, 8.0)
-        == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 already on the topic"
+        == "20 of 100, 8/s, about 10 s left; 2 failed again; 3 already on the topic"
     )
     assert replay_wording.progress(one, None).startswith("20 of 100; ")
 

@@ -70,7 +70,7 @@ def test_a_dead_letter_of_a_consumer_has_the_verdict_found():
     found = fetched(SPRING)
     assert found.verdict == "found"
     assert (
-        "billing (Spring Kafka) read it at orders[2]@4294967338 and could not process it"
+        "billing (Spring Kafka) read the message at orders[2]@4294967338 and could not process it"
         in found.verdict_reason
     )
     assert "second copy" in found.verdict_reason
