@@ -80,7 +80,7 @@ def test_a_lookup_that_reaches_its_limit_is_inconclusive(broker):
     result = probe(broker, COUNT + 1, max_records=10)
 
     assert result.outcome == "inconclusive"
-    assert "the limit of 10 records was reached, and 2,001 were not read" in result.text
+    assert "the limit of 10 records was reached, and 2,001 records were not read" in result.text
 
 
 def test_a_lookup_on_a_missing_topic_or_partition_names_it(broker):

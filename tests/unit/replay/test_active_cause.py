@@ -69,7 +69,7 @@ def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
     AlertLog(store).record([AlertChange("fired", found)])
 
     assert (
-        'an alert is firing: "orders: 2,000 dead letters from the last 15 min are pending'
+        'an alert is firing: "orders: 2,000 new dead letters are pending (last 15 min)'
         in dry_run(store, ALL).active
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
