@@ -83,6 +83,13 @@ def test_a_lookup_that_reaches_its_limit_is_inconclusive(broker):
     assert "the limit of 10 records was reached, and 2,001 records were not read" in result.text
 
 
+def test_a_lookup_that_read_one_record_says_so_in_the_singular(broker):
+    result = probe(broker, COUNT + 1, max_records=1)
+
+    assert result.records_read == 1
+    assert "(1 record was read)" in result.text
+
+
 def test_a_lookup_on_a_missing_topic_or_partition_names_it(broker):
     assert "the topic gone does not exist" in probe(broker, 0, topic="gone").text
     assert "no partition 9" in probe(broker, 0, partition=9).text
