@@ -71,7 +71,7 @@ def test_the_canary_is_mentioned_only_while_it_runs():
     assert replay_wording.canary(operation(acknowledged=3)) == (
         "Canary: the first 10 are sent on their own; the rest follow once those 10 are acknowledged."
     )
-    assert replay_wording.canary(operation(canary=1)) == (
+    assert replay_wording.canary(operation(canary=1, acknowledged=0, failed_again=0)) == (
         "Canary: the first one is sent on its own; the rest follow once it is acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
