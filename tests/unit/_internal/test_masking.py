@@ -1,4 +1,4 @@
-"""What people look at hides secrets, and nothing else."""
+"""Views and outputs hide secrets, and nothing else."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from producer_core.events import Attempt
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.fixtures.pages import opened, text_of
-from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, answering, dead_letter
+from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, dead_letter, probe_with
 from tests.support import eventually
 
 ANY = DeadLetterFilter(state=None)
@@ -43,7 +43,7 @@ def replayed(store, clock, sender):
         store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, reason="fixed", clock=clock
     )
     clock.forward(1)
-    replay_runner(store, sender, probe=answering({}), clock=clock).run_one(operation.operation_id, 30)
+    replay_runner(store, sender, probe=probe_with({}), clock=clock).run_one(operation.operation_id, 30)
     clock.forward(1)
     return operation.operation_id
 
@@ -166,7 +166,9 @@ def test_a_dead_letter_in_a_replay_has_the_event_being_sent(store, dead_letters,
     one, sender = dead_letter(1), ScriptedSender(hold=True)
     dead_letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
-    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, poll_interval=0.01)
+    runner = replay_runner(
+        store, sender, probe=probe_with({}), clock=clock, interval=0.01, poll_interval=0.01
+    )
     runner.start()
     eventually(lambda: sender.sent, timeout=60)
 

@@ -10,7 +10,7 @@ from producer_core.errors import ReplayError, StoreUnavailable
 from producer_core.testing import InMemoryTransport
 from tests.fixtures import notebook as notebook_fixtures
 from tests.fixtures.notebook import dead_letter
-from tests.fixtures.replays import looked
+from tests.fixtures.replays import preflight_done
 
 now, store = notebook_fixtures.now, notebook_fixtures.store
 
@@ -71,7 +71,7 @@ def test_a_replay_sends_nothing_before_go(store):
     with pytest.raises(ReplayError, match="nothing was sent"):
         plan.go(timeout=0.1)
 
-    looked(store, plan.operation_id, newer_keys=2)
+    preflight_done(store, plan.operation_id, newer_keys=2)
     assert plan.state == "ready"  # in code, a replay waits for go() even without findings
     assert "a newer record with the same key" in repr(plan) and "go() to start" in repr(plan)
     assert "Replay preview" in plan._repr_html_() and "go() to start" in plan._repr_html_()
@@ -101,7 +101,7 @@ def test_a_replay_can_be_paused_resumed_and_cancelled_from_any_monitor(store):
     Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
     found = Monitor(store).replays()
     assert "checking" in found._repr_html_() and "Unfinished replays: 1<" in found._repr_html_()
-    looked(store, found[0].operation_id)
+    preflight_done(store, found[0].operation_id)
     one = found[0].go(timeout=0.0)
 
     assert one.pause().state == "paused" and "resume() to continue" in one._repr_html_()

@@ -11,7 +11,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.active_cause import is_over
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Batch, StatisticsRow
-from tests.fixtures.replays import ALL, buried, dead_letter
+from tests.fixtures.replays import ALL, add_dead_letters, dead_letter
 
 
 def test_a_cause_is_over_after_enough_deliveries_without_a_failure(store):
@@ -63,7 +63,7 @@ def test_a_fault_is_over_after_enough_consecutive_deliveries_for_its_failure_rat
 
 
 def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     assert not dry_run(store, ALL).active
     found = alert(
         "dead_letters_growing",
@@ -83,7 +83,7 @@ def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
 
 
 def test_an_alert_on_old_dead_letters_does_not_make_their_cause_active(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     found = alert("dead_letters_old", "orders", 5000.0, says="a dead letter waits for 2 d")
     AlertLog(store).record([AlertChange("fired", found)])
 

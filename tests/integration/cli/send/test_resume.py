@@ -191,7 +191,7 @@ def test_at_least_once_reports_an_upper_bound_of_the_duplicates(kafka, topic, fi
     counts = collections.Counter(row for _, row in rows(kafka, topic))
     assert hits
     assert set(counts) == set(range(ROWS))
-    # each run saves its reach ahead of its rows
+    # before a run sends rows, it saves the last position that it may reach
     assert sum(counts.values()) - ROWS <= summary["possible_duplicates"] <= 3 * hits * ROWS
 
 

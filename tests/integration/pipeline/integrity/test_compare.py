@@ -379,7 +379,7 @@ def test_a_missing_message_without_an_offset_has_the_expected_verdict(spark, bou
     assert row.first().kind == kind
 
 
-def test_messages_that_an_earlier_audit_judged_are_not_reported_again(spark):
+def test_messages_checked_by_an_earlier_audit_are_not_reported_again(spark):
     """The old batch was in the ledger of an audit that requested the log's end when that was 8."""
     values = [
         batch("p", 0, acked(ONE, (0, 0, 0), (0, 6, 6), (0, 8, 8), (0, 50, 50))),

@@ -1,4 +1,4 @@
-"""The shell over replays: the dry run, the choices, and what each command shows and refuses."""
+"""The replay commands: the dry run, the options, the output, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from producer_core.errors import PipelineError
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, buried, dead_letter, message_id
+from tests.fixtures.replays import (
+    CLUSTER,
+    FakeClock,
+    ScriptedSender,
+    add_dead_letters,
+    dead_letter,
+    message_id,
+)
 
 BY = {"who": "ann", "origin": "python"}
 
@@ -29,7 +36,7 @@ BY = {"who": "ann", "origin": "python"}
 @pytest.fixture
 def store(tmp_path):
     opened = Store.open(tmp_path / "store.duckdb")
-    buried(opened, 4)
+    add_dead_letters(opened, 4)
     DeadLetters(opened).add([dead_letter(9, topic="payments", verdict="possibly_persisted", partition=2)])
     yield opened
     opened.close()

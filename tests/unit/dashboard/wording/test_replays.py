@@ -14,7 +14,7 @@ from producer_core.replay.outcome import RecordOutcome
 from producer_core.replay.phrases import NEWER_KEY
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.replay_pages import ALL, NOW, started
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 
 store = replay_pages_fixtures.store
 
@@ -131,7 +131,7 @@ def test_the_summary_counts_running_replays():
 
 @pytest.mark.slow
 def test_skipped_records_are_explained_without_command_line_options(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     one, claims = started(store)
     ids = [row["message_id"] for row in store.rows("operation_records", operation=one)]
     with store.borrow(write=True) as connection:

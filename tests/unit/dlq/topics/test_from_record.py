@@ -1,4 +1,4 @@
-"""A record of a dead-letter topic becomes a dead letter, also with wrong headers."""
+"""A record of a dead-letter topic becomes a dead letter, even with invalid headers."""
 
 from __future__ import annotations
 
