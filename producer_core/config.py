@@ -119,8 +119,9 @@ class RetryConfig:
             value = getattr(self, name)
             number = isinstance(value, numbers.Integral if name == "max_retries" else numbers.Real)
             if isinstance(value, bool) or not number or not 0 <= value < math.inf:
+                kind = "whole number" if name == "max_retries" else "number"
                 raise ConfigError(
-                    f"RetryConfig: {name}={value!r} is not a {'whole ' if name == 'max_retries' else ''}number of 0 or more.",
+                    f"RetryConfig: {name} must be a {kind}, 0 or more, not {value!r}.",
                     fix=_RETRY_FIX.get(name, "Write a number of milliseconds."),
                 )
         if self.backoff_multiplier < 1:

@@ -85,7 +85,7 @@ def error_rate(page: OverviewPage | OverviewLines) -> Any:
             return 100 * dead / (dead + acknowledged) if dead + acknowledged else None
 
         line(figure, topic, page, share, "%{y:.2f}%", colour)
-    figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix=" %")
+    figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix="%")
     return or_message(figure, page, "No settled messages in this range.")
 
 

@@ -50,6 +50,11 @@ def recovery_note(found: Mapping[str, Any], now: float) -> str:
     )
 
 
+def more_firing(number: int) -> str:
+    """Return how many firing alerts the page does not list."""
+    return f"{number:,} more {'is' if number == 1 else 'are'} firing. Select a topic, or see Rules."
+
+
 def alerts_sentence(
     firing: Sequence[Alert], pending: int, elsewhere: int, evaluated: bool, rules: int
 ) -> tuple[str, str]:

@@ -149,6 +149,11 @@ def audit_entry(action: str, outcome: str) -> AuditEntry:
     return AuditEntry(text, more, found.group(1))
 
 
+def more_in_progress(number: int) -> str:
+    """Return how many replays in progress the page does not list."""
+    return f"{number:,} more {_is(number)} in progress; see Replays."
+
+
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
@@ -304,6 +309,8 @@ def canary(operation: Operation) -> str:
     size = operation.canary or 0
     if operation.state != "running" or sent >= size or operation.total <= size:
         return ""
+    if size == 1:
+        return "Canary: the first one is sent on its own; the rest follow once it is acknowledged."
     return f"Canary: the first {size:,} are sent on their own; the rest follow once those {size:,} are acknowledged."
 
 

@@ -264,7 +264,7 @@ def _contradictions(condition: Condition) -> list[tuple[str, InvalidValue]]:
             found = []
             if (above is None) == (below is None):
                 found.append(
-                    ("above", InvalidValue("Exactly one of above and below must be set.", "above = 0.05"))
+                    ("above", InvalidValue('Exactly one of "above" and "below" must be set.', "above = 0.05"))
                 )
             if by not in METRICS[metric].by:
                 possible = " or ".join(METRICS[metric].by)
@@ -290,7 +290,7 @@ def _contradictions(condition: Condition) -> list[tuple[str, InvalidValue]]:
             ]
         case Absence(of="traffic", after=after, lookback=lookback) if lookback <= after:
             return [
-                ("lookback", InvalidValue("It must be longer than the value of after.", 'lookback = "1d"'))
+                ("lookback", InvalidValue('It must be longer than the value of "after".', 'lookback = "1d"'))
             ]
         case _:
             return []

@@ -141,7 +141,7 @@ class RouteSender:
         ):
             return False
         unsent = [entry for entry in entries if entry.key not in self._unrecorded]
-        answer = self._send_entries(unsent) if unsent else RouteResult(True, "sent before")
+        answer = self._send_entries(unsent) if unsent else RouteResult(True, "already sent")
         now = self._clock()
         if answer.accepted:
             self._unrecorded |= {entry.key for entry in entries}

@@ -78,7 +78,7 @@ class SnapshotReader:
             producers=tuple(_producer_state(row, self._heartbeats.silent(row, now)) for row in producers),
             dead_letters=_dead_letters(pending, dict(zip(growing, new, strict=True))),
             failing_routes={
-                row["name"]: (row["failing_since"], row["answer"] or "the receiver does not respond")
+                row["name"]: (row["failing_since"], row["answer"] or "the receiver is not responding")
                 for row in failing_routes
             },
             silences=tuple(Silence(**row) for row in silences),

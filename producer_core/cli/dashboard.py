@@ -38,7 +38,7 @@ def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> S
             network = ipaddress.ip_network(address)
         except ValueError:
             raise click.BadParameter(
-                f"{address!r} is not an IP address or network, for example 127.0.0.1 or 10.0.0.0/24."
+                f"{address!r} is not an IP address or network; use, for example, 127.0.0.1 or 10.0.0.0/24."
             ) from None
         if network.prefixlen == 0:
             raise click.BadParameter(
@@ -214,7 +214,7 @@ def _check_access(listener: _Listener, port: int) -> None:
     if not access_rules.is_loopback(listener.address) and listener.tls is None:
         output.say(
             "The dashboard uses plain HTTP: passwords and data are not encrypted. Use --tls-cert and --tls-key, or an "
-            "HTTPS proxy whose address is named by --proxy.",
+            "HTTPS proxy whose address is specified with --proxy.",
             err=True,
         )
 

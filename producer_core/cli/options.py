@@ -161,7 +161,7 @@ def client_settings(
 
 
 def current_user() -> str:
-    """Return the operator for the audit, as user@host."""
+    """Return the operator for the audit log, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

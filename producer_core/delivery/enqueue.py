@@ -325,7 +325,7 @@ class MessageEnqueuer:
                 "store, then send again."
             )
         cause = self._connection.error or "the broker is slower than the application"
-        return f"{timeout}: {len(self.pending):,} messages are pending ({cause}). Raise max_block_ms, or send more slowly."
+        return f"{timeout}; pending messages: {len(self.pending):,} ({cause}). Raise max_block_ms, or send more slowly."
 
     def end(self) -> None:
         """Accept and send nothing new: the producer is closing."""

@@ -135,7 +135,8 @@ class LimitWatch:
 
 def _exceeded(load: DeadLetterLoad, limits: DeadLetterLimits, now: float) -> Iterator[LimitExcess]:
     if limits.dead_letters is not None and load.dead_letters > limits.dead_letters:
-        text = f"{load.dead_letters:,} dead letters pending; the limit (dlq_max_size) is {limits.dead_letters:,}."
+        noun = "dead letter" if load.dead_letters == 1 else "dead letters"
+        text = f"{load.dead_letters:,} {noun} pending; the limit (dlq_max_size) is {limits.dead_letters:,}."
         yield LimitExcess("number", load.dead_letters, limits.dead_letters, text, _ADVICE["number"])
     if limits.bytes is not None and load.bytes > limits.bytes:
         text = (

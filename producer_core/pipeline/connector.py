@@ -65,7 +65,7 @@ def named_jars(given: Sequence[Path]) -> list[Path]:
     names = " ".join(jar.name for jar in jars)
     if absent := [part for part in _REQUIRED if part not in names]:
         raise MissingTool(
-            f"The {len(jars)} jars in --jars do not contain {absent[0]}.",
+            f"--jars does not include {absent[0]}.",
             fix=f"Spark's Kafka connector is {coordinate()} with its dependencies: {', '.join(_REQUIRED)}.",
         )
     if f"{_REQUIRED[0]}-{pyspark.__version__}.jar" not in names:

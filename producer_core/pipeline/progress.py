@@ -138,6 +138,6 @@ class _Bar:
     def _text_of(self, share: float, now: float) -> str:
         amount = f"{share:.0%}"
         if self._records:
-            amount += f" of {self._records:,} records"
+            amount += f" of {self._records:,} record{'s' * (self._records != 1)}"
         left = (now - self._began) * (1 - share) / share if share > _MIN_SHARE else None
         return f"{self._text}: {amount}" + (f", {left:.0f} s left" if left is not None and share < 1 else "")

@@ -99,7 +99,7 @@ _TABLE = (
     ),
     _known(
         r"OutOfMemoryError: ([^\n]*)|GC overhead limit", PipelineError, "Spark ran out of memory.",
-        "Give it more with --driver-memory, for example 2g.",
+        "Increase its memory with --driver-memory, for example 2g.",
     ),
     _known(
         r"No space left on device", PipelineError, "A disk is full.",

@@ -15,7 +15,7 @@ from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-TOPIC_RULE = "A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+TOPIC_RULE = "A topic name consists of 1 to 249 characters from a-z, A-Z, 0-9, '.', '_' and '-'."
 
 
 def is_topic_name(topic: Any) -> bool:
@@ -90,7 +90,7 @@ def check(
         )
     for name, value in (thresholds or {}).items():
         if value is not None:  # None disables the check
-            _check_number(f"thresholds[{name!r}]", value, "a number of 0 or more", least=0)
+            _check_number(f"thresholds[{name!r}]", value, "a number, 0 or more", least=0)
     _check_path("store", store, hint="store=None disables the store")
     _check_path("journal_dir", journal_dir, hint="leave it out for no journal")
     if telemetry_topic is not None and not is_topic_name(telemetry_topic):
@@ -155,7 +155,9 @@ def _check_number(
 ) -> None:
     good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     if not good or not (value > 0 if least is None else value >= least) or not value < math.inf:
-        raise ConfigError(f"{name}={short_repr(value)} is not {what}.", fix="Leave it out for the default.")
+        raise ConfigError(
+            f"{name} must be {what}, not {short_repr(value)}.", fix="Leave it out for the default."
+        )
 
 
 def check_timeout(value: Any, *, optional: bool = False) -> None:
@@ -183,7 +185,7 @@ def check_replay(topic: Any, max_messages: Any, timeout: Any, inconclusive: Any)
     whole = isinstance(max_messages, Integral) and not isinstance(max_messages, bool)
     if max_messages is not None and not (whole and max_messages >= 0):
         raise ConfigError(
-            f"max_messages={short_repr(max_messages)} is not a whole number of 0 or more.",
+            f"max_messages must be a whole number, 0 or more, not {short_repr(max_messages)}.",
             fix="Leave it out to replay all dead letters of the topic.",
         )
     check_timeout(timeout)

@@ -170,7 +170,7 @@ class ReplayActions(list[dict[str, Any]]):
             for action in self
         ]
         columns = ("when (UTC)", "who", "origin", "action", "records", "outcome")
-        return html.page(f"{len(self):,} actions, the latest first", columns=columns, rows=rows)
+        return html.page(f"Actions, the latest first: {len(self):,}", columns=columns, rows=rows)
 
 
 def _moment(at: float) -> str:
@@ -190,8 +190,8 @@ def _text(store: Store) -> str:
         totals = store.rows("totals")[0]
         pending = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
         return (
-            f"{totals['acknowledged']:,} messages acknowledged, {totals['dead']:,} dead, "
-            f"{pending:,} dead letters pending. {_NO_WIDGET}"
+            f"Messages: {totals['acknowledged']:,} acknowledged, {totals['dead']:,} dead. "
+            f"Pending dead letters: {pending:,}. {_NO_WIDGET}"
         )
 
 

@@ -84,7 +84,7 @@ def disk_full(path: Path) -> StoreFull:
 def read_only(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} cannot be opened with the permissions of this user.",
-        fix="Give this user read and write permission on the file and its directory, or choose another path with --store.",
+        fix="Grant this user read and write permission on the file and its directory, or choose another path with --store.",
     )
 
 

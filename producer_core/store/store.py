@@ -278,7 +278,8 @@ class Store:
         logger.error(
             "the store was restored from a copy", extra={"path": str(self.path), "dead_letters": revoked}
         )
-        text = f"{generation.RESTORED} The topics are probed for {revoked:,} dead letters before they are sent again."
+        dead_letters = "1 dead letter" if revoked == 1 else f"{revoked:,} dead letters"
+        text = f"{generation.RESTORED} The topics are probed for {dead_letters} before a resend."
         self.audit(
             who=current_actor(), origin="store", action="doubt", selection={}, count=revoked, outcome=text
         )

@@ -43,4 +43,4 @@ def fetch(timeout: float) -> None:
 
     session.check_tools()
     jars = connector.fetch_connector(timeout)
-    output.say(f"Spark's Kafka connector: {len(jars)} jars in {jars[0].parent}")
+    output.say(f"Spark's Kafka connector: {output.count(len(jars), 'jar')} in {jars[0].parent}")

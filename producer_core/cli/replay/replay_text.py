@@ -100,7 +100,7 @@ def print_reasons(store: Store, operation: Operation) -> None:
                 f'To send the records skipped with the reason "{reason}", replay them again with {option}.'
             )
     if len(rows) > _MAX_LINES:
-        output.say(f"… and {len(rows) - _MAX_LINES:,} more reasons")
+        output.say(f"… and {output.count(len(rows) - _MAX_LINES, 'more reason')}")
 
 
 def progress(operation: Operation) -> str:

@@ -220,7 +220,8 @@ def _read_from(origin: RecordOrigin) -> str:
     partition = "?" if origin.partition is None else origin.partition
     offset = "?" if origin.offset is None else origin.offset
     by = f" by {origin.consumer}" if origin.consumer else ""
-    attempts = f", delivered {origin.attempts} times" if origin.attempts else ""
+    times = "once" if origin.attempts == 1 else f"{origin.attempts} times"
+    attempts = f", delivered {times}" if origin.attempts else ""
     return f"read{by} from {origin.topic or '?'}[{partition}]@{offset}{attempts}"
 
 

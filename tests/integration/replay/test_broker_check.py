@@ -211,7 +211,7 @@ def test_the_check_reports_dead_letters_of_a_partition_that_no_longer_exists(kaf
     found, _ = look(kafka, [listed(1, topic, partition=7), listed(2, topic, partition=2)])
 
     assert the_only(found).lost_partitions == 1
-    assert "1 request a partition that the topic does not have (it has 3)." in the_only(found).text
+    assert "1 requests a partition that the topic does not have (it has 3)." in the_only(found).text
 
 
 def test_the_check_scans_a_thousand_partitions(kafka):

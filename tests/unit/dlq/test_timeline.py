@@ -91,7 +91,7 @@ def test_the_timeline_has_all_events_in_order(store, dead_letters, clock):
         ("failed again", None), ("attempt failed", None), ("dead", None), ("archived", "bob"), ("restored", "eve"),
         ("revealed", "ann"), ("replay planned", "ann"), ("acknowledged", None),
     ]  # fmt: skip
-    assert failed in events[3].text and events[3].text.endswith("by cli: fixed")
+    assert failed in events[3].text and events[3].text.endswith("via cli: fixed")
     assert events[4].text == f"replay {failed}: Broker: Policy violation"
     assert events[-1].text == f"replay {sent}: on its topic at partition 0, offset 1"
     assert [event.at for event in events] == sorted(event.at for event in events)

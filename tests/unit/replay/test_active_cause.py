@@ -65,11 +65,18 @@ def test_a_fault_is_over_after_enough_consecutive_deliveries_for_its_failure_rat
 def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
     add_dead_letters(store, 2)
     assert not dry_run(store, ALL).active
-    found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
+    found = alert(
+        "dead_letters_growing",
+        "orders",
+        5000.0,
+        value=2000.0,
+        says="2,000 new dead letters are pending",
+        window="15 min",
+    )
     AlertLog(store).record([AlertChange("fired", found)])
 
     assert (
-        'an alert is firing: "orders: 2,000 dead letters from the last 15 min are pending'
+        'an alert is firing: "orders: 2,000 new dead letters are pending (last 15 min)'
         in dry_run(store, ALL).active
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active

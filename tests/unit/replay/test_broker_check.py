@@ -80,7 +80,7 @@ def test_records_above_the_size_limit_of_the_sending_client_are_too_large(broker
     found, flags = look(broker, [listed(1, size=2_000), listed(2, size=100)], sends_at_most=1_000)
 
     assert flags == {name_of(1): "too_large"}
-    assert "1 of 2 are larger than the 1,000 bytes that the sending client allows" in found.topics[0].text
+    assert "1 of 2 is larger than the 1,000 bytes that the sending client allows" in found.topics[0].text
 
 
 def test_each_dead_letter_of_a_missing_topic_is_flagged(broker):
@@ -178,7 +178,7 @@ def test_the_check_of_an_unreachable_broker_ends_within_its_timeout():
 
     assert flags == {}
     assert {topic.partitions for topic in found.topics} == {0}
-    assert "The topic topic-0 could not be checked: no broker responds" in found.topics[0].text
+    assert "The topic topic-0 could not be checked: no broker responded" in found.topics[0].text
     assert not found.complete
 
 

@@ -73,6 +73,8 @@ def test_a_canary_with_too_many_failures_stops_the_replay(bad, stops):
 
 def test_a_canary_that_can_no_longer_succeed_stops_the_replay_at_once():
     assert "6 of its first 6" in heard(ReplayGuard(CanaryRule(canary=10, percent=50)), bad=6).verdict()
+    only = heard(ReplayGuard(CanaryRule(canary=1, percent=50)), bad=1)
+    assert only.verdict() == "The canary failed: its first record failed again"
 
 
 def test_after_the_canary_only_the_latest_outcomes_count():

@@ -240,7 +240,7 @@ def test_go_prompts_with_the_findings_and_starts_the_replay(store):
 
     assert refused.exit_code == 2
     assert "2 records of orders will be skipped" in refused.stderr
-    assert "No live producer that uses this store runs replays. Start one" in begun.stderr
+    assert "No live producer on this store can run replays. Start one" in begun.stderr
     assert (begun.exit_code, now.state, now.newer, now.rate) == (0, "planned", "send", 7.0)
     assert now.stop_percent == 20.0
     assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2

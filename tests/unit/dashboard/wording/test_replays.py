@@ -71,6 +71,9 @@ def test_the_canary_is_mentioned_only_while_it_runs():
     assert replay_wording.canary(operation(acknowledged=3)) == (
         "Canary: the first 10 are sent on their own; the rest follow once those 10 are acknowledged."
     )
+    assert replay_wording.canary(operation(canary=1, acknowledged=0, failed_again=0)) == (
+        "Canary: the first one is sent on its own; the rest follow once it is acknowledged."
+    )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
         assert replay_wording.canary(operation(**done)) == ""
 
@@ -154,3 +157,8 @@ def test_the_settings_describe_the_replay_worker():
         "V", "shop.properties", "b:9092"
     )
     assert replay_wording.runner_setup("V", "f", "b", "no such host").endswith("with f: no such host")
+
+
+def test_the_replays_that_are_not_listed_are_counted():
+    assert replay_wording.more_in_progress(1) == "1 more is in progress; see Replays."
+    assert replay_wording.more_in_progress(2) == "2 more are in progress; see Replays."

@@ -120,6 +120,14 @@ def test_a_dead_letter_of_a_share_group_without_the_record_is_not_replayable():
     assert fetched(SHARE_GROUP, value=None).replayable, "a tombstone with its key"
 
 
+def test_the_source_states_how_often_the_record_was_delivered():
+    others = tuple(header for header in SHARE_GROUP if header[0] != "__dlq.errors.delivery.count")
+    once = fetched((*others, ("__dlq.errors.delivery.count", b"1")))
+
+    assert "read by billing from orders[2]@42, delivered once" in once.source
+    assert "read by billing from orders[2]@42, delivered 5 times" in fetched(SHARE_GROUP).source
+
+
 def test_the_id_of_a_foreign_record_is_derived_from_its_offset():
     ids = {
         fetched(SPRING).message_id,

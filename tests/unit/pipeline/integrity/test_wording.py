@@ -118,3 +118,20 @@ def test_one_record_of_another_producer_is_counted_in_the_singular():
     texts = report(records=10, foreign=1).sentences
 
     assert "1 of 10 records has no producer_core message id; they were counted, not checked." in texts
+
+
+def test_single_gaps_in_the_ledgers_are_reported_in_the_singular():
+    gaps = tuple(LedgerGap(f"p-{number}", 3, 4) for number in range(6))
+    texts = report(gaps=gaps, ledger_lost=1, strange=1).sentences
+
+    assert texts[0].endswith("1 acknowledgement was not recorded, 1 record or row cannot be read.")
+    assert "1 more range of batches is missing from the ledgers." in texts
+    assert "Producers could not record 1 acknowledgement in their ledgers." in texts
+    assert "1 record or row of the ledger could not be read: a newer schema, or not telemetry." in texts
+
+
+def test_the_partitions_that_are_not_listed_are_counted():
+    ranges = tuple(ExpiredRange(partition, 5, 0, 4) for partition in range(6))
+    texts = report(expired=30, expired_ranges=ranges).sentences
+
+    assert any(text.endswith("; and 1 more partition).") for text in texts)
