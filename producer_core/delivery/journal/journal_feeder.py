@@ -118,6 +118,8 @@ class JournalFeeder:
         with self._gate:
             if self._fenced is not None:
                 raise self._fenced
+            if self._behind:  # before the write, because the feeder reads without the gate
+                self._low = min(self._low, *(one.seq for one in deliveries))
             try:
                 self.journal.append_many(deliveries)
                 for delivery in deliveries:
