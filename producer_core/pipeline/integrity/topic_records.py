@@ -1,0 +1,94 @@
+"""Fetch a topic's message ids and their offsets from Spark, a slice at a time, or the sums of their windows.
+
+A slice bounds what the driver holds: about 64 MB as Arrow here, and three times that in its JVM, whatever is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from producer_core.pipeline.integrity import groups
+from producer_core.pipeline.integrity.ranges import Range, covered, layers, split
+from producer_core.pipeline.integrity.read_topic import raw_ids, with_ids
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+Read = Callable[..., "DataFrame"]
+"""Returns the records of one range per partition; `among` is the number of ranges in all reads of a pass."""
+
+FIRST_SLICE = 2_000_000
+"""Records of the first slice; an id with its place takes about 40 bytes."""
+_SLICE_BYTES = 64 << 20
+_CACHED_READS = 4
+"""Reads whose Kafka clients Spark still keeps when the next one begins; see `read_topic.fetch_settings`."""
+
+BROADCAST_LIMIT = 200_000
+"""Groups up to which they are broadcast to every task; more are joined by a shuffle of the records read again."""
+
+
+class TopicRecords(Protocol):
+    """Return records as Arrow tables of (partition, offset, id); the id is null without a message id."""
+
+    def ids(self, ranges: Mapping[int, Range]) -> Iterator[pyarrow.Table]:
+        """Yield all records of the ranges."""
+
+    def groups(self, ranges: Mapping[int, Range]) -> pyarrow.Table:
+        """Return the sums of the ranges' windows, as `groups.groups` does."""
+
+    def ids_of(self, ranges: Mapping[int, Sequence[Range]], chosen: pyarrow.Table) -> Iterator[pyarrow.Table]:
+        """Yield the records of the ranges that belong to the chosen groups."""
+
+
+class SparkRecords:
+    """Read the records with Spark."""
+
+    def __init__(self, session: SparkSession, read: Read) -> None:
+        self._session = session
+        self._read = read
+
+    def ids(self, ranges: Mapping[int, Range]) -> Iterator[pyarrow.Table]:
+        return in_slices(lambda some, among: raw_ids(self._read(some, among=among)), ranges, FIRST_SLICE)
+
+    def groups(self, ranges: Mapping[int, Range]) -> pyarrow.Table:
+        return groups.groups(with_ids(self._read(ranges))).toArrow()
+
+    def ids_of(self, ranges: Mapping[int, Sequence[Range]], chosen: pyarrow.Table) -> Iterator[pyarrow.Table]:
+        from pyspark.sql import functions as F
+
+        keys = self._session.createDataFrame(chosen)
+        keys = F.broadcast(keys) if chosen.num_rows <= BROADCAST_LIMIT else keys
+        for layer in layers(ranges):
+            yield from in_slices(
+                lambda some, among: groups.records_of(with_ids(self._read(some, among=among)), keys),
+                layer,
+                FIRST_SLICE,
+                among=sum(map(len, ranges.values())),
+            )
+
+
+def in_slices(
+    read: Callable[[Mapping[int, Range], int | None], DataFrame],
+    ranges: Mapping[int, Range],
+    size: int,
+    *,
+    among: int | None = None,
+) -> Iterator[pyarrow.Table]:
+    """Yield the frames of successive parts of the ranges; `size` is the number of offsets of the first part.
+
+    The size of the others follows from the bytes of the one before.
+    """
+    part, rest = split(ranges, size)
+    while part:
+        kept = len(part) * (_CACHED_READS if rest else 1)
+        table = read(part, max(kept, among or 0)).toArrow()
+        yield table
+        size = max(1_000, _SLICE_BYTES * covered_once(part) // max(1, table.nbytes))
+        part, rest = split(rest, min(size, FIRST_SLICE))
+
+
+def covered_once(ranges: Mapping[int, Range]) -> int:
+    """Return the number of offsets in ranges of one per partition."""
+    return covered({number: [one] for number, one in ranges.items()})
