@@ -21,7 +21,7 @@ from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.kafka.clients import admin, cluster_id
 from producer_core.pipeline.integrity import caveats, topic_bounds, watermarks
 from producer_core.pipeline.integrity.audit_tables import audit_tables
-from producer_core.pipeline.integrity.compare import run_comparison, select_rows
+from producer_core.pipeline.integrity.compare import MAX_IDS, run_comparison, select_rows
 from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult
 from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.findings import listed, written
@@ -48,7 +48,7 @@ from producer_core.pipeline.integrity.spans import (
     refreshed,
     spans,
 )
-from producer_core.pipeline.integrity.topic_records import SparkRecords
+from producer_core.pipeline.integrity.topic_records import FIRST_SLICE, SparkRecords
 from producer_core.pipeline.job_status import JobStatus, failure_text, track_job
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.progress import announce, clear_line, show_progress
@@ -214,12 +214,14 @@ class _Audit:
 
     @contextmanager
     def _reading(self, records: int, again: bool) -> Iterator[None]:
-        """Show a bar for each of the two passes; `records` does not cover Spark's work before and between them."""
+        """Show a bar for each of the two passes; `records` does not cover the work before and between them."""
         self._announce(f"reading {records:,} records{' again, where ledger and log differ' if again else ''}")
         text = f"auditing {self._topic}{', differences' if again else ''}"
+        slices = -(-records // FIRST_SLICE) if records <= MAX_IDS else 0
         with show_progress(
-            self._session, text, records=records, on_share=None if again else self._job.fraction_done
-        ):
+            self._session, text, records=records, on_share=None if again else self._job.fraction_done,
+            tasks=slices * len(self._facts.partitions),
+        ):  # fmt: skip
             yield
         self._announce("comparing with the ledgers")
 

@@ -62,6 +62,11 @@ class AuditTables:
         self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM arriving")
         self._connection.unregister("arriving")
 
+    def drop(self, *tables: str) -> None:
+        """Release tables that no later rule reads."""
+        for table in tables:
+            self._connection.execute(f"DROP TABLE {table}")
+
     def put_spans(self, spans: Mapping[int, OffsetSpan]) -> None:
         """Set the spans that zones refer to."""
         bounds = [{name: getattr(span, name) for name in _SPAN} for span in spans.values()]

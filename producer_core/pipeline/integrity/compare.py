@@ -96,7 +96,8 @@ def select_rows(tables: AuditTables, request: ComparisonRequest, spans: Mapping[
 def _read(tables: AuditTables, request: ComparisonRequest, topic: TopicRecords, *, by_sums: bool) -> None:
     ranges = {number: (span.start, span.end) for number, span in request.spans.items()}
     if by_sums:
-        tables.add("add_groups", [topic.groups(ranges)])
+        tables.add("add_groups", topic.groups(ranges))
+        tables.create("log_groups", "merged_groups")
     else:
         tables.add("add_records", topic.ids(ranges))
         tables.create("log_groups")

@@ -73,6 +73,7 @@ def read_ledgers(
     left_out = add_store_ledger(tables, store, topic, cluster)
     facts = sum_up(tables, topic, left_out)
     _check_not_data_topics(tables, sources)
+    tables.drop("batches", "readable_batches", "known", "all_rows")
     return facts
 
 

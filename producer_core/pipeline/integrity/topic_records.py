@@ -20,7 +20,7 @@ Read = Callable[..., "DataFrame"]
 """Returns the records of one range per partition; `among` is the number of ranges in all reads of a pass."""
 
 FIRST_SLICE = 2_000_000
-"""Records of the first slice; an id with its place takes about 40 bytes."""
+"""Records of the first slice; an id with its place takes about 40 bytes, a sum about 80."""
 _SLICE_BYTES = 64 << 20
 _CACHED_READS = 4
 """Reads whose Kafka clients Spark still keeps when the next one begins; see `read_topic.fetch_settings`."""
@@ -35,8 +35,8 @@ class TopicRecords(Protocol):
     def ids(self, ranges: Mapping[int, Range]) -> Iterator[pyarrow.Table]:
         """Yield all records of the ranges."""
 
-    def groups(self, ranges: Mapping[int, Range]) -> pyarrow.Table:
-        """Return the sums of the ranges' windows, as `groups.groups` does."""
+    def groups(self, ranges: Mapping[int, Range]) -> Iterator[pyarrow.Table]:
+        """Yield the sums of the windows of successive parts of the ranges, as `groups.groups` does."""
 
     def ids_of(self, ranges: Mapping[int, Sequence[Range]], chosen: pyarrow.Table) -> Iterator[pyarrow.Table]:
         """Yield the records of the ranges that belong to the chosen groups."""
@@ -52,8 +52,11 @@ class SparkRecords:
     def ids(self, ranges: Mapping[int, Range]) -> Iterator[pyarrow.Table]:
         return in_slices(lambda some, among: raw_ids(self._read(some, among=among)), ranges, FIRST_SLICE)
 
-    def groups(self, ranges: Mapping[int, Range]) -> pyarrow.Table:
-        return groups.groups(with_ids(self._read(ranges))).toArrow()
+    def groups(self, ranges: Mapping[int, Range]) -> Iterator[pyarrow.Table]:
+        def summed(some: Mapping[int, Range], among: int | None) -> DataFrame:
+            return groups.groups(with_ids(self._read(some, among=among)))
+
+        return in_slices(summed, ranges, FIRST_SLICE, most=covered_once(ranges))
 
     def ids_of(self, ranges: Mapping[int, Sequence[Range]], chosen: pyarrow.Table) -> Iterator[pyarrow.Table]:
         from pyspark.sql import functions as F
@@ -74,19 +77,20 @@ def in_slices(
     ranges: Mapping[int, Range],
     size: int,
     *,
+    most: int = FIRST_SLICE,
     among: int | None = None,
 ) -> Iterator[pyarrow.Table]:
     """Yield the frames of successive parts of the ranges; `size` is the number of offsets of the first part.
 
-    The size of the others follows from the bytes of the one before.
+    The size of the others, up to `most`, follows from the bytes of the one before.
     """
     part, rest = split(ranges, size)
+    reads = _CACHED_READS if rest else 1
     while part:
-        kept = len(part) * (_CACHED_READS if rest else 1)
-        table = read(part, max(kept, among or 0)).toArrow()
+        table = read(part, max(reads * len(part), among or 0)).toArrow()
         yield table
         size = max(1_000, _SLICE_BYTES * covered_once(part) // max(1, table.nbytes))
-        part, rest = split(rest, min(size, FIRST_SLICE))
+        part, rest = split(rest, min(size, most))
 
 
 def covered_once(ranges: Mapping[int, Range]) -> int:

@@ -7,14 +7,14 @@ INSERT INTO log FROM decoded('arriving')
 INSERT INTO log FROM decoded('arriving') SEMI JOIN surplus USING (partition, session, seq, off)
 
 -- name: add_groups
--- Adds the log's groups, as Spark has summed them.
-CREATE OR REPLACE TABLE log_groups AS SELECT * REPLACE (session::UUID AS session) FROM arriving
+-- Adds the log's groups of a slice, as Spark has summed them.
+INSERT INTO log_pieces BY NAME SELECT * REPLACE (session::UUID AS session) FROM arriving
 
 -- name: topic_rows
 -- Selects the ledger's rows about the topic of this cluster, with the span of their partition and the zones of their
 -- first and last offset.
 WITH about AS (
-    SELECT *, coalesce({fresh}, false) AS fresh, coalesce({old}, false) AS old FROM ledger_rows
+    SELECT * EXCLUDE (seqs, offs), coalesce({fresh}, false) AS fresh, coalesce({old}, false) AS old FROM ledger_rows
     WHERE topic = $topic AND ($cluster = '' OR cluster_id IN ('', $cluster)))
 SELECT about.*, span, zone(off_min, old, span) AS zone, zone(off_max, old, span) AS last_zone
 FROM about LEFT JOIN spans USING (partition)
@@ -51,6 +51,11 @@ SELECT DISTINCT unnest([zone, last_zone]) FROM rows_in_doubt
 SELECT partition, session, seq >> 12 AS window_no, count(*) AS n, sum(place(seq)) AS s, sum(mark(seq, off)) AS f,
        min(off) AS off_min, max(off) AS off_max
 FROM log GROUP BY ALL
+
+-- name: merged_groups
+-- Returns the log's groups from those of all slices.
+SELECT partition, session, window_no, sum(n) AS n, sum(s) AS s, sum(f) AS f, min(off_min) AS off_min, max(off_max) AS off_max
+FROM log_pieces GROUP BY ALL
 
 -- name: doubled
 -- Returns groups with a message that was acknowledged at two places, which equal sums do not show. The sums rule it out

@@ -43,10 +43,16 @@ CREATE MACRO verdict(noted, hidden, settled, whole, final) AS CASE
     WHEN NOT whole THEN 'undecided'
     ELSE final END
 
+-- name: ledger_rows
+-- Holds no rows yet; a macro needs the table when it is created.
+CREATE TABLE ledger_rows (row_id BIGINT, seqs VARCHAR, offs VARCHAR)
+
 -- name: entries
 -- Returns the acknowledgements of the given ledger rows, one per row; an unknown offset is -1.
 CREATE MACRO entries(chosen) AS TABLE
-    WITH lists AS (SELECT row_id, wholes(seqs) AS steps, wholes(offs) AS moves FROM query_table(chosen)),
+    WITH lists AS (
+        SELECT row_id, wholes(seqs) AS steps, wholes(offs) AS moves
+        FROM ledger_rows SEMI JOIN query_table(chosen) USING (row_id)),
     each AS (SELECT row_id, generate_subscripts(steps, 1) AS turn, unnest(steps) AS step, unnest(moves) AS move FROM lists)
     SELECT row_id, (sum(step) OVER so_far)::BIGINT AS seq, coalesce(try_cast(sum(move) OVER so_far AS BIGINT), -1) AS off
     FROM each
@@ -76,6 +82,11 @@ CREATE MACRO decoded(rows) AS TABLE
 -- name: log
 -- Holds records: of the whole range, or of suspects only. Records without a message id have no session.
 CREATE TABLE log (partition INTEGER, off BIGINT, session UUID, seq BIGINT)
+
+-- name: log_pieces
+-- Holds the sums of windows, of each slice that Spark has summed.
+CREATE TABLE log_pieces (
+    partition INTEGER, session UUID, window_no BIGINT, n BIGINT, s BIGINT, f BIGINT, off_min BIGINT, off_max BIGINT)
 
 -- name: batches
 -- Holds the ledgers' batches as they were read from topics and from the store.
