@@ -282,6 +282,37 @@ def test_messages_that_an_earlier_audit_judged_are_not_reported_again(backend):
     assert (report.acknowledged, report.duplicated, report.ids("unledgered")) == (3, 0, [f"{TWO}-1"])
 
 
+@pytest.mark.parametrize(("since", "expired"), [(None, 3), (1.6e9, 3), (1.8e9, 0)])
+def test_an_audit_of_a_time_range_counts_only_messages_of_it_as_expired(backend, since, expired):
+    """The ledger was written at 1.7e9."""
+    bounds = {0: PartitionBounds(3, 5, 5)}
+    report = audited(
+        backend, log(in_order(ONE, 5)[3:]), [batch("p", 0, ledger_of(ONE, 5))], bounds, since=since
+    )
+    assert (report.expired, report.acknowledged, report.lost) == (expired, 2, 0)
+
+
+@pytest.mark.parametrize(("waiting", "lost"), [((), []), (((ONE.bytes, 1),), [f"{ONE}-1"])])
+def test_a_message_without_an_offset_that_waited_for_a_transaction_is_judged_by_the_next_audit(
+    backend, waiting, lost
+):
+    values = [batch("p", 0, acked(ONE, (0, 0, 0), (0, 1, None), (0, 2, None)))]
+    report = audited(
+        backend, log(in_order(ONE, 1)), values, {0: PartitionBounds(0, 1, 1)}, fresh="false", waiting=waiting
+    )
+    assert report.ids("lost") == lost
+
+
+def test_late_rows_about_offsets_that_expired_unaudited_are_expired(backend):
+    bounds, values = {0: PartitionBounds(4, 6, 6)}, [batch("p", 0, ledger_of(ONE, 4))]
+    records = log(in_order(ONE, 6)[4:])
+    late, known = (
+        audited(backend, records, values, bounds, begin={0: 4}, fresh=fresh, waiting=())
+        for fresh in ("true", "false")
+    )
+    assert (late.expired, known.expired) == (4, 0)
+
+
 def test_a_compacted_topic_is_checked_for_copies_and_order_only(backend):
     rows = [(0, 1, ONE, 1), (0, 3, ONE, 3), (0, 5, ONE, 2), (0, 6, ONE, 3)]
     report = audited(

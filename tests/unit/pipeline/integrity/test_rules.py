@@ -109,7 +109,7 @@ def report_of(records, values, bounds, *, by_sums, **more):
 
 
 @pytest.mark.slow
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32))
 def test_a_random_log_has_the_findings_of_plain_loops_by_ids_and_by_sums(seed):
     made = Made(seed)
@@ -128,7 +128,7 @@ def test_a_random_log_has_the_findings_of_plain_loops_by_ids_and_by_sums(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     seed=st.integers(1, 1_000), share=st.sampled_from([0.0, 0.3, 0.8]), hidden=st.booleans(), by_sums=st.booleans()
 )  # fmt: skip
