@@ -1,4 +1,4 @@
-"""Run an audit: read a topic and its producers' ledgers, compare them, and examine the differences by message id.
+"""Run an audit: read a topic and its producers' ledgers with Spark, and compare them by message id in this process.
 
 The order of requests matters. The topic's end offsets are requested before those of the ledgers, so that every offset
 in the ledger below them is in the log or lost; and again after those of the ledgers, so that an acknowledgement above
@@ -78,7 +78,7 @@ def audit(
     isolation: Isolation = "read_committed",
     findings: Path | str | None = None,
 ) -> AuditReport:
-    """Read the topic once, and suspect ranges twice, and find out for each acknowledged message whether it is in the log.
+    """Find out for each acknowledged message whether it is in the log, which is read once; of a long range, suspects twice.
 
     Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own ledger. `since` and
     `until` are seconds since 1970 and refer to record timestamps; `incremental` reads only the offsets that the

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from producer_core.pipeline.integrity import suspects
 from producer_core.pipeline.integrity.audit_tables import AuditTables
@@ -17,6 +18,9 @@ from producer_core.pipeline.integrity.outcome import ExpiredRange
 from producer_core.pipeline.integrity.ranges import covered
 from producer_core.pipeline.integrity.spans import OffsetSpan, PartitionBounds, refreshed
 from producer_core.pipeline.integrity.topic_records import TopicRecords
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Reading = Callable[[int, bool], AbstractContextManager[None]]
 """Returns a context for a read of this many records; the flag marks the second pass."""
@@ -55,34 +59,108 @@ def run_comparison(
     `bounds_now` requests the topic's bounds again after everything was read; without `look_up`, Spark reads single
     offsets, too. The findings stay in `tables`.
     """
-    select_rows(tables, request, request.spans)
-    tables.create("rows_in_doubt")
-    zones = {zone for (zone,) in tables.rows("zones")}
-    by_sums = _size(request.spans) > MAX_IDS
-    with reading(_size(request.spans), False):
-        _read(tables, request, topic, by_sums=by_sums)
-    tables.create("doubled")
-    tables.create("compared", compacted=bool(request.compacted))
-    counts = Counts(*tables.row("counts"))
-    repeats, read_again, beyond = 0, 0, 0
-    suspicious = bool(counts.unequal or counts.doubtful or zones & {*_ALWAYS})
-    if suspicious:
-        repeats, read_again = _suspects(
-            tables, request, topic, counts.unequal, reading=reading, look_up=look_up, by_sums=by_sums
-        )
-    after = refreshed(request.spans, bounds_now())
-    if suspicious:
-        tables.put_spans(after)
+    return _Comparison(tables, request, topic, bounds_now, reading, look_up).run()
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Order the rules and the reads of one comparison; the arguments are those of `run_comparison`."""
+
+    tables: AuditTables
+    request: ComparisonRequest
+    topic: TopicRecords
+    bounds_now: Callable[[], Mapping[int, PartitionBounds]]
+    reading: Reading
+    look_up: LookUp | None
+
+    @property
+    def by_sums(self) -> bool:
+        return self.size > MAX_IDS
+
+    @property
+    def size(self) -> int:
+        """Return the number of offsets that are read."""
+        return sum(span.end - span.start for span in self.request.spans.values())
+
+    def run(self) -> ComparisonResult:
+        tables, before = self.tables, self.request.spans
+        select_rows(tables, self.request, before)
+        tables.create("rows_in_doubt")
+        zones = {zone for (zone,) in tables.rows("zones")}
+        counts = self._first_pass()
+        suspicious = bool(counts.unequal or counts.doubtful or zones & {*_ALWAYS})
+        repeats, read_again = self._suspects(counts.unequal) if suspicious else (0, 0)
+        after = refreshed(before, self.bounds_now())
+        beyond = self._decide(after) if suspicious else 0
+        low_moved = any(span.low > before[number].low for number, span in after.items())
+        has_expired = low_moved or zones & _BELOW_RANGE
+        expired, taken = _expired(tables, self.request, after) if has_expired else ((), 0)
+        return ComparisonResult(
+            records=counts.records, foreign=counts.foreign, read_again=read_again, suspicious=suspicious,
+            acknowledged=max(0, counts.acknowledged - taken - repeats) + beyond, expired=expired, spans=after,
+        )  # fmt: skip
+
+    def _first_pass(self) -> Counts:
+        """Read everything, as ids or as sums, and compare the groups of both sides."""
+        ranges = {number: (span.start, span.end) for number, span in self.request.spans.items()}
+        with self.reading(self.size, False):
+            if self.by_sums:
+                self.tables.add("add_groups", self.topic.groups(ranges))
+                self.tables.create("log_groups", "merged_groups")
+            else:
+                self.tables.add("add_records", self.topic.ids(ranges))
+                self.tables.create("log_groups")
+        self.tables.create("doubled")
+        self.tables.create("compared", compacted=bool(self.request.compacted))
+        return Counts(*self.tables.row("counts"))
+
+    def _suspects(self, unequal: int) -> tuple[int, int]:
+        """Select the records of suspects; return the ledger's repeated entries, and the offsets that were read again."""
+        tables, compacted = self.tables, bool(self.request.compacted)
+        tables.put_waiting(self.request.waiting or ())
+        tables.create("ledger_entries", texts={"always": str(_ALWAYS)})
         tables.create("ledger")
-        (beyond,) = tables.row("beyond")
-        _findings(tables, request, after)
-    low_moved = any(span.low > request.spans[number].low for number, span in after.items())
-    expired, taken = _expired(tables, request, after) if low_moved or zones & _BELOW_RANGE else ((), 0)
-    return ComparisonResult(
-        records=counts.records, foreign=counts.foreign, read_again=read_again, suspicious=suspicious,
-        expired=expired, spans=after,
-        acknowledged=max(0, counts.acknowledged - taken - repeats) + beyond,
-    )  # fmt: skip
+        tables.create("differing")
+        arithmetic = self.by_sums and not compacted
+        tables.create("missing", arithmetic=arithmetic)
+        again = self._single_records() if arithmetic else 0
+        tables.create("read_groups", by_sums=self.by_sums, compacted=compacted)
+        again += self._second_pass(unequal) if self.by_sums else 0
+        tables.create("seen", by_sums=self.by_sums)
+        return 0 if compacted else tables.row("repeats")[0], again
+
+    def _single_records(self) -> int:
+        """Fetch the single records that arithmetic names; return the number of offsets read.
+
+        For a few records the Python client is faster than Spark's planning of a read. With too many offsets to read,
+        none is read, and their groups are read whole.
+        """
+        self.tables.create("surplus")
+        wanted = self.tables.arrow("surplus_places")
+        if self.look_up is not None and wanted.num_rows <= MAX_LOOKUPS:
+            self.tables.add("add_single_records", [looked_up(wanted, self.look_up)])
+            return int(wanted.num_rows)
+        ranges = suspects.ranges_to_read(wanted, self.request.spans)
+        if covered(ranges) > self.size * _MAX_POINT_SHARE:
+            return 0
+        self.tables.add("add_single_records", self.topic.ids_of(ranges, self.tables.arrow("surplus_groups")))
+        return covered(ranges)
+
+    def _second_pass(self, unequal: int) -> int:
+        """Read the groups whose records decide, and return the number of offsets read."""
+        step = max(1, self.size // _MAX_INTERVALS) if unequal > _MANY_GROUPS else 1
+        ranges = suspects.ranges_to_read(self.tables.arrow("intervals", step=step), self.request.spans)
+        if ranges:
+            with self.reading(covered(ranges), True):
+                self.tables.add("add_records", self.topic.ids_of(ranges, self.tables.arrow("groups_to_read")))
+        return covered(ranges)
+
+    def _decide(self, after: Mapping[int, OffsetSpan]) -> int:
+        """Collect the findings; return the number of messages acknowledged above the log's end."""
+        self.tables.put_spans(after)
+        self.tables.create("ledger")
+        _findings(self.tables, self.request, after)
+        return int(self.tables.row("beyond")[0])
 
 
 def select_rows(tables: AuditTables, request: ComparisonRequest, spans: Mapping[int, OffsetSpan]) -> None:
@@ -93,78 +171,13 @@ def select_rows(tables: AuditTables, request: ComparisonRequest, spans: Mapping[
     )  # fmt: skip
 
 
-def _read(tables: AuditTables, request: ComparisonRequest, topic: TopicRecords, *, by_sums: bool) -> None:
-    ranges = {number: (span.start, span.end) for number, span in request.spans.items()}
-    if by_sums:
-        tables.add("add_groups", topic.groups(ranges))
-        tables.create("log_groups", "merged_groups")
-    else:
-        tables.add("add_records", topic.ids(ranges))
-        tables.create("log_groups")
-
-
-def _suspects(
-    tables: AuditTables,
-    request: ComparisonRequest,
-    topic: TopicRecords,
-    unequal: int,
-    *,
-    reading: Reading,
-    look_up: LookUp | None,
-    by_sums: bool,
-) -> tuple[int, int]:
-    """Select the records of suspects; return the ledger's repeated entries, and the offsets that were read again."""
-    compacted = bool(request.compacted)
-    tables.put_waiting(request.waiting or ())
-    tables.create("ledger_entries", texts={"always": str(_ALWAYS)})
-    tables.create("ledger")
-    tables.create("differing")
-    arithmetic, again = by_sums and not compacted, 0
-    tables.create("missing", arithmetic=arithmetic)
-    if arithmetic:
-        again = _single_records(tables, request, topic, look_up)
-    tables.create("read_groups", by_sums=by_sums, compacted=compacted)
-    if by_sums:
-        again += _second_pass(tables, request, topic, unequal, reading)
-    tables.create("seen", by_sums=by_sums)
-    return 0 if compacted else tables.row("repeats")[0], again
-
-
-def _single_records(
-    tables: AuditTables, request: ComparisonRequest, topic: TopicRecords, look_up: LookUp | None
-) -> int:
-    """Fetch the single records that arithmetic names; return the number of offsets read.
-
-    For a few records the Python client is faster than Spark's planning of a read. With too many offsets to read, none
-    is read, and their groups are read whole.
-    """
+def looked_up(wanted: pyarrow.Table, look_up: LookUp) -> pyarrow.Table:
+    """Return the records at the first offsets of some intervals."""
     import pyarrow as pa
 
-    tables.create("surplus")
-    wanted = tables.arrow("surplus_places")
-    if look_up is not None and wanted.num_rows <= MAX_LOOKUPS:
-        places = list(zip(wanted["partition"].to_pylist(), wanted["off_min"].to_pylist(), strict=True))
-        ids = pa.array(look_up(places), pa.binary())
-        found = pa.table({"partition": wanted["partition"], "offset": wanted["off_min"], "id": ids})
-        tables.add("add_single_records", [found])
-        return len(places)
-    ranges = suspects.ranges_to_read(wanted, request.spans)
-    if covered(ranges) > _size(request.spans) * _MAX_POINT_SHARE:
-        return 0
-    tables.add("add_single_records", topic.ids_of(ranges, tables.arrow("surplus_groups")))
-    return covered(ranges)
-
-
-def _second_pass(
-    tables: AuditTables, request: ComparisonRequest, topic: TopicRecords, unequal: int, reading: Reading
-) -> int:
-    """Read the groups whose records decide, and return the number of offsets read."""
-    step = max(1, _size(request.spans) // _MAX_INTERVALS) if unequal > _MANY_GROUPS else 1
-    ranges = suspects.ranges_to_read(tables.arrow("intervals", step=step), request.spans)
-    if ranges:
-        with reading(covered(ranges), True):
-            tables.add("add_records", topic.ids_of(ranges, tables.arrow("groups_to_read")))
-    return covered(ranges)
+    places = list(zip(wanted["partition"].to_pylist(), wanted["off_min"].to_pylist(), strict=True))
+    ids = pa.array(look_up(places), pa.binary())
+    return pa.table({"partition": wanted["partition"], "offset": wanted["off_min"], "id": ids})
 
 
 def _findings(tables: AuditTables, request: ComparisonRequest, after: Mapping[int, OffsetSpan]) -> None:
@@ -193,8 +206,3 @@ def _expired(
     select_rows(tables, request, after)
     found = tables.rows("expired_ranges", incremental=request.waiting is not None, since=request.since)
     return tuple(ExpiredRange(*row[:4]) for row in found), sum(row[4] for row in found)
-
-
-def _size(spans: Mapping[int, OffsetSpan]) -> int:
-    """Return the number of offsets that are read."""
-    return sum(span.end - span.start for span in spans.values())

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from producer_core.pipeline.integrity.audit_tables import AuditTables
     from producer_core.store import Store
 
-_FIRST_SLICE = 5_000
-"""Telemetry records of the first slice, before their size is known."""
+_FIRST_SLICE = 400
+"""Telemetry records of the first slice, before their size is known; one has 1 MB at most."""
 _SETTLING = 60.0
 """Seconds after the start of its merge within which a store's row may be committed."""
 

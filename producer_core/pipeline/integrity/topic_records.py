@@ -22,6 +22,8 @@ Read = Callable[..., "DataFrame"]
 FIRST_SLICE = 2_000_000
 """Records of the first slice; an id with its place takes about 40 bytes, a sum about 80."""
 _SLICE_BYTES = 64 << 20
+_MAX_GROWTH = 4
+"""Growth from a slice to the next, because records may become larger."""
 _CACHED_READS = 4
 """Reads whose Kafka clients Spark still keeps when the next one begins; see `read_topic.fetch_settings`."""
 
@@ -89,8 +91,9 @@ def in_slices(
     while part:
         table = read(part, max(reads * len(part), among or 0)).toArrow()
         yield table
-        size = max(1_000, _SLICE_BYTES * covered_once(part) // max(1, table.nbytes))
-        part, rest = split(rest, min(size, most))
+        fitting = _SLICE_BYTES * covered_once(part) // max(1, table.nbytes)
+        size = max(1, min(fitting, most, _MAX_GROWTH * size))
+        part, rest = split(rest, size)
 
 
 def covered_once(ranges: Mapping[int, Range]) -> int:

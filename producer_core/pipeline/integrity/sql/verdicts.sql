@@ -13,12 +13,16 @@ everywhere AS (
     UNION ALL BY NAME SELECT *, false AS earlier FROM trusted
     UNION ALL BY NAME SELECT session, seq, partition, off, true AS earlier FROM ledger
     WHERE zone IN ('before', 'expired', 'taken', 'gone')),
-once AS (SELECT session, seq, partition, off, bool_and(earlier) AS earlier FROM everywhere GROUP BY ALL),
-acked AS (SELECT DISTINCT session, seq, partition, 1 AS acked FROM ledger)
-SELECT once.*, seq >> 12 AS window_no, row_number() OVER originals AS copy,
-    first_value(partition) OVER originals AS other_partition, first_value(off) OVER originals AS other_off
-FROM once LEFT JOIN acked USING (session, seq, partition)
-WINDOW originals AS (PARTITION BY session, seq ORDER BY coalesce(acked, 0) DESC, earlier DESC, partition, off)
+once AS (
+    SELECT session, seq, partition, off, seq >> 12 AS window_no, bool_and(earlier) AS earlier FROM everywhere GROUP BY ALL),
+several AS (SELECT session, seq FROM once GROUP BY ALL HAVING count(*) > 1),
+acked AS (SELECT DISTINCT session, seq, partition, 1 AS acked FROM ledger SEMI JOIN several USING (session, seq)),
+copies AS (
+    SELECT once.*, row_number() OVER originals AS copy, first_value(partition) OVER originals AS other_partition,
+        first_value(off) OVER originals AS other_off
+    FROM once SEMI JOIN several USING (session, seq) LEFT JOIN acked USING (session, seq, partition)
+    WINDOW originals AS (PARTITION BY session, seq ORDER BY coalesce(acked, 0) DESC, earlier DESC, partition, off))
+FROM copies UNION ALL BY NAME SELECT *, 1 AS copy FROM once ANTI JOIN several USING (session, seq)
 
 -- name: duplicated
 -- Every copy in the range of a message that is elsewhere, too.
@@ -31,9 +35,9 @@ SELECT 'duplicated' AS kind, session, seq, partition, off, other_partition, othe
 -- looked up (-1). A group whose records are all copies has no beginning.
 WITH originals AS (SELECT session, seq, partition, off, window_no FROM places WHERE copy = 1 AND NOT earlier),
 within AS (
-    SELECT *, max(seq) OVER so_far AS top, arg_max(off, seq) OVER so_far AS top_off FROM originals
-    WINDOW so_far AS (PARTITION BY partition, session, window_no ORDER BY off
-                      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)),
+    SELECT *, max(seq) OVER (
+        PARTITION BY partition, session, window_no ORDER BY off ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS top
+    FROM originals),
 exact AS (SELECT partition, session, window_no, min(off) AS exact FROM originals GROUP BY ALL),
 begins AS (
     SELECT partition, session, window_no, CASE WHEN unequal OR doubtful THEN exact ELSE off_min END AS begin
@@ -52,10 +56,13 @@ before_range AS (
     WHERE entry.off < crossing.span.start),
 tops AS (SELECT partition, session, max(seq) AS before FROM before_range GROUP BY ALL),
 late AS (
-    SELECT *, CASE WHEN top > seq THEN top_off WHEN higher < off THEN higher WHEN before > seq THEN -1 END AS other_off
-    FROM within LEFT JOIN highers USING (partition, session, window_no) LEFT JOIN tops USING (partition, session))
-SELECT 'reordered' AS kind, session, seq, partition, off, partition AS other_partition, other_off
-FROM late ANTI JOIN dead_letters USING (session, seq) WHERE other_off IS NOT NULL
+    SELECT * FROM within LEFT JOIN highers USING (partition, session, window_no) LEFT JOIN tops USING (partition, session)
+    WHERE top > seq OR higher < off OR before > seq)
+SELECT 'reordered' AS kind, late.session, late.seq, late.partition, late.off, late.partition AS other_partition,
+    CASE WHEN top > late.seq THEN higher_one.off WHEN higher < late.off THEN higher ELSE -1 END AS other_off
+FROM late LEFT JOIN originals AS higher_one
+         ON higher_one.partition = late.partition AND higher_one.session = late.session AND higher_one.seq = late.top
+     ANTI JOIN dead_letters ON dead_letters.session = late.session AND dead_letters.seq = late.seq
 
 -- name: unledgered
 -- Messages in the log that are in no ledger, for information; dropped ones have a kind of their own.

@@ -76,9 +76,8 @@ def test_unreadable_records_and_rows_of_a_ledger_are_counted(spark):
         tables.add("add_batches", [ledgers.parsed(telemetry(spark, [*values, far])).toArrow()])
         facts = sum_up(tables, TOPIC)
         assert tables.select("SELECT count(*) FROM readable_batches WHERE NOT readable") == [(8,)]
-        assert tables.select(
-            "SELECT producer_id, seq, off FROM entries('ledger_rows') JOIN ledger_rows USING (row_id)"
-        )
+        offsets = tables.select("SELECT off FROM entries('ledger_rows') ORDER BY off")
+        assert [off for (off,) in offsets] == [-1, -1, 0, 1, 2, 9 * 10**18]  # a sum beyond 64 bits is unknown
         assert tables.count("ledger_rows") == 2
     assert (facts.strange, facts.left_out) == (8 + 2 + len(contradictions), 0)
 

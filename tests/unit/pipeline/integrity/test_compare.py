@@ -8,6 +8,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
+from producer_core.metrics.ack_ledger import rows_of
 from producer_core.metrics.batch import Notice
 from producer_core.pipeline.integrity import compare
 from producer_core.pipeline.integrity.audit_tables import audit_tables
@@ -324,6 +325,33 @@ def test_a_compacted_topic_is_checked_for_copies_and_order_only(backend):
     )
     assert (report.lost, report.auditable) == (0, False)
     assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-3"], [f"{ONE}-2"])
+
+
+def test_rows_that_contradict_themselves_are_counted_and_left_out(backend):
+    good, late = ledger_of(ONE, 3)[0], rows_of((TWO.bytes, TOPIC, 0), [5, 3, 4], [0, 1, 2])[0]
+    contradictions = (
+        good._replace(count=7),
+        good._replace(fp=9 * 10**18),
+        good._replace(fp=-1),
+        good._replace(sum_seq=9 * 10**18),
+        good._replace(first_window=1),
+        good._replace(seqs=(4 * 10**18,) * 3),
+        good._replace(seqs=(4 * 10**18,) * 3, late=3),
+        good._replace(offs=(1,)),
+        good._replace(partition="0.4"),
+        good._replace(session="x"),
+    )
+    with audit_tables() as tables:
+        tables.add(
+            "add_batches",
+            [backend.batches([batch("p", 0, [good, late, *contradictions, ["x"], [None] * 11])])],
+        )
+        facts = sum_up(tables, TOPIC)
+        found = tables.select("SELECT session, lowest, highest, falls FROM ledger_rows ORDER BY ALL")
+        each = tables.select("SELECT seq, off FROM entries('ledger_rows') ORDER BY ALL")
+    assert facts.strange == 2 + len(contradictions)
+    assert found == [(ONE, 0, 2, False), (TWO, 3, 5, True)]
+    assert each == [(0, 0), (1, 1), (2, 2), (3, 1), (4, 2), (5, 0)]
 
 
 def test_combined_batches_are_not_a_gap(backend):
