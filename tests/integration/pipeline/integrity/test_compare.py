@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from producer_core.messages import id_bytes, record_id
 from producer_core.pipeline.integrity import groups, ledgers
 from producer_core.pipeline.integrity.audit_tables import audit_tables
+from producer_core.pipeline.integrity.findings import written
 from producer_core.pipeline.integrity.ledger_sources import sum_up
 from producer_core.pipeline.integrity.read_topic import raw_ids, with_ids
+from tests.fixtures.audit_reports import report
 from tests.fixtures.comparing import TOPIC, OnSpark, batch, planned, telemetry
 from tests.fixtures.planting import plant
 from tests.unit.pipeline.integrity.test_compare import (  # noqa: F401  run again with Spark
@@ -147,3 +150,23 @@ def test_records_are_aggregated_before_any_shuffle(spark, backend):
 
 def executed(frame):
     return frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_spark_writes_findings_to_a_folder_with_a_scheme(spark, tmp_path):
+    with audit_tables() as tables:
+        tables.put(
+            "findings",
+            pa.table({
+                "kind": ["lost"], "seq": [2**40], "partition": pa.array([0], pa.int32()), "off": [5],
+                "session": pa.array([ONE.bytes], pa.uuid()), "other_partition": pa.array([None], pa.int32()),
+                "other_off": pa.array([None], pa.int64()),
+            }),
+        )  # fmt: skip
+        done = written(report(), tables, tmp_path.as_uri(), spark)
+
+    assert done.findings_path == f"{tmp_path.as_uri()}/a-1"
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            f"SELECT kind, message_id, session FROM '{tmp_path}/a-1/*.parquet'"
+        ).fetchall()
+    assert rows == [("lost", f"{ONE}-{2**40}", ONE.bytes)]
