@@ -57,12 +57,14 @@ before_range AS (
 tops AS (SELECT partition, session, max(seq) AS before FROM before_range GROUP BY ALL),
 late AS (
     SELECT * FROM within LEFT JOIN highers USING (partition, session, window_no) LEFT JOIN tops USING (partition, session)
-    WHERE top > seq OR higher < off OR before > seq)
-SELECT 'reordered' AS kind, late.session, late.seq, late.partition, late.off, late.partition AS other_partition,
-    CASE WHEN top > late.seq THEN higher_one.off WHEN higher < late.off THEN higher ELSE -1 END AS other_off
-FROM late LEFT JOIN originals AS higher_one
-         ON higher_one.partition = late.partition AND higher_one.session = late.session AND higher_one.seq = late.top
-     ANTI JOIN dead_letters ON dead_letters.session = late.session AND dead_letters.seq = late.seq
+    WHERE top > seq OR higher < off OR before > seq),
+tops_seen AS (
+    SELECT session, seq AS top, partition, off AS top_off
+    FROM originals SEMI JOIN late ON originals.partition = late.partition AND originals.session = late.session
+                                     AND originals.seq = late.top)
+SELECT 'reordered' AS kind, session, seq, partition, off, partition AS other_partition,
+    CASE WHEN top > seq THEN top_off WHEN higher < off THEN higher ELSE -1 END AS other_off
+FROM late LEFT JOIN tops_seen USING (partition, session, top) ANTI JOIN dead_letters USING (session, seq)
 
 -- name: unledgered
 -- Messages in the log that are in no ledger, for information; dropped ones have a kind of their own.
