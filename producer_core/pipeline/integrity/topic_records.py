@@ -91,7 +91,7 @@ def in_slices(
     while part:
         table = read(part, max(reads * len(part), among or 0)).toArrow()
         yield table
-        fitting = _SLICE_BYTES * covered_once(part) // max(1, table.nbytes)
+        fitting = _SLICE_BYTES * covered_once(part) // max(1, table.get_total_buffer_size())
         size = max(1, min(fitting, most, _MAX_GROWTH * size))
         part, rest = split(rest, size)
 
