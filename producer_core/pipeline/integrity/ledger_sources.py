@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from producer_core.pipeline.integrity.audit_tables import AuditTables
     from producer_core.store import Store
 
-_FIRST_SLICE = 400
+_FIRST_SLICE = 600
 """Telemetry records of the first slice, before their size is known; one has 1 MB at most."""
 _SETTLING = 60.0
 """Seconds after the start of its merge within which a store's row may be committed."""
