@@ -31,9 +31,6 @@ _CLOCK_TOLERANCE = 2.0
 """Seconds by which the system clock may deviate from the monotonic clock before it counts as changed."""
 
 
-_UNCHANGED_S = 8.0
-"""Seconds for which a store without an open alert is not evaluated again while nothing is written to it."""
-
 _Read = tuple[StoreSnapshot, Sequence[Alert]]
 """What an evaluation reads from the store: the snapshot and the open alerts."""
 
@@ -82,10 +79,6 @@ class AlertEvaluator:
         """Evaluate once and return the changes; () where another process leads. Raise StoreError without the store."""
         now = self._clock()
         rules, jump = self.rule_set, self._clock_jump(now)
-        stamp = self._store.stamp()
-        if not jump and self._is_quiet(stamp, rules):
-            return ()
-        self._quiet = None
         read = None if jump else self._read_as_owner(rules, now)
         if read is None:
             self.leads = self._lease.hold(now)
@@ -94,30 +87,17 @@ class AlertEvaluator:
             if jump:
                 logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
                 self._log.shift(jump)
-            stamp = self._store.stamp()
             read = self._read(rules, now)
         snapshot, open_alerts = read
         changes = evaluate(rules.rules, snapshot, open_alerts)
         if changes and not self._log.apply(changes, holder=self.owner, lease=NAME):
             self.leads = False
             return ()
-        if not changes and not open_alerts:
-            self._quiet, self._quiet_since = (stamp, rules), self._monotonic()
         return tuple(changes)
 
     def stop(self) -> None:
         """Release the lease, so that another process takes over at once."""
         self._lease.drop()
-
-    def _is_quiet(self, stamp: object, rules: RuleSet) -> bool:
-        """Return whether nothing was written since an evaluation that found no open alert."""
-        return (
-            self._quiet is not None
-            and self._quiet[0] == stamp
-            and self._quiet[1] is rules
-            and self._monotonic() - self._quiet_since < _UNCHANGED_S
-            and not self._lease.is_renewal_due()
-        )
 
     def _read_as_owner(self, rules: RuleSet, now: float) -> _Read | None:
         """Read the store, or return None if the lease must be acquired or renewed first.

@@ -65,7 +65,9 @@ class SnapshotReader:
         acknowledging = [
             window
             for window in needs.latency_windows
-            if "sums" in missing or any(item.acknowledged for item in sums[window].values())
+            if window not in needs.windows
+            or "sums" in missing
+            or any(item.acknowledged for item in sums[window].values())
         ]
         latencies = results("latencies", *_latency_queries(acknowledging, now))
         pending = results("dead_letters", _PENDING)[0] if needs.dead_letters else []

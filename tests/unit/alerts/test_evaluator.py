@@ -7,7 +7,7 @@ import time
 import pytest
 
 from producer_core.alerts import AlertEvaluator, AlertLog
-from producer_core.store import Batch, ProducerRow, Store
+from producer_core.store import Batch, ProducerRow
 from producer_core.store.connection_pool import ConnectionPool
 from tests.fixtures.alerts import kinds
 
@@ -18,16 +18,6 @@ def heartbeat(store, seen_at, *, closed_at=None, producer_id="p-1", pending=12):
         True, "at_least_once", "{}",
     )  # fmt: skip
     store.append(Batch(producer_id, time.monotonic_ns(), producer=row))
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The names of the queries, in order."""
-    names, ask = [], Store.rows
-    monkeypatch.setattr(
-        Store, "rows", lambda store, name, /, **given: names.append(name) or ask(store, name, **given)
-    )
-    return names
 
 
 class Watcher:
@@ -114,29 +104,3 @@ def test_an_evaluator_that_lost_its_lease_does_not_evaluate(store):
     assert first.at(1041.0) == []
     assert store.drop_lease("alerts", "second")
     assert first.at(1042.0) == [("fired", "producer_gone")]
-
-
-def test_an_unchanged_store_without_an_alert_is_evaluated_every_second_time(store, asked):
-    heartbeat(store, 1000.0, pending=0)
-    watcher = Watcher(store)
-
-    def queries(now):
-        del asked[:]
-        watcher.at(now)
-        return bool(asked)
-
-    assert [queries(now) for now in (1001.0, 1006.0, 1011.0, 1014.0)] == [True, False, True, False]
-    heartbeat(store, 1015.0, pending=0)
-    assert queries(1016.0)
-
-
-def test_an_unchanged_store_is_evaluated_while_an_alert_is_open(store, asked):
-    heartbeat(store, 1000.0)
-    watcher = Watcher(store)
-    assert watcher.at(1041.0) == [("fired", "producer_gone")]
-    watcher.at(1042.0)
-
-    del asked[:]
-    watcher.at(1043.0)
-
-    assert "alerts_known" in asked

@@ -10,7 +10,7 @@ from producer_core.alerts.snapshot import WRITER_WINDOW
 from producer_core.alerts.snapshot_reader import SnapshotReader
 from producer_core.dlq import DeadLetters
 from producer_core.errors import StoreError
-from producer_core.store import Store
+from producer_core.store import Batch, LatencyRow, Store
 from tests.fixtures.alerts import write
 from tests.fixtures.replays import dead_letter
 
@@ -141,3 +141,14 @@ def test_latencies_are_read_where_the_sums_are_missing(store, monkeypatch):
 
     assert snapshot.missing == {"sums"}
     assert "alerts_latencies" in asked
+
+
+def test_latencies_are_read_over_a_window_without_sums(store):
+    """Regression: a rule about latencies over a window that no other rule has ended the evaluation with a KeyError."""
+    write(store, NOW - 10, good=5)
+    store.append(Batch("p-1", 10**6, latencies=(LatencyRow(int(NOW - 10), "c", "p-1", "orders", 320, 5),)))
+    slow = AlertRule("warning", "{subject}", "Investigate.", condition=Threshold("latency_p99", above=0.5))
+
+    snapshot = SnapshotReader(store).read(RuleSet({"slow": slow}), NOW)
+
+    assert snapshot.latencies == {300.0: {"orders": {320: 5}}}
