@@ -100,7 +100,7 @@ FROM both_sides
 -- name: counts
 -- Counts records, records without a message id, acknowledgements, and groups of both kinds of suspects.
 SELECT coalesce(sum(n), 0)::BIGINT, coalesce(sum(n) FILTER (session IS NULL), 0)::BIGINT,
-       coalesce(sum(ledger_n), 0)::BIGINT, count_if(unequal), count_if(doubtful)
+       coalesce(sum(ledger_n), 0)::BIGINT, count(*) FILTER (unequal), count(*) FILTER (doubtful)
 FROM compared
 
 -- name: ledger_entries

@@ -402,3 +402,12 @@ def test_a_ledger_in_a_store_reports_its_gaps_and_dropped_acknowledgements(tmp_p
     assert ledger.gaps == (("p", 1, 2),)
     assert (ledger.left_out, ledger.strange) == (7, 0)
     store.close()
+
+
+def test_a_message_acknowledged_without_an_offset_is_lost_from_an_empty_range(backend):
+    """Regression: a long range without records and without known offsets ended the audit with a TypeError."""
+    report = audited(
+        backend, log([]), [batch("p", 0, acked(ONE, (0, 3, None)))], {0: PartitionBounds(0, 10, 10)}
+    )
+
+    assert (report.records, report.lost) == (0, 1)
