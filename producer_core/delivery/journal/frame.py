@@ -84,7 +84,7 @@ def scan(file: int, offset: int, end: int, seed: int) -> Iterator[JournalFrame]:
 
 def is_torn(data: bytes) -> bool:
     """Return whether the last bytes of a file look like an interrupted write and not like changed bytes."""
-    if len(data) < HEADER_SIZE or not data.rstrip(b"\0"):
+    if len(data.rstrip(b"\0")) < HEADER_SIZE:
         return True
     magic, length, _ = _HEADER.unpack_from(data)
     return bool(magic == MAGIC and (HEADER_SIZE + length > len(data) or data.endswith(bytes(512))))

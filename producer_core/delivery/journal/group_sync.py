@@ -1,65 +1,69 @@
-"""Group sync: one thread syncs the file for all waiting threads."""
+"""Group sync: one thread syncs a file for all waiting threads."""
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
-from producer_core.delivery.journal.ranges import Ranges
-
 
 class GroupSync:
-    """Sync once for many writers: `written` returns a ticket, `wait` returns after a sync that started after it."""
+    """Sync an append-only file for many threads: `wait` returns after a sync that started after their writes.
 
-    def __init__(self, sync: Callable[[], None]) -> None:
+    `size` returns the current size of the file, which only grows.
+    """
+
+    def __init__(self, sync: Callable[[], None], size: Callable[[], int]) -> None:
         self._sync_file = sync
-        # Guards the fields below. Taken as `_lock`, because an interrupt inside Condition would leave it locked.
+        self._size = size
+        self.synced = 0  # the bytes below this offset are on disk
+        self.failed = False
+        # Guards all fields. Taken as `_lock`, because an interrupt inside Condition would leave it locked.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._written = 0
-        self._synced = 0
-        self._failed = Ranges()
+        # Threads whose writes the running sync includes, and threads with later writes: one of these syncs next.
+        self._included = threading.Condition(self._lock)
+        self._later = threading.Condition(self._lock)
+        self._target = 0  # the running sync includes the bytes below this offset
         self._syncing = False
 
-    def written(self) -> int:
-        """Return the ticket of a write. Call under the journal's lock."""
-        self._written += 1
-        return self._written
+    def wait(self, end: int) -> None:
+        """Wait until the bytes below this offset are on disk. Raise OSError when their sync failed.
 
-    def wait(self, ticket: int) -> None:
-        """Wait until the write of this ticket is on disk. Raise OSError when its sync failed.
-
-        A later successful sync proves nothing: after a failure the kernel has dropped the pages.
+        A later successful sync would prove nothing: after a failure the kernel has dropped the pages. There is none.
         """
-        while not self._sync_once(ticket):
+        while not self._sync_once(end):
             pass
 
-    def fail(self) -> None:
-        """Mark everything that was written and not synced as failed."""
-        with self._lock:
-            if self._written > self._synced:
-                self._failed.add(self._synced + 1, self._written + 1)
-            self._changed.notify_all()
-
-    def _sync_once(self, ticket: int) -> bool:
-        """Return whether the write is on disk; if not, sync once. An interrupt resets `_syncing`."""
-        leading, target, synced = False, 0, 0
+    def _sync_once(self, end: int) -> bool:
+        """Return whether the bytes are on disk; if not, sync once. After an interrupt, another thread continues."""
+        confirmed, leading, target, synced, failed = False, False, 0, 0, False
         try:
             with self._lock:
-                while self._syncing and self._synced < ticket and ticket not in self._failed:
-                    self._changed.wait()
-                if ticket in self._failed:
-                    raise OSError(5, "the disk did not confirm the write")
-                if self._synced >= ticket:
+                while self._syncing and self.synced < end:
+                    (self._included if end <= self._target else self._later).wait()
+                if self.synced >= end:
+                    confirmed = True
                     return True
+                if self.failed:
+                    raise OSError(errno.EIO, "the disk did not confirm the write")
                 leading = self._syncing = True
-                target = self._written
+                target = self._target = self._size()
+                self._included, self._later = self._later, self._included
             self._sync_file()
             synced = target
+        except OSError:
+            failed = leading
+            raise
         finally:
-            if leading:
+            if not confirmed:
                 with self._lock:
-                    self._syncing = False
-                    self._synced = max(self._synced, synced)
-                    self._changed.notify_all()
+                    if leading:
+                        self._syncing = False
+                        self.synced = max(self.synced, synced)
+                        self.failed |= failed
+                        self._included.notify_all()
+                    if self.failed:
+                        self._later.notify_all()
+                    elif not self._syncing:
+                        self._later.notify()
         return False

@@ -44,8 +44,10 @@ class JournalFeeder:
         self._first = journal.next_sequence  # lower sequences belong to an earlier process
         # If true, the transport settles the journal and also reads outcomes back itself.
         self._transport_settles = sender.transport.settles_journal
-        # Guards the fields below. A message is written and offered to the client in one step under it.
+        # Guards the fields below. A message is written and offered to the client in one step under it; a message that
+        # waits for a sync in between is in `_syncing`.
         self._gate = threading.RLock()
+        self._syncing: dict[int, Delivery] = {}
         self._behind = journal.unsettled() > 0
         self._low = 0  # messages written since the last pass began have this sequence or a higher one
         self._callbacks: dict[int, Callbacks] = {}
@@ -95,6 +97,9 @@ class JournalFeeder:
 
     def take(self, delivery: Delivery) -> None:
         """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull when it is full."""
+        if self.journal.syncs:
+            self._take_synced((delivery,), [])
+            return
         with self._gate:
             if self._fenced is not None:
                 raise self._fenced
@@ -115,6 +120,9 @@ class JournalFeeder:
 
         Raise JournalFull and accept none when the journal has no room for all of them.
         """
+        if self.journal.syncs:
+            self._take_synced(deliveries, taken)
+            return
         with self._gate:
             if self._fenced is not None:
                 raise self._fenced
@@ -132,6 +140,35 @@ class JournalFeeder:
         if self._behind:
             self._wake()
 
+    def _take_synced(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
+        """Accept messages as `take_many` does. The sync runs without the gate, so that all threads share it.
+
+        During the wait, the feeder may find the synced records in the journal and take the messages over.
+        """
+        try:
+            with self._gate:
+                if self._fenced is not None:
+                    raise self._fenced
+                self._syncing.update((one.seq, one) for one in deliveries)
+                ticket = self.journal.write(deliveries)
+            if ticket is not None:
+                self.journal.wait_synced(ticket, [one.seq for one in deliveries])
+            with self._gate:
+                for delivery in deliveries:
+                    if delivery.seq in self._syncing:
+                        if not self._offer_directly(delivery):
+                            self._leave_to_feeder(delivery)
+                        del self._syncing[delivery.seq]
+                    taken.append(delivery)
+        except BaseException as error:  # the caller gets it: this message and the rest are not accepted
+            with self._gate:
+                left = [one.seq for one in deliveries if self._syncing.pop(one.seq, None) is not None]
+                if left and not isinstance(error, JournalError):
+                    self.journal.withdraw(left)
+            raise
+        if self._behind:
+            self._wake()
+
     def _offer_directly(self, delivery: Delivery) -> bool:
         """Offer the message to the client without the feeder. Return whether the client took it."""
         if self._behind or (self._claim_lost and delivery.seq in self._claim_lost):
@@ -141,7 +178,11 @@ class JournalFeeder:
     def _leave_to_feeder(self, delivery: Delivery) -> None:
         self._low = min(self._low, delivery.seq) if self._behind else delivery.seq
         self._behind = True
-        if delivery.callbacks is not None:  # callbacks cannot be stored in the journal
+        self._keep_callbacks(delivery)
+
+    def _keep_callbacks(self, delivery: Delivery) -> None:
+        """Keep the callbacks until the feeder offers the message: they cannot be stored in the journal."""
+        if delivery.callbacks is not None:
             self._callbacks[delivery.seq] = delivery.callbacks
 
     # settling
@@ -274,7 +315,7 @@ class JournalFeeder:
         """Return whether the feeder still has to feed this message. Called on the feeding thread."""
         seq = self._ids.number(message_id)
         with self._gate:  # without it, a writer could be passing the message to the client
-            return seq is not None and self._is_waiting(seq)
+            return seq is not None and seq not in self._syncing and self._is_waiting(seq)
 
     def _is_later(self, message_id: bytes) -> bool:
         """Return whether a message comes after those of an earlier process. Messages not written yet do."""
@@ -329,6 +370,7 @@ class JournalFeeder:
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
         with self._gate:
+            if (syncing := self._syncing.pop(record.seq, None)) is not None:
+                self._keep_callbacks(syncing)
             delivery.callbacks = self._callbacks.get(record.seq)
-
         return delivery

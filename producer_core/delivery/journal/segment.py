@@ -10,17 +10,20 @@ from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
 from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan
+from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
 _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
+_PREALLOCATE_BYTES = (1 << 20, 1 << 16)
+"""Disk space reserved ahead of time, so that most syncs need not write the file's size."""
 
 
 class Segment:
-    """Store records in one file. Guarded by the journal's lock, except `sync` and `read`."""
+    """Store records in one file. Guarded by the journal's lock, except `group_sync` and `read`."""
 
-    def __init__(self, path: Path, seed: int, *, create: bool = False) -> None:
+    def __init__(self, path: Path, seed: int, *, create: bool = False, preallocate: bool = False) -> None:
         self.path = path
         self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -28,7 +31,9 @@ class Segment:
         self.size = 0
         self.sequences = Ranges()
         self.settled = Ranges()
-        self.sync_failed = False
+        self.group_sync = GroupSync(self._sync_file, lambda: self.size)
+        self._preallocates = preallocate
+        self._allocated_end = 0
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
@@ -53,11 +58,14 @@ class Segment:
         for _, content in contents:
             parts.append(data := frame(content, self._seed, offset))
             offset += len(data)
+        if self._preallocates and offset > self._allocated_end:
+            self._preallocate(offset)
         try:
             write_whole(self._file, b"".join(parts), start)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, start)
+            self._allocated_end = 0
             raise
         self.size = offset
         if start >= self._next_index_offset:
@@ -71,15 +79,15 @@ class Segment:
             self.settled.add(low, high)
 
     def sync(self) -> None:
-        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
-        file = self._file
-        try:
-            if file is not None:
-                os.fdatasync(file)
-        except OSError:
-            if self._file is not None:
-                self.sync_failed = True  # a second attempt would succeed and prove nothing
-                raise
+        """Sync all records. Raise OSError when the sync of one of them failed, now or earlier."""
+        self.group_sync.wait(self.size)
+
+    def trim(self) -> None:
+        """Release the preallocated space after the last record. Nothing more is written to the file."""
+        if self._file is not None and self._allocated_end > self.size:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            self._allocated_end = 0
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
@@ -95,16 +103,25 @@ class Segment:
                 yield seq, found.content
 
     def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> None:
-        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off."""
+        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off.
+
+        Zeros at the end are not damage: they are preallocated space.
+        """
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
             if not isinstance(found, FrameDamage):
                 self._add_sequence(sequence(found.content), found.start)
-            elif on_damage(self.path, found, data[found.start : found.end]) and found.last:
-                assert self._file is not None, "an open segment"
-                os.ftruncate(self._file, found.start)
-                return
+            else:
+                damaged = data[found.start : found.end]
+                if found.last:
+                    damaged = damaged.rstrip(b"\0")
+                damage = found._replace(end=found.start + len(damaged))
+                if (not damaged or on_damage(self.path, damage, damaged)) and found.last:
+                    assert self._file is not None, "an open segment"
+                    os.ftruncate(self._file, found.start)
+                    break
             self.size = found.end
+        self.group_sync.synced = self.size
 
     def without_settled(self) -> Segment:
         """Replace the file atomically by one without settled records. OSError leaves this one in place."""
@@ -126,6 +143,7 @@ class Segment:
         for (seq, _), part in zip(kept, parts, strict=True):
             rewritten._add_sequence(seq, rewritten.size)
             rewritten.size += len(part)
+        rewritten.group_sync.synced = rewritten.size
         return rewritten
 
     def delete(self) -> None:
@@ -134,9 +152,28 @@ class Segment:
         self.close()
 
     def close(self) -> None:
+        self.trim()
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
+
+    def _sync_file(self) -> None:
+        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
+        file = self._file
+        try:
+            if file is not None:
+                os.fdatasync(file)
+        except OSError:
+            if self._file is not None:
+                raise
+
+    def _preallocate(self, end: int) -> None:
+        for ahead in _PREALLOCATE_BYTES:
+            with contextlib.suppress(OSError):  # without preallocation, each write allocates its own space
+                assert self._file is not None, "an open segment"
+                os.posix_fallocate(self._file, self.size, end - self.size + ahead)
+                self._allocated_end = end + ahead
+                return
 
     def _add_sequence(self, seq: int, offset: int) -> None:
         if offset >= self._next_index_offset:

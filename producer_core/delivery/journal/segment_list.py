@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
@@ -17,6 +18,13 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"\d{20}\.journal")
 _SPARSE_SHARE = 0.5
 """The highest share of unsettled records at which a segment is rewritten to make room."""
+
+
+class SyncTicket(NamedTuple):
+    """A segment, and the offset below which its bytes must be on disk."""
+
+    segment: Segment
+    end: int
 
 
 class SegmentList:
@@ -34,7 +42,7 @@ class SegmentList:
         """Read the segments on disk. Return a number above every sequence found."""
         above = 0
         for path in sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name)):
-            segment = Segment(path, self._folder.seed(path.name))
+            segment = Segment(path, self._folder.seed(path.name), preallocate=self._durable)
             self._segments.append(segment)
             segment.recover(on_damage)
             self.size += segment.size
@@ -85,8 +93,17 @@ class SegmentList:
         """Return the settled sequences that are still in a file."""
         return sorted(span for segment in self._segments for span in segment.settled)
 
+    def ticket(self) -> SyncTicket:
+        """Return the ticket of the last write."""
+        return SyncTicket(self._segments[-1], self._segments[-1].size)
+
+    def readable_end(self, segment: Segment) -> int:
+        """Return the offset up to which records may be read: a record that is not synced yet is not accepted yet."""
+        return segment.group_sync.synced if self._durable else segment.size
+
     def sync(self) -> None:
-        if self._durable and self.active is not None:
+        """Sync the active segment. After a failure there is nothing left to sync: no record of it was accepted."""
+        if self._durable and self.active is not None and not self.active.group_sync.failed:
             self.active.sync()
 
     def delete_settled(self, *, include_active: bool = False) -> None:
@@ -118,17 +135,18 @@ class SegmentList:
     def _writable_segment(self, seq: int) -> Segment:
         if self._segments:
             active = self._segments[-1]
-            if active.size < self._segment_bytes and not active.sync_failed:
+            if active.size < self._segment_bytes and not active.group_sync.failed:
                 return active
         return self._rotate(seq)
 
     def _rotate(self, seq: int) -> Segment:
-        if self.active is not None and not self.active.sync_failed:
-            self.sync()
+        if self.active is not None:
+            self.active.trim()
+        self.sync()
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
-        segment = Segment(path, self._folder.seed(path.name), create=True)
+        segment = Segment(path, self._folder.seed(path.name), create=True, preallocate=self._durable)
         try:
             if self._durable:
                 self._folder.sync()

@@ -210,11 +210,11 @@ def test_messages_whose_sync_failed_get_new_sequences(tmp_path, monkeypatch):
 def test_an_interrupt_during_a_sync_leaves_no_record_in_the_journal(tmp_path, monkeypatch):
     producer, transport = memory_producer(tmp_path, journal_level="power")
 
-    def interrupted(ticket):
+    def interrupted(file):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer.journal._sync, "wait", interrupted)
+        patch.setattr(os, "fdatasync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             producer.send_message("orders", {"n": 1})
         with pytest.raises(KeyboardInterrupt):

@@ -24,6 +24,11 @@ def tiny_record(seq):
     return JournalRecord(seq, "t", b"k", b"%d" % seq * (seq + 1))
 
 
+def remove_copies(path):
+    for damaged in path.glob("*.damaged"):
+        damaged.unlink()
+
+
 @pytest.fixture(scope="module")
 def small_journal(tmp_path_factory):
     """Return the path of a journal with three records of different lengths, and the end of each record."""
@@ -49,6 +54,7 @@ def test_a_journal_torn_at_any_byte_keeps_every_intact_record(small_journal, tmp
             journal.append(tiny_record(3))
             assert kept(journal)[-1] == 3
         assert notices == ([] if length in (0, *ends) else ["journal_torn"])
+        remove_copies(copy)  # the same damage is reported once
 
 
 def test_a_changed_byte_loses_only_its_record_and_never_invents_one(small_journal, tmp_path, no_sync):
@@ -199,6 +205,85 @@ def test_a_failed_sync_confirms_no_message_and_the_next_segment_works(tmp_path, 
     journal.close()
     with Journal.open(tmp_path / "journal") as again:
         assert kept(again) == [0, 2]
+
+
+def test_a_sync_that_fails_before_the_next_segment_fails_the_waiting_messages(tmp_path, monkeypatch):
+    with Journal.open(tmp_path / "journal", level="power", segment_bytes=1) as journal:
+        ticket = journal.write([a_record(0)])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+            with pytest.raises(JournalFull):
+                journal.append(a_record(1))
+
+        journal.append(a_record(2))  # the sync of the next segment proves nothing about the first
+        with pytest.raises(JournalFull):
+            journal.wait_synced(ticket, [0])
+        assert kept(journal) == [2]
+
+
+def test_a_record_is_read_only_after_its_sync(tmp_path):
+    with Journal.open(tmp_path / "journal", level="power") as journal:
+        fill(journal, [0])
+        ticket = journal.write([a_record(1)])
+        cursor = journal.cursor()
+
+        assert [record.seq for record in cursor.more()] == [0]
+        journal.wait_synced(ticket, [1])
+        assert [record.seq for record in cursor.more()] == [1]
+
+
+def test_a_journal_torn_at_any_byte_and_extended_with_zeros_keeps_every_intact_record(
+    small_journal, tmp_path, no_sync
+):
+    """After a power failure, the file can have its new size without its last bytes."""
+    path, ends = small_journal
+    intact = segment_of(path).read_bytes()
+    copy = crash(path, tmp_path)
+    for length in range(len(intact)):
+        data = intact[:length].ljust(len(intact) + 600, b"\0")
+        segment_of(copy).write_bytes(data)
+        notices = []
+        with Journal.open(copy, notice=lambda kind, *_: notices.append(kind)) as journal:
+            assert kept(journal) == [seq for seq, end in enumerate(ends) if data[:end] == intact[:end]]
+            journal.append(tiny_record(3))
+            assert kept(journal)[-1] == 3
+        zeros_only = not intact[max(end for end in (0, *ends) if data[:end] == intact[:end]) : length].strip(
+            b"\0"
+        )
+        assert notices == ([] if zeros_only else ["journal_torn"])
+        remove_copies(copy)
+
+
+@pytest.mark.parametrize("level", ["process", "power"])
+def test_preallocated_space_of_a_killed_process_is_not_damage(tmp_path, level):
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power") as journal:
+        fill(journal, range(3))
+        copy = crash(path, tmp_path)
+        assert segment_of(copy).stat().st_size > journal.size()
+
+    with Journal.open(copy, level=level, notice=lambda *notice: notices.append(notice)) as journal:
+        fill(journal, [3])
+        assert kept(journal) == [0, 1, 2, 3]
+    assert notices == []
+    assert not list(copy.glob("*.damaged"))
+
+
+def test_damage_before_preallocated_space_is_reported_without_it(tmp_path):
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power") as journal:
+        fill(journal, range(3))
+        size = journal.size()
+        copy = crash(path, tmp_path)
+    data = bytearray(segment_of(copy).read_bytes())
+    data[size - 10] ^= 1
+    segment_of(copy).write_bytes(data)
+
+    with Journal.open(copy, level="power", notice=lambda kind, *_: notices.append(kind)) as journal:
+        assert kept(journal) == [0, 1]
+    assert notices == ["journal_damaged"]
+    (damaged,) = copy.glob("*.damaged")
+    assert damaged.stat().st_size == size * 1 // 3
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

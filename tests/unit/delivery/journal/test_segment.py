@@ -1,0 +1,96 @@
+"""A segment confirms no record after a failed sync, and its preallocated space is not damage."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from producer_core.delivery.journal.record import encode
+from producer_core.delivery.journal.segment import Segment
+from tests.fixtures.journal import a_record
+
+
+def record(seq, value=b"v"):
+    return seq, encode(a_record(seq, value))
+
+
+@pytest.fixture
+def segment(tmp_path):
+    made = Segment(tmp_path / f"{0:020d}.journal", 7, create=True, preallocate=True)
+    yield made
+    made.close()
+
+
+def recovered(segment):
+    """Open the file again and return it with the damage that was reported."""
+    damages = []
+    again = Segment(segment.path, 7)
+    again.recover(lambda path, damage, data: damages.append(damage) or True)
+    return again, damages
+
+
+def test_a_failed_sync_is_not_repeated(segment, monkeypatch):
+    """The kernel drops the pages: another attempt would succeed and prove nothing."""
+    segment.add([record(0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+        with pytest.raises(OSError):
+            segment.sync()
+
+    with pytest.raises(OSError):
+        segment.sync()
+    assert segment.group_sync.failed
+    assert segment.group_sync.synced == 0
+
+
+def test_records_written_during_a_sync_are_not_synced(segment, monkeypatch):
+    segment.add([record(0)])
+    size = segment.size
+    monkeypatch.setattr(os, "fdatasync", lambda file: segment.add([record(1)]))
+
+    segment.sync()
+
+    assert segment.group_sync.synced == size < segment.size
+
+
+def test_writes_find_preallocated_space_which_is_released_at_the_end(segment):
+    sizes = []
+    for seq in range(3):
+        segment.add([record(seq)])
+        sizes.append(segment.path.stat().st_size)
+    assert len(set(sizes)) == 1 and sizes[0] > segment.size
+
+    again, damages = recovered(segment)
+    assert (again.size, again.unsettled, damages) == (segment.size, 3, [])
+    again.close()
+
+    segment.trim()
+    assert segment.path.stat().st_size == segment.size
+
+
+def test_a_record_larger_than_the_preallocated_space_is_written(segment):
+    segment.add([record(0, bytes(3 << 20))])
+    segment.add([record(1)])
+
+    again, damages = recovered(segment)
+    assert (again.size, again.unsettled, damages) == (segment.size, 2, [])
+    again.close()
+
+
+def test_a_disk_without_room_for_preallocation_still_takes_records(segment, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    segment.add([record(0)])
+    assert segment.path.stat().st_size == segment.size
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space"):
+            segment.add([record(1)])
+    segment.add([record(2)])
+    again, damages = recovered(segment)
+    assert (again.size, list(again.sequences), damages) == (segment.size, list(segment.sequences), [])
+    again.close()
