@@ -22,7 +22,7 @@ def set_aside(path: Path, damage: FrameDamage, data: bytes, notify: NoticeHandle
     saved = _write_copy(copy, data)
     location = f"{len(data):,} bytes of {path} from byte {damage.start:,}"
     copy_text = f"They are kept in {copy.name}." if saved else "The disk had no room for a copy of them."
-    if damage.last and is_torn(data):
+    if damage.last and is_torn(data, damage.start):
         notify(
             "journal_torn",
             "warning",

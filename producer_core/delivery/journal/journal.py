@@ -375,7 +375,7 @@ class Journal:
                 logger.debug("journal buffer is read from memory")
             for segment in self._segments:
                 start = last.end if last and segment is last.segment else 0
-                end = self._segments.readable_end(segment)
+                end = segment.readable_end
                 if end > start and (last is None or segment.number >= last.segment.number):
                     return slice_of(segment, after, start, end)
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
-from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan
+from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan, without_free_space
 from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
@@ -18,12 +18,14 @@ _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
 _PREALLOCATE_BYTES = (1 << 20, 1 << 16)
 """Disk space reserved ahead of time, so that most syncs need not write the file's size."""
+_ALLOCATION_UNIT = 1 << 16
+"""A file with preallocated space has a multiple of this size. Zeros at the end of other files are damage."""
 
 
 class Segment:
     """Store records in one file. Guarded by the journal's lock, except `group_sync` and `read`."""
 
-    def __init__(self, path: Path, seed: int, *, create: bool = False, preallocate: bool = False) -> None:
+    def __init__(self, path: Path, seed: int, *, create: bool = False, durable: bool = False) -> None:
         self.path = path
         self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -32,8 +34,9 @@ class Segment:
         self.sequences = Ranges()
         self.settled = Ranges()
         self.group_sync = GroupSync(self._sync_file, lambda: self.size)
-        self._preallocates = preallocate
+        self._durable = durable
         self._allocated_end = 0
+        self._deleted = False
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
@@ -44,6 +47,11 @@ class Segment:
     @property
     def number(self) -> int:
         return int(self.path.stem)
+
+    @property
+    def readable_end(self) -> int:
+        """Return the offset up to which records may be read: a record that must be synced is not accepted before."""
+        return self.group_sync.synced if self._durable else self.size
 
     @property
     def in_place(self) -> bool:
@@ -58,7 +66,7 @@ class Segment:
         for _, content in contents:
             parts.append(data := frame(content, self._seed, offset))
             offset += len(data)
-        if self._preallocates and offset > self._allocated_end:
+        if self._durable and offset > self._allocated_end:
             self._preallocate(offset)
         try:
             write_whole(self._file, b"".join(parts), start)
@@ -82,12 +90,18 @@ class Segment:
         """Sync all records. Raise OSError when the sync of one of them failed, now or earlier."""
         self.group_sync.wait(self.size)
 
-    def trim(self) -> None:
-        """Release the preallocated space after the last record. Nothing more is written to the file."""
-        if self._file is not None and self._allocated_end > self.size:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.size)
-            self._allocated_end = 0
+    def finish(self) -> None:
+        """Sync all records and release the preallocated space. Nothing more is written to the file.
+
+        After a failed sync there is nothing left to sync: no record since then was accepted.
+        """
+        synced = self._durable and not self.group_sync.failed
+        if synced:
+            self.sync()
+        if self._trim() and synced and self._file is not None:
+            os.fdatasync(
+                self._file
+            )  # the size: zeros at the end of a file that is not the last one are damage
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
@@ -102,34 +116,46 @@ class Segment:
             if (seq := sequence(found.content)) > after:
                 yield seq, found.content
 
-    def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> None:
+    def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool], *, last: bool = True) -> None:
         """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off.
 
-        Zeros at the end are not damage: they are preallocated space.
+        Zeros at the end of the `last` segment are not damage if its writer preallocated space.
         """
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
             if not isinstance(found, FrameDamage):
                 self._add_sequence(sequence(found.content), found.start)
+            elif found.last:
+                self._recover_end(data, found, on_damage, preallocated=last and _is_preallocated(data))
+                break
             else:
-                damaged = data[found.start : found.end]
-                if found.last:
-                    damaged = damaged.rstrip(b"\0")
-                damage = found._replace(end=found.start + len(damaged))
-                if (not damaged or on_damage(self.path, damage, damaged)) and found.last:
-                    assert self._file is not None, "an open segment"
-                    os.ftruncate(self._file, found.start)
-                    break
+                on_damage(self.path, found, data[found.start : found.end])
             self.size = found.end
         self.group_sync.synced = self.size
 
+    def _recover_end(
+        self, data: bytes, damage: FrameDamage, on_damage: Callable[[Path, FrameDamage, bytes], bool], *, preallocated: bool
+    ) -> None:  # fmt: skip
+        """Cut off the damaged end. Without room for a copy of it, cut off only the zeros after it."""
+        assert self._file is not None, "an open segment"
+        damaged = data[damage.start :]
+        if preallocated:
+            damaged = without_free_space(damaged)
+        end = damage.start + len(damaged)
+        if damaged and not on_damage(self.path, damage._replace(end=end), damaged):
+            self.size = damage.start + len(damaged.rstrip(b"\0"))
+        os.ftruncate(self._file, self.size)
+
     def without_settled(self) -> Segment:
-        """Replace the file atomically by one without settled records. OSError leaves this one in place."""
+        """Replace the file atomically by one without settled records. OSError leaves this one in place.
+
+        Records whose sync failed are not kept either: they were not accepted.
+        """
         handle = self.duplicate_handle()
         try:
             kept = [
                 (seq, content)
-                for seq, content in self.read(handle, -1, 0, self.size)
+                for seq, content in self.read(handle, -1, 0, self.readable_end)
                 if seq not in self.settled
             ]
         finally:
@@ -139,7 +165,7 @@ class Segment:
             parts.append(frame(content, self._seed, offset))
             offset += len(parts[-1])
         replace(self.path, b"".join(parts))
-        rewritten = Segment(self.path, self._seed)
+        rewritten = Segment(self.path, self._seed, durable=self._durable)
         for (seq, _), part in zip(kept, parts, strict=True):
             rewritten._add_sequence(seq, rewritten.size)
             rewritten.size += len(part)
@@ -149,30 +175,46 @@ class Segment:
     def delete(self) -> None:
         """Delete the file. OSError leaves the segment as it is."""
         self.path.unlink(missing_ok=True)
+        self._deleted = True
         self.close()
 
     def close(self) -> None:
-        self.trim()
+        self._trim()
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
 
+    def _trim(self) -> bool:
+        """Release the preallocated space after the last record. Return whether there was any."""
+        if self._file is None or self._allocated_end <= self.size:
+            return False
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, self.size)
+        self._allocated_end = 0
+        return True
+
     def _sync_file(self) -> None:
-        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
+        """Sync the file. Another thread may delete the segment during the call: settled records need no sync."""
         file = self._file
         try:
             if file is not None:
                 os.fdatasync(file)
         except OSError:
-            if self._file is not None:
+            if not self._deleted:
                 raise
 
     def _preallocate(self, end: int) -> None:
+        assert self._file is not None, "an open segment"
         for ahead in _PREALLOCATE_BYTES:
-            with contextlib.suppress(OSError):  # without preallocation, each write allocates its own space
-                assert self._file is not None, "an open segment"
-                os.posix_fallocate(self._file, self.size, end - self.size + ahead)
-                self._allocated_end = end + ahead
+            allocated_end = -(-(end + ahead) // _ALLOCATION_UNIT) * _ALLOCATION_UNIT
+            try:
+                os.posix_fallocate(self._file, self.size, allocated_end - self.size)
+            except OSError:  # without preallocation, each write allocates its own space
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, self.size)  # a full disk allocates a part of the space
+                self._allocated_end = 0
+            else:
+                self._allocated_end = allocated_end
                 return
 
     def _add_sequence(self, seq: int, offset: int) -> None:
@@ -184,3 +226,8 @@ class Segment:
         """Add an index entry: records with sequences not seen so far start at this offset."""
         self._index.append((self.sequences.highest, offset))
         self._next_index_offset = offset + _INDEX_STEP_BYTES
+
+
+def _is_preallocated(data: bytes) -> bool:
+    """Return whether the writer of this file had preallocated its end."""
+    return len(data) % _ALLOCATION_UNIT == 0 and data.endswith(b"\0")

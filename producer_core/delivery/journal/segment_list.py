@@ -41,10 +41,11 @@ class SegmentList:
     def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> int:
         """Read the segments on disk. Return a number above every sequence found."""
         above = 0
-        for path in sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name)):
-            segment = Segment(path, self._folder.seed(path.name), preallocate=self._durable)
+        paths = sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name))
+        for path in paths:
+            segment = Segment(path, self._folder.seed(path.name), durable=self._durable)
             self._segments.append(segment)
-            segment.recover(on_damage)
+            segment.recover(on_damage, last=path == paths[-1])
             self.size += segment.size
             self._number = segment.number
             above = max(above, segment.sequences.highest + 1, segment.number)
@@ -97,10 +98,6 @@ class SegmentList:
         """Return the ticket of the last write."""
         return SyncTicket(self._segments[-1], self._segments[-1].size)
 
-    def readable_end(self, segment: Segment) -> int:
-        """Return the offset up to which records may be read: a record that is not synced yet is not accepted yet."""
-        return segment.group_sync.synced if self._durable else segment.size
-
     def sync(self) -> None:
         """Sync the active segment. After a failure there is nothing left to sync: no record of it was accepted."""
         if self._durable and self.active is not None and not self.active.group_sync.failed:
@@ -141,12 +138,11 @@ class SegmentList:
 
     def _rotate(self, seq: int) -> Segment:
         if self.active is not None:
-            self.active.trim()
-        self.sync()
+            self.active.finish()
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
-        segment = Segment(path, self._folder.seed(path.name), create=True, preallocate=self._durable)
+        segment = Segment(path, self._folder.seed(path.name), create=True, durable=self._durable)
         try:
             if self._durable:
                 self._folder.sync()

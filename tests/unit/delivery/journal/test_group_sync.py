@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -94,6 +95,67 @@ def test_a_failed_sync_fails_every_waiting_write_and_is_not_repeated(sync, threa
     sync.group.wait(10)  # the write before the failure
 
 
+def test_a_signal_handler_of_the_syncing_thread_syncs_itself():
+    """Regression: close() in a signal handler waited for the sync that the signal had interrupted."""
+    syncs, size = [], 10
+
+    def sync_file():
+        nonlocal size
+        syncs.append(size)
+        if len(syncs) == 1:
+            size = 20
+            group.wait(20)
+            assert group.synced == 20
+
+    group = GroupSync(sync_file, lambda: size)
+    caller = threading.Thread(target=group.wait, args=(10,), daemon=True)
+    caller.start()
+    caller.join(20)
+
+    assert not caller.is_alive()
+    assert syncs == [10, 20]
+    assert group.synced == 20
+
+
+def test_a_failure_in_a_signal_handler_is_not_undone_by_the_interrupted_sync():
+    """The kernel reports a failure once: the sync that the signal interrupted then proves nothing."""
+    syncs = []
+
+    def sync_file():
+        syncs.append(None)
+        if len(syncs) == 1:
+            with pytest.raises(OSError):
+                group.wait(10)
+        else:
+            raise OSError(5, "Input/output error")
+
+    group = GroupSync(sync_file, lambda: 10)
+    with pytest.raises(OSError):
+        group.wait(10)
+
+    assert (group.failed, group.synced, len(syncs)) == (True, 0, 2)
+
+
+def test_no_thread_waits_forever_when_an_interrupt_prevents_the_notification(sync, threads, monkeypatch):
+    first = threads.submit(sync.write)
+    assert sync.started.acquire(timeout=20)
+    others = [threads.submit(sync.write) for _ in range(5)]
+    waiting(sync, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Condition, "notify_all", interrupted)
+        sync.release.release()
+        with pytest.raises(KeyboardInterrupt):
+            first.result(20)
+
+    sync.release.release()
+    for other in others:
+        other.result(20)
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
 def test_another_thread_continues_when_the_syncing_one_is_interrupted(sync, threads):
     sync.error = KeyboardInterrupt()
     first = threads.submit(sync.write)
@@ -111,3 +173,83 @@ def test_another_thread_continues_when_the_syncing_one_is_interrupted(sync, thre
     for other in others:
         other.result(20)
     assert sync.count == 2
+
+
+class UnreliableDisk:
+    """A file whose syncs fail, are interrupted, or are interrupted by a signal handler that syncs, at random.
+
+    `durable` is what a power failure leaves. A failed sync drops the pages that were not durable, and a later one
+    succeeds without them.
+    """
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.lock = threading.Lock()
+        self.size = self.durable = 0
+        self.dropped = False
+        self.running = None  # the thread whose sync runs
+        self.group = GroupSync(self.sync, lambda: self.size)
+
+    def write(self):
+        with self.lock:
+            self.size += 10
+            return self.size
+
+    def sync(self):
+        nested, outer = self.running == threading.get_ident(), self.running
+        assert nested or outer is None, "two threads sync at the same time"
+        self.running = threading.get_ident()
+        try:
+            self._sync(nested)
+        finally:
+            self.running = outer
+
+    def _sync(self, nested):
+        target, chance = self.size, self.rng.random()
+        threading.Event().wait(self.rng.choice((0, 0, 0.0005)))
+        if chance < 0.1 and not nested:
+            end = self.write()
+            self.group.wait(end)
+            assert end <= self.durable
+        elif chance < 0.2:
+            raise KeyboardInterrupt
+        elif chance < 0.23:
+            self.dropped = True
+            raise OSError(5, "Input/output error")
+        if not self.dropped:
+            self.durable = max(self.durable, target)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_only_durable_writes_are_confirmed_and_no_thread_waits_forever(seed):
+    rng = random.Random(seed)
+    disks, confirmed, failed, wrong = [UnreliableDisk(rng)], [], [], []
+
+    def send():
+        for _ in range(40):
+            disk = disks[-1]
+            end = disk.write()
+            try:
+                disk.group.wait(end)
+            except OSError:
+                failed.append(end)
+                if disk is disks[-1]:
+                    disks.append(UnreliableDisk(rng))
+            except KeyboardInterrupt:
+                pass
+            except AssertionError as error:
+                wrong.append(error)
+            else:
+                confirmed.append(end)
+                if end > disk.durable:
+                    wrong.append(end)
+
+    senders = [threading.Thread(target=send, daemon=True) for _ in range(8)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join(60)
+
+    assert not any(sender.is_alive() for sender in senders)
+    assert not wrong
+    assert len(confirmed) > 100

@@ -1,4 +1,4 @@
-"""Threads that send at the level `power` share a sync; each message reaches the client once, and only after it."""
+"""Each message reaches the client once, in order, and only when it is accepted; threads share a sync."""
 
 from __future__ import annotations
 
@@ -188,62 +188,197 @@ def test_the_feeder_offers_no_message_before_its_sync(feeder, journal, target, d
     assert sequences(target) == [0, 1]
 
 
-def test_the_feeder_takes_over_a_synced_message_with_its_callbacks(
-    feeder, journal, target, disk, threads, monkeypatch
+class Pause:
+    """Pauses the threads that call `wait_synced`, or `append_many`, after the records can be read."""
+
+    def __init__(self, monkeypatch, journal, name):
+        self.written, self.resume, self.error = threading.Event(), threading.Event(), None
+        self._call = getattr(journal, name)
+        monkeypatch.setattr(journal, name, self)
+
+    def __call__(self, *args):
+        self._call(*args)
+        self.written.set()
+        assert self.resume.wait(20)
+        if self.error is not None:
+            raise self.error
+
+
+class ReadOrder:
+    """Stops the feeder after it read the first message, and notes when it feeds messages or waits for a thread."""
+
+    def __init__(self, monkeypatch, feeder):
+        self.first_read, self.go_on, self.decided = threading.Event(), threading.Event(), threading.Event()
+        self._read, self._feed_records = feeder.journal.read, feeder._feed_records
+        monkeypatch.setattr(feeder.journal, "read", self.read)
+        monkeypatch.setattr(feeder, "_feed_records", self.feed_records)
+        monkeypatch.setattr(feeder._stopping, "wait", self.wait)
+
+    def read(self, after=-1):
+        for record in self._read(after):
+            yield record
+            self.first_read.set()
+            assert self.go_on.wait(20)
+
+    def feed_records(self, records):
+        self.decided.set()
+        self._feed_records(records)
+
+    def wait(self, seconds):
+        self.decided.set()
+        return False
+
+
+@pytest.fixture(params=["process", "power"])
+def level(request):
+    return request.param
+
+
+def pause_of(level, monkeypatch, journal):
+    """Pause a batch when the feeder can read it and its thread has not offered it."""
+    return Pause(monkeypatch, journal, "wait_synced" if level == "power" else "append_many")
+
+
+def test_the_feeder_sends_no_message_of_a_batch_before_an_earlier_one(
+    tmp_path, target, threads, monkeypatch, level
 ):
+    """Regression: of a batch with the messages 3 and 8, a feeder that read from message 5 on sent 8 first."""
+    with Journal.open(tmp_path / "journal", level=level) as journal:
+        feeder = JournalFeeder(journal, target)
+        order = ReadOrder(monkeypatch, feeder)
+        target.has_room = lambda: False
+        feeder.take(a_delivery(journal, 5))
+        target.has_room = lambda: True
+        feeder.start()
+        assert order.first_read.wait(20)
+        pause = pause_of(level, monkeypatch, journal)
+        taken = threads.submit(feeder.take_many, [a_delivery(journal, seq) for seq in (3, 8)], [])
+        assert pause.written.wait(20)
+
+        order.go_on.set()
+        assert order.decided.wait(20)
+        pause.resume.set()
+        taken.result(20)
+        eventually(lambda: len(target.offered) == 3)
+        feeder.stop()
+
+    assert sequences(target) == [5, 3, 8]
+
+
+def test_an_interrupted_message_is_neither_sent_nor_kept(feeder, journal, target, disk, threads, monkeypatch):
+    """Regression: the feeder had taken the message over and sent it, although send_message raised."""
     disk.open.set()
+    order = ReadOrder(monkeypatch, feeder)
     target.has_room = lambda: False
     feeder.take(a_delivery(journal, 0))
     target.has_room = lambda: True
-    synced, resume = threading.Event(), threading.Event()
-    wait_synced = journal.wait_synced
+    feeder.start()
+    assert order.first_read.wait(20)
+    pause = Pause(monkeypatch, journal, "wait_synced")
+    pause.error = KeyboardInterrupt()
+    taken = threads.submit(feeder.take, a_delivery(journal, 1))
+    assert pause.written.wait(20)
 
-    def wait_long(ticket, seqs):
-        wait_synced(ticket, seqs)
-        synced.set()
-        assert resume.wait(20)
+    order.go_on.set()
+    assert order.decided.wait(20)
+    pause.resume.set()
+    with pytest.raises(KeyboardInterrupt):
+        taken.result(20)
+    eventually(lambda: not feeder._behind)
 
-    monkeypatch.setattr(journal, "wait_synced", wait_long)
+    assert sequences(target) == [0]
+    assert kept(journal) == [0]
+    assert not feeder._accepting
+
+
+def test_the_feeder_leaves_a_message_with_its_callbacks_to_the_thread_that_accepts_it(
+    feeder, journal, target, disk, threads, monkeypatch
+):
+    disk.open.set()
+    order = ReadOrder(monkeypatch, feeder)
+    target.has_room = lambda: False
+    feeder.take(a_delivery(journal, 0))
+    target.has_room = lambda: True
+    feeder.start()
+    assert order.first_read.wait(20)
+    pause = Pause(monkeypatch, journal, "wait_synced")
     later = a_delivery(journal, 1)
     later.callbacks = Callbacks(on_delivery=lambda report: None)
     taken = threads.submit(feeder.take, later)
-    assert synced.wait(20)
+    assert pause.written.wait(20)
 
-    feeder.start()
-    eventually(lambda: sequences(target) == [0, 1])
-    resume.set()
+    order.go_on.set()
+    assert order.decided.wait(20)
+    pause.resume.set()
     taken.result(20)
+    eventually(lambda: len(target.offered) == 2)
 
     assert sequences(target) == [0, 1]
     assert target.offered[1].callbacks is later.callbacks
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_messages_of_each_thread_reach_the_client_once_and_in_order(
-    feeder, journal, target, disk, threads, seed
+def test_a_stopped_feeder_does_not_wait_for_a_message_that_is_being_accepted(
+    feeder, journal, target, disk, threads, monkeypatch
 ):
-    rng, numbers, lock = random.Random(seed), iter(range(10_000)), threading.Lock()
     disk.open.set()
-    target.has_room = lambda: rng.random() < 0.9
+    target.has_room = lambda: False
+    feeder.take(a_delivery(journal, 0))
+    pause = Pause(monkeypatch, journal, "wait_synced")
+    taken = threads.submit(feeder.take, a_delivery(journal, 1))
+    assert pause.written.wait(20)
+    target.has_room = lambda: True
     feeder.start()
 
-    def send(key):
+    feeder.stop()
+
+    assert not feeder._thread.is_alive()
+    pause.resume.set()
+    taken.result(20)
+    assert kept(journal) == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("failures", [0, 0.05])
+def test_accepted_messages_of_each_thread_reach_the_client_once_and_in_order(
+    tmp_path, monkeypatch, target, threads, level, seed, failures
+):
+    """Threads send single messages and batches, whose sequences alternate with those of others; syncs fail."""
+    rng, numbers, lock, sync = random.Random(seed), iter(range(10_000)), threading.Lock(), os.fdatasync
+    accepted = {}
+
+    def fail_sometimes(file):
+        if rng.random() < failures:
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    def sequence():
+        with lock:
+            return next(numbers)
+
+    def send(name):
+        mine = accepted[name] = []
         for _ in range(30):
-            with lock:
-                seq = next(numbers)
-            if rng.random() < 0.2:
-                with lock:
-                    following = next(numbers)
-                feeder.take_many([a_delivery(journal, one, key) for one in (seq, following)], [])
-            else:
-                feeder.take(a_delivery(journal, seq, key))
+            count = rng.choice((1, 1, 1, 2, 5))
+            batch = [a_delivery(journal, sequence(), name) for _ in range(count)]
+            try:
+                feeder.take(batch[0]) if count == 1 else feeder.take_many(batch, [])
+            except JournalFull:
+                continue
+            mine += [one.seq for one in batch]
 
-    for one in [threads.submit(send, b"%d" % number) for number in range(8)]:
-        one.result(60)
-    last = next(numbers)
-    eventually(lambda: len(target.offered) >= last)
+    monkeypatch.setattr(os, "fdatasync", fail_sometimes)
+    with Journal.open(tmp_path / "journal", level=level, segment_bytes=4_000) as journal:
+        feeder = JournalFeeder(journal, target)
+        target.has_room = lambda: rng.random() < 0.9
+        feeder.start()
+        for one in [threads.submit(send, b"%d" % number) for number in range(8)]:
+            one.result(60)
+        total = sum(map(len, accepted.values()))
+        eventually(lambda: len(target.offered) >= total)
+        feeder.stop()
+        assert sorted(kept(journal)) == sorted(sequences(target))
+        assert not feeder._accepting
+        monkeypatch.setattr(os, "fdatasync", sync)
 
-    assert sorted(sequences(target)) == list(range(last))
-    for key in {delivery.key for delivery in target.offered}:
-        own = [delivery.seq for delivery in target.offered if delivery.key == key]
-        assert own == sorted(own)
+    for name, mine in accepted.items():
+        assert [delivery.seq for delivery in target.offered if delivery.key == name] == mine

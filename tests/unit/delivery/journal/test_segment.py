@@ -17,7 +17,7 @@ def record(seq, value=b"v"):
 
 @pytest.fixture
 def segment(tmp_path):
-    made = Segment(tmp_path / f"{0:020d}.journal", 7, create=True, preallocate=True)
+    made = Segment(tmp_path / f"{0:020d}.journal", 7, create=True, durable=True)
     yield made
     made.close()
 
@@ -65,7 +65,51 @@ def test_writes_find_preallocated_space_which_is_released_at_the_end(segment):
     assert (again.size, again.unsettled, damages) == (segment.size, 3, [])
     again.close()
 
-    segment.trim()
+    segment.finish()
+    assert segment.path.stat().st_size == segment.size
+
+
+def test_the_release_of_preallocated_space_is_synced_too(segment, monkeypatch):
+    """After a power failure, zeros at the end of a file that is not the last one would be reported as damage."""
+    segment.add([record(0)])
+    segment.sync()
+    synced_sizes, sync = [], os.fdatasync
+    monkeypatch.setattr(
+        os, "fdatasync", lambda file: (synced_sizes.append(os.fstat(file).st_size), sync(file))
+    )
+
+    segment.finish()
+
+    assert synced_sizes == [segment.size]
+
+
+def test_a_rewritten_segment_has_no_record_whose_sync_failed(segment, monkeypatch):
+    segment.add([record(0), record(1)])
+    segment.sync()
+    segment.add([record(2)])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+        with pytest.raises(OSError):
+            segment.sync()
+    segment.settle(0, 1)
+
+    rewritten = segment.without_settled()
+
+    assert list(rewritten.sequences) == [(1, 2)]
+    assert rewritten.readable_end == rewritten.size
+    rewritten.close()
+
+
+def test_a_failed_preallocation_leaves_no_zeros_at_the_end(segment, monkeypatch):
+    """A full disk allocates a part of the space."""
+
+    def partly(file, offset, size):
+        os.ftruncate(file, offset + size // 2)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", partly)
+    segment.add([record(0)])
+
     assert segment.path.stat().st_size == segment.size
 
 
