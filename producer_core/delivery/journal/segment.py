@@ -36,7 +36,6 @@ class Segment:
         self.group_sync = GroupSync(self._sync_file, lambda: self.size)
         self._durable = durable
         self._allocated_end = 0
-        self._deleted = False
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
@@ -175,7 +174,6 @@ class Segment:
     def delete(self) -> None:
         """Delete the file. OSError leaves the segment as it is."""
         self.path.unlink(missing_ok=True)
-        self._deleted = True
         self.close()
 
     def close(self) -> None:
@@ -194,13 +192,13 @@ class Segment:
         return True
 
     def _sync_file(self) -> None:
-        """Sync the file. Another thread may delete the segment during the call: settled records need no sync."""
+        """Sync the file. The segment may be closed during the call: settled records need no sync, and close() syncs."""
         file = self._file
         try:
             if file is not None:
                 os.fdatasync(file)
         except OSError:
-            if not self._deleted:
+            if self._file is not None:
                 raise
 
     def _preallocate(self, end: int) -> None:
