@@ -98,9 +98,8 @@ class Segment:
         if synced:
             self.sync()
         if self._trim() and synced and self._file is not None:
-            os.fdatasync(
-                self._file
-            )  # the size: zeros at the end of a file that is not the last one are damage
+            # Also the new size: zeros at the end of a file that is not the last one are damage.
+            os.fdatasync(self._file)
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
