@@ -264,7 +264,7 @@ class JournalFeeder:
             pass
 
     def _is_being_accepted(self, seq: int) -> bool:
-        return bool(self._accepting) and any(seq in sequences for sequences in [*self._accepting.values()])
+        return bool(self._accepting) and any(seq in one for one in self._accepting.copy().values())
 
     def _last_pass(self) -> bool:
         """Feed the rest without waiting. Return whether the client took everything. Call with the gate held.
