@@ -24,11 +24,12 @@ class GroupSync:
         self.synced = 0  # the bytes below this offset are on disk
         self.failed = False
         self._leader: int | None = None  # the id of the syncing thread
-        # Guards the fields below. Taken as `_lock`, because an interrupt inside Condition would leave it locked.
+        # Guards the fields below. A waiting thread sleeps on a lock of its own: an interrupt inside Condition.wait would
+        # raise RuntimeError in its place.
         self._lock = threading.RLock()
         # Threads whose writes the running sync includes, and threads with later writes: one of these syncs next.
-        self._included = threading.Condition(self._lock)
-        self._later = threading.Condition(self._lock)
+        self._included: list[threading.Lock] = []
+        self._later: list[threading.Lock] = []
         self._target = 0  # the running sync includes the bytes below this offset
 
     def wait(self, end: int) -> None:
@@ -47,28 +48,40 @@ class GroupSync:
     def _sync_again(self) -> None:
         """Sync in a signal handler that interrupted the sync of its own thread: that sync cannot end before."""
         self._sync()
-        with self._lock:
-            self._later.notify_all()
+        self._notify(len(self._later))
 
     def _wait_or_lead(self, end: int) -> None:
-        leading = False
+        leading, received, notified = False, False, threading.Lock()
+        notified.acquire()
         try:
             with self._lock:
                 if self._leader is not None:
-                    self._wait_for_leader(end)
+                    (self._included if end <= self._target else self._later).append(notified)
                 elif self.synced < end and not self.failed:
                     self._leader, leading = threading.get_ident(), True
                     self._target = self._size()
-                    self._included, self._later = self._later, self._included
+                    self._included, self._later = self._included + self._later, []
+                else:
+                    received = True  # by now there is nothing to wait for
             if leading:
                 self._sync()
+            elif not received:
+                received = notified.acquire(timeout=_RECHECK_S)
         finally:
             if leading:
                 self._leader = None
-                self._notify()
+                self._notify(len(self._later) if self.failed else 1)
+            elif not received:
+                self._stop_waiting(notified)
 
-    def _wait_for_leader(self, end: int) -> None:
-        (self._included if end <= self._target else self._later).wait(_RECHECK_S)
+    def _stop_waiting(self, notified: threading.Lock) -> None:
+        """Pass a notification on that arrived after the wait: it may have been the only one."""
+        with self._lock:
+            waiting = self._later if notified in self._later else self._included
+            if notified in waiting:
+                waiting.remove(notified)
+                return
+        self._notify(1)
 
     def _sync(self) -> None:
         target = self._size()
@@ -80,10 +93,10 @@ class GroupSync:
         if not self.failed and target > self.synced:
             self.synced = target
 
-    def _notify(self) -> None:
+    def _notify(self, later: int) -> None:
+        """Notify the threads whose sync has ended, and this many of the others."""
         with self._lock:
-            self._included.notify_all()
-            if self.failed:
-                self._later.notify_all()
-            else:
-                self._later.notify()
+            notified = self._included + self._later[:later]
+            self._included, self._later = [], self._later[later:]
+        for one in notified:
+            one.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,7 +53,7 @@ def threads():
 
 def waiting(sync, count):
     """Wait until this many threads sleep until the running sync has ended."""
-    eventually(lambda: len(sync.group._later._waiters) == count)
+    eventually(lambda: len(sync.group._later) == count)
 
 
 def test_writes_during_a_sync_share_the_next_one(sync, threads):
@@ -142,7 +143,7 @@ def test_no_thread_waits_forever_when_an_interrupt_prevents_the_notification(syn
     others = [threads.submit(sync.write) for _ in range(5)]
     waiting(sync, 5)
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Condition, "notify_all", interrupted)
+        patch.setattr(sync.group, "_notify", interrupted)
         sync.release.release()
         with pytest.raises(KeyboardInterrupt):
             first.result(20)
@@ -154,6 +155,54 @@ def test_no_thread_waits_forever_when_an_interrupt_prevents_the_notification(syn
 
 def interrupted(*_):
     raise KeyboardInterrupt
+
+
+def test_a_waiting_thread_that_is_interrupted_passes_the_notification_on(sync, threads):
+    """Otherwise the other threads would wait until their next check."""
+    first = threads.submit(sync.write)
+    assert sync.started.acquire(timeout=20)
+    others = [threads.submit(sync.write) for _ in range(3)]
+    waiting(sync, 3)
+    chosen = sync.group._later[0]
+    with sync.group._lock:
+        sync.group._later[0] = gone = threading.Lock()
+    gone.acquire()
+    sync.release.release()
+    first.result(20)
+    assert not sync.started.acquire(timeout=0.05)  # the thread that should sync next was interrupted
+
+    sync.group._stop_waiting(gone)
+    assert sync.started.acquire(timeout=0.5)
+    chosen.release()
+    sync.release.release()
+    for other in others:
+        other.result(20)
+
+
+def test_a_thread_that_stops_waiting_is_not_notified():
+    group = GroupSync(lambda: None, lambda: 0)
+    for waiting_threads in (group._included, group._later):
+        waiting_threads.append(one := threading.Lock())
+        group._stop_waiting(one)
+        assert not waiting_threads
+
+
+def test_an_interrupt_of_a_waiting_thread_is_raised_as_it_is(sync, threads):
+    """Regression: it was raised as RuntimeError when it occurred inside a Condition."""
+    first = threads.submit(sync.write)
+    assert sync.started.acquire(timeout=20)
+    before = signal.signal(signal.SIGALRM, interrupted)
+    try:
+        for _ in range(300):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00005, 0.001))
+                while True:
+                    sync.group._wait_or_lead(sync.size + 1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    sync.release.release()
+    first.result(20)
+    assert sync.group._later == sync.group._included == []
 
 
 def test_another_thread_continues_when_the_syncing_one_is_interrupted(sync, threads):
