@@ -173,8 +173,10 @@ class Journal:
                 return self._segments.ticket() if self.syncs else None
         except JournalError:
             raise
-        except BaseException:  # an interrupt during the write
+        except BaseException as error:  # an interrupt during the write
             self.withdraw([seq for seq, _ in contents])
+            if self._closed and isinstance(error, Exception):  # by close() in a signal handler of this thread
+                raise _closed_error() from error
             raise
 
     def withdraw(self, seqs: Iterable[int]) -> None:
@@ -293,7 +295,7 @@ class Journal:
 
     def _check(self) -> None:
         if self._closed:
-            raise JournalError("The journal is closed.")
+            raise _closed_error()
 
     def _check_room(self, more: int) -> None:
         self._check()
@@ -429,6 +431,10 @@ class Journal:
             logger.warning("start offsets not written", extra={"error": str(error)})
         self._segments.delete_settled()
         return above
+
+
+def _closed_error() -> JournalError:
+    return JournalError("The journal is closed.")
 
 
 def _unusable(path: Path, error: OSError) -> JournalError:
