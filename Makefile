@@ -42,6 +42,7 @@ lint: .venv/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --config-file tests/mypy.ini tests/integration tests/acceptance tests/scenarios tests/processes
 
 quick: .venv/.dev
 	@$(BIN)/python -m pytest -q -n 3 -m "not slow" tests/unit || $(AGAIN)

@@ -85,7 +85,7 @@ def window(browser: Browser, script: str = "") -> Iterator[Page]:
 
 
 def wait_visible(element: Locator) -> None:
-    """Wait until the element is visible, to 50 ms; after 0.3 s, Playwright's own wait checks only every half second."""
+    """Wait until the element is visible, checking every 40 ms. Playwright checks only every half second after 0.3 s."""
     deadline = time.monotonic() + TIMEOUT_S
     while not element.is_visible():
         if time.monotonic() > deadline:

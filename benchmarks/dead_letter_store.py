@@ -1,4 +1,4 @@
-"""Create a store with many dead letters inside DuckDB, distributed as those of a shop in a month.
+"""Create a store with many dead letters inside DuckDB, distributed like those of a shop over a month.
 
 Twelve topics, forty causes, three clusters and sixty producers; one dead letter in a hundred thousand has a large value.
 A quarter fails evenly over the month, for every cause. The others fail in ten outages of three hours with three causes

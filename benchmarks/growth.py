@@ -62,6 +62,8 @@ def _ours(servers: str, folder: Path) -> Iterator[tuple[Send, Callable[[], None]
 
 
 _WAYS: Mapping[str, Any] = {"by hand": _by_hand, "ours": _ours}
+_TITLES = {"by hand": "manual loop", "ours": "producer_core"}
+"""The titles of columns and lines; the keys are the names of the cases in saved results."""
 
 
 def one(
@@ -246,7 +248,7 @@ def _drawn(bench: Bench, axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
         }
         for line in lines
     }
-    names = {line: f"{line}, range" if axis is HISTORY else line for line in lines}
+    names = {line: f"{line}, range" if axis is HISTORY else _TITLES[line] for line in lines}
     file = bench.plots / f"{axis.name}.svg"
     plot.draw(
         file, title=axis.title, places=list(axis.places), across=axis.across, up=axis.up,
@@ -272,8 +274,8 @@ def _table(axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
             rows.append((place, *cells, *ours))
     head = (
         axis.across,
-        *lines,
-        *([] if axis is HISTORY else ["ours / by hand", "ours: CPU, µs per message"]),
+        *(_TITLES.get(line, line) for line in lines),
+        *([] if axis is HISTORY else ["producer_core / manual loop", "producer_core: CPU, µs per message"]),
     )
     return markdown(head, rows)
 

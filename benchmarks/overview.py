@@ -3,8 +3,9 @@
     python -m benchmarks.overview --rounds 5
 
 The stores contain the statistics of one million and of a hundred million messages: a thousand per second over five topics,
-one dead letter in ten thousand, rolled up as the recorder does. A refresh is the page's work of each second: query the
-store and draw the figures. The clock advances by a second each time, so that no figure comes from a cache.
+one dead letter in ten thousand, rolled up as the recorder does. A refresh is the work that the page does each
+second: query the store and draw the figures. The clock advances by a second each time, so that no figure comes from a
+cache.
 """
 
 from __future__ import annotations

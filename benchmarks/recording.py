@@ -44,7 +44,7 @@ from benchmarks.stage import KINDS, Broker
 QUESTION = "What do recording and an open dashboard cost a producer?"
 LIMITATIONS = (
     "a store on a slow disk; many producers on one store, which write in turn; the cost of the browser, which runs "
-    "at the lowest priority here, because it usually runs on another machine than the producer."
+    "at the lowest priority here, because it usually runs on a different machine from the producer."
 )
 _TOPICS = 5
 _LIBRARY = "rdk:"

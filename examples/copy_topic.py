@@ -1,4 +1,4 @@
-"""Copy one topic to another without loss, through kill -9, with the same partitions and the same order.
+"""Copy one topic to another without loss, even after kill -9, with the same partitions and the same order.
 
     python examples/copy_topic.py orders orders-copy --bootstrap-servers localhost:9092
     python examples/copy_topic.py orders orders-copy --exactly-once copy-journal/
@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("target")
     parser.add_argument("--bootstrap-servers", default="localhost:9092")
     parser.add_argument(
-        "--group", default="copy-topic", help="consumer group whose offsets of the source are committed"
+        "--group", default="copy-topic", help="consumer group that commits the offsets of the source"
     )
     parser.add_argument(
         "--exactly-once", metavar="FOLDER", help="copy exactly once, with the journal in this folder"
@@ -120,7 +120,7 @@ def forward(message: Message, producer: ReliableKafkaProducer, offsets: Upstream
 
 
 def reached(message: Message) -> int:
-    """Return the next offset of the message's partition. An end-of-partition event gives it past transaction markers."""
+    """Return the next offset of the message's partition. An end-of-partition event skips transaction markers."""
     return int(message.offset()) + (message.error() is None)
 
 

@@ -82,7 +82,8 @@ _WHOLE = re.compile(r"[+-]?\d{1,100}")
 _RANGE = re.compile(r"-?\d+\.\.-?\d+")
 _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 _ALTERNATIVES = {
-    "partitioner": "Name one of librdkafka's, for example 'murmur2_random', or pass partition= to send_message.",
+    "partitioner": "Use the name of one of librdkafka's partitioners, for example 'murmur2_random', or pass partition= "
+    "to send_message.",
     "on_delivery": "Pass on_delivery= to send_message.",
     "dr_cb": "Pass on_delivery= to send_message.",
     "sasl.jaas.config": "Set sasl_mechanism, sasl_plain_username and sasl_plain_password; only Java clients read JAAS.",
@@ -118,8 +119,9 @@ class RetryConfig:
             value = getattr(self, name)
             number = isinstance(value, numbers.Integral if name == "max_retries" else numbers.Real)
             if isinstance(value, bool) or not number or not 0 <= value < math.inf:
+                kind = "whole number" if name == "max_retries" else "number"
                 raise ConfigError(
-                    f"RetryConfig: {name}={value!r} is not a {'whole ' if name == 'max_retries' else ''}number of 0 or more.",
+                    f"RetryConfig: {name} must be a {kind}, 0 or more, not {value!r}.",
                     fix=_RETRY_FIX.get(name, "Write a number of milliseconds."),
                 )
         if self.backoff_multiplier < 1:
@@ -175,7 +177,7 @@ class ClientConfig:
 
     @property
     def retry_backoff(self) -> float:
-        """Return librdkafka's minimum wait before a retransmission, in seconds, before its jitter of -20 %."""
+        """Return librdkafka's minimum wait before a retransmission, in seconds, before its jitter of -20%."""
         first = float(self.settings["retry.backoff.ms"])
         return min(first, float(self.settings.get("retry.backoff.max.ms", 1000))) / 1000
 
@@ -253,7 +255,7 @@ def servers_and_settings(
         if not isinstance(name, str):
             raise ConfigError(
                 f"{short_repr(name)} is not a setting name.",
-                fix="A name is text, for example 'linger.ms'.",
+                fix="A name is a string, for example 'linger.ms'.",
             )
     return servers, given
 
@@ -284,7 +286,7 @@ def addresses(servers: str | Sequence[str]) -> str:
     listed = servers.split(",") if isinstance(servers, str) else list(servers)
     for part in listed:
         if not isinstance(part, str):
-            raise ConfigError(f"The address {short_repr(part)} is not text.", fix=_HOST_PORT)
+            raise ConfigError(f"The address {short_repr(part)} is not a string.", fix=_HOST_PORT)
     parts = [part.strip() for part in listed]
     parts = [part for part in parts if part]
     if not parts:
@@ -414,7 +416,7 @@ def _check_values(chosen: Mapping[str, Any]) -> None:
 def _number_refusal(name: str, value: Any, text: str) -> str | None:
     """Return why a number is not valid that librdkafka would misread: NaN, infinity, or more than 32 bits."""
     if isinstance(value, numbers.Real) and not math.isfinite(value):
-        return f"{value!r} is not a number that the client accepts; give a finite one"
+        return f"{value!r} is not a number that the client accepts; use a finite one"
     if not _WHOLE.fullmatch(text) or -(2**31) <= int(text) < 2**31 or refusal(name, "x") is None:
         return None
     found = _RANGE.search(refusal(name, str(2**31 - 1)) or refusal(name, str(-(2**31))) or "")
@@ -468,7 +470,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
         )
     if _is_true(chosen.get("enable.gapless.guarantee", False)):
         raise ConfigError(
-            "enable.gapless.guarantee turns one rejected message into a fatal error of the whole client.",
+            "enable.gapless.guarantee turns one rejected message into a fatal error for the whole client.",
             fix='Leave it out and use ordering="strict": order is kept, and only the rejected message becomes a dead letter.',
         )
     timeout, linger = _as_number(chosen, "message.timeout.ms"), _as_number(chosen, "linger.ms")
@@ -497,9 +499,7 @@ def _as_int(name: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"{name}={value!r} is not a number.", fix="Give a whole number of bytes."
-        ) from error
+        raise ConfigError(f"{name}={value!r} is not a number.", fix="Use a whole number of bytes.") from error
 
 
 def _is_true(value: Any) -> bool:

@@ -180,7 +180,7 @@ def check_message_id(message_id: Any) -> None:
     """Raise ConfigError unless the argument is a text. A text that is no id is valid: no message has it."""
     if not isinstance(message_id, str):
         raise ConfigError(
-            f"{short_repr(message_id)} is not a message id.", fix="Pass the text that send_message returned."
+            f"{short_repr(message_id)} is not a message id.", fix="Pass the id that send_message returned."
         )
 
 
@@ -295,7 +295,7 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
             )
         if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
             raise InvalidMessage(
-                f"Header {short_repr(name)} must have a text name and a str, bytes or None value."
+                f"Header {short_repr(name)} must have a str name and a str, bytes or None value."
             )
         if "\0" in name:
             raise InvalidMessage(

@@ -1,6 +1,7 @@
 """Fill the reference pages of the site from the code, as a hook of MkDocs.
 
-A page contains a marker such as `<!-- reference: cli -->`. The hook replaces it by the text of the function with this name.
+A page contains a marker such as `<!-- reference: cli -->`. The hook replaces it with the text of the function of this
+name.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 set -euo pipefail
 python=${1:-python3}
 if ! command -v "$python" >/dev/null; then
-  echo "Python 3.11 or newer is needed, and '$python' is not there. Install it, or name it: make PYTHON=/path/to/python3" >&2
+  echo "Python 3.11 or newer is needed, and '$python' was not found. Install it, or name it: make PYTHON=/path/to/python3" >&2
   exit 2
 fi
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -11,7 +11,7 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
   exit 2
 fi
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-  echo "Python's venv module is not there. On Debian and Ubuntu: apt-get install python3-venv" >&2
+  echo "Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv" >&2
   exit 2
 fi
 [[ -x .venv/bin/python ]] || "$python" -m venv .venv

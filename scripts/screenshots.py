@@ -97,7 +97,7 @@ def main() -> int:
                 shoot(browser, url, chosen.into, look, shots)
             browser.close()
     total = sum(picture.stat().st_size for picture in chosen.into.glob("*.png"))
-    print(f"{total / 1000:,.0f} kB together{', too large' if total > LIMIT else ''}")
+    print(f"{total / 1000:,.0f} kB in total{', too large' if total > LIMIT else ''}")
     return 1 if total > LIMIT else 0
 
 

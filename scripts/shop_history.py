@@ -26,7 +26,7 @@ MIDDLE, WIDTH = bucket_of(0.005), 10
 
 
 def write(store: Store, *, now: float) -> None:
-    """Write the last 20 minutes by ten seconds and the day before by five minutes. Its producer was just closed."""
+    """Write the last 20 minutes in ten-second windows, and the day before in five-minute windows, by a closed producer."""
     dice, producer = random.Random(7), str(uuid.uuid5(uuid.NAMESPACE_DNS, CLUSTER))
     for sequence, (some, width, resolution) in enumerate(_windows(int(now))):
         statistics: list[StatisticsRow] = []

@@ -107,7 +107,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def remaining_processes(timeout=10):
-    """Return the tests' processes that still run after time to end, by id. Linux only."""
+    """Return the processes of the tests that are still running after a grace period, by id. Linux only."""
     try:
         eventually(lambda: not marked_processes(), timeout)
     except AssertionError:

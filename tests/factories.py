@@ -1,4 +1,4 @@
-"""Objects of the product as tests make them: options by name, also those that the product groups in a settings object."""
+"""Create objects of the product; all options are keywords, including the fields of a settings object."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from producer_core.replay.runner import RunnerSettings
 
 
 def replay_runner(store, sender, **options):
-    """A ReplayRunner; the names of RunnerSettings are options too."""
-    settings, others = grouped(RunnerSettings, options)
+    """Return a ReplayRunner; `options` may include fields of RunnerSettings."""
+    settings, others = split_options(RunnerSettings, options)
     return ReplayRunner(store, sender, settings=settings, **others)
 
 
 def loss_monitor(queries, report, *, made=AckedLogMonitor, **options):
-    """An AckedLogMonitor; the names of MonitorSettings are options too."""
-    settings, others = grouped(MonitorSettings, options)
+    """Return an AckedLogMonitor; `options` may include fields of MonitorSettings."""
+    settings, others = split_options(MonitorSettings, options)
     return made(queries, report, settings=settings, **others)
 
 
 def transactional_transport(config, listener, **options):
-    """A TransactionalTransport; the names of TransactionLimits are options too."""
-    limits, others = grouped(TransactionLimits, options)
+    """Return a TransactionalTransport; `options` may include fields of TransactionLimits."""
+    limits, others = split_options(TransactionLimits, options)
     return TransactionalTransport(config, listener, limits=limits, **others)
 
 
-def grouped(settings, options):
-    """The settings object of those options that it has, and the other options."""
+def split_options(settings, options):
+    """Return an instance of `settings` with the options that are its fields, and the other options."""
     names = {field.name for field in fields(settings)}
     others = {name: value for name, value in options.items() if name not in names}
     return settings(**{name: value for name, value in options.items() if name in names}), others

@@ -1,4 +1,4 @@
-"""Show a dead letter unmasked, and export a selection as a file. The audit records both."""
+"""Show a dead letter unmasked, and export a selection as a file. The audit log records both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExportFile:
 
 
 def reveal(store: Store, message_id: str) -> ActionResult:
-    """Record in the audit that the user views this dead letter unmasked. The page shows it only afterwards."""
+    """Record in the audit log that the user views this dead letter unmasked. The page shows it only afterwards."""
     try:
         result = DeadLetters(store).reveal([message_id], who=actor(), origin=ORIGIN)
     except ProducerError as error:

@@ -66,7 +66,7 @@ def may_act() -> tuple[bool, str]:
 
 
 def actor() -> str:
-    """Return the name that an action records in the audit; raise NotAllowed where the user may not act.
+    """Return the name that an action records in the audit log; raise NotAllowed where the user may not act.
 
     Every action calls this function, whatever state the buttons on the page had.
     """

@@ -68,7 +68,7 @@ def ends(now: float, step: int) -> int:
 
 
 def others(number: int) -> str:
-    return f"{number} others"
+    return "1 other" if number == 1 else f"{number} others"
 
 
 def blank(revision: str) -> Any:

@@ -68,7 +68,7 @@ def spread(page: Fleet) -> Any:
         type="log",
         tickformat="~s",
         hoverformat=None,
-        ticksuffix=" /s",
+        ticksuffix="/s",
         dtick=1,
         range=_whole([one.rate for one in drawn]),
     )

@@ -9,7 +9,7 @@ from typing import Any
 from producer_core.dashboard.charts.chart import blank, decades, message, mode, or_message, top
 from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, LatencyPage, TimeSpent
 from producer_core.dashboard.theme import COLOURS
-from producer_core.dashboard.wording import count, milliseconds, percent, short
+from producer_core.dashboard.wording import milliseconds, percent, plural, short
 
 QUANTILE_COLOURS = ("#059669", "#7c3aed", "#db2777", "#b45309")
 PARTS: tuple[tuple[str, str, Callable[[TimeSpent], float | None]], ...] = (
@@ -155,7 +155,7 @@ def _rows(low: float, high: float, cell: Heat) -> list[float]:
 
 def _cell(cell: Heat) -> str:
     span = f"{milliseconds(cell.low)} to {milliseconds(cell.high)}"
-    return f"{span}: {count(cell.count)} messages, {percent(cell.share)}"
+    return f"{span}: {plural(cell.count, 'message')}, {percent(cell.share)}"
 
 
 def _in_ms(seconds: float | None) -> float | None:

@@ -70,7 +70,7 @@ def throughput(page: OverviewPage | OverviewLines) -> Any:
             seconds, acknowledged, _ = sums.get(at, (1.0, 0, 0))
             return acknowledged / seconds
 
-        line(figure, topic, page, rate, "%{y:,.1f} /s", colour)
+        line(figure, topic, page, rate, "%{y:,.1f}/s", colour)
     figure.update_yaxes(range=[0, top(figure, least=1)])
     return or_message(figure, page, "No acknowledged messages in this range.")
 
@@ -84,8 +84,8 @@ def error_rate(page: OverviewPage | OverviewLines) -> Any:
             _, acknowledged, dead = sums.get(at, (1.0, 0, 0))
             return 100 * dead / (dead + acknowledged) if dead + acknowledged else None
 
-        line(figure, topic, page, share, "%{y:.2f} %", colour)
-    figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix=" %")
+        line(figure, topic, page, share, "%{y:.2f}%", colour)
+    figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix="%")
     return or_message(figure, page, "No settled messages in this range.")
 
 

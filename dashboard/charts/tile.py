@@ -22,7 +22,7 @@ from producer_core.dashboard.wording import (
 )
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
-_SHARES = ("50 %", "95 %", "99 %", "99.9 %")
+_SHARES = ("50%", "95%", "99%", "99.9%")
 _NO_CHANGE = NumberChange("", "", "")
 
 
@@ -170,5 +170,5 @@ def _connection(page: OverviewPage, tile: Callable[..., Tile]) -> Tile:
         good=1, least=0.001,
     )  # fmt: skip
     share = page.sums.connected
-    note = f"{percent(share)} of time" if share is not None else ""
+    note = f"{percent(share)} of the time" if share is not None else ""
     return found._replace(value=connection(page.situation), note=note)

@@ -62,7 +62,7 @@ def picture(series: Series, caption: str, width: int = 640, height: int = 100) -
                 bars.append(
                     f"<rect x='{place * step:.1f}' y='{bottom:.1f}' width='{max(step * 0.85, 0.5):.1f}' height='{bar_height:.1f}' fill='{colour}'/>"
                 )
-    labels = f"<text x='0' y='10'>{top:,.4g} /s</text><text x='{width}' y='{height - 2}' text-anchor='end'>now</text>"
+    labels = f"<text x='0' y='10'>{top:,.4g}/s</text><text x='{width}' y='{height - 2}' text-anchor='end'>now</text>"
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' height='{height}'>"
         f"<title>{html.escape(caption)}</title>{''.join(bars)}"

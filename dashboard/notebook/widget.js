@@ -12,7 +12,7 @@ const append = (parent, tag, name, text) => {
   return node
 }
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text }
-const rate = value => `${value >= 100 ? Math.round(value).toLocaleString('en') : +value.toFixed(1)} /s`
+const rate = value => `${value >= 100 ? Math.round(value).toLocaleString('en') : +value.toFixed(1)}/s`
 const clock = seconds => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false })
 const duration = seconds => seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min`
   : seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`

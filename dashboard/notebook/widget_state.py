@@ -147,9 +147,9 @@ def _sparks(series: Series) -> tuple[str, ...]:
     if not series.top:
         return ()
     failed = max((value for value in series.failed if value), default=0.0)
-    lines = [f"sent   {spark(series.sent, series.top)}  up to {wording.compact(series.top)} /s"]
+    lines = [f"sent   {spark(series.sent, series.top)}  up to {wording.compact(series.top)}/s"]
     if failed:
-        lines.append(f"failed {spark(series.failed, failed)}  up to {wording.compact(failed)} /s")
+        lines.append(f"failed {spark(series.failed, failed)}  up to {wording.compact(failed)}/s")
     return tuple(lines)
 
 
@@ -170,7 +170,11 @@ def _producers(page: queries.OverviewPage, now: float) -> tuple[str, ...]:
     """Return the state of each running producer, or of the one that ran last."""
     running = [row for row in page.producers if row["closed_at"] is None] or list(page.producers[:1])
     lines = [f"{row['client_id']}: {wording.producer_state(row, now)}" for row in running[:_PRODUCERS]]
-    more = [f"and {len(running) - _PRODUCERS} more producers"] if len(running) > _PRODUCERS else []
+    more = (
+        [f"and {wording.plural(len(running) - _PRODUCERS, 'more producer')}"]
+        if len(running) > _PRODUCERS
+        else []
+    )
     return tuple(mask_or_hide(line) for line in [*lines, *more])
 
 
@@ -218,5 +222,5 @@ def _shortened(line: str) -> str:
 
 def _dead_text(by_topic: Any) -> str:
     named = [f"{topic} {count:,}" for topic, count in by_topic.items()]
-    more = f", and {len(named) - _TOPICS} more topics" if len(named) > _TOPICS else ""
+    more = f", and {wording.plural(len(named) - _TOPICS, 'more topic')}" if len(named) > _TOPICS else ""
     return f"Dead letters: {', '.join(named[:_TOPICS])}{more}" if named else ""

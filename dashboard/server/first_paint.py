@@ -8,7 +8,7 @@ from producer_core.dashboard.theme import asset
 
 LOADING = "Loading the dashboard. The first load takes a few seconds."
 DELAYED = (
-    "Loading takes longer than usual: the machine is busy, or the server does not respond. "
+    "Loading is taking longer than usual: the machine is busy, or the server is not responding. "
     "The dashboard opens automatically."
 )
 _DELAYED_AFTER = 12_000

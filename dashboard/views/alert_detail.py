@@ -157,7 +157,7 @@ def _replays(path: Path, detail: alert_queries.AlertDetail) -> None:
         common.heading("Replays since then")
         for one in replays:
             address = header.link("replays", operation=one.operation_id)
-            name = f"{one.state}, {one.total:,} records, by {one.who}"
+            name = f"{one.state}, {wording.plural(one.total, 'record')}, by {one.who}"
             st.html(
                 f'<p class="pc-fact">{common.time_element(one.created_at)} {common.link_element(name, address)}<br>'
                 f"{html.escape(mask_text(one.message or ''))}</p>"

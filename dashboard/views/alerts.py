@@ -77,9 +77,7 @@ def _section(path: Path, view: queries.View, page: alert_queries.AlertsPage) -> 
 def _current(path: Path, page: alert_queries.AlertsPage) -> None:
     alert_cards.cards(path, page, page.firing[: alert_queries.SHOWN])
     if len(page.firing) > alert_queries.SHOWN:
-        common.note(
-            f"{len(page.firing) - alert_queries.SHOWN:,} more are firing. Select a topic, or see Rules."
-        )
+        common.note(alert_wording.more_firing(len(page.firing) - alert_queries.SHOWN))
     if page.pending:
         common.heading("Pending alerts")
         alert_cards.cards(path, page, page.pending[: alert_queries.SHOWN])

@@ -233,4 +233,4 @@ def _other_replays(path: Path, followed: str) -> None:
             f'<p class="pc-note">{html.escape(replay_wording.other_replay(one))} {replay_detail.link(one, "Show details")}</p>'
         )
     if len(others) > _SHOWN_OTHERS:
-        common.note(f"{len(others) - _SHOWN_OTHERS:,} more are in progress; see Replays.")
+        common.note(replay_wording.more_in_progress(len(others) - _SHOWN_OTHERS))

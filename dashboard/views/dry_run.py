@@ -100,7 +100,7 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
             st.number_input(
                 "Stop above failure rate (%)", min_value=1.0, max_value=100.0, step=5.0, format="%.0f",
                 value=operation.stop_percent or STOP_PERCENT, key=f"stop_{key}",
-                help=f"Applies to the canary and the last {operation.stop_last or 50:,} records.",
+                help=f"Applies to the canary and the last {wording.plural(operation.stop_last or 50, 'record')}.",
             )  # fmt: skip
     common.note(
         dry_run_wording.estimate(run.total - run.skipped_newer, st.session_state.get(f"go_rate_{key}"))

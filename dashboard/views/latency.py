@@ -68,7 +68,7 @@ def _accuracy() -> str:
 
 def _tiles(page: queries.LatencyPage) -> None:
     whole = page.whole
-    shares = ("half", "95 %", "99 %", "99.9 %")
+    shares = ("half", "95%", "99%", "99.9%")
     names = [f"p{100 * quantile:g}" for quantile in queries.LATENCY_QUANTILES]
     accuracy = f"Relative error: {wording.percent(RELATIVE_ERROR)}."
     values = [

@@ -50,6 +50,11 @@ def recovery_note(found: Mapping[str, Any], now: float) -> str:
     )
 
 
+def more_firing(number: int) -> str:
+    """Return how many firing alerts the page does not list."""
+    return f"{number:,} more {'is' if number == 1 else 'are'} firing. Select a topic, or see Rules."
+
+
 def alerts_sentence(
     firing: Sequence[Alert], pending: int, elsewhere: int, evaluated: bool, rules: int
 ) -> tuple[str, str]:
@@ -198,7 +203,7 @@ def _condition(condition: Condition) -> str:
                 f"{_burn_rate(pair.factor)} over both the last {span(pair.long)} and the last {span(pair.short)}"
                 for pair in pairs
             )
-            return f"error budget of {100 - 100 * objective:.4g} % {_SCOPES[by]} burns {rates}"
+            return f"error budget of {100 - 100 * objective:.4g}% {_SCOPES[by]} burns {rates}"
         case Absence(of="producer", after=after):
             return f"a producer that was not closed sends no heartbeat for {span(after)}"
         case Absence(of="delivery", after=after):

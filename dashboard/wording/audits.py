@@ -117,11 +117,15 @@ def number(audit: Audit, kind: str) -> str:
 
 def other_counts(audit: Audit) -> str:
     """Return the findings that are not faults, such as "12 expired, 3 not in any ledger"."""
-    found = [
-        f"{number:,} {name}" for kind, name in _OTHER_KINDS.items() if (number := audit.numbers.get(kind))
-    ]
+    found = [_other_count(number, kind) for kind in _OTHER_KINDS if (number := audit.numbers.get(kind))]
     found += [f"{audit.foreign:,} from other producers"] if audit.foreign else []
     return ", ".join(found)
+
+
+def _other_count(number: int, kind: str) -> str:
+    if kind == "given_up_found" and number == 1:
+        return "1 dead letter in the log"
+    return f"{number:,} {_OTHER_KINDS[kind]}"
 
 
 def why_unauditable(audit: Audit) -> str:
@@ -157,7 +161,7 @@ def faults(found: Sequence[TopicAudit]) -> str:
     if not bad:
         return ""
     named = [f"{audit.topic} ({_faults(audit)})" for audit in bad[:3]]
-    more = f" and {len(bad) - 3:,} more topics" if len(bad) > 3 else ""
+    more = f" and {plural(len(bad) - 3, 'more topic')}" if len(bad) > 3 else ""
     return f"Audits found faults: {', '.join(named)}{more}. See Audits below."
 
 
@@ -203,8 +207,12 @@ def facts(audit: Audit, zone: str | None, now: float) -> list[tuple[str, str]]:
         ("Cluster", audit.cluster_id or "–"),
     ]
     if audit.ledger_gaps:
-        batches = "1 batch" if audit.ledger_gaps == 1 else f"{audit.ledger_gaps:,} batches"
-        known.append(("Missing from ledgers", f"{batches}; their contents are unknown"))
+        batches = (
+            "1 batch; its contents are unknown"
+            if audit.ledger_gaps == 1
+            else f"{audit.ledger_gaps:,} batches; their contents are unknown"
+        )
+        known.append(("Missing from ledgers", batches))
     if audit.ledger_lost:
         lost = plural(audit.ledger_lost, "acknowledgement")
         known.append(("Dropped from ledgers", f"{lost}; the buffer was full"))

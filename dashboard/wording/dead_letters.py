@@ -124,7 +124,7 @@ def about(total: int, listed: int, *, first: bool, found: bool = False) -> str:
         )
     if first:
         return f"Showing the latest {listed:,} of {total:,} matching dead letters."
-    return f"Showing {listed:,} older dead letters of {total:,} matching."
+    return f"Showing {plural(listed, 'older dead letter')}; {total:,} match."
 
 
 def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | None) -> str:

@@ -91,7 +91,7 @@ def estimate(number: int, most: float | None) -> str:
     """Return the minimum duration at the chosen rate."""
     if not most:
         return "No rate limit: limited only by the brokers."
-    return f"At most {most:g} /s: takes at least {duration(number / most)}."
+    return f"At most {most:g}/s: takes at least {duration(number / most)}."
 
 
 def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
@@ -99,7 +99,7 @@ def topics(run: DryRun, *, most: int) -> list[tuple[str, ...]]:
     found = {topic.topic: topic for topic in run.check.topics} if run.check else {}
     rows = [_topic(run, topic, found.get(topic)) for topic in [*run.by_topic][:most]]
     rest = len(run.by_topic) - most
-    return [*rows, (f"{rest:,} more topics", *[""] * 6)] if rest > 0 else rows
+    return [*rows, (plural(rest, "more topic"), *[""] * 6)] if rest > 0 else rows
 
 
 def _topic(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str, ...]:

@@ -83,9 +83,15 @@ def _because(now: FailingSentence) -> str:
     if now.worst is None:
         return "."
     code, topic, meaning, number = now.worst
-    part = "all" if number >= now.dead else "most" if 2 * number > now.dead else count(number)
-    on = f" on {topic}" if topic else ""
-    return f", {part}{on} with {code}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
+    on = f"on {topic} " if topic else ""
+    return f", {_part(number, now.dead)}{on}with {code}: {meaning[:1].lower()}{meaning[1:].rstrip('.')}."
+
+
+def _part(number: int, dead: int) -> str:
+    """Return how many of the failed messages share a cause, before its name; empty for a single message."""
+    if dead == 1:
+        return ""
+    return "all " if number >= dead else "most " if 2 * number > dead else f"{count(number)} "
 
 
 def _all(number: int) -> str:
@@ -126,9 +132,14 @@ def topics(names: Sequence[str], most: int = 3) -> str:
 def without_dead_letters(missing: int, dead: int) -> str:
     """Return why the codes and groups add up to less than the failed messages."""
     failed = "1 failed message" if dead == 1 else f"{count(dead)} failed messages"
+    kept = (
+        "telemetry counts it, but its producer keeps the dead letter in another store"
+        if missing == 1
+        else "telemetry counts them, but their producers keep the dead letters in other stores"
+    )
     return (
-        f"{count(missing)} of {failed} left no dead letter in this store: telemetry counts them, but their producers keep the "
-        "dead letters in other stores. Codes and groups cover only dead letters in this store."
+        f"{count(missing)} of {failed} left no dead letter in this store: {kept}. Codes and groups cover only dead "
+        "letters in this store."
     )
 
 

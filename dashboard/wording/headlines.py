@@ -168,7 +168,7 @@ def _ended(now: Situation) -> str:
         return f" Recovered: {last}, {since}."
     if now.delivered:
         return f" {last.capitalize()}; {since}."
-    return f" {last.capitalize()}; nothing delivered {where} since, so it may still be failing."
+    return f" {last.capitalize()}; nothing delivered {where} since, so delivery may still be failing."
 
 
 def _because(causes: Sequence[Cause], dead: int, number: Callable[[Cause], int]) -> Iterator[HeadlinePart]:

@@ -33,7 +33,7 @@ def state(
 
 
 def progress(kind: str, done: int | None, total: int | None, share: float | None) -> str:
-    """Return the progress, such as "24.0 % of 50,000 records" or "312 batches"."""
+    """Return the progress, such as "24.0% of 50,000 records" or "312 batches"."""
     unit = _UNITS.get(kind, "record")
     if share is not None and total:
         return f"{percent(share)} of {_plural(total, unit)}"

@@ -42,8 +42,8 @@ def percent(share: float | None) -> str:
     if share is None:
         return "–"
     if 0 < share < 0.0001:
-        return "< 0.01 %"
-    return f"{100 * share:.2f} %" if share < 0.1 else f"{100 * share:.1f} %"
+        return "< 0.01%"
+    return f"{100 * share:.2f}%" if share < 0.1 else f"{100 * share:.1f}%"
 
 
 def retries(saved: int, given_up: int) -> str:
@@ -66,7 +66,7 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    return "–" if per_second is None else f"{compact(per_second)} /s"
+    return "–" if per_second is None else f"{compact(per_second)}/s"
 
 
 def size(number: float | None) -> str:
@@ -86,7 +86,7 @@ def of_limit(number: float | None, limit: float | None) -> str:
 
 
 class NumberChange(NamedTuple):
-    """Compares a value with the previous period: text such as "↑ from 0.02 %", its text alternative, and a tone."""
+    """Compares a value with the previous period: text such as "↑ from 0.02%", its text alternative, and a tone."""
 
     text: str
     aloud: str

@@ -149,6 +149,11 @@ def audit_entry(action: str, outcome: str) -> AuditEntry:
     return AuditEntry(text, more, found.group(1))
 
 
+def more_in_progress(number: int) -> str:
+    """Return how many replays in progress the page does not list."""
+    return f"{number:,} more {_is(number)} in progress; see Replays."
+
+
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
@@ -183,7 +188,7 @@ def facts(operation: Operation) -> list[tuple[str, str]]:
     """Return the options of a replay as name and text; unset options are left out."""
     found = (
         ("Reason", mask_text(operation.reason or "")),
-        ("Rate", f"at most {operation.rate:g} /s" if operation.rate else "no limit"),
+        ("Rate", f"at most {operation.rate:g}/s" if operation.rate else "no limit"),
         ("Automatic stop", sentence_case(rule(operation) or "")),
         ("Keys with newer records", sentence_case(NEWER.get(operation.newer or "", ""))),
         ("Inconclusive", sentence_case(INCONCLUSIVE.get(operation.inconclusive or "", ""))),
@@ -281,7 +286,7 @@ def _orphaned(operation: Operation, owner: str, runners: int, now: float) -> tup
 
 
 def progress(operation: Operation, pace: float | None) -> str:
-    """Return the progress, such as "120 of 500, 35 /s, about 11 s left; 2 failed again"."""
+    """Return the progress, such as "120 of 500, 35/s, about 11 s left; 2 failed again"."""
     parts = [done_of_total(operation)]
     if operation.state == "running" and pace:
         parts.append(rate(pace))
@@ -304,6 +309,8 @@ def canary(operation: Operation) -> str:
     size = operation.canary or 0
     if operation.state != "running" or sent >= size or operation.total <= size:
         return ""
+    if size == 1:
+        return "Canary: the first one is sent on its own; the rest follow once it is acknowledged."
     return f"Canary: the first {size:,} are sent on their own; the rest follow once those {size:,} are acknowledged."
 
 

@@ -24,8 +24,9 @@ LIMITS_NOTE = (
     "Producers may set limits that are not set here."
 )
 ALWAYS_MASKED = (
-    "Always masked: fields and headers with a secret's name (password, token, authorization, api_key, …), email addresses, "
-    "card numbers, bearer and basic credentials, JSON web tokens, keys of well-known services, passwords in URLs."
+    "Always masked: fields and headers whose names indicate a secret (password, token, authorization, api_key, …), "
+    "email addresses, card numbers, bearer and basic credentials, JSON Web Tokens, API keys of well-known services, "
+    "passwords in URLs."
 )
 
 

@@ -34,8 +34,8 @@ def unsupported_type(value: Any) -> InvalidMessage:
 def _fix(value: Any) -> str:
     for method in ("model_dump", "to_dict", "_asdict", "isoformat"):
         if callable(getattr(value, method, None)) and not isinstance(value, type):
-            return f"Pass value.{method}(), or give value_serializer=."
-    return "Convert it to a dict, a list, text or a number, or give value_serializer=."
+            return f"Pass value.{method}(), or set value_serializer=."
+    return "Convert it to a dict, a list, text or a number, or set value_serializer=."
 
 
 def path_to(value: Any, refused: Callable[[Any], bool]) -> str:

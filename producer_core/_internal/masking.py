@@ -153,7 +153,7 @@ def display_value(data: bytes | None, *, reveal: bool = False) -> Any:
         return _read(data, f"0x{data.hex()}")
     active = rules()
     if "values" in active.hide:
-        return f"{len(data):,} bytes, hidden"
+        return f"{_size(data)}, hidden"
     return _masked_value(data, active)
 
 
@@ -215,8 +215,12 @@ def _as_text(data: bytes) -> str | None:
     return None if _CONTROLS.search(text) else text
 
 
+def _size(data: bytes) -> str:
+    return "1 byte" if len(data) == 1 else f"{len(data):,} bytes"
+
+
 def _size_text(data: bytes) -> str:
-    return f"{len(data):,} bytes that are not text"
+    return f"{_size(data)} that {'is' if len(data) == 1 else 'are'} not text"
 
 
 def _mask(value: Any, active: MaskingRules, depth: int) -> Any:

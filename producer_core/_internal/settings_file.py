@@ -38,6 +38,6 @@ def _text(path: Path) -> str:
             f"The file {path} does not exist.", fix="Check the path of the settings file."
         ) from error
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a directory.", fix="Give the path of a file.") from error
+        raise ConfigError(f"{path} is a directory.", fix="Specify the path of a file.") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -75,7 +75,7 @@ class AlertLog:
             action="acknowledge",
             selection={"alert_id": alert_id},
             count=int(changed),
-            outcome="acknowledged" if changed else "unknown, or acknowledged before",
+            outcome="acknowledged" if changed else "unknown, or already acknowledged",
         )
         return changed
 

@@ -20,13 +20,18 @@ Section = Literal["sums", "latencies", "producers", "dead_letters", "routes"]
 class Metric:
     """A metric that a threshold can compare: its section, its possible subjects, and its text in an alert.
 
-    `window`: the metric is measured over a window, not at a moment.
+    `one`: the text for a value of 1, where it differs. `window`: the metric is measured over a window, not at a moment.
     """
 
     section: Section
     by: tuple[By, ...]
     text: str
+    one: str = ""
     window: bool = True
+
+    def says(self, value: float) -> str:
+        """Return the text of a value in an alert."""
+        return self.one if self.one and value == 1 else self.text.format(value=value, span=span(value))
 
 
 _ALL: tuple[By, ...] = ("topic", "producer", "store")
@@ -37,30 +42,62 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
     {
         "error_rate": Metric("sums", _ALL, "{value:.2%} of messages became dead letters"),
         "attempt_failure_rate": Metric("sums", _ALL, "{value:.2%} of attempts failed"),
-        "dead": Metric("sums", _ALL, "{value:,.0f} messages became dead letters"),
-        "accepted": Metric("sums", _ALL, "{value:,.0f} messages were accepted"),
-        "acknowledged": Metric("sums", _ALL, "{value:,.0f} messages were acknowledged"),
+        "dead": Metric(
+            "sums", _ALL, "{value:,.0f} messages became dead letters", "1 message became a dead letter"
+        ),
+        "accepted": Metric("sums", _ALL, "{value:,.0f} messages were accepted", "1 message was accepted"),
+        "acknowledged": Metric(
+            "sums", _ALL, "{value:,.0f} messages were acknowledged", "1 message was acknowledged"
+        ),
         "throughput": Metric("sums", _ALL, "{value:,.1f} messages per second are acknowledged"),
-        "retried": Metric("sums", _ALL, "{value:,.0f} messages were retried"),
-        "duplicates": Metric("sums", _ALL, "{value:,.0f} duplicates were suppressed"),
-        "possible_duplicates": Metric("sums", _ALL, "{value:,.0f} messages may be on their topic twice"),
+        "retried": Metric("sums", _ALL, "{value:,.0f} messages were retried", "1 message was retried"),
+        "duplicates": Metric(
+            "sums", _ALL, "{value:,.0f} duplicates were suppressed", "1 duplicate was suppressed"
+        ),
+        "possible_duplicates": Metric(
+            "sums",
+            _ALL,
+            "{value:,.0f} messages may be on their topic twice",
+            "1 message may be on its topic twice",
+        ),
         "latency_mean": Metric("sums", _ALL, "acknowledgements take {value:.3g} s on average"),
         "latency_p50": Metric("latencies", _TOPICS, "50% of acknowledgements take over {value:.3g} s"),
         "latency_p95": Metric("latencies", _TOPICS, "5% of acknowledgements take over {value:.3g} s"),
         "latency_p99": Metric("latencies", _TOPICS, "1% of acknowledgements take over {value:.3g} s"),
         "latency_p999": Metric("latencies", _TOPICS, "0.1% of acknowledgements take over {value:.3g} s"),
-        "dlq_size": Metric("dead_letters", _TOPICS, "{value:,.0f} dead letters are pending", window=False),
+        "dlq_size": Metric(
+            "dead_letters",
+            _TOPICS,
+            "{value:,.0f} dead letters are pending",
+            "1 dead letter is pending",
+            window=False,
+        ),
         "dlq_age": Metric(
             "dead_letters", _TOPICS, "the oldest dead letter has been pending for {span}", window=False
         ),
-        "dlq_growth": Metric("dead_letters", _TOPICS, "{value:,.0f} new dead letters are pending"),
+        "dlq_growth": Metric(
+            "dead_letters",
+            _TOPICS,
+            "{value:,.0f} new dead letters are pending",
+            "1 new dead letter is pending",
+        ),
         "memory": Metric(
             "producers", _PRODUCERS, "the process uses {value:.0%} of its memory limit", window=False
         ),
         "pending": Metric(
-            "producers", _PRODUCERS, "{value:,.0f} messages await acknowledgement", window=False
+            "producers",
+            _PRODUCERS,
+            "{value:,.0f} messages await acknowledgement",
+            "1 message awaits acknowledgement",
+            window=False,
         ),
-        "waiting_retry": Metric("producers", _PRODUCERS, "{value:,.0f} messages await a retry", window=False),
+        "waiting_retry": Metric(
+            "producers",
+            _PRODUCERS,
+            "{value:,.0f} messages await a retry",
+            "1 message awaits a retry",
+            window=False,
+        ),
         "queue_fill": Metric(
             "producers", _PRODUCERS, "the queue of the client is {value:.0%} full", window=False
         ),

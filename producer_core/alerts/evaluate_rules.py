@@ -90,7 +90,7 @@ def _threshold(name: str, rule: AlertRule, condition: Threshold, snapshot: Store
                 value=value,
                 threshold=condition.above if condition.above is not None else condition.below,
                 window=span(condition.window),
-                says=METRICS[condition.metric].text.format(value=value, span=span(value)),
+                says=METRICS[condition.metric].says(value),
                 **{"client": subject, **details},
             )
 

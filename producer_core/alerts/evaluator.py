@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal.lease_watch import LEASE
 from producer_core.alerts.alert_log import AlertLog
-from producer_core.alerts.alert_state import AlertChange
+from producer_core.alerts.alert_state import Alert, AlertChange
 from producer_core.alerts.evaluation import evaluate
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.rule_set_file import RuleSetFile
+from producer_core.alerts.snapshot import StoreSnapshot
 from producer_core.alerts.snapshot_reader import SnapshotReader
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ NAME = "alerts"
 
 _CLOCK_TOLERANCE = 2.0
 """Seconds by which the system clock may deviate from the monotonic clock before it counts as changed."""
+
+
+_UNCHANGED_S = 8.0
+"""Seconds for which a store without an open alert is not evaluated again while nothing is written to it."""
+
+_Read = tuple[StoreSnapshot, Sequence[Alert]]
+"""What an evaluation reads from the store: the snapshot and the open alerts."""
 
 
 def this_process() -> str:
@@ -59,6 +67,10 @@ class AlertEvaluator:
         self._reader = SnapshotReader(store, monotonic=monotonic)
         self._rule_set_file = RuleSetFile(store, rule_set)
         self._last: tuple[float, float] | None = None
+        self._quiet: tuple[object, RuleSet] | None = (
+            None  # the store's stamp and the rules without an open alert
+        )
+        self._quiet_since = 0.0
         self.leads = False
 
     @property
@@ -69,26 +81,58 @@ class AlertEvaluator:
     def tick(self) -> Sequence[AlertChange]:
         """Evaluate once and return the changes; () where another process leads. Raise StoreError without the store."""
         now = self._clock()
-        jump = self._clock_jump(now)
-        self.leads = self._lease.hold(now)
-        if not self.leads:
+        rules, jump = self.rule_set, self._clock_jump(now)
+        stamp = self._store.stamp()
+        if not jump and self._is_quiet(stamp, rules):
             return ()
-        if jump:
-            logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
-            self._log.shift(jump)
-        rule_set = self.rule_set
-        # One borrow for all queries: each one attaches the file, which costs more than a query.
-        with self._store.borrow():
-            snapshot, open_alerts = self._reader.read(rule_set, now), self._log.open_alerts()
-        changes = evaluate(rule_set.rules, snapshot, open_alerts)
+        self._quiet = None
+        read = None if jump else self._read_as_owner(rules, now)
+        if read is None:
+            self.leads = self._lease.hold(now)
+            if not self.leads:
+                return ()
+            if jump:
+                logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
+                self._log.shift(jump)
+            stamp = self._store.stamp()
+            read = self._read(rules, now)
+        snapshot, open_alerts = read
+        changes = evaluate(rules.rules, snapshot, open_alerts)
         if changes and not self._log.apply(changes, holder=self.owner, lease=NAME):
             self.leads = False
             return ()
+        if not changes and not open_alerts:
+            self._quiet, self._quiet_since = (stamp, rules), self._monotonic()
         return tuple(changes)
 
     def stop(self) -> None:
         """Release the lease, so that another process takes over at once."""
         self._lease.drop()
+
+    def _is_quiet(self, stamp: object, rules: RuleSet) -> bool:
+        """Return whether nothing was written since an evaluation that found no open alert."""
+        return (
+            self._quiet is not None
+            and self._quiet[0] == stamp
+            and self._quiet[1] is rules
+            and self._monotonic() - self._quiet_since < _UNCHANGED_S
+            and not self._lease.is_renewal_due()
+        )
+
+    def _read_as_owner(self, rules: RuleSet, now: float) -> _Read | None:
+        """Read the store, or return None if the lease must be acquired or renewed first.
+
+        The check of the lease and all queries share one borrow: each borrow attaches the file, which costs more than a
+        query.
+        """
+        if self._lease.is_renewal_due():
+            return None
+        with self._store.borrow():
+            return self._read(rules, now) if self._lease.is_owner() else None
+
+    def _read(self, rules: RuleSet, now: float) -> _Read:
+        with self._store.borrow():
+            return self._reader.read(rules, now), self._log.open_alerts()
 
     def _clock_jump(self, now: float) -> float:
         """Return the seconds by which the system clock was changed since the last call, or 0."""

@@ -161,7 +161,7 @@ def secret(value: Any) -> Any:
     """Refuse the value without repeating it in the message."""
     raise InvalidValue(
         "This file must not contain a URL or a secret.",
-        'Put it into an environment variable or a separate file, and name that: url_env = "PAGER_URL", '
+        'Put it in an environment variable or a separate file, and specify the name: url_env = "PAGER_URL", '
         'url_file = "pager.url", token_env, token_file.',
     )
 

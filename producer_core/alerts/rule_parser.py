@@ -264,7 +264,7 @@ def _contradictions(condition: Condition) -> list[tuple[str, InvalidValue]]:
             found = []
             if (above is None) == (below is None):
                 found.append(
-                    ("above", InvalidValue("A threshold needs above or below, not both.", "above = 0.05"))
+                    ("above", InvalidValue('Exactly one of "above" and "below" must be set.', "above = 0.05"))
                 )
             if by not in METRICS[metric].by:
                 possible = " or ".join(METRICS[metric].by)
@@ -272,7 +272,7 @@ def _contradictions(condition: Condition) -> list[tuple[str, InvalidValue]]:
                     (
                         "by",
                         InvalidValue(
-                            f"{metric} is available by {possible}.", f'by = "{METRICS[metric].by[0]}"'
+                            f"{metric} can only be grouped by {possible}.", f'by = "{METRICS[metric].by[0]}"'
                         ),
                     )
                 )
@@ -289,7 +289,9 @@ def _contradictions(condition: Condition) -> list[tuple[str, InvalidValue]]:
                 if pair.long <= pair.short
             ]
         case Absence(of="traffic", after=after, lookback=lookback) if lookback <= after:
-            return [("lookback", InvalidValue("It must be longer than after.", 'lookback = "1d"'))]
+            return [
+                ("lookback", InvalidValue('It must be longer than the value of "after".', 'lookback = "1d"'))
+            ]
         case _:
             return []
 

@@ -101,7 +101,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "dead_letters_growing": AlertRule(
             "warning",
-            "{subject}: {value:,.0f} dead letters from the last {window} are pending",
+            "{subject}: {says} (last {window})",
             "Open the newest group of dead letters and follow its advice.",
             condition=Threshold("dlq_growth", above=1000.0, window=15 * MINUTE),
             for_=MINUTE,
@@ -109,7 +109,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "delivery_stalled": AlertRule(
             "critical",
-            "{client}: {value:,.0f} messages are pending and none has been settled for {after}",
+            "{client}: no message has been settled for {after}; {value:,.0f} pending",
             "Check the connection and the brokers. Messages stay pending until their delivery timeout, which is a day "
             "with a journal.",
             condition=Absence("delivery", after=5 * MINUTE),
@@ -161,7 +161,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "high_dlq_size": AlertRule(
             "warning",
-            "{value:,.0f} dead letters are pending; dlq_size_threshold is {threshold:,.0f}",
+            "Pending dead letters: {value:,.0f}; dlq_size_threshold is {threshold:,.0f}",
             "Open the groups of dead letters, fix the causes, then replay or archive them.",
             keep_firing_for=5 * MINUTE,
             shared=True,
@@ -193,7 +193,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "telemetry_failing": AlertRule(
             "warning",
-            "{failed} of the last {windows} telemetry windows were not delivered to {topic}: {reason}",
+            "Telemetry delivery to {topic} failed for {failed} of the last {windows} windows: {reason}",
             "Check the brokers of the telemetry topic, and the WRITE permission on it. Sending continues, and this store "
             "is complete. Undelivered windows are kept, and sent once the topic is available.",
             keep_firing_for=MINUTE,
@@ -201,13 +201,13 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "telemetry_lost": AlertRule(
             "warning",
             "{text}",
-            "The charts of the fleet have a gap, and an audit lists the windows without a ledger. A journal keeps "
-            "undelivered telemetry on disk.",
+            "The fleet's charts have a gap, and an audit lists the batches that are missing from the ledgers. To keep "
+            "undelivered telemetry on disk, use a journal.",
         ),
         "ledger_lost": AlertRule(
             "warning",
             "{text}",
-            "An audit reports these messages as unledgered. Find out why the store cannot be written to.",
+            "An audit reports these messages as not in the ledger. Find out why the store cannot be written to.",
         ),
         "fatal_error": AlertRule(
             "critical",
@@ -216,8 +216,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "producer_gone": AlertRule(
             "critical",
-            "{client} has sent no heartbeat since {seen} UTC and was not closed; {pending} of its messages "
-            "were unsettled",
+            "{client} has sent no heartbeat since {seen} UTC and was not closed; unsettled messages: {pending}",
             "Check the process on its host. Unsettled messages are lost unless the producer has a journal.",
             condition=Absence("producer", after=GONE_AFTER, lookback=FORGOTTEN_AFTER),
             inhibits=("connection_lost", "dedup_degraded", *_OF_A_PRODUCER),

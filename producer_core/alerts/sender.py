@@ -141,7 +141,7 @@ class RouteSender:
         ):
             return False
         unsent = [entry for entry in entries if entry.key not in self._unrecorded]
-        answer = self._send_entries(unsent) if unsent else RouteResult(True, "sent before")
+        answer = self._send_entries(unsent) if unsent else RouteResult(True, "already sent")
         now = self._clock()
         if answer.accepted:
             self._unrecorded |= {entry.key for entry in entries}
@@ -204,7 +204,7 @@ class RouteSender:
         """Return the heartbeat. Its absence means that alerts are not evaluated or notifications are not sent."""
         item = Alert(
             "Watchdog", "info", "producer_core", None, None, "Alert evaluation and notifications are running.",
-            "No action needed while this arrives. If it stops, check the process that evaluates alerts.",
+            "No action needed as long as this notification arrives. If it stops, check the process that evaluates alerts.",
             now, now, fired_at=now,
         )  # fmt: skip
         return self._notification([item], "firing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,14 +41,14 @@ class SnapshotReader:
         self._store = store
         self._monotonic = monotonic
         self._heartbeats = Heartbeats(monotonic)
-        self._results: dict[tuple[str, float], _CachedResult] = {}
+        self._results: dict[tuple[str, tuple[float, ...]], _CachedResult] = {}
 
     def read(self, rule_set: RuleSet, now: float) -> StoreSnapshot:
         needs = SnapshotNeeds.of(rule_set.rules.values())
         with self._store.borrow():
             producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
             silences = self._store.rows("silences", now=now)
-            routes = self._store.rows("alert_routes")
+            failing_routes = self._store.rows("alerts_failing_routes")
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
         missing: set[Section] = set()
 
@@ -58,32 +59,27 @@ class SnapshotReader:
                 missing.add(section)
                 return [[] for _ in queries]
 
-        def over(name: str, windows: Sequence[float]) -> list[_CachedQuery]:
-            return [
-                _CachedQuery(name, window, _interval(window), {"since": now - window, "now": now})
-                for window in windows
-            ]
-
-        sums = results("sums", *over("alerts_sums", needs.windows))
-        latencies = results("latencies", *over("alerts_latencies", needs.latency_windows))
-        pending, *new = results(
-            "dead_letters",
-            *([_CachedQuery("alerts_letters", 0.0, 0.0, {})] if needs.dead_letters else []),
-            *(
-                _CachedQuery("alerts_letters_came", window, 0.0, {"since": now - window})
-                for window in needs.dead_letter_windows
-            ),
-        ) or [[]]
+        rows = results("sums", *_sums_queries(needs.windows, now))
+        sums = _sums(needs.windows, itertools.chain.from_iterable(rows))
+        # Without acknowledgements there is no latency, and without pending dead letters there are no new ones.
+        acknowledging = [
+            window
+            for window in needs.latency_windows
+            if "sums" in missing or any(item.acknowledged for item in sums[window].values())
+        ]
+        latencies = results("latencies", *_latency_queries(acknowledging, now))
+        pending = results("dead_letters", _PENDING)[0] if needs.dead_letters else []
+        growing = needs.dead_letter_windows if pending else ()
+        new = results("dead_letters", *_new_dead_letter_queries(growing, now))
         return StoreSnapshot(
             now,
-            sums=dict(zip(needs.windows, map(_sums, sums), strict=True)),
-            latencies=dict(zip(needs.latency_windows, map(_histograms, latencies), strict=True)),
+            sums=sums,
+            latencies=dict(zip(acknowledging, map(_histograms, latencies), strict=True)),
             producers=tuple(_producer_state(row, self._heartbeats.silent(row, now)) for row in producers),
-            dead_letters=_dead_letters(pending, dict(zip(needs.dead_letter_windows, new, strict=True))),
+            dead_letters=_dead_letters(pending, dict(zip(growing, new, strict=True))),
             failing_routes={
-                row["name"]: (row["failing_since"], row["answer"] or "the receiver does not respond")
-                for row in routes
-                if row["failing_since"] is not None
+                row["name"]: (row["failing_since"], row["answer"] or "the receiver is not responding")
+                for row in failing_routes
             },
             silences=tuple(Silence(**row) for row in silences),
             problem=(rule_set.path.name, rule_set.problem) if rule_set.path and rule_set.problem else None,
@@ -122,16 +118,19 @@ class SnapshotReader:
 
 @dataclass(frozen=True, slots=True)
 class _CachedQuery:
-    """A named query over a window. Its result is valid for `every` seconds."""
+    """A named query over windows. Its result is valid for `every` seconds."""
 
     name: str
-    window: float
+    windows: tuple[float, ...]
     every: float
-    parameters: Mapping[str, float]
+    parameters: Mapping[str, object]
 
     @property
-    def key(self) -> tuple[str, float]:
-        return self.name, self.window
+    def key(self) -> tuple[str, tuple[float, ...]]:
+        return self.name, self.windows
+
+
+_PENDING = _CachedQuery("alerts_letters", (), 0.0, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +169,38 @@ def _interval(window: float) -> float:
     return 0.0 if window <= HOUR else min(window / 360, 300.0)
 
 
-def _sums(rows: Iterable[Row]) -> dict[Writer, WindowSums]:
-    return {
-        Writer(row["topic"], row["producer_id"]): WindowSums(*(row[name] for name in WindowSums._fields))
-        for row in rows
-    }
+def _sums_queries(windows: Iterable[float], now: float) -> list[_CachedQuery]:
+    """Return one query for all windows that are read equally often: planning a query costs more than its rows."""
+    by_interval: dict[float, list[float]] = {}
+    for window in windows:
+        by_interval.setdefault(_interval(window), []).append(window)
+    return [
+        _CachedQuery(
+            "alerts_sums", tuple(group), every, {"windows": group, "since": now - max(group), "now": now}
+        )
+        for every, group in by_interval.items()
+    ]
+
+
+def _latency_queries(windows: Iterable[float], now: float) -> list[_CachedQuery]:
+    return [
+        _CachedQuery("alerts_latencies", (window,), _interval(window), {"since": now - window, "now": now})
+        for window in windows
+    ]
+
+
+def _new_dead_letter_queries(windows: Iterable[float], now: float) -> list[_CachedQuery]:
+    return [
+        _CachedQuery("alerts_letters_came", (window,), 0.0, {"since": now - window}) for window in windows
+    ]
+
+
+def _sums(windows: Iterable[float], rows: Iterable[Row]) -> dict[float, dict[Writer, WindowSums]]:
+    found: dict[float, dict[Writer, WindowSums]] = {window: {} for window in windows}
+    for row in rows:
+        sums = WindowSums(*(row[name] for name in WindowSums._fields))
+        found[row["seconds"]][Writer(row["topic"], row["producer_id"])] = sums
+    return found
 
 
 def _histograms(rows: Iterable[Row]) -> dict[str, dict[int, int]]:

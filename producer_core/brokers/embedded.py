@@ -179,7 +179,9 @@ class EmbeddedBroker:
         if broker is None:
             return list(every)
         if broker not in every:
-            raise BrokerError(f"Broker {broker} does not exist; the embedded cluster has 1 to {every[-1]}.")
+            raise BrokerError(
+                f"Broker {broker} does not exist; the brokers of the embedded cluster are numbered 1 to {every[-1]}."
+            )
         return [broker]
 
     def _drain(self, broker: int) -> None:

@@ -254,7 +254,9 @@ class KafkaCluster:
         for node in self.nodes:
             if node.number == number:
                 return node
-        raise BrokerError(f"Node {number} does not exist; the cluster has 1 to {len(self.nodes)}.")
+        raise BrokerError(
+            f"Node {number} does not exist; the nodes of the cluster are numbered 1 to {len(self.nodes)}."
+        )
 
     def _running(self, number: int) -> TrackedProcess:
         self._node(number)

@@ -38,12 +38,12 @@ def _addresses(_: click.Context, __: click.Parameter, given: Sequence[str]) -> S
             network = ipaddress.ip_network(address)
         except ValueError:
             raise click.BadParameter(
-                f"{address!r} is not an IP address or network, for example 127.0.0.1 or 10.0.0.0/24."
+                f"{address!r} is not an IP address or network; use, for example, 127.0.0.1 or 10.0.0.0/24."
             ) from None
         if network.prefixlen == 0:
             raise click.BadParameter(
                 f"{address!r} contains every client, so any client could forge the address to which its sign-in "
-                "attempts are attributed. Name only the proxies."
+                "attempts are attributed. Specify only the proxies."
             )
     return given
 
@@ -128,7 +128,7 @@ def dashboard(
     _require_packages()
     if store_path is not None and store_path.is_dir():
         raise Failed(
-            f"The store {store_path} is a folder.", "Give a file in that folder, for example store.duckdb."
+            f"The store {store_path} is a folder.", "Specify a file in that folder, for example store.duckdb."
         )
     if (tls_cert is None) != (tls_key is None):
         raise Failed("A certificate requires its key.", "Use --tls-cert together with --tls-key.")
@@ -154,7 +154,7 @@ def password(name: str, from_stdin: bool) -> None:
       ada = "scrypt$15$8$3$…"
     """
     if not name.strip():
-        raise Failed("The name is empty.", "Give the name that the user enters at sign-in.")
+        raise Failed("The name is empty.", "Specify the name that the user enters at sign-in.")
     if from_stdin:
         given = sys.stdin.readline().rstrip("\r\n")
     else:
@@ -214,7 +214,7 @@ def _check_access(listener: _Listener, port: int) -> None:
     if not access_rules.is_loopback(listener.address) and listener.tls is None:
         output.say(
             "The dashboard uses plain HTTP: passwords and data are not encrypted. Use --tls-cert and --tls-key, or an "
-            "HTTPS proxy whose address is named by --proxy.",
+            "HTTPS proxy whose address is specified with --proxy.",
             err=True,
         )
 

@@ -95,7 +95,10 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
             f"{name} is not connected: {row['connection_error'] or 'no broker has responded yet'}.",
         )
     if row["queue_limit"] and row["queue_messages"] > 0.9 * row["queue_limit"]:
-        return "degraded", f"{name}: the queue is nearly full ({row['queue_messages']:,} messages)."
+        return (
+            "degraded",
+            f"{name}: the queue is nearly full ({output.count(row['queue_messages'], 'message')}).",
+        )
     return "healthy", ""
 
 
@@ -108,8 +111,8 @@ def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], 
         else f"No producer running; last heartbeat {output.ago(last)}"
     )
     return (
-        f"{running}; in the last 5 minutes {totals['acknowledged']:,} messages were acknowledged and "
-        f"{totals['dead']:,} became dead letters."
+        f"{running}; in the last 5 minutes {output.count(totals['acknowledged'], 'message was', 'messages were')} acknowledged and "
+        f"{output.count(totals['dead'], 'became a dead letter', 'became dead letters')}."
     )
 
 

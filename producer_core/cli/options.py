@@ -81,7 +81,7 @@ class TimestampType(click.ParamType[float]):
         try:
             return float(text[1:])
         except ValueError:
-            self.fail(f"{text!r} is not a time; write @ and seconds since 1970.", param, ctx)
+            self.fail(f"{text!r} is not a time; write @ followed by seconds since 1970.", param, ctx)
 
 
 class SettingType(click.ParamType[tuple[str, str]]):
@@ -153,7 +153,7 @@ def client_settings(
     if servers is not None and not servers.strip():
         raise ConfigError(
             "--bootstrap-servers is empty.",
-            fix="Name a broker, or omit the option for localhost:9092. Check for an empty variable.",
+            fix="Specify a broker, or omit the option for localhost:9092. Check for an empty variable.",
         )
     chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
     inside = pop_servers(chosen)
@@ -161,7 +161,7 @@ def client_settings(
 
 
 def current_user() -> str:
-    """Return the operator for the audit, as user@host."""
+    """Return the operator for the audit log, as user@host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

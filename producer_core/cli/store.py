@@ -105,7 +105,7 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
 def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
     """Aggregate old statistics and delete data beyond its retention (see "store info").
 
-    Pending dead letters and the audit are never deleted.
+    Pending dead letters and the audit log are never deleted.
     """
     from producer_core.store import Store
 
@@ -211,5 +211,5 @@ def _setting(name: str, text: str) -> float | int | None:
         raise Failed(f"{name}={text!r} is not a size.", "Write, for example, 10000, or 256MiB for bytes.")
     seconds = options.DurationType().convert(text, None, None)
     if seconds < 1:
-        raise Failed(f"{name}={text!r} is too short.", "Set at least one second.")
+        raise Failed(f"{name}={text!r} is too short.", "Set it to at least one second.")
     return seconds

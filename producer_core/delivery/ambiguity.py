@@ -36,7 +36,7 @@ _SEARCH_TIMEOUT = 60.0
 """Seconds for which an incomplete search for newer records is repeated."""
 _UNKNOWN_NEWER_RECORD = (
     "It was not found, and it may have been written and compacted away. It is unknown whether the topic has a newer "
-    "record of its key ({}): a resend could make an old value the latest."
+    "record with its key ({}): a resend could make an old value the latest."
 )
 
 

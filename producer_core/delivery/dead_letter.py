@@ -119,5 +119,5 @@ def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
         _, reason = judge(failure_of(code), latency=None, retry_backoff=0.0)
         return "possibly_persisted", f"Attempt {ambiguous + 1}: {reason}"
     if verdicts[-1] == "rejected":
-        return "rejected", f"The broker rejected its only transmission ({failure.code})."
-    return "not_sent", f"It never left the client ({failure.code})."
+        return "rejected", f"The broker rejected the message's only transmission ({failure.code})."
+    return "not_sent", f"The message never left the client ({failure.code})."

@@ -320,9 +320,12 @@ class MessageEnqueuer:
     def _why_full(self) -> str:
         timeout = f"The queue is still full after {self._max_block:g} s"
         if self._saturated():
-            return f"{timeout}: no store, spill file or journal can take a dead letter. Free the disk or the store, then send again."
+            return (
+                f"{timeout}: no store, spill file or journal can accept a dead letter. Free disk space or release the "
+                "store, then send again."
+            )
         cause = self._connection.error or "the broker is slower than the application"
-        return f"{timeout}: {len(self.pending):,} messages are pending ({cause}). Raise max_block_ms, or send more slowly."
+        return f"{timeout}; pending messages: {len(self.pending):,} ({cause}). Raise max_block_ms, or send more slowly."
 
     def end(self) -> None:
         """Accept and send nothing new: the producer is closing."""

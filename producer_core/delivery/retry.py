@@ -51,7 +51,8 @@ def decide(
     if not _is_retriable(failure, config):
         return GiveUp(f"{failure.code} is not in retriable_errors")
     if attempt > config.max_retries:
-        return GiveUp(f"all {config.max_retries} retries failed")
+        retries = "the only retry" if config.max_retries == 1 else f"all {config.max_retries} retries"
+        return GiveUp(f"{retries} failed")
     return RetryAfter(delay(attempt, config, jitter=jitter))
 
 

@@ -375,5 +375,7 @@ def _no_client(error: KafkaError) -> ProducerError:
             fix="Check oauth_cb: it raised an exception, or did not return a token and its expiry time in seconds since 1970.",
         )
     if error.code() == KafkaError._INVALID_ARG:
-        return ConfigError(what, fix="Check the settings that the reason names, and the files behind them.")
+        return ConfigError(
+            what, fix="Check the settings mentioned in the reason, and the files they refer to."
+        )
     return ProducerError(what)

@@ -83,7 +83,7 @@ class DeadLetters:
         """Return the listing of `find` as a data frame (`kind`: pandas, polars or arrow), with values if `bodies` is set.
 
         Keys, values and error texts are masked, because a notebook saves its output. `masked=False` shows them and
-        records that in the audit and in the events of each dead letter.
+        records that in the audit log and in the events of each dead letter.
         """
         table = self.table(where or DeadLetterFilter(), limit=limit)
         rows = table.to_pylist()

@@ -69,9 +69,9 @@ class DeadLetterFilter:
             )
         for name in _TIMES:
             if (moment := getattr(self, name)) is not None and not math.isfinite(moment):
-                raise ConfigError(f"{name}={moment} is not a time.", fix="Give seconds since 1970.")
+                raise ConfigError(f"{name}={moment} is not a time.", fix="Use seconds since 1970.")
         if self.body == "":
-            raise ConfigError("The filter body is empty.", fix="Leave body out.")
+            raise ConfigError("body= is empty.", fix="Omit it.")
 
     def to_query(self) -> dict[str, str]:
         """Return the filter as parameters of a URL or a command, without defaults."""
@@ -94,7 +94,7 @@ class DeadLetterFilter:
         """
         if self.body is not None:
             raise ConfigError(
-                "A filter with body is not an SQL condition; search first and use the ids found.",
+                "A filter with body= cannot be expressed as an SQL condition; search first and use the ids found.",
                 fix="Use DeadLetters.frozen(filter).",
             )
         tests = [
@@ -203,7 +203,7 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise ConfigError(f"{name}={text!r} is not a time.", fix="Give seconds since 1970.") from error
+        raise ConfigError(f"{name}={text!r} is not a time.", fix="Use seconds since 1970.") from error
 
 
 def command_options(where: DeadLetterFilter) -> list[str]:

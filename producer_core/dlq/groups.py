@@ -75,7 +75,7 @@ class Groups(list[Group]):
             for one in self
         ]
         title = (
-            f"{sum(one.count for one in self):,} dead letters by cause"
+            f"Dead letters by cause: {sum(one.count for one in self):,}"
             if self
             else "No pending dead letters."
         )

@@ -24,17 +24,17 @@ LimitKind = Literal["number", "bytes", "age"]
 
 _SUBJECTS: Mapping[LimitKind, str] = {
     "number": "number of dead letters",
-    "bytes": "bytes of dead letters",
+    "bytes": "total size of dead letters",
     "age": "age of dead letters",
 }
 _ADVICE: Mapping[LimitKind, str] = {
     "number": "List the groups, fix the cause, then replay or archive the dead letters.",
-    "bytes": "They use the disk of the store. Replay, archive or export the largest, and purge archived ones.",
+    "bytes": "They fill the store's disk. Replay, archive or export the largest, and purge archived ones.",
     "age": "Replay or archive the oldest; consumers continue without these messages.",
 }
 
 _IDLE_SHARE = 100.0
-_MIN_INTERVAL = 5.0
+_MIN_INTERVAL, _EMPTY_INTERVAL = 5.0, 15.0
 _DAY = 86400.0
 
 _LOAD = """
@@ -101,8 +101,8 @@ def measure(store: Store) -> DeadLetterLoad:
 
 
 class LimitWatch:
-    """Reports changes of exceeded limits. `check` may be called every second. It measures at most every five seconds and
-    uses at most 1 % of the caller's time, for any number of dead letters. Not thread-safe.
+    """Reports changes of exceeded limits. `check` may be called every second. It measures at most every five seconds, and
+    every 15 seconds without pending dead letters, and uses at most 1% of the caller's time. Not thread-safe.
     """
 
     def __init__(self, limits: DeadLetterLimits, *, timer: Callable[[], float] = time.monotonic) -> None:
@@ -118,9 +118,11 @@ class LimitWatch:
         if started < self._next:
             return []
         with store.borrow():  # once for both queries
-            found = exceeded_limits(measure(store), self._limits.overridden_by(store.settings()), now)
+            load = measure(store)
+            found = exceeded_limits(load, self._limits.overridden_by(store.settings()), now)
         duration = self._timer() - started
-        self._next = started + max(_MIN_INTERVAL, duration * _IDLE_SHARE)
+        interval = _MIN_INTERVAL if load.dead_letters else _EMPTY_INTERVAL
+        self._next = started + max(interval, duration * _IDLE_SHARE)
         return self._changes(found, now)
 
     def _changes(self, found: tuple[LimitExcess, ...], now: float) -> list[Notice]:
@@ -133,7 +135,8 @@ class LimitWatch:
 
 def _exceeded(load: DeadLetterLoad, limits: DeadLetterLimits, now: float) -> Iterator[LimitExcess]:
     if limits.dead_letters is not None and load.dead_letters > limits.dead_letters:
-        text = f"{load.dead_letters:,} dead letters pending; the limit (dlq_max_size) is {limits.dead_letters:,}."
+        noun = "dead letter" if load.dead_letters == 1 else "dead letters"
+        text = f"{load.dead_letters:,} {noun} pending; the limit (dlq_max_size) is {limits.dead_letters:,}."
         yield LimitExcess("number", load.dead_letters, limits.dead_letters, text, _ADVICE["number"])
     if limits.bytes is not None and load.bytes > limits.bytes:
         text = (

@@ -67,7 +67,7 @@ def timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:
         *_sending_events(dead_letter),
         *_failure_events(dead_letter, [replay["created_at"] for replay in replays]),
         *(event for replay in replays for event in _replay_events(replay, row)),
-        *(TimelineEvent(at, what, who, text or f"by {origin}") for at, what, who, origin, text in events),
+        *(TimelineEvent(at, what, who, text or f"via {origin}") for at, what, who, origin, text in events),
     ]
     return tuple(sorted(timeline_events, key=lambda event: (event.at, _rank(event.what))))
 
@@ -126,7 +126,7 @@ def _replay_events(replay: dict[str, Any], row: dict[str, Any]) -> Iterator[Time
     operation = replay["operation_id"]
     why = f": {replay['reason']}" if replay["reason"] else ""
     yield TimelineEvent(
-        replay["created_at"], "replay planned", replay["who"], f"{operation} by {replay['origin']}{why}"
+        replay["created_at"], "replay planned", replay["who"], f"{operation} via {replay['origin']}{why}"
     )
     if replay["state"] == "claimed" and row["operation_id"] == operation:
         yield TimelineEvent(row["state_at"], "being sent", None, f"replay {operation}")

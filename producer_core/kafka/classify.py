@@ -123,7 +123,7 @@ def judge(
     if failure.kind == "local":
         return (
             "possibly_persisted",
-            f"The client stopped retrying it ({failure.code}), but an earlier transmission may have been written.",
+            f"The client stopped retrying the message ({failure.code}), but an earlier transmission may have been written.",
         )
     if failure.verdict != "rejected":
         return (
@@ -131,10 +131,10 @@ def judge(
             f"{failure.meaning.rstrip('.')} ({failure.code}). The broker may have the message.",
         )
     if latency is not None and latency < _BACKOFF_SHARE * retry_backoff:
-        return "rejected", f"The broker rejected its only transmission ({failure.code})."
+        return "rejected", f"The broker rejected the message's only transmission ({failure.code})."
     return (
         "possibly_persisted",
-        f"The broker rejected it ({failure.code}), but an earlier transmission may have been written.",
+        f"The broker rejected the message ({failure.code}), but an earlier transmission may have been written.",
     )
 
 

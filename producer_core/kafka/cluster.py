@@ -88,7 +88,7 @@ class Cluster:
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise InvalidMessage(
                 f"{topic!r} is not a topic name.",
-                fix="A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
+                fix="A topic name consists of 1 to 249 characters from a-z, A-Z, 0-9, '.', '_' and '-'.",
             )
         deadline = self._clock() + timeout
         while True:

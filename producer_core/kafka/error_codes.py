@@ -101,7 +101,7 @@ TABLE: tuple[Row, ...] = (
     ("_FAIL", "timed_out", "possibly_persisted", "Communication with the broker failed.", _CHECK_TOPIC),
     ("_BAD_MSG", "timed_out", "possibly_persisted", "The broker's response could not be parsed.", "Check whether the message is on the topic. Look for a proxy that damages traffic."),
     ("_PARTIAL", "timed_out", "possibly_persisted", "The broker's response was truncated.", _CHECK_TOPIC),
-    ("_PURGE_QUEUE", "timed_out", "possibly_persisted", "The client was closed or failed while the message was queued. The message may have been sent before.", _CHECK_TOPIC),
+    ("_PURGE_QUEUE", "timed_out", "possibly_persisted", "The client was closed or failed while the message was queued. The message may already have been sent.", _CHECK_TOPIC),
     ("_PURGE_INFLIGHT", "timed_out", "possibly_persisted", "The client was closed or failed while the message was in flight.", _CHECK_TOPIC),
     ("_DESTROY", "timed_out", "possibly_persisted", "The client was closed while the message was in flight.", _CHECK_TOPIC),
     ("_DESTROY_BROKER", "timed_out", "possibly_persisted", "The broker left the cluster while the message was in flight.", _CHECK_TOPIC),

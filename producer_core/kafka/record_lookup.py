@@ -154,10 +154,10 @@ class _Search:
             text = f"The record is on {topic}, partition {partition}, at offset {offset}."
             return ProbeResult("found", partition, offset, self.records_read, text)
         if self.complete:
-            text = f"The record is not on {topic}: {self.records_read:,} records were read to the end."
+            text = f"The record is not on {topic}: {_were(self.records_read)} read to the end."
             if self.unread:
                 text = (
-                    f"The record is not on {topic} according to timestamps: {self.records_read:,} records were read, "
+                    f"The record is not on {topic} according to timestamps: {_were(self.records_read)} read; "
                     "older ones were not."
                 )
             return ProbeResult("not_found", None, None, self.records_read, text, unread=self.unread)
@@ -167,7 +167,7 @@ class _Search:
             or self.connection_error
             or f"the end of {topic} was not reached in time"
         )
-        text = f"The outcome is still unknown: {reason} ({self.records_read:,} records were read)."
+        text = f"The outcome is still unknown: {reason} ({_were(self.records_read)} read)."
         transient = not (self.problem or self.removed)
         return ProbeResult("inconclusive", None, None, self.records_read, text, transient)
 
@@ -300,8 +300,12 @@ def _check_retention(
             search.removed = _removed_text(topic, result_of.partition, result_of.offset)
 
 
+def _were(records: int) -> str:
+    return "1 record was" if records == 1 else f"{records:,} records were"
+
+
 def _removed_text(topic: str, partition: int, low: int) -> str:
-    return f"partition {partition} of {topic} now starts at offset {low}, and the removed part could include the record"
+    return f"partition {partition} of {topic} now starts at offset {low}, and the removed part may have contained the record"
 
 
 def _read(search: _Search, consumer: Consumer, topic: str, waiting: dict[int, _Range]) -> None:
@@ -326,7 +330,7 @@ def _read(search: _Search, consumer: Consumer, topic: str, waiting: dict[int, _R
             remaining = sum(span.size for span in waiting.values())
             search.problem = (
                 search.problem
-                or f"the limit of {search.max_records:,} records was reached, and {remaining:,} were not read"
+                or f"the limit of {search.max_records:,} records was reached, and {_were(remaining)} not read"
             )
         if search.problem:
             return

@@ -44,8 +44,8 @@ def judge(topic: TopicView) -> Replication:
     facts = f"{_count(topic.partitions, 'partition')}, {_count(replicas, 'replica')}"
     if replicas == 1:
         return Replication(
-            "one_copy", f"{facts}: acks=all means one disk. A failed broker stops writes, and a lost disk loses "
-            "acknowledged messages.", "Use three replicas and min.insync.replicas=2."
+            "one_copy", f"{facts}: even with acks=all, an acknowledged message is on only one disk. A failed broker "
+            "stops writes, and a lost disk loses acknowledged messages.", "Use three replicas and min.insync.replicas=2."
         )  # fmt: skip
     if min_isr is None:
         return Replication(
@@ -60,9 +60,9 @@ def judge(topic: TopicView) -> Replication:
         )  # fmt: skip
     if min_isr == 1:
         return Replication(
-            "one_copy_at_times", f"{facts}: while the other replicas are behind, acks=all means one disk. "
-            f"{_count(replicas - 1, 'broker')} may fail without stopping writes, but an acknowledged message may then "
-            "be lost.", "Set min.insync.replicas=2."
+            "one_copy_at_times", f"{facts}: while the other replicas are behind, an acknowledged message is on only one "
+            f"disk, even with acks=all. {_count(replicas - 1, 'broker')} may fail without stopping writes, but an "
+            "acknowledged message may then be lost.", "Set min.insync.replicas=2."
         )  # fmt: skip
     return Replication(
         "sound", f"{facts}: {_count(replicas - min_isr, 'broker')} may fail without stopping writes, and an "

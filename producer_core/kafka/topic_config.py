@@ -108,7 +108,7 @@ class TopicConfigQuery:
     def _request_failed(self, error: KafkaError, topic: str) -> str:
         if error.code() in _UNAVAILABLE:
             specific = [one for one in self._complaints if one.code() != KafkaError._ALL_BROKERS_DOWN]
-            self.silent = f"no broker responds ({_strip_context(specific[-1] if specific else error)})"
+            self.silent = f"no broker responded ({_strip_context(specific[-1] if specific else error)})"
             return self.silent
         return describe_error(error, topic)
 

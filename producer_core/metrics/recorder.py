@@ -2,7 +2,8 @@
 
 Statistics are taken once a second as the difference of two snapshots, so that nothing is counted twice, and nothing is lost
 when a flush fails: the batches wait, and beyond a limit the two oldest are summed. They are written each second while a
-dashboard or a command reads the store or when a batch contains news, and otherwise four at a time.
+dashboard or a command reads the store or when a batch contains news, and otherwise four at a time, or eight at a time
+when the producer is idle.
 
 The thread also flushes dead letters within 100 ms; `dlq/store_or_spill.py` decides where they go.
 """
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 _TICK = 1.0
 _UNREAD_BATCHES = 4
 """Batches that are written together while the store is not read: opening it costs 15 ms, however much is written."""
+_UNREAD_HEARTBEATS = 8
+"""Batches without any count that are written together: readers expect a heartbeat within 15 s."""
 _TRANSACTION_BATCHES = 60
 """Batches that are merged in one transaction."""
 _COLLECT_S = 0.05
@@ -165,7 +168,7 @@ class Recorder(Hook):
         self._tick(write=True)
 
     def _tick(self, *, write: bool) -> None:
-        write = write or self._store.trouble is not None or len(self._batches) >= _UNREAD_BATCHES - 1
+        write = write or self._store.trouble is not None
         with self._lock:
             notices, self._notices = tuple(self._notices), []
         for batch in self._window.take(notices):
@@ -173,6 +176,7 @@ class Recorder(Hook):
             write |= self._has_news(self._batches[-1])
             if self._telemetry is not None:
                 self._telemetry.publish(batch)
+        write |= self._are_enough()
         self._limit_batches()
         if self._dead_letters.spilled:
             self._dead_letters.flush()
@@ -188,6 +192,11 @@ class Recorder(Hook):
         state = () if row is None else (row.cluster_id, row.connected, row.closed_at)
         changed, self._last_state = state != self._last_state, state
         return bool(changed or batch.errors or batch.notices or batch.ledger or batch.given_up)
+
+    def _are_enough(self) -> bool:
+        """Return whether the waiting batches are worth a transaction."""
+        idle = not any(batch.statistics or batch.latencies for batch in self._batches)
+        return len(self._batches) >= (_UNREAD_HEARTBEATS if idle else _UNREAD_BATCHES)
 
     def _flush_batches(self, destination: RecorderDestination, write: bool) -> None:
         if not write and not destination.batches.recently_read():

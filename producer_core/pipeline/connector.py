@@ -58,19 +58,19 @@ def named_jars(given: Sequence[Path]) -> list[Path]:
         jars += sorted(path.glob("*.jar")) if path.is_dir() else [path]
     if missing := [str(jar) for jar in jars if not jar.exists()]:
         raise ConfigError(
-            f"{missing[0]} of --jars does not exist.", fix="Name jar files, or a folder of them."
+            f"{missing[0]} in --jars does not exist.", fix="Specify jar files, or a folder of them."
         )
     if not given:
         return []
     names = " ".join(jar.name for jar in jars)
     if absent := [part for part in _REQUIRED if part not in names]:
         raise MissingTool(
-            f"The {len(jars)} jars of --jars do not contain {absent[0]}.",
+            f"--jars does not include {absent[0]}.",
             fix=f"Spark's Kafka connector is {coordinate()} with its dependencies: {', '.join(_REQUIRED)}.",
         )
     if f"{_REQUIRED[0]}-{pyspark.__version__}.jar" not in names:
         raise MissingTool(
-            f"The connector of --jars is not for the installed PySpark {pyspark.__version__}.",
+            f"The connector in --jars is not for the installed PySpark {pyspark.__version__}.",
             fix=f"It must be {coordinate()}.",
         )
     return jars
@@ -93,7 +93,7 @@ def fetch_connector(timeout: float = TIMEOUT) -> list[Path]:
         raise MissingTool(
             f"Spark's Kafka connector {coordinate()} could not be fetched: {error}.",
             fix="Check the network, or copy the jars from a machine that has them "
-            "(producer-core pipeline fetch prints their folder) and name their folder with --jars.",
+            "(producer-core pipeline fetch prints their folder) and specify their folder with --jars.",
         ) from error
     return sorted(target.glob("*.jar"))
 

@@ -18,8 +18,8 @@ def lock_folder(file: Path, what: str) -> FileLock:
         if not acquired:
             holder = lock.read_pid()
             raise PipelineError(
-                f"Another job uses {what}{f' (process {holder})' if holder else ''}.",
-                fix="Wait until it finishes, or name another folder.",
+                f"Another job is using {what}{f' (process {holder})' if holder else ''}.",
+                fix="Wait until it finishes, or specify another folder.",
             )
         lock.write_pid()
     except BaseException:

@@ -81,4 +81,4 @@ def _text(path: Any) -> str:
     try:
         return Path(str(path)).read_text()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.", fix="Name a PEM file.") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", fix="Specify a PEM file.") from error

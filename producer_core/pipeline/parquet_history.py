@@ -206,13 +206,13 @@ class ParquetHistory:
         if store is None or (saved.exists() and saved.read_text() != _identity(store)):
             raise ConfigError(
                 f"The history {self.folder} belongs to a store other than {place}.",
-                fix="Name a new folder with --history, or the store that this history belongs to.",
+                fix="Specify a new folder with --history, or the store that this history belongs to.",
             )
         if unseen(store, newest).num_rows:
             raise ConfigError(
                 f"The history {self.folder} has rows that the store {place} never merged: the store was restored from an "
                 "older copy, or is a different one.",
-                fix="Name a new folder with --history; rows would be added to this one a second time.",
+                fix="Specify a new folder with --history; rows would be added to this one a second time.",
             )
 
     def _save_store(self, store: Store) -> None:

@@ -58,8 +58,9 @@ def _listed(names: Sequence[str]) -> str:
 def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
     found = cluster.topic(topic, timeout=4.0)
     if found.leaderless:
+        verb = "has" if found.leaderless == 1 else "have"
         raise BrokerError(
-            f"{found.leaderless} of the {found.partitions} partitions of topic {topic!r} have no leader.",
+            f"{found.leaderless} of the {found.partitions} partitions of topic {topic!r} {verb} no leader.",
             fix="Wait until their brokers are back; the partitions cannot be read until then.",
         )
     if found.operations is not None and not found.operations & {operation, "ALL"}:

@@ -35,11 +35,12 @@ def show_progress(
     records: int | None = None,
     stream: TextIO | None = None,
     on_share: Callable[[float], None] | None = None,
+    tasks: int = 0,
 ) -> Iterator[None]:
     """Show how far Spark is with the work of this thread while the block runs.
 
     `records` is the number of records that the block reads, where it is known: the bar then counts records, in
-    proportion to the tasks. `on_share` gets the share done, 0 to 1, several times a second, from another thread. A
+    proportion to the tasks. `tasks` is their least number, if Spark gets them in several jobs. `on_share` gets the share done, 0 to 1, several times a second, from another thread. A
     terminal gets a bar, which is removed at the end; any other output gets a line every 10 seconds, so a short job
     prints nothing.
     """
@@ -53,11 +54,12 @@ def show_progress(
     def update() -> bool:
         nonlocal highest
         try:
-            tasks = tasks_of(session, group)
+            counts = tasks_of(session, group)
         except (Py4JError, OSError):  # the session ended first
             return False
-        if tasks.total:
-            highest = max(highest, tasks.done / tasks.total)  # Spark plans later stages later
+        if counts.total:
+            # Spark plans later stages later
+            highest = max(highest, counts.done / max(counts.total, tasks))
             bar.draw(highest)
             if on_share is not None:
                 on_share(highest)
@@ -138,6 +140,6 @@ class _Bar:
     def _text_of(self, share: float, now: float) -> str:
         amount = f"{share:.0%}"
         if self._records:
-            amount += f" of {self._records:,} records"
+            amount += f" of {self._records:,} record{'s' * (self._records != 1)}"
         left = (now - self._began) * (1 - share) / share if share > _MIN_SHARE else None
         return f"{self._text}: {amount}" + (f", {left:.0f} s left" if left is not None and share < 1 else "")

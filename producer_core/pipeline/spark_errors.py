@@ -47,13 +47,13 @@ _TABLE = (
     _known(
         r"Failed to find data source: kafka|ClassNotFoundException: org\.apache\.(?:spark\.sql\.)?kafka", MissingTool,
         "Spark has no Kafka connector.",
-        "Omit --jars, or name all jars; under spark-submit add --packages "
+        "Omit --jars, or list all jars; under spark-submit add --packages "
         "org.apache.spark:spark-sql-kafka-0-10_2.13:<the version of PySpark>.",
     ),
     _known(
         r"(?:NoSuchMethodError|NoClassDefFoundError|AbstractMethodError|IncompatibleClassChangeError): ([^\n]*)",
         MissingTool, "Spark's Kafka connector does not match this Spark: {0}.",
-        "Use the version of PySpark, and provide all jars with --jars.",
+        "Use the connector version that matches PySpark, and provide all jars with --jars.",
     ),
     _known(
         r"ModuleNotFoundError: No module named '([^']*)'", MissingTool,
@@ -99,11 +99,11 @@ _TABLE = (
     ),
     _known(
         r"OutOfMemoryError: ([^\n]*)|GC overhead limit", PipelineError, "Spark ran out of memory.",
-        "Give it more with --driver-memory, for example 2g.",
+        "Increase its memory with --driver-memory, for example 2g.",
     ),
     _known(
         r"No space left on device", PipelineError, "A disk is full.",
-        "Make room where the job writes: its store, checkpoint, history or findings, or Spark's own files "
+        "Free disk space where the job writes: its store, checkpoint, history or findings, or Spark's own files "
         "(SPARK_LOCAL_DIRS names another disk for these).",
     ),
     _known(

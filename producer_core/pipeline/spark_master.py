@@ -76,7 +76,7 @@ def master_start_error(master: str, error: ProducerError | None) -> ProducerErro
         return error
     return PipelineError(
         f"The process at {master} did not accept this job within a minute.",
-        fix="Check that it is a Spark master (not a worker) and has PySpark's version.",
+        fix="Check that it is a Spark master (not a worker) and that its version matches PySpark's.",
     )
 
 

@@ -263,7 +263,7 @@ def summary(done: MergeResult, behind: int | None) -> str:
     text = f"merged {done.merged:,} of {done.batches:,} batches" if done.batches else "no batches yet"
     if done.set_aside:
         text += f", {done.set_aside:,} record{'s' * (done.set_aside != 1)} set aside"
-    return text + (f"; {behind:,} records behind" if behind else "")
+    return text + (f"; {behind:,} record{'s' * (behind != 1)} behind" if behind else "")
 
 
 def behind(progress: Any) -> int | None:

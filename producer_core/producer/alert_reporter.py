@@ -81,7 +81,7 @@ class AlertReporter:
             for item in producer.health_monitor.firing()
         ]
         if producer.deduplicator is not None and producer.deduplicator.degraded:
-            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis does not respond"))
+            found.append(alert("dedup_degraded", producer.identity, now, reason="Redis is not responding"))
         if self._telemetry is not None and (share := self._telemetry.share()).most:
             found.append(
                 alert(
@@ -99,6 +99,7 @@ class AlertReporter:
             notices.append(Notice("telemetry_lost", "warning", str(lost), now, asdict(lost)))
         if missing := recorder.ledger_lost - self._ledger_lost:
             self._ledger_lost += missing
-            text = f"The ledger rows of {missing:,} acknowledged messages were dropped: the store was unavailable."
+            messages = "1 acknowledged message" if missing == 1 else f"{missing:,} acknowledged messages"
+            text = f"The ledger rows of {messages} were dropped: the store was unavailable."
             notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
         return notices

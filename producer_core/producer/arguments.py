@@ -15,7 +15,7 @@ from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-TOPIC_RULE = "A topic name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'."
+TOPIC_RULE = "A topic name consists of 1 to 249 characters from a-z, A-Z, 0-9, '.', '_' and '-'."
 
 
 def is_topic_name(topic: Any) -> bool:
@@ -90,7 +90,7 @@ def check(
         )
     for name, value in (thresholds or {}).items():
         if value is not None:  # None disables the check
-            _check_number(f"thresholds[{name!r}]", value, "a number of 0 or more", least=0)
+            _check_number(f"thresholds[{name!r}]", value, "a number, 0 or more", least=0)
     _check_path("store", store, hint="store=None disables the store")
     _check_path("journal_dir", journal_dir, hint="leave it out for no journal")
     if telemetry_topic is not None and not is_topic_name(telemetry_topic):
@@ -99,14 +99,14 @@ def check(
         )
     if transactional_id is not None and not (isinstance(transactional_id, str) and transactional_id):
         raise ConfigError(
-            f"transactional_id={short_repr(transactional_id)} is not text.",
-            fix="Give a name, for example 'shop'.",
+            f"transactional_id={short_repr(transactional_id)} is not a string.",
+            fix="Pass a name, for example 'shop'.",
         )
     _check_list("alert_routes", alert_routes)
     if cluster_id is not None and not (isinstance(cluster_id, str) and cluster_id):
         raise ConfigError(
             f"cluster_id={short_repr(cluster_id)} is not the id of a cluster.",
-            fix="Give the id as text, or leave it out: the producer asks the brokers.",
+            fix="Pass the id as a string, or leave it out: the producer asks the brokers.",
         )
     if transport is not None and not callable(transport):
         raise ConfigError(
@@ -155,7 +155,9 @@ def _check_number(
 ) -> None:
     good = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     if not good or not (value > 0 if least is None else value >= least) or not value < math.inf:
-        raise ConfigError(f"{name}={short_repr(value)} is not {what}.", fix="Leave it out for the default.")
+        raise ConfigError(
+            f"{name} must be {what}, not {short_repr(value)}.", fix="Leave it out for the default."
+        )
 
 
 def check_timeout(value: Any, *, optional: bool = False) -> None:
@@ -173,7 +175,7 @@ def check_topic_filter(topic: Any, *, optional: bool = True) -> None:
     if not isinstance(topic, str) and not (topic is None and optional):
         every = ", or None for all topics" if optional else ""
         raise ConfigError(
-            f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as text{every}."
+            f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as a string{every}."
         )
 
 
@@ -183,7 +185,7 @@ def check_replay(topic: Any, max_messages: Any, timeout: Any, inconclusive: Any)
     whole = isinstance(max_messages, Integral) and not isinstance(max_messages, bool)
     if max_messages is not None and not (whole and max_messages >= 0):
         raise ConfigError(
-            f"max_messages={short_repr(max_messages)} is not a whole number of 0 or more.",
+            f"max_messages must be a whole number, 0 or more, not {short_repr(max_messages)}.",
             fix="Leave it out to replay all dead letters of the topic.",
         )
     check_timeout(timeout)
@@ -202,17 +204,19 @@ def check_malformed(topic: Any, raw: Any, code: Any, text: Any, source: Any) -> 
         raise InvalidMessage(f"raw must be bytes or None, not {short_repr(raw)}.", fix="Encode it first.")
     for name, value in (("code", code), ("text", text)):
         if not isinstance(value, str):
-            raise InvalidMessage(f"{name} must be text, not {short_repr(value)}.")
+            raise InvalidMessage(f"{name} must be a string, not {short_repr(value)}.")
     if not (source is None or isinstance(source, str)):
-        raise InvalidMessage(f"source must be text or None, not {short_repr(source)}.")
+        raise InvalidMessage(f"source must be a string or None, not {short_repr(source)}.")
 
 
 def _check_path(name: str, value: Any, *, hint: str) -> None:
     if isinstance(value, str) and ("\0" in value or value == ":memory:"):
         raise ConfigError(
-            f"{name}={short_repr(value)} is not a path.", fix=f"Give the path of a file; {hint}."
+            f"{name}={short_repr(value)} is not a path.", fix=f"Pass the path of a file; {hint}."
         )
     if isinstance(value, str | os.PathLike) and not os.fspath(value):
-        raise ConfigError(f"{name} is empty.", fix=f"Give a path; {hint}.")
+        raise ConfigError(f"{name} is empty.", fix=f"Pass a path; {hint}.")
     if isinstance(value, bytes | int | float | list | tuple | set | Mapping):
-        raise ConfigError(f"{name}={short_repr(value)} is not a path.", fix=f"Give a path as text; {hint}.")
+        raise ConfigError(
+            f"{name}={short_repr(value)} is not a path.", fix=f"Pass a path as a string; {hint}."
+        )

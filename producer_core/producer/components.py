@@ -252,15 +252,15 @@ class Components:
             if options.alert_routes:
                 raise ConfigError(
                     "alert_routes needs a store, which holds the alerts.",
-                    fix="Give one, or leave alert_routes out.",
+                    fix="Pass a store, or leave alert_routes out.",
                 )
             if options.telemetry_topic is not None:
                 raise ConfigError(
                     "telemetry_topic needs the recorder, which needs a store.",
-                    fix="Give a store, or leave telemetry_topic out.",
+                    fix="Pass a store, or leave telemetry_topic out.",
                 )
             if options.ledger:
-                raise ConfigError("A ledger needs a store.", fix="Give one, or leave ledger out.")
+                raise ConfigError("A ledger needs a store.", fix="Pass a store, or leave ledger out.")
             from producer_core.producer.dead_letter_backend import MemoryBackend
 
             return MemoryBackend(options.dlq_max_size)  # a journal also holds the dead letters

@@ -112,7 +112,7 @@ class Guarantees:
         name = self._transactional_id(journal)
         if _reserved.setdefault((os.getpid(), config.bootstrap_servers, name), self) is not self:
             raise ConfigError(
-                f"Another producer in this process uses the transactional id {name!r}: each would fence the other.",
+                f"Another producer in this process is using the transactional id {name!r}: each would fence the other.",
                 fix="Use the existing producer, close() it first, or give this one its own transactional_id.",
             )
 

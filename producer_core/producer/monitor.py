@@ -90,7 +90,7 @@ class Monitor:
     def replay(
         self, where: DeadLetterFilter | None = None, *, rate: float | None = None, timeout: float = 10.0
     ) -> Replay:
-        """Return the plan of a replay of all dead letters that match now. Displayed, it shows its effect; `go()` runs it.
+        """Return the plan of a replay of all dead letters that match now. The displayed plan shows its effect; `go()` runs it.
 
         Before that, nothing is sent. A running producer on this store first checks the topics; the call waits for this
         for `timeout` seconds. The plan also has `pause()`, `resume()` and `cancel()`. A second call returns the same
@@ -170,7 +170,7 @@ class ReplayActions(list[dict[str, Any]]):
             for action in self
         ]
         columns = ("when (UTC)", "who", "origin", "action", "records", "outcome")
-        return html.page(f"{len(self):,} actions, the latest first", columns=columns, rows=rows)
+        return html.page(f"Actions, the latest first: {len(self):,}", columns=columns, rows=rows)
 
 
 def _moment(at: float) -> str:
@@ -190,8 +190,8 @@ def _text(store: Store) -> str:
         totals = store.rows("totals")[0]
         pending = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
         return (
-            f"{totals['acknowledged']:,} messages acknowledged, {totals['dead']:,} dead, "
-            f"{pending:,} dead letters pending. {_NO_WIDGET}"
+            f"Messages: {totals['acknowledged']:,} acknowledged, {totals['dead']:,} dead. "
+            f"Pending dead letters: {pending:,}. {_NO_WIDGET}"
         )
 
 

@@ -70,8 +70,8 @@ class ReliableKafkaProducer:
 
     `ordering`: "key" holds back later messages of a key while an earlier one waits for its retry, "strict" keeps one
     message of a key in flight at a time, "none" never waits. `on_ambiguous` applies when the broker may have a message
-    and a probe of the topic did not find it: "retry" sends it again, "dead_letter" makes every message a dead letter
-    that is not proved absent.
+    and a probe of the topic did not find it: "retry" sends it again, "dead_letter" makes every message that is not
+    proven absent a dead letter.
 
     `journal_dir`: the producer writes each message there before `send_message` returns and keeps it until it is settled.
     After a crash, the next start sends the remaining messages under the same ids. `journal_level` names the failures that
@@ -261,7 +261,7 @@ class ReliableKafkaProducer:
 
         `results` has one entry per input, in input order: `message_id`, `status`, and for failures `error` and `verdict`.
 
-        With Redis or a journal, the messages of a list are claimed and journaled in groups of some hundred, which share a
+        With Redis or a journal, the messages of a list are claimed and journaled in groups of up to 500, which share a
         round trip or a sync. At the level `power` this is the fast path for a single thread. Messages of a generator
         are accepted one by one.
         """

@@ -45,7 +45,10 @@ class ProducerStats(dict[str, Any]):
         rows = [(topic, *counts.values()) for topic, counts in self.get("topic_stats", {}).items()]
         columns = ("topic", *next(iter(self.get("topic_stats", {}).values()), {}))
         return html.page(
-            f"{self.get('messages_sent', 0):,} messages acknowledged", facts=facts, columns=columns, rows=rows
+            f"Messages acknowledged: {self.get('messages_sent', 0):,}",
+            facts=facts,
+            columns=columns,
+            rows=rows,
         )
 
 

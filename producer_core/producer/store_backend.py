@@ -323,7 +323,7 @@ class StoreBackend:
 def _unfinished(operation: Operation) -> str:
     done = operation.acknowledged + operation.landed
     return (
-        f"the replay is not finished: {done:,} of {operation.total:,} dead letters are done. "
+        f"the replay is not finished: {done:,} of {operation.total:,} done. "
         f"It continues in the store as {operation.operation_id}."
     )
 

@@ -274,8 +274,9 @@ class _Topic:
         sentences = []
         if self.too_large:
             limited_by = self.name if self.limit == self.facts.max_message_bytes else "the sending client"
+            verb = "is" if self.too_large == 1 else "are"
             sentences.append(
-                f"{self.too_large:,} of {self.records:,} are larger than the {self.limit:,} bytes that {limited_by} allows "
+                f"{self.too_large:,} of {self.records:,} {verb} larger than the {self.limit:,} bytes that {limited_by} allows "
                 f"(the largest has {self.largest:,}, before compression)."
             )
         if self.facts.unread:
@@ -287,8 +288,9 @@ class _Topic:
     def _partitions(self) -> list[str]:
         if not self.lost:
             return []
+        verb = "requests" if self.lost == 1 else "request"
         return [
-            f"{self.lost:,} request a partition that the topic does not have (it has {self.facts.partitions:,})."
+            f"{self.lost:,} {verb} a partition that the topic does not have (it has {self.facts.partitions:,})."
         ]
 
     def _newer(self) -> list[str]:
@@ -300,23 +302,26 @@ class _Topic:
     def _coverage(self) -> list[str]:
         if self.scan is None:
             return []
-        since = _minute(self.keys.oldest)
-        if self.scan.complete:
-            sentences = [f"All {self.scan.looked_at:,} records written since {since} were scanned."]
-        else:
-            estimate = f" of about {self.scan.there:,}" if self.scan.there else ""
-            sentences = [
-                f"Only {self.scan.looked_at:,}{estimate} records written since {since} were scanned for keys with newer "
-                f"records: "
-                f"{self.scan.trouble or 'the end of the topic was not reached'}."
-            ]
+        sentences = [self._scanned(self.scan)]
         if self.scan.gone:
             sentences.append("Retention removed records from that time, so their keys are unknown.")
         if self.unscanned:
-            sentences.append(
-                f"{self.unscanned:,} more keys were not looked up: the limit is {newer_keys.MOST_KEYS:,} keys."
-            )
+            keys = "1 more key was" if self.unscanned == 1 else f"{self.unscanned:,} more keys were"
+            sentences.append(f"{keys} not looked up: the limit is {newer_keys.MOST_KEYS:,} keys.")
         return sentences
+
+    def _scanned(self, scan: KeyScan) -> str:
+        """Return how many of the records that may have a newer key were read."""
+        were, since = "was" if scan.looked_at == 1 else "were", _minute(self.keys.oldest)
+        if scan.complete:
+            written = "The only record" if scan.looked_at == 1 else f"All {scan.looked_at:,} records"
+            return f"{written} written since {since} {were} scanned."
+        estimate = f" of about {scan.there:,}" if scan.there else ""
+        records = "record" if scan.looked_at == 1 and not estimate else "records"
+        return (
+            f"Only {scan.looked_at:,}{estimate} {records} written since {since} {were} scanned for keys with newer records: "
+            f"{scan.trouble or 'the end of the topic was not reached'}."
+        )
 
 
 def _minute(at: float) -> str:

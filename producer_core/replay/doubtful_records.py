@@ -142,7 +142,7 @@ def still_doubtful(before: ReplayRecord, death: FailedReplay) -> FailedReplay:
     """Return the new failure with the earlier doubtful verdict, which this attempt cannot disprove."""
     if before.verdict in SAFE_VERDICTS or death.verdict not in SAFE_VERDICTS:
         return death
-    reason = f"{before.verdict_reason} The replay after it failed: {death.verdict_reason}"
+    reason = f"{before.verdict_reason} A later replay failed: {death.verdict_reason}"
     return death._replace(verdict=before.verdict, verdict_reason=reason)
 
 

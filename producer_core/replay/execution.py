@@ -317,7 +317,7 @@ class ReplayExecution:
         """Set the status when waiting begins and clear it when sending continues."""
         if waiting != self._waiting:
             self._waiting = waiting
-            text = f"Waiting up to {seconds:.0f} s: an old request of the next records may still arrive"
+            text = f"Waiting up to {seconds:.0f} s: an earlier request with the next records may still arrive"
             self.say(text if waiting else "")
 
     def _send(self) -> None:

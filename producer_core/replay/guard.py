@@ -68,7 +68,8 @@ class ReplayGuard:
         """Return why the replay must stop, as a sentence; None if it may continue."""
         settled, canary = self._acknowledged + self._failed, self._rule.canary
         if 0 < settled <= canary and self._failed * 100 > self._rule.percent * canary:
-            return f"The canary failed: {self._failed} of its first {settled} records failed again"
+            first = "its first record" if settled == 1 else f"{self._failed} of its first {settled} records"
+            return f"The canary failed: {first} failed again"
         recent, failed = len(self._recent), sum(self._recent)
         if recent == self._recent.maxlen and failed * 100 > self._rule.percent * recent:
             return f"Too many records failed again: {failed} of the last {recent}"

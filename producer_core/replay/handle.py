@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNDECIDED = ("checking", "ready")
 _POLL_INTERVAL = 0.1
-_TO_DECIDE = "No record was sent yet. Call go() to start, cancel() to discard the plan."
+_TO_DECIDE = "No record has been sent yet. Call go() to start, cancel() to discard the plan."
 _NEXT = {
     "checking": _TO_DECIDE,
     "ready": _TO_DECIDE,
@@ -57,7 +57,7 @@ class Replay:
         return self.operation.message or ""
 
     def dry_run(self) -> DryRun:
-        """Return what it has still to do, most serious point first."""
+        """Return what it still has to do, most serious point first."""
         from producer_core.dlq import DeadLetterFilter
 
         return dry_run(self._store, DeadLetterFilter(), operation=self.operation)
@@ -82,7 +82,7 @@ class Replay:
         if operation.state == "checking":
             raise ReplayError(
                 "The preflight check has not finished, so nothing was sent.",
-                fix="Make sure that a producer runs on this store, then call go() again.",
+                fix="Make sure that a producer is running on this store, then call go() again.",
             )
         if operation.state not in ("planned", "running") and not operation.ended:
             replay.go(
@@ -154,7 +154,7 @@ class Replays(list[Replay]):
         found = [one.operation for one in self]
         rows = [(one.operation_id, one.state, one.total, one.left, one.who, one.origin) for one in found]
         columns = ("replay", "state", "records", "left", "started by", "origin")
-        return html.page(f"{len(rows):,} unfinished replays", columns=columns, rows=rows)
+        return html.page(f"Unfinished replays: {len(rows):,}", columns=columns, rows=rows)
 
 
 def progress(operation: Operation) -> str:

@@ -30,7 +30,7 @@ UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(
 ABANDONED = "its runner stopped, and no other runner can look it up on the topic"
 
 SENT_ANYWAY = "inconclusive records are sent anyway, which may create duplicates"
-"""The note in the audit for the choice to send inconclusive records."""
+"""The note in the audit log for the choice to send inconclusive records."""
 
 
 def records(count: int) -> str:

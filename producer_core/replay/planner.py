@@ -241,7 +241,7 @@ def _target(reach: RunnerReach, own: Sequence[str], to_cluster: str | None) -> s
         raise OtherCluster(
             f"These dead letters come from the cluster {known[0]}, but only {reach.clusters[0]} can be reached.",
             fix=(
-                f"If they belong there, name the cluster: `producer-core dlq replay --to {reach.clusters[0]}`, "
+                f"If they belong there, specify the cluster: `producer-core dlq replay --to {reach.clusters[0]}`, "
                 f"or to_cluster={reach.clusters[0]!r} in Python."
             ),
         )

@@ -57,7 +57,7 @@ def rule(operation: Operation) -> str | None:
     if operation.stop_percent is None:
         return None
     first = f"a canary of {operation.canary:,} first; " if operation.canary else "no canary; "
-    return f"{first}stops when more than {operation.stop_percent:g} % of the last {operation.stop_last:,} fail again"
+    return f"{first}stops when more than {operation.stop_percent:g}% of the last {operation.stop_last:,} fail again"
 
 
 def delivered(operation: Operation) -> str:

@@ -175,9 +175,7 @@ def _all(consumer: Consumer, left: set[tuple[str, int]]) -> Iterator[bytes]:
     while left:
         message = consumer.poll(_READ)
         if message is None:
-            raise TimeoutError(
-                f"no record for {_READ:.0f} s; {len(left)} partitions are not read to their ends"
-            )
+            raise TimeoutError(f"no record for {_READ:.0f} s; partitions not read to their ends: {len(left)}")
         if message.error() is None:
             if (raw := record_id(message.headers())) is not None:
                 yield raw

@@ -19,7 +19,10 @@ HINT = (
     "{prefix}audit-log is always rejected. Press Ctrl-C to stop."
 )
 
-EARLIER = "The store of the previous run is in {store}. Its broker no longer runs, so its dead letters cannot be replayed."
+EARLIER = (
+    "The store of the previous run is in {store}. Its broker is no longer running, so its dead letters cannot be "
+    "replayed."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

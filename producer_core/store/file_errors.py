@@ -56,21 +56,21 @@ def from_system(error: OSError, path: Path) -> StoreUnavailable:
 def directory(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store path {path} is a directory.",
-        fix=f"Give the path of a file, for example {path / 'store.duckdb'}.",
+        fix=f"Specify the path of a file, for example {path / 'store.duckdb'}.",
     )
 
 
 def emptied(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} is empty (0 bytes): it was truncated, and all its content is lost.",
-        fix="Restore it from a copy while no process uses it; otherwise the next producer creates a new one.",
+        fix="Restore it from a copy while no process is using it; otherwise the next producer creates a new one.",
     )
 
 
 def missing(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"There is no store at {path}.",
-        fix="Start a producer that writes there, or give the path with --store or PRODUCER_CORE_STORE.",
+        fix="Start a producer that writes there, or specify the path with --store or PRODUCER_CORE_STORE.",
     )
 
 
@@ -84,7 +84,7 @@ def disk_full(path: Path) -> StoreFull:
 def read_only(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} cannot be opened with the permissions of this user.",
-        fix="Give this user read and write permission on the file and its directory, or choose another path with --store.",
+        fix="Grant this user read and write permission on the file and its directory, or choose another path with --store.",
     )
 
 

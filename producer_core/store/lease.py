@@ -41,11 +41,20 @@ class Lease:
         owner, until = found[0]["owner"], found[0]["lease_until"]
         if owner == self.owner:
             self._watch.forget(self._name)
-            if self._renewed is not None and moment - self._renewed < self._seconds / 2:
+            if not self.is_renewal_due():
                 return True
             return self._note(self._seize(owner, until, now), moment)
         free = self._watch.is_free(self._name, owner, until, now=now, moment=moment)
         return free and self._note(self._seize(owner, until, now), moment)
+
+    def is_renewal_due(self) -> bool:
+        """Return whether the lease must be acquired or renewed. Costs nothing."""
+        return self._renewed is None or self._monotonic() - self._renewed >= self._seconds / 2
+
+    def is_owner(self) -> bool:
+        """Return whether the store names this owner. Costs one read."""
+        found = self._store.rows("lease_holder", name=self._name)
+        return bool(found) and found[0]["owner"] == self.owner
 
     def drop(self) -> None:
         """Release the lease, so that another process need not wait for its expiry."""

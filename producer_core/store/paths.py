@@ -50,7 +50,7 @@ def check_file(path: Path) -> None:
         raise file_errors.directory(path)
     if path.exists() and not path.is_file():
         raise StoreUnavailable(
-            f"The store path {path} is not a regular file.", fix="Give the path of a file."
+            f"The store path {path} is not a regular file.", fix="Specify the path of a file."
         )
     if has_content(path) and not _is_duckdb(path):
         raise file_errors.not_a_store(path)

@@ -54,14 +54,15 @@ def queries() -> Mapping[str, Query]:
     found: dict[str, Query] = {}
     for file in sorted(files("producer_core.store").joinpath("sql").iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql") and not file.name[0].isdigit():
-            for parsed in _parse(file.read_text()):
+            for parsed in parse(file.read_text()):
                 if parsed.name in found:
                     raise ValueError(f"two queries are named {parsed.name!r}")
                 found[parsed.name] = parsed
     return found
 
 
-def _parse(text: str) -> list[Query]:
+def parse(text: str) -> list[Query]:
+    """Return the named statements of a file."""
     _, *parts = _NAME.split(text)
     return [_parse_one(name, body) for name, body in zip(parts[::2], parts[1::2], strict=True)]
 

@@ -174,8 +174,8 @@ class Store:
 
     def rollup(self, now: float) -> int:
         """Roll up old seconds to minutes and old minutes to hours; return the number of replaced rows. Fast if none is due."""
-        keep = self.retention()
         with self.borrow() as connection:
+            keep = self.retention()
             if not retention.rollup_due(connection, keep, now):
                 return 0
         with self.borrow(write=True) as connection:
@@ -183,8 +183,8 @@ class Store:
 
     def prune(self, now: float) -> int:
         """Delete rows past their retention time; return their number. Pending dead letters are kept."""
-        keep = self.retention()
         with self.borrow() as connection:
+            keep = self.retention()
             if not retention.prune_due(connection, keep, now):
                 return 0
         with self.borrow(write=True) as connection:
@@ -206,8 +206,8 @@ class Store:
 
     def info(self) -> StoreInfo:
         """Describe the content of the store."""
-        keep = self.retention()
         with self.borrow() as connection:
+            keep = self.retention()
             return inspect.describe(connection, self.path, keep)
 
     def snapshot(self, target: Path | str) -> Path:
@@ -278,7 +278,8 @@ class Store:
         logger.error(
             "the store was restored from a copy", extra={"path": str(self.path), "dead_letters": revoked}
         )
-        text = f"{generation.RESTORED} The topics are probed for {revoked:,} dead letters before they are sent again."
+        dead_letters = "1 dead letter" if revoked == 1 else f"{revoked:,} dead letters"
+        text = f"{generation.RESTORED} The topics are probed for {dead_letters} before a resend."
         self.audit(
             who=current_actor(), origin="store", action="doubt", selection={}, count=revoked, outcome=text
         )

@@ -99,5 +99,5 @@ class StoreLock:
 def _cannot_open(store: Path, path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"The lock file {path} cannot be opened ({error.strerror}), so nothing can be written to {store}.",
-        fix="Give this user write permission on the directory and its files, or choose another path with --store.",
+        fix="Grant this user write permission on the directory and its files, or choose another path with --store.",
     )

@@ -1,4 +1,4 @@
-"""examples/copy_topic.py on a real Kafka, killed again and again, and counted by kcat."""
+"""Test examples/copy_topic.py on a real Kafka with repeated kills; kcat counts the records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORDS = 30_000
 
 @pytest.fixture
 def topics(kafka):
-    """A source with records, and an empty target."""
+    """Return a source topic with records, and an empty target topic."""
     name = f"copy-{uuid.uuid4().hex[:8]}"
     source, target = f"{name}-from", f"{name}-to"
     for topic in (source, target):
@@ -50,7 +50,7 @@ def topics(kafka):
 
 
 class Copier:
-    """The example as a process."""
+    """Runs the example in a process."""
 
     def __init__(self, kafka, topics, tmp_path, *more):
         words = [*topics, "--bootstrap-servers", kafka.bootstrap_servers, "--group", topics[1]]
@@ -67,11 +67,13 @@ class Copier:
             process.kill()
             process.wait(60)
 
-    def killed_after(self, there, records):
-        """kill -9 once so many more records are on the target, or all of them."""
-        goal = min(there() + records, RECORDS)
+    def killed_after(self, count_on_target, records):
+        """Run the example and kill it with SIGKILL once `records` more records, or all of them, are on the target."""
+        goal = min(count_on_target() + records, RECORDS)
         with self.running() as process:
-            eventually(lambda: there() >= goal or process.poll() is not None, timeout=90, every=0.005)
+            eventually(
+                lambda: count_on_target() >= goal or process.poll() is not None, timeout=90, every=0.005
+            )
             assert process.poll() is None, self.log.read_text()[-2000:]
 
     def to_the_end(self):
@@ -99,7 +101,7 @@ def killed_five_times(kafka, topics, copier):
     points = random.Random(seed).sample(range(1, RECORDS // 6), 5)
     with reader(kafka) as consumer:
 
-        def there():
+        def count_on_target():
             marks = [
                 consumer.get_watermark_offsets(TopicPartition(topics[1], number), timeout=30)
                 for number in range(PARTITIONS)
@@ -107,13 +109,13 @@ def killed_five_times(kafka, topics, copier):
             return sum(high for _, high in marks)
 
         for point in points:
-            copier.killed_after(there, point)
+            copier.killed_after(count_on_target, point)
     copier.to_the_end()
     return seed
 
 
 def by_kcat(kcat, kafka, topic, *more):
-    """How often each value is on the topic, each where its original is."""
+    """Return how often each value is on the topic. Each must have the partition and the key of its original."""
     words = [kcat, "-C", "-b", kafka.bootstrap_servers, "-t", topic, "-e", "-q", "-f", "%p %k %s\\n", *more]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     rows = [line.split() for line in done.stdout.splitlines()]
@@ -125,7 +127,7 @@ def by_kcat(kcat, kafka, topic, *more):
 
 
 def read_uniquely(kafka, topic):
-    """The numbers as a reader that drops second copies sees them, by partition."""
+    """Return the numbers by partition, as a consumer with a duplicate filter reads them."""
     found = defaultdict(list)
     with reader(kafka) as consumer:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])

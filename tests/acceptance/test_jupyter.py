@@ -437,7 +437,7 @@ def opened(page, lab, name, where="lab/tree"):
 
 
 def run_cell(page, number, *, to_end=False):
-    """Run a cell; press the key again where the page was not ready, which the unchanged prompt shows."""
+    """Run a cell. While the prompt is unchanged, the page was not ready, so press the key again."""
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(number)
     prompt = cell.locator(".jp-InputPrompt").first
     before = eventually(prompt.inner_text, timeout=60)
@@ -467,7 +467,7 @@ def open_confirmation(widget, button, text):
 
 
 def run_action(widget, button, done):
-    """Open and confirm the action; repeat where a slow kernel dropped a click."""
+    """Open and confirm the action; repeat this if a slow kernel dropped a click."""
 
     def acted():
         if done():
@@ -537,7 +537,7 @@ def test_the_widget_works_in_jupyterlab(lab, chromium):
         shows(page, first, ".pc-cause", "40\\s+POLICY")
         assert not first.locator(".pc-question").is_visible()
 
-        # Two widgets at once: each shows what the other clears and restores.
+        # With two widgets at once, each shows the changes that the other makes.
         run_cell(page, 3)
         second = widget_of(page, 1)
         second.locator("svg rect").first.wait_for()

@@ -1,4 +1,4 @@
-"""The wheel: it holds what it must, and the tests pass against it where the checkout cannot be seen."""
+"""Test the contents of the wheel, and run unit tests against it in an environment without the checkout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ store/test_store
 test_config
 test_messages
 """.split()  # noqa: SIM905
-"""Of each kind one: values, threads, DuckDB with its SQL files, the command line."""
+"""One of each kind: values, threads, DuckDB with its SQL files, and the command line."""
 
 
 def run(*command, cwd, **more):
@@ -55,7 +55,7 @@ def run(*command, cwd, **more):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built by hatchling, which is installed with the tests, so without a network."""
+    """Build the wheel with hatchling. It is installed with the tests, so the build needs no network."""
     folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
     (built,) = folder.glob("*.whl")
@@ -70,7 +70,7 @@ def files(wheel):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The Python of a fresh environment with the wheel in it; the other packages are borrowed from ours."""
+    """Return the Python of a new environment with the wheel; the other packages are those of the tests."""
     folder = tmp_path_factory.mktemp("installed")
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
     python = folder / "venv" / "bin" / "python"
@@ -90,7 +90,7 @@ def installed(wheel, tmp_path_factory):
     own = Path(
         run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
     )
-    # a path in a .pth file adds its packages but not its own .pth files, so not the checkout that is linked there
+    # a .pth file adds the packages of a path but ignores the .pth files there, so the linked checkout is not importable
     (own / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
 
@@ -155,6 +155,6 @@ def test_the_unit_tests_pass_against_the_installed_wheel(installed, tmp_path):
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     chosen = [f"tests/unit/{name}.py" for name in QUICK]
-    told = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, cwd=tmp_path)
-    assert " passed" in told
-    assert "failed" not in told
+    output = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, cwd=tmp_path)
+    assert " passed" in output
+    assert "failed" not in output

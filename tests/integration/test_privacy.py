@@ -1,4 +1,4 @@
-"""Secrets are planted wherever a message and its errors can hold them; none is shown to a person who did not ask."""
+"""Plant secrets in every part of messages and errors: no output shows a secret unless the user requests it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from producer_core.producer.monitor import Monitor
 from producer_core.producer.send_batch import BatchSend
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.fixtures.replays import CLUSTER, ScriptedSender, alive, answering, dead_letter
+from tests.fixtures.replays import CLUSTER, ScriptedSender, dead_letter, probe_with, write_heartbeat
 
 PLANTED = {
     "card": "4111111111111111",
@@ -94,7 +94,7 @@ def planted(number, **changes):
 
 
 class Refusing(ScriptedSender):
-    """The broker's words on a second death hold secrets as well."""
+    """Rejects every replayed message with an error that also contains secrets."""
 
     def outcome(self, one):
         return replay.ReplayResult(
@@ -107,14 +107,14 @@ class Refusing(ScriptedSender):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory, rules):
-    """Letters with secrets in every part, a replay that failed with them, alerts and a producer that quote them."""
+    """Fill a store with secrets in dead letters, in a failed replay, in an archive action and in alerts."""
     opened, now = Store.open(tmp_path_factory.mktemp("planted") / "store.duckdb"), time.time()
     DeadLetters(opened).add([planted(number) for number in range(6)])
-    alive(opened, now)
+    write_heartbeat(opened, now)
     operation = replay.plan(
         opened, DeadLetterFilter(ids=(dead_letter(5).message_id,)), who="ann", origin="cli", can_run=CLUSTER
     )
-    replay_runner(opened, Refusing(), probe=answering({})).run_one(operation.operation_id, 60)
+    replay_runner(opened, Refusing(), probe=probe_with({})).run_one(operation.operation_id, 60)
     DeadLetters(opened).archive(DeadLetterFilter(key="CUST-987654"), who="ann", origin="cli")
     found = [alert("connection_lost", "p-1", now, reason=ERROR), alert("fatal_error", "p-1", now, text=ERROR)]
     AlertLog(opened).record([AlertChange("fired", one) for one in found])
@@ -122,12 +122,12 @@ def store(tmp_path_factory, rules):
 
 
 def leaked(text):
-    """The planted secrets in it; written out as JSON they may be split by nothing."""
+    """Return the names of the planted secrets that the text contains, with or without its spaces."""
     return [name for name, secret in PLANTED.items() if secret in text or secret in text.replace(" ", "")]
 
 
 ONE = dead_letter(1).message_id
-LOOKS = [
+COMMANDS = [
     ("dlq", "list"),
     ("dlq", "list", "--json", "--state", "any"),
     *(
@@ -154,7 +154,7 @@ LOOKS = [
 ]
 
 
-@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_command_shows_a_planted_secret(store, words):
     result = CliRunner().invoke(main, [*words, "--store", str(store.path)])
 
@@ -195,7 +195,7 @@ def test_reveal_shows_every_planted_secret(store):
 
 
 def drawn(page):
-    """Everything that the page holds, texts of tables and code included."""
+    """Return the whole content of the page, including texts of tables and code."""
     return json.dumps(
         [str(element.proto) for element in page.main] + [str(block) for block in page._tree[0]], default=str
     )
@@ -209,7 +209,7 @@ def test_the_dashboard_and_every_dead_letter_page_show_no_planted_secret(store, 
         "from producer_core.dashboard.app import main\n\nmain()\n", default_timeout=60
     ).run()
     assert not page.exception
-    assert "a***@shop.example" in drawn(page), "what is masked is on the page"
+    assert "a***@shop.example" in drawn(page), "the page shows the masked text"
     assert leaked(drawn(page)) == []
 
     for number in range(6):
@@ -288,5 +288,5 @@ def test_an_alert_is_masked_when_it_is_created(store):
 
 
 def test_the_store_keeps_unmasked_values(store):
-    """Masking is for looking: a dead letter that is sent again must have its very bytes."""
+    """Masking affects only output: a replayed dead letter must have its original bytes."""
     assert DeadLetters(store).get(ONE).error_text == ERROR

@@ -91,4 +91,5 @@ def run_replays(store: str, bootstrap: str, cluster_id: str, lease: float, die_a
 
 
 if __name__ == "__main__":
-    run_replays(*sys.argv[1:4], float(sys.argv[4]), int(sys.argv[5]))
+    store, bootstrap, cluster_id, lease, die_after = sys.argv[1:]
+    run_replays(store, bootstrap, cluster_id, float(lease), int(die_after))

@@ -1,1 +1,1 @@
-"""Unit tests: no service, seconds together."""
+"""Unit tests, which need no service."""

@@ -86,7 +86,7 @@ def purge(
     """Delete the keys, values and attempts of archived dead letters permanently. This cannot be undone.
 
     Only dead letters that were archived at least --min-age ago are purged. To confirm, type "purge" and their number;
-    the audit also records a purge that was not confirmed. New records reuse the space in the store's file. To remove
+    the audit log also records a purge that was not confirmed. New records reuse the space in the store's file. To remove
     the bytes from the file at once, run "producer-core store compact".
 
     \b
@@ -116,11 +116,13 @@ def _dead(store_path: Path | None) -> DeadLetters:
 
 
 def _typed(phrase: str) -> str:
-    """Return the typed confirmation, or "" without a terminal, which the purge refuses and records in the audit."""
+    """Return the typed confirmation, or "" without a terminal, which the purge refuses and records in the audit log."""
     if not sys.stdin.isatty():
         return ""
     answer: str = click.prompt(
-        f"This deletes permanently. Type {phrase!r} to continue", default="", show_default=False
+        f"This permanently deletes the dead letters. Type {phrase!r} to continue",
+        default="",
+        show_default=False,
     )
     return answer
 

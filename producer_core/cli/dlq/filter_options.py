@@ -90,7 +90,9 @@ def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
 def summary(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
     """Return the selection for a confirmation, for example `43 dead letters of orders, payments`."""
     topics = list(dead.count_by(where, "topic"))
-    named = ", ".join(topics[:3]) + (f" and {len(topics) - 3} more topics" if len(topics) > 3 else "")
+    named = ", ".join(topics[:3]) + (
+        f" and {output.count(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
+    )
     return (
         f"{output.count(number, 'dead letter')} of {named}" if topics else output.count(number, "dead letter")
     )

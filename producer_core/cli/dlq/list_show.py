@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _reveal = click.option(
-    "--reveal", is_flag=True, help="Show masked secrets, card numbers and addresses; audit-logged."
+    "--reveal", is_flag=True, help="Unmask secrets, card numbers and addresses; audit-logged."
 )
 
 

@@ -229,7 +229,7 @@ def _print_run(run: DryRun, *, as_json: bool) -> None:
 
 def _question(run: DryRun) -> str:
     topics = list(run.by_topic)
-    more = f" and {len(topics) - 3} more topics" if len(topics) > 3 else ""
+    more = f" and {output.count(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
     return f"Replay {output.count(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
 
 

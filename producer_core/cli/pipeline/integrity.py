@@ -126,7 +126,7 @@ def integrity(
 ) -> None:
     """Compare the records of a topic with the acknowledgements in the producers' ledgers, by message id.
 
-    The audit reads the topic once and verifies each difference with a second read.
+    The audit reads the topic once; of more than 50 million records, it reads differences twice.
 
     \b
       producer-core pipeline integrity --topic orders --ledger-topic telemetry -b localhost:9092
@@ -136,7 +136,7 @@ def integrity(
     writes nothing to Kafka. The store keeps the report; a missing store is created.
 
     \b
-    Exit codes: 0 audited, 1 a finding of --fail-on, 2 the command could not run.
+    Exit codes: 0 audited, 1 a finding listed in --fail-on, 2 the command could not run.
     """
     from producer_core.config import client_config
     from producer_core.pipeline import preflight

@@ -16,7 +16,7 @@ COMMANDS = (
 
 @click.group(cls=LazyGroup, commands_elsewhere=COMMANDS, package="producer_core.cli.pipeline")
 def pipeline() -> None:
-    """Run Apache Spark jobs for a fleet, on this machine or on the Spark master of --master.
+    """Run Apache Spark jobs for a fleet, on this machine or on the Spark master set with --master.
 
     \b
       producer-core pipeline telemetry --topic telemetry -b broker:9092 --store fleet.duckdb --once
@@ -43,4 +43,4 @@ def fetch(timeout: float) -> None:
 
     session.check_tools()
     jars = connector.fetch_connector(timeout)
-    output.say(f"Spark's Kafka connector: {len(jars)} jars in {jars[0].parent}")
+    output.say(f"Spark's Kafka connector: {output.count(len(jars), 'jar')} in {jars[0].parent}")

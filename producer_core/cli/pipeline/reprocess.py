@@ -113,7 +113,7 @@ def reprocess(
 
     The replay has the same preflight check, canary, rate limit (of the whole job), stop rule and outcomes as dlq replay.
     The dashboard and the replay commands show it and can pause or cancel it. A read_committed consumer reads each record
-    once, even if workers, this process or brokers are killed. After a crash, repeat the command, or give --operation.
+    once, even if workers, this process or brokers are killed. After a crash, repeat the command, or use --operation.
     Ctrl-C pauses the replay. If one session has most of the dead letters, use --slice-by key.
 
     \b
@@ -281,8 +281,8 @@ def _refuse_changes(where: DeadLetterFilter, plan: Mapping[str, Any]) -> None:
         given.insert(0, "a selection")
     if given:
         raise Failed(
-            f"The dead letters and the plan of an existing replay cannot be changed, but you gave {', '.join(given)}.",
-            "Leave them out; only --rate may be given with --operation.",
+            f"The dead letters and the plan of an existing replay cannot be changed, but you specified {', '.join(given)}.",
+            "With --operation, only --rate may change.",
         )
 
 

@@ -26,7 +26,7 @@ def print_tables(run: DryRun) -> None:
             _TOPICS, [_row(run, topic, found.get(topic)) for topic in topics[:_MOST]], right=_NUMBERS
         )
         if len(topics) > _MOST:
-            output.say(f"… and {len(topics) - _MOST:,} more topics")
+            output.say(f"… and {output.count(len(topics) - _MOST, 'more topic')}")
         from producer_core.replay.wording import done_about
 
         output.say("")

@@ -250,8 +250,8 @@ def _print_continuing(store: Store, operation: Operation, as_json: bool) -> None
         )
     if not alive:
         output.say(
-            "No live producer that uses this store runs replays. Start one, or run producer-core dlq replay with the "
-            "same selection and --bootstrap-servers.",
+            "No live producer on this store can run replays. Start one, or run producer-core dlq replay with the same "
+            "selection and --bootstrap-servers.",
             err=True,
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from producer_core import replay
-from producer_core.cli import options
+from producer_core.cli import options, output
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import NoReplayRunner, OtherCluster, ProducerError, StoreLocked
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from producer_core.replay.dry_run import DryRun
     from producer_core.store import Store
 
-_NO_RUNNER_FIX = "Give --bootstrap-servers to send from here, or start a producer on this store."
+_NO_RUNNER_FIX = "Use --bootstrap-servers to send from here, or start a producer on this store."
 _POLL_INTERVAL = 0.3
 _NO_TIMEOUT = 10.0**9
 _RUNNER_TIMEOUT = 30.0
@@ -167,8 +167,9 @@ class ReplayRun:
                 runner_seen = time.monotonic()
             elif time.monotonic() - runner_seen > _RUNNER_TIMEOUT:
                 raise NoReplayRunner(
-                    f"The process that ran the replay stopped; {operation.left:,} of {operation.total:,} records are left.",
-                    fix="The records stay in the store. Give --bootstrap-servers to send them from here.",
+                    f"The process that ran the replay stopped; {operation.left:,} of "
+                    f"{output.count(operation.total, 'record')} {'is' if operation.left == 1 else 'are'} left.",
+                    fix="The records stay in the store. Use --bootstrap-servers to send them from here.",
                 )
             threading.Event().wait(_POLL_INTERVAL)
 
@@ -188,7 +189,7 @@ class ReplayRun:
         return True
 
     def _other_cluster_fix(self) -> str:
-        return f"If they belong there, give --to {self._cluster or 'CLUSTER'}"
+        return f"If they belong there, use --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
         from producer_core.kafka.cluster import Cluster

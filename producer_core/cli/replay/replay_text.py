@@ -20,7 +20,7 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     from producer_core.replay import wording
 
     done = operation.total - operation.left
-    share = f" ({100 * done / operation.total:.0f} %)" if operation.total else ""
+    share = f" ({100 * done / operation.total:.0f}%)" if operation.total else ""
     lines: list[tuple[str, str | int | None]] = [
         ("replay", operation.operation_id),
         ("state", f"{operation.state}: {wording.STATE_MEANINGS[operation.state]}"),
@@ -100,7 +100,7 @@ def print_reasons(store: Store, operation: Operation) -> None:
                 f'To send the records skipped with the reason "{reason}", replay them again with {option}.'
             )
     if len(rows) > _MAX_LINES:
-        output.say(f"… and {len(rows) - _MAX_LINES:,} more reasons")
+        output.say(f"… and {output.count(len(rows) - _MAX_LINES, 'more reason')}")
 
 
 def progress(operation: Operation) -> str:

@@ -204,7 +204,7 @@ def _records(feed: _Feed, delimiter: str) -> Iterator[_Record]:
         if feed.undecodable:
             problem = "not UTF-8 text"
         elif fields and width and len(fields) != width:
-            problem = f"{len(fields)} fields where the header has {width}"
+            problem = f"{len(fields)} field{'s' * (len(fields) != 1)} where the header has {width}"
         if problem and len(feed.record_lines) > 1:
             feed.give_back_all_but_first()
         width = width or len(fields)

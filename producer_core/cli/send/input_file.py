@@ -136,7 +136,7 @@ def readable(name: str, *, damaged: str = "Fetch the file again.") -> Iterator[N
             f"There is no file {name}.", fix="Check the path; - reads standard input."
         ) from error
     except IsADirectoryError as error:
-        raise InputError(f"{name} is a folder.", fix="Name one file.") from error
+        raise InputError(f"{name} is a folder.", fix="Specify a file.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         text = str(error).rstrip(".")
         raise InputError(f"{name} is compressed, and the archive is damaged: {text}.", fix=damaged) from error

@@ -45,7 +45,7 @@ class ParquetRows(InputRows):
             self.columns = tuple(self._file.schema_arrow.names)
         except untrusted_parquet.DecompressionBomb as error:
             raise InputError(
-                f"{self.name} is refused: {error}.", fix="Reading such a file would exhaust the memory."
+                f"{self.name} is refused: {error}.", fix="Reading such a file would exhaust memory."
             ) from error
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.name} is not a Parquet file: {error}.") from error

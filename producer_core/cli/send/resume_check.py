@@ -125,7 +125,7 @@ def _recover(job: SendJob, config: ClientConfig) -> Callable[[str], RecoveredPos
     def read_topic(reason: str) -> RecoveredPosition:
         def announce(records: int) -> None:
             text = (
-                f"{reason}Searching {job.topic} from its start for rows of this file: {records:,} records "
+                f"{reason}Searching {job.topic} from its start for rows of this file: {output.count(records, 'record')} "
                 "(--restart skips this)."
             )
             output.say(text, err=True)

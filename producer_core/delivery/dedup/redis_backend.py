@@ -164,7 +164,7 @@ class RedisClaimBackend:
         try:
             return command()
         except self._redis_errors as error:
-            raise DedupError(f"Redis does not respond: {error}.") from error
+            raise DedupError(f"Redis is not responding: {error}.") from error
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

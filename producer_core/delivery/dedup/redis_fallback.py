@@ -228,7 +228,7 @@ class RedisClaimOutbox:
         with self._lock:
             was_down, self._down = self._down, False
         if was_down:
-            self._on_change(False, "Redis responds again.")
+            self._on_change(False, "Redis is responding again.")
 
     def _after_fork(self) -> None:
         """Start empty in a forked child: it has no thread, and its parent sends the parent's updates."""

@@ -425,8 +425,8 @@ class Shard:
             raise _IdTaken
         self._current_client().destroy()
         self._report_failing(
-            f"Another process, or a late request of a killed one, took the transactional id {self._id}. This producer "
-            f"takes it back ({self._ownership.losses} of {self._ownership.attempts}) and stops if the other process "
+            f"Another process, or a late request from a process that was killed, took the transactional id {self._id}. "
+            f"This producer takes it back ({self._ownership.losses} of {self._ownership.attempts}) and stops if the other process "
             "keeps using it. Two running producers must not share a transactional id."
         )
         self._pause(wait)
@@ -467,7 +467,7 @@ class Shard:
             if not reported and time.monotonic() - started > _NOTICE_DELAY_S:
                 reported = True
                 self._report_failing(
-                    f"The transaction coordinator does not respond: {error.name()}: {error.str()}"
+                    f"The transaction coordinator is not responding: {error.name()}: {error.str()}"
                 )
 
         attempts = 0
@@ -536,7 +536,7 @@ class Shard:
         self._failures = 0
         if self._failure_text is not None:
             self._failure_text = None
-            text = "Commits succeed again. No message of the failed transactions was sent twice."
+            text = "Commits are succeeding again. No message of the failed transactions was sent twice."
             self._listener.notice("transactions_recovered", "info", text)
 
     def _on_read_back_notice(self, kind: str, text: str) -> None:

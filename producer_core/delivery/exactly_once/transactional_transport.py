@@ -265,7 +265,7 @@ class TransactionalTransport:
 
     def fenced(self, transactional_id: str) -> None:
         """Stop all shards: another producer owns their transactional ids."""
-        text = f"Another process uses the transactional id {transactional_id!r}; this producer sends no more messages."
+        text = f"Another process is using the transactional id {transactional_id!r}; this producer sends no more messages."
         with self._listener_lock:
             if self._fenced is not None:
                 return

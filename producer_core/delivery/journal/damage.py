@@ -20,8 +20,8 @@ def set_aside(path: Path, damage: FrameDamage, data: bytes, notify: NoticeHandle
     if copy.exists():
         return True
     saved = _write_copy(copy, data)
-    location = f"{len(data):,} bytes of {path} from byte {damage.start:,}"
-    copy_text = f"They are kept in {copy.name}." if saved else "The disk had no room for a copy of them."
+    location = f"{len(data):,} byte{'s' * (len(data) != 1)} of {path} from byte {damage.start:,}"
+    copy_text = f"A copy is kept in {copy.name}." if saved else "The disk had no room for a copy."
     if damage.last and is_torn(data, damage.start):
         notify(
             "journal_torn",
@@ -32,8 +32,8 @@ def set_aside(path: Path, damage: FrameDamage, data: bytes, notify: NoticeHandle
         notify(
             "journal_damaged",
             "critical",
-            f"The journal was changed or its disk is failing: {location} are not valid records, and their "
-            f"content is lost. All other records were recovered. {copy_text}",
+            f"The journal was changed or its disk is failing: {location} cannot be decoded, and the content is "
+            f"lost. All other records were recovered. {copy_text}",
         )
     return saved
 

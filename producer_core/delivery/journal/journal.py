@@ -307,9 +307,11 @@ class Journal:
         if self._segments.size + self._buffered_bytes + more > self._max_bytes:
             self._segments.make_room()
             if self.size() + more > self._max_bytes:
+                unsettled = self.unsettled()
+                messages = "1 message" if unsettled == 1 else f"{unsettled:,} messages"
                 raise JournalFull(
                     f"The journal {self._folder.path} has reached its limit of {self._max_bytes:,} bytes; it holds "
-                    f"{self.unsettled():,} messages that no broker has acknowledged.",
+                    f"{messages} that no broker has acknowledged.",
                     fix="Acknowledgements free its space. Raise max_bytes or send more slowly.",
                 )
 
@@ -393,7 +395,7 @@ class Journal:
             free = f"{shutil.disk_usage(self._folder.path).free:,} bytes"
         except OSError:
             free = "an unknown number of bytes"
-        fix = "The journal accepts messages again as soon as it can be written."
+        fix = "The journal accepts messages again as soon as it can be written to."
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             fix = "Free disk space. The journal accepts messages again as soon as there is room."
         return JournalFull(

@@ -164,7 +164,7 @@ def _check_topic(evidence: Evidence) -> tuple[Case, str] | None:
             return None
         ids = f"its id was {evidence.topic_id} and is now {view.topic_id}"
     elif view.low == view.high == 0:  # without topic ids, a log truncated to nothing looks the same
-        ids = f"{evidence.label} is empty from offset 0 on"
+        ids = f"{evidence.label} is empty and starts at offset 0"
     else:
         return None
     return "topic_recreated", f"The topic {evidence.topic} was deleted and recreated ({ids}): {lost}."
@@ -213,7 +213,7 @@ def _check_log_bounds(evidence: Evidence) -> tuple[Case, str] | None:
         text = (
             f"Acknowledged records of {evidence.label} are lost: offset {last.offset:,} was acknowledged "
             f"{_when(last)}, but the log ends before offset {view.high:,}. At least "
-            f"{last.offset - view.high + 1:,} are missing."
+            f"{_are(last.offset - view.high + 1)} missing."
         )
         return "acknowledged_lost", text
     return None
@@ -289,6 +289,10 @@ def _numbers(evidence: Evidence) -> dict[str, Any]:
         "record_at": view.found_at,
     }
     return {name: value for name, value in numbers.items() if value is not None}
+
+
+def _are(number: int) -> str:
+    return "1 is" if number == 1 else f"{number:,} are"
 
 
 def _when(checkpoint: Checkpoint) -> str:

@@ -74,7 +74,7 @@ def _summary(suspicion: LossSuspicion, finding: LossFinding) -> str:
     counts = Counter(item.case for item in suspicion.findings)
     lost = counts["acknowledged_lost"]
     counts_text = ", ".join(f"{case.replace('_', ' ')}: {count}" for case, count in counts.items())
-    verdict = f"records lost on {lost}" if lost else "no acknowledged record is missing"
+    verdict = f"records lost on {lost} of them" if lost else "no acknowledged record is missing"
     return (
         f"{suspicion.code} on {suspicion.subject}: {len(suspicion.findings)} partitions checked, {verdict} "
         f"({counts_text}). {finding.text}"

@@ -23,7 +23,7 @@ def _cut_off(now: CauseInputs) -> Iterator[CauseFinding]:
             "No broker can be reached.",
             "The client had no connection to any broker, so nothing was sent.",
             "Check that the brokers are running, and check the address, port and security settings. Accepted messages "
-            "are sent after the connection returns, up to their delivery timeout.",
+            "are sent after the connection returns, unless their delivery timeout expires first.",
             setting="bootstrap_servers",
             score=100,
             tone="bad",
@@ -53,7 +53,7 @@ def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
         if broker.timeouts:
             yield CauseFinding(
                 f"timeouts-{broker.broker_id}",
-                f"{_sentence(broker.name)} does not respond in time.",
+                f"{_sentence(broker.name)} is not responding in time.",
                 f"{broker.timeouts:,} of {_count(broker.requests, 'request')} exceeded the request timeout.",
                 "Check the load and the disk of this broker, and the network. A shorter timeout detects a dead "
                 "connection sooner, but does not speed up a broker.",
@@ -67,9 +67,10 @@ def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
 def _unpolled(now: CauseInputs) -> Iterator[CauseFinding]:
     if now.late_highest < 3 and now.unpolled_highest < 10_000:
         return
-    evidence = (
-        [f"up to {now.unpolled_highest:,} delivery reports were waiting"] if now.unpolled_highest else []
-    )
+    evidence = []
+    if now.unpolled_highest:
+        were = "was" if now.unpolled_highest == 1 else "were"
+        evidence.append(f"up to {_count(now.unpolled_highest, 'delivery report')} {were} waiting")
     if now.late_highest >= 3:
         evidence.append(f"the statistics of the client arrived {_time(now.late_highest)} late")
     yield CauseFinding(
@@ -244,9 +245,10 @@ def failing(now: CauseInputs) -> Iterator[CauseFinding]:
     failure = failure_of(code) if code else None
     place = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
     meaning = f": {_lower(failure.meaning)}" if failure else "."
+    dead_letters = "a dead letter" if dead == 1 else "dead letters"
     yield CauseFinding(
         "failing",
-        f"{dead:,} of {settled:,} messages became dead letters{place}{meaning}",
+        f"{dead:,} of {settled:,} messages became {dead_letters}{place}{meaning}",
         f"{most:,} of them with {code}{'' if place else f' on {topic}'}; {_percent(share)} of all messages."
         if failure
         else f"{_percent(share)} of all messages.",

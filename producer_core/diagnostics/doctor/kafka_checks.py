@@ -61,7 +61,9 @@ def check_kafka(
         yield _transactions(cluster, transactional_id, timeout)
     if not topics:
         yield DoctorFinding(
-            "topic", "ok", "No topic was named; --topic NAME checks its replicas and the permissions on it."
+            "topic",
+            "ok",
+            "No topic was specified; --topic NAME checks its replicas and the permissions on it.",
         )
 
 
@@ -112,8 +114,9 @@ def check_topic(
     """Check the guarantees of acks=all on this topic, and the permissions on it."""
     check = f"topic {topic.name}"
     if topic.leaderless:
+        verb = "has" if topic.leaderless == 1 else "have"
         yield DoctorFinding(
-            check, "problem", f"{topic.leaderless} of {topic.partitions} partitions have no leader and cannot be "
+            check, "problem", f"{topic.leaderless} of {topic.partitions} partitions {verb} no leader and cannot be "
             "written to.", "Start the brokers that hold these partitions."
         )  # fmt: skip
     yield _replicas(check, topic)

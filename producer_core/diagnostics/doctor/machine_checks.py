@@ -147,5 +147,5 @@ def ping(server_info: Callable[[], Mapping[str, Any]], failure: type[Exception])
         return DoctorFinding("redis", "ok", f"Redis {server_info().get('redis_version', '?')} responds.")
     except (failure, ValueError, OSError) as error:
         return DoctorFinding(
-            "redis", "problem", f"Redis does not respond: {error}.", "Start it, or check its URL."
+            "redis", "problem", f"Redis is not responding: {error}.", "Start it, or check its URL."
         )

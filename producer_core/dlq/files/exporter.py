@@ -169,6 +169,6 @@ class _ExportJob:
 def _check(target: Path, *, overwrite: bool) -> None:
     with transfer_errors(target):
         if target.is_dir():
-            raise TransferError(f"{target} is a folder.", fix="Name a file in it.")
+            raise TransferError(f"{target} is a folder.", fix="Specify a file in it.")
         if target.exists() and not overwrite:
             raise TransferError(f"{target} already exists.", fix="Choose another name, or use --overwrite.")

@@ -134,11 +134,13 @@ class _Counts:
             states = ", ".join(f"{number:,} {state}" for state, number in self.known.most_common())
             sentences.append(f"{self.known.total():,} already known and unchanged ({states}).")
         if self.replaying:
+            they = "it is" if self.replaying == 1 else "they are"
             sentences.append(
-                f"{self.replaying:,} exported during a replay; a replay first checks whether they are on the topic."
+                f"{self.replaying:,} exported during a replay; a replay first checks whether {they} on the topic."
             )
         if self.refused:
-            sentences.append(f"{self.refused:,} rows rejected; the first: {self.bad[0]}.")
+            rows = "1 row" if self.refused == 1 else f"{self.refused:,} rows"
+            sentences.append(f"{rows} rejected; the first: {self.bad[0]}.")
         return " ".join(sentences)
 
 

@@ -133,7 +133,7 @@ def format_of(path: Path, requested: str | None = None) -> Format:
     if found is None or (requested is not None and requested not in FORMATS):
         raise TransferError(
             f"Unknown file format: {requested or path.name!r}.",
-            fix="Name the file .parquet, .jsonl or .csv, or use --format.",
+            fix="Use the extension .parquet, .jsonl or .csv, or --format.",
         )
     return found
 

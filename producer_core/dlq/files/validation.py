@@ -64,9 +64,11 @@ def _check_body(record: Record) -> None:
         if value is not None:
             raise ValueError("a purged dead letter has a value")
     elif (None if value is None else len(value)) != size:
-        found = "null" if value is None else f"{len(value):,} bytes"
-        expected = "null" if size is None else f"{size:,} bytes"
-        raise ValueError(f"value is {found} instead of {expected}")
+        raise ValueError(f"value is {_size(None if value is None else len(value))} instead of {_size(size)}")
+
+
+def _size(size: int | None) -> str:
+    return "null" if size is None else "1 byte" if size == 1 else f"{size:,} bytes"
 
 
 def _text(value: Any) -> bool:

@@ -381,7 +381,7 @@ def _source_topic(
         described = handle.list_topics(topic, timeout=_REQUEST_TIMEOUT).topics[topic]
     except KafkaException as error:
         cause = client_errors[-1] if client_errors else error.args[0]
-        raise BrokerUnreachable(f"No broker responds: {cause.str()}.") from error
+        raise BrokerUnreachable(f"No broker responded: {cause.str()}.") from error
     if described.error is not None:
         raise ConfigError(f"{topic} cannot be read: {described.error.str()}.", fix="Check the topic name.")
     cluster_id = clients.cluster_id(settings, topic, _REQUEST_TIMEOUT)

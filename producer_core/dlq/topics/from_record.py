@@ -168,11 +168,11 @@ def _verdict(origin: RecordOrigin, source_topic: SourceTopic, *, replayable: boo
     consumer = _consumer(origin)
     if origin.topic is None or origin.partition is None or origin.offset is None:
         return "possibly_persisted", (
-            f"{consumer} read it and could not process it. The original is on its topic, but the headers do not give "
-            "its offset. A replay writes a second copy."
+            f"{consumer} read the message and could not process it. The original is on its topic, but the headers do not "
+            "give its offset. A replay writes a second copy."
         )
     return "found", (
-        f"{consumer} read it at {origin.topic}[{origin.partition}]@{origin.offset} and could not process it. The "
+        f"{consumer} read the message at {origin.topic}[{origin.partition}]@{origin.offset} and could not process it. The "
         "original is on that topic. A replay writes a second copy for all its consumers."
     )
 
@@ -220,7 +220,8 @@ def _read_from(origin: RecordOrigin) -> str:
     partition = "?" if origin.partition is None else origin.partition
     offset = "?" if origin.offset is None else origin.offset
     by = f" by {origin.consumer}" if origin.consumer else ""
-    attempts = f", delivered {origin.attempts} times" if origin.attempts else ""
+    times = "once" if origin.attempts == 1 else f"{origin.attempts} times"
+    attempts = f", delivered {times}" if origin.attempts else ""
     return f"read{by} from {origin.topic or '?'}[{partition}]@{offset}{attempts}"
 
 

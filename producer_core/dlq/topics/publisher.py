@@ -127,7 +127,7 @@ def publish(
     job = _PublishJob(store, selection, topic, config, dialect, again, who, origin, clock, total)
     if live := sorted({topic_for(name, topic) for name in counts} & {*counts}):
         raise ConfigError(
-            f"{live[0]} is an original topic; its consumers would read them as messages.",
+            f"{live[0]} is an original topic; its consumers would read the dead letters as messages.",
             fix="Choose another topic with --to-topic, such as {topic}-dlt, or use dlq replay to send them again.",
         )
     _check_topics({topic_for(name, topic) for name in counts}, config, stopping)

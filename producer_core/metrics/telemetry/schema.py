@@ -56,7 +56,7 @@ def decode(value: bytes) -> Batch:
     try:
         data = orjson.loads(value)
         if data["v"] != SCHEMA_VERSION:
-            raise ValueError(f"telemetry of version {data['v']}, only version {SCHEMA_VERSION} is supported")
+            raise ValueError(f"telemetry version {data['v']}; only version {SCHEMA_VERSION} is supported")
         rows: dict[str, Any] = {
             name: tuple(
                 kind.row(*row) for row in (data.get(name) or () if name in _ADDED_KINDS else data[name])

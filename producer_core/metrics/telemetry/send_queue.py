@@ -73,9 +73,15 @@ class LostBatches:
         return bool(self.batches or self.acknowledgements)
 
     def __str__(self) -> str:
-        parts = [f"{self.batches:,} windows of statistics"] if self.batches else []
-        parts += [f"the ledger of {self.acknowledgements:,} messages"] if self.acknowledgements else []
-        return f"The queue of unsent telemetry is full: {' and '.join(parts)} are lost."
+        parts = [_count(self.batches, "window") + " of statistics"] if self.batches else []
+        parts += (
+            ["the ledger of " + _count(self.acknowledgements, "message")] if self.acknowledgements else []
+        )
+        return f"The queue of unsent telemetry is full. Lost: {' and '.join(parts)}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 class SendQueue:

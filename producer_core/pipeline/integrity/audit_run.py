@@ -1,4 +1,4 @@
-"""Run an audit: read a topic and its producers' ledgers, compare them, and examine the differences by message id.
+"""Run an audit: read a topic and its producers' ledgers with Spark, and compare them by message id in this process.
 
 The order of requests matters. The topic's end offsets are requested before those of the ledgers, so that every offset
 in the ledger below them is in the log or lost; and again after those of the ledgers, so that an acknowledgement above
@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config
 from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.kafka.clients import admin, cluster_id
-from producer_core.pipeline.integrity import caveats, ledgers, topic_bounds, watermarks
-from producer_core.pipeline.integrity.cached_frames import materialize, releasing_frames
-from producer_core.pipeline.integrity.compare import rows_in_spans, run_comparison
-from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult, LedgerFrames
+from producer_core.pipeline.integrity import caveats, topic_bounds, watermarks
+from producer_core.pipeline.integrity.audit_tables import audit_tables
+from producer_core.pipeline.integrity.compare import MAX_IDS, run_comparison, select_rows
+from producer_core.pipeline.integrity.comparison import ComparisonRequest, ComparisonResult
 from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.findings import listed, written
 from producer_core.pipeline.integrity.ledger_sources import (
-    LedgerRange,
     LedgerSource,
     fresh,
     read_ledgers,
@@ -34,9 +33,8 @@ from producer_core.pipeline.integrity.ledger_sources import (
     sources,
 )
 from producer_core.pipeline.integrity.offset_lookup import ids_at
-from producer_core.pipeline.integrity.outcome import LedgerGap
 from producer_core.pipeline.integrity.ranges import Range
-from producer_core.pipeline.integrity.read_topic import read_ranges, with_ids
+from producer_core.pipeline.integrity.read_topic import read_ranges
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.scope import AuditScope
 from producer_core.pipeline.integrity.spans import (
@@ -50,6 +48,7 @@ from producer_core.pipeline.integrity.spans import (
     refreshed,
     spans,
 )
+from producer_core.pipeline.integrity.topic_records import FIRST_SLICE, SparkRecords
 from producer_core.pipeline.job_status import JobStatus, failure_text, track_job
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.progress import announce, clear_line, show_progress
@@ -79,7 +78,7 @@ def audit(
     isolation: Isolation = "read_committed",
     findings: Path | str | None = None,
 ) -> AuditReport:
-    """Read the topic once, and suspect ranges twice, and find out for each acknowledged message whether it is in the log.
+    """Find out for each acknowledged message whether it is in the log, which is read once; of a long range, suspects twice.
 
     Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own ledger. `since` and
     `until` are seconds since 1970 and refer to record timestamps; `incremental` reads only the offsets that the
@@ -94,10 +93,7 @@ def audit(
         )
     if not isinstance(bootstrap_servers, ClientConfig):
         bootstrap_servers = client_config(bootstrap_servers, config)
-    with (
-        track_job(store, name=f"integrity {topic}", kind="integrity") as job,
-        releasing_frames(session),
-    ):
+    with track_job(store, name=f"integrity {topic}", kind="integrity") as job:
         return _Audit(
             session, topic, bootstrap_servers, tuple(ledger_topics), store, scope, findings, job
         ).run()
@@ -129,7 +125,8 @@ class _Audit:
     def run(self) -> AuditReport:
         began = time.time()
         try:
-            report = self._recorded(began)
+            with audit_tables() as self._tables:
+                report = self._recorded(began)
         finally:
             clear_line()
         if not sys.stderr.isatty():
@@ -163,69 +160,68 @@ class _Audit:
         now = topic_bounds.bounds(self._admin, topic_bounds.facts(self._admin, self._topic))
         spans_read = above_low(refreshed(spans_read, now))
         ledger = read_ledgers(
-            self._session, ledger_topics, self._store, self._options, topic=self._topic, cluster=self._cluster
-        )
-        rows = materialize(ledgers.rows(ledger.batches))
+            self._session, self._tables, ledger_topics, self._store, self._options,
+            topic=self._topic, cluster=self._cluster,
+        )  # fmt: skip
         self._notes += caveats.expired_ledger(
             self._admin, ledger_topics, self._read_before, self._scope.since
         )
-        frames = LedgerFrames(
-            ledgers.valid_rows(rows), materialize(ledgers.given_up(ledger.batches, self._topic))
-        )
-        request = self._request(frames.rows, spans_read, ledger_topics, started)
-        found = self._compare(request, frames)
+        request = self._request(spans_read, ledger_topics, started)
+        found = self._compare(request)
         report = AuditReport.made(
-            request, found, listed(found.findings), audit_id=audit_id, isolation=self._scope.isolation,
-            until=self._scope.until, notes=tuple(self._notes), **_ledger_facts(ledger, rows, frames),
+            request, found, listed(self._tables), audit_id=audit_id, isolation=self._scope.isolation,
+            until=self._scope.until, notes=tuple(self._notes), gaps=ledger.gaps, ledger_lost=ledger.left_out,
+            strange=ledger.strange, given_up=self._tables.count("dead_letters"),
         )  # fmt: skip
         self._check_not_recreated()
         if report.lost:
             confirm(self._config, report)
             more = caveats.of_loss(self._facts, recreated=self._marks.is_recreated())
             report = replace(report, notes=(*report.notes, *more))
-        if self._folder is not None and found.findings is not None:
-            report = written(report, found.findings, self._folder)
+        if self._folder is not None and found.suspicious:
+            report = written(report, self._tables, self._folder, self._session)
         return report, self._moved(ledger_topics, started, found)
 
     def _request(
-        self,
-        rows: DataFrame,
-        spans_read: Mapping[int, OffsetSpan],
-        ledger_topics: Sequence[LedgerSource],
-        started: float,
+        self, spans_read: Mapping[int, OffsetSpan], ledger_topics: Sequence[LedgerSource], started: float
     ) -> ComparisonRequest:
         scope, facts = self._scope, self._facts
         first = ComparisonRequest(
             self._topic, self._cluster, spans_read, started, since=scope.since, compacted=facts.compacted
         )
         if scope.since is not None:
-            long_ago = f"at < {scope.since - _CLOCK_SKEW!r}"
+            long_ago = f"written_at < {scope.since - _CLOCK_SKEW!r}"
             return replace(
-                first, fresh=f"at >= {scope.since!r}", old=long_ago, spans=judged_from(spans_read, {}, 0)
+                first,
+                fresh=f"written_at >= {scope.since!r}",
+                old=long_ago,
+                spans=judged_from(spans_read, {}, 0),
             )
         if not scope.incremental:
             return first
         new = fresh(ledger_topics, self._marks.ledger_read_until)
         known = judged_from(spans_read, self._marks.judged())
         late = replace(first, fresh=new, old=f"not ({new})", waiting=self._marks.waiting(), spans=known)
-        return replace(late, spans=self._from_late_rows(rows, late))
+        return replace(late, spans=self._from_late_rows(late))
 
-    def _compare(self, request: ComparisonRequest, frames: LedgerFrames) -> ComparisonResult:
+    def _compare(self, request: ComparisonRequest) -> ComparisonResult:
         self._job.records(done=0, total=sum(span.end - span.start for span in request.spans.values()))
         return run_comparison(
-            self._session, request, frames, read=self._read, reading=self._reading,
+            self._tables, request, SparkRecords(self._session, self._read), reading=self._reading,
             bounds_now=lambda: topic_bounds.bounds(self._admin, self._facts),
             look_up=lambda places: ids_at(self._config, self._topic, places, self._scope.isolation),
         )  # fmt: skip
 
     @contextmanager
     def _reading(self, records: int, again: bool) -> Iterator[None]:
-        """Show a bar for each of the two passes; `records` does not cover Spark's work before and between them."""
+        """Show a bar for each of the two passes; `records` does not cover the work before and between them."""
         self._announce(f"reading {records:,} records{' again, where ledger and log differ' if again else ''}")
         text = f"auditing {self._topic}{', differences' if again else ''}"
+        slices = -(-records // FIRST_SLICE) if records <= MAX_IDS else 0
         with show_progress(
-            self._session, text, records=records, on_share=None if again else self._job.fraction_done
-        ):
+            self._session, text, records=records, on_share=None if again else self._job.fraction_done,
+            tasks=slices * len(self._facts.partitions),
+        ):  # fmt: skip
             yield
         self._announce("comparing with the ledgers")
 
@@ -268,22 +264,17 @@ class _Audit:
     def _read_before(self, ledger: str) -> Mapping[int, int]:
         return self._marks.ledger_read_until(ledger) if self._scope.incremental else {}
 
-    def _from_late_rows(self, rows: DataFrame, request: ComparisonRequest) -> Mapping[int, OffsetSpan]:
+    def _from_late_rows(self, request: ComparisonRequest) -> Mapping[int, OffsetSpan]:
         """Start an incremental audit earlier when the ledger got rows about earlier offsets since the previous one."""
-        from pyspark.sql import functions as F
-
         before = request.spans
         if all(span.start <= span.low for span in before.values()):
             return before
-        below = rows_in_spans(self._session, request, rows, before).where(
-            "off_min >= 0 and off_min < span_start"
-        )
-        late = below.where(request.fresh).groupBy("partition").agg(F.min("off_min").alias("first")).collect()
-        return lowered(before, {row["partition"]: row["first"] for row in late})
+        select_rows(self._tables, request, before)
+        return lowered(before, dict(self._tables.rows("late_starts")))
 
     def _read(self, ranges: Mapping[int, Range], among: int | None = None) -> DataFrame:
         options = {**self._options, "kafka.isolation.level": self._scope.isolation}
-        return with_ids(read_ranges(self._session, self._topic, ranges, options, among=among))
+        return read_ranges(self._session, self._topic, ranges, options, among=among)
 
     # results
 
@@ -304,13 +295,3 @@ def _cluster(config: ClientConfig, topic: str) -> str:
             "No broker returned the id of its cluster.", fix="Check the brokers, then audit again."
         )
     return found
-
-
-def _ledger_facts(ledger: LedgerRange, rows: DataFrame, frames: LedgerFrames) -> dict[str, Any]:
-    """Return the report's fields about the ledger itself."""
-    return {
-        "gaps": tuple(LedgerGap(*row) for row in ledgers.gaps(ledger.batch_ranges).collect()),
-        "ledger_lost": ledger.left_out,
-        "strange": ledger.strange + ledgers.invalid_rows(rows).count(),
-        "given_up": frames.dead_letters.count(),
-    }

@@ -47,7 +47,7 @@ def expired_ledger(
             where = ", ".join(f"{number} before offset {now[number].low:,}" for number in affected)
             yield (
                 f"Retention has removed part of the ledger on {source.facts.name} (partition {where}): "
-                "losses among the acknowledgements in it are not detected."
+                "losses among the acknowledgements recorded there are not detected."
             )
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from producer_core.pipeline.integrity.outcome import ExpiredRange
 from producer_core.pipeline.integrity.spans import OffsetSpan
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -36,21 +33,23 @@ class ComparisonRequest:
 
 
 @dataclass(frozen=True)
-class LedgerFrames:
-    """Hold the ledger rows of all topics, and this topic's messages that their producer dropped."""
-
-    rows: DataFrame
-    dead_letters: DataFrame
-
-
-@dataclass(frozen=True)
 class ComparisonResult:
-    """Hold the counts and a frame of findings (see `verdicts`), which is None when nothing is suspect."""
+    """Hold the counts of a comparison; without suspects there are no findings."""
 
     records: int
     foreign: int
     acknowledged: int
     read_again: int
+    suspicious: bool
     expired: tuple[ExpiredRange, ...]
     spans: Mapping[int, OffsetSpan]
-    findings: DataFrame | None
+
+
+class Counts(NamedTuple):
+    """Count records, those without a message id, and acknowledgements; and unequal and doubtful groups."""
+
+    records: int
+    foreign: int
+    acknowledged: int
+    unequal: int
+    doubtful: int

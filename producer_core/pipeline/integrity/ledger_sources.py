@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from producer_core.errors import ConfigError
+from producer_core.metrics.telemetry import HIGHEST, SCHEMA_VERSION
 from producer_core.pipeline.integrity import ledgers, topic_bounds, watermarks
-from producer_core.pipeline.integrity.cached_frames import materialize
+from producer_core.pipeline.integrity.outcome import LedgerGap
+from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.read_topic import read_ranges
 from producer_core.pipeline.integrity.spans import PartitionBounds
-from producer_core.pipeline.integrity.store_ledger import read_store_ledger
+from producer_core.pipeline.integrity.store_ledger import add_store_ledger
+from producer_core.pipeline.integrity.topic_records import in_slices
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from pyspark.sql import DataFrame, SparkSession
 
+    from producer_core.pipeline.integrity.audit_tables import AuditTables
     from producer_core.store import Store
 
+_FIRST_SLICE = 600
+"""Telemetry records of the first slice, before their size is known; one has 1 MB at most."""
 _SETTLING = 60.0
 """Seconds after the start of its merge within which a store's row may be committed."""
 
@@ -38,13 +43,12 @@ class LedgerSource:
 
 
 @dataclass(frozen=True)
-class LedgerRange:
-    """Hold each batch once, the batch numbers of each source, and how much was left out or is unreadable."""
+class LedgerFacts:
+    """Count what was left out of the ledgers, and what is unreadable, and name the missing batches."""
 
-    batches: DataFrame
-    batch_ranges: DataFrame
     left_out: int
     strange: int
+    gaps: tuple[LedgerGap, ...]
 
 
 def sources(admin: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
@@ -55,48 +59,53 @@ def sources(admin: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
 
 def read_ledgers(
     session: SparkSession,
+    tables: AuditTables,
     sources: Sequence[LedgerSource],
     store: Store | None,
     options: Mapping[str, str],
     *,
     topic: str,
     cluster: str,
-) -> LedgerRange:
-    """Return the ledgers of the sources and of the store about a topic in a cluster; `options` are Kafka's."""
-    stored = read_store_ledger(session, store, topic, cluster)
-    frames = [
-        ledgers.parsed(
-            read_ranges(
-                session, source.facts.name, {number: (bound.low, bound.stable) for number, bound in source.bounds.items()},
-                {**options, "kafka.isolation.level": "read_committed"}, headers=False,
-            )
-        )
-        for source in sources
-    ]  # fmt: skip
-    if store is not None or not frames:
-        frames.append(stored.batches)
-    raw = materialize(reduce(lambda one, other: one.unionByName(other), frames))
-    known = ledgers.readable(raw)
-    counts = ledgers.counted(raw)
-    if counts["strange"]:
-        _check_not_data_topics(raw, sources)
-    if counts["repeated"]:
-        known = materialize(ledgers.deduplicated(known))
-        counts["lost"] = ledgers.counted(known)["lost"]
-    if counts["unlocated"]:
-        known = materialize(ledgers.with_cluster(known))
-    batch_ranges = ledgers.batch_ranges(known).unionByName(stored.batch_ranges)
-    return LedgerRange(known, batch_ranges, counts["lost"] + stored.left_out, counts["strange"])
+) -> LedgerFacts:
+    """Read the ledgers of the sources and of the store about a topic in a cluster; `options` are Kafka's."""
+    for source in sources:
+        tables.add("add_batches", _batches(session, source, options))
+    left_out = add_store_ledger(tables, store, topic, cluster)
+    facts = sum_up(tables, topic, left_out)
+    _check_not_data_topics(tables, sources)
+    tables.drop("batches", "readable_batches", "known", "all_rows")
+    return facts
 
 
-def _check_not_data_topics(raw: DataFrame, sources: Sequence[LedgerSource]) -> None:
+def _batches(session: SparkSession, source: LedgerSource, options: Mapping[str, str]) -> Iterator[Any]:
+    """Yield the batches of a ledger topic as Arrow tables."""
+    committed = {**options, "kafka.isolation.level": "read_committed"}
+    ranges = {number: (bound.low, bound.stable) for number, bound in source.bounds.items()}
+
+    def read(some: Mapping[int, Range], among: int | None) -> DataFrame:
+        name = source.facts.name
+        return ledgers.parsed(read_ranges(session, name, some, committed, headers=False, among=among))
+
+    return in_slices(read, ranges, _FIRST_SLICE)
+
+
+def sum_up(tables: AuditTables, topic: str, left_out: int = 0) -> LedgerFacts:
+    """Create the tables of ledger rows and dead letters from the batches; `left_out` is the store's number."""
+    tables.create("readable_batches", "readable", version=SCHEMA_VERSION, highest=HIGHEST)
+    tables.create("known")
+    for table in ("all_rows", "ledger_rows"):
+        tables.create(table)
+    tables.create("dead_letters", topic=topic)
+    unreadable, lost = tables.row("ledger_counts")
+    (invalid,) = tables.row("invalid_rows")
+    gaps = tuple(LedgerGap(*row) for row in tables.rows("gaps", store=ledgers.STORE))
+    return LedgerFacts(lost + left_out, unreadable + invalid, gaps)
+
+
+def _check_not_data_topics(tables: AuditTables, sources: Sequence[LedgerSource]) -> None:
     """Raise ConfigError when a topic holds records but no batch of telemetry: such an audit would prove nothing."""
-    # including newer schemas, which are counted
-    known = raw.where("v is not null").select("source").distinct()
-    others = {
-        row["source"] for row in raw.select("source").distinct().join(known, "source", "left_anti").collect()
-    }
-    telemetry = {row["source"] for row in known.collect()}
+    others = {source for (source,) in tables.rows("foreign_sources")}
+    telemetry = {source for (source,) in tables.rows("telemetry_sources")}
     for source in sources:
         name = source.facts.name
         partitions = {f"{name}-{number}" for number in source.bounds}

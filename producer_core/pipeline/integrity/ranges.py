@@ -37,3 +37,17 @@ def layers(ranges: Mapping[int, Sequence[Range]]) -> list[dict[int, Range]]:
 def covered(ranges: Mapping[int, Sequence[Range]]) -> int:
     """Return the number of offsets in the ranges."""
     return sum(end - start for found in ranges.values() for start, end in found)
+
+
+def split(ranges: Mapping[int, Range], size: int) -> tuple[dict[int, Range], dict[int, Range]]:
+    """Return the first `size` offsets of the ranges, in even parts of all partitions, and the rest."""
+    part, rest, left = {}, {}, size
+    ordered = sorted(ranges.items(), key=lambda one: one[1][1] - one[1][0])
+    for place, (partition, (start, end)) in enumerate(ordered):
+        middle = min(end, start + -(-left // (len(ordered) - place)))
+        left -= max(0, middle - start)
+        if start < middle:
+            part[partition] = (start, middle)
+        if middle < end:
+            rest[partition] = (middle, end)
+    return part, rest

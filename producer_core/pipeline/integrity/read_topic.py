@@ -1,4 +1,4 @@
-"""Read bounded ranges of a topic's partitions as frames of (partition, offset, session, seq).
+"""Read bounded ranges of a topic's partitions as frames of message ids with their places.
 
 Each Kafka partition is one task that reads in the order of offsets, so decoding and grouping need no shuffle. Never
 set minPartitions here: it splits a partition into tasks and costs a third of the speed (measured).
@@ -99,17 +99,20 @@ _KAFKA = (
 )
 
 
-def with_ids(records: DataFrame) -> DataFrame:
-    """Return (partition, offset, session, seq); session and seq are null for a record without a producer_core id.
+def raw_ids(records: DataFrame) -> DataFrame:
+    """Return (partition, offset, id); the id of 24 bytes is null for a record without a producer_core id.
 
     Like `messages.record_id`, it takes the first header of that name with 24 bytes.
     """
     from pyspark.sql import functions as F
 
-    with_id = records.select("partition", "offset", F.expr(_ID).alias("id"))
-    with_seq = with_id.select(
-        "partition", "offset", F.substring("id", 1, 16).alias("session"), F.expr(_SEQ).alias("seq")
-    )
-    return with_seq.select(
-        "partition", "offset", F.expr("if(seq is null, null, session)").alias("session"), "seq"
-    )
+    return records.select("partition", "offset", F.expr(_ID).alias("id"))
+
+
+def with_ids(records: DataFrame) -> DataFrame:
+    """Return (partition, offset, id, session, seq); session and seq are null for a record without a valid id."""
+    from pyspark.sql import functions as F
+
+    with_seq = raw_ids(records).withColumn("seq", F.expr(_SEQ))
+    session = F.expr("if(seq is null, null, substring(id, 1, 16))")
+    return with_seq.select("partition", "offset", "id", session.alias("session"), "seq")

@@ -88,7 +88,7 @@ def check_partitions(wanted: Iterable[int], existing: Collection[int]) -> None:
     if unknown := sorted({*wanted} - {*existing}):
         raise ConfigError(
             f"The topic has no partition {unknown[0]}; it has {len(existing)}, from 0.",
-            fix="Name only partitions that it has.",
+            fix="Specify only partitions that it has.",
         )
 
 
@@ -143,26 +143,3 @@ def cut_back(verified: Mapping[int, int], bounds: Mapping[int, PartitionBounds])
         for partition, mark in verified.items()
         if partition in bounds and bounds[partition].high < mark
     )
-
-
-def zone(offset: str) -> str:
-    """Return SQL for the zone of an acknowledged offset.
-
-    The row has the columns of its partition's span (null for a partition that the topic does not have) and `old`:
-    whether it was written before the time that this audit covers.
-
-    `unplaced`: its offset is unknown; `judged`: an earlier audit judged it; `beyond`: above the log's end; `before`:
-    audited before; `expired`: expired unaudited; `gone`: expired below the requested range; `inside`: in the range;
-    `taken`: removed from the range by retention during the read; `outside`: above the requested range; `pending`:
-    hidden by an open transaction; `newer`: written since.
-    """
-    return f"""case
-        when {offset} < 0 then 'unplaced'
-        when old and {offset} >= coalesce(span_judged, 0) and {offset} >= coalesce(span_start, 0) then 'judged'
-        when span_start is null or ({offset} >= span_after and {offset} >= span_end) then 'beyond'
-        when {offset} < span_start then case when {offset} >= span_low then 'before'
-                                             when {offset} >= span_floor then 'expired' else 'gone' end
-        when {offset} < span_end then case when {offset} < span_low then 'taken' else 'inside' end
-        when {offset} < span_stable then 'outside'
-        when {offset} < span_high then 'pending'
-        else 'newer' end"""

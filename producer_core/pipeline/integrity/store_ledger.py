@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.telemetry import SCHEMA_VERSION
-from producer_core.pipeline.integrity.cached_frames import materialize
 from producer_core.pipeline.integrity.ledgers import STORE
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
 
+    from producer_core.pipeline.integrity.audit_tables import AuditTables
     from producer_core.store import Store
 
 _QUERY_LIMIT = 120
 """Seconds for one slice; the store's usual limit of 2 s is for pages."""
 _SLICE = 4_000_000
-"""Acknowledgements per slice: about 20 MB in this process before Spark has them. Other processes wait for the store
+"""Acknowledgements per slice: about 20 MB in this process. Other processes wait for the store
 no longer than one slice takes."""
 
 
-@dataclass(frozen=True)
-class StoreLedger:
-    """Hold a store's ledger.
+def add_store_ledger(tables: AuditTables, store: Store | None, topic: str, cluster: str) -> int:
+    """Add the store's batches about a topic as `slices` reads them, and the batch numbers of their producers.
 
-    `batches` has the form of `ledgers.parsed`; `batch_ranges` are the numbers of those producers in the store;
-    `left_out` counts the acknowledgements for which the ledger had no room.
+    Return the number of acknowledgements for which the ledger had no room. The store is read one slice at a time.
     """
-
-    batches: DataFrame
-    batch_ranges: DataFrame
-    left_out: int
-
-
-def read_store_ledger(session: SparkSession, store: Store | None, topic: str, cluster: str) -> StoreLedger:
-    """Return the store's ledger of a topic as `slices` reads it; an empty one without a store."""
     if store is None:
-        return StoreLedger(_frame(session, None, _batches()), _frame(session, None, _batch_ranges()), 0)
-    found = [_frame(session, table, _batches()) for table in slices(store, topic, cluster)]
+        return 0
+    tables.add("add_batches", slices(store, topic, cluster))
     with store.borrow(limit=_QUERY_LIMIT) as connection:
         ((left_out,),) = connection.execute(_LEFT_OUT).fetchall()
-        ranges = connection.sql(_NUMBERS).to_arrow_table()
-    return StoreLedger(
-        reduce(lambda one, other: one.unionByName(other), found or [_frame(session, None, _batches())]),
-        _frame(session, ranges, _batch_ranges()),
-        int(left_out),
-    )
+        numbers = connection.sql(_NUMBERS).to_arrow_table()
+    tables.add("add_stored_numbers", [numbers])
+    return int(left_out)
 
 
 def slices(store: Store, topic: str, cluster: str, *, size: int = _SLICE) -> Iterator[pyarrow.Table]:
@@ -67,30 +51,6 @@ def slices(store: Store, topic: str, cluster: str, *, size: int = _SLICE) -> Ite
         with store.borrow(limit=_QUERY_LIMIT) as connection:
             table = connection.sql(_KEPT, params={**about, "first": first, "last": last}).to_arrow_table()
         yield table
-
-
-def _frame(session: SparkSession, table: pyarrow.Table | None, schema: pyarrow.Schema) -> Any:
-    """Hand the table to Spark at once, so that this process holds one slice at a time."""
-    if table is None or not table.num_rows:
-        return session.createDataFrame(schema.empty_table())
-    return materialize(session.createDataFrame(table.cast(schema)))
-
-
-def _batches() -> pyarrow.Schema:
-    import pyarrow as pa
-
-    rows = pa.list_(pa.list_(pa.string()))
-    return pa.schema(
-        [("source", pa.string()), ("position", pa.int64()), ("at", pa.float64()), ("v", pa.int32()),
-         ("producer_id", pa.string()), ("sequence", pa.int64()), ("first", pa.int64()), ("cluster_id", pa.string()),
-         ("ledger_lost", pa.int64()), ("ledger", rows), ("given_up", rows)]
-    )  # fmt: skip
-
-
-def _batch_ranges() -> pyarrow.Schema:
-    import pyarrow as pa
-
-    return pa.schema([("producer_id", pa.string()), ("sequence", pa.int64()), ("first", pa.int64())])
 
 
 def _texts(fields: tuple[str, ...], lists: tuple[str, ...] = ()) -> str:

@@ -30,7 +30,7 @@ def sentence(report: AuditOutcome) -> str:
     elif bad:
         result = f"of {_messages(report.acknowledged, 'acknowledged')}, {_join(bad)}"
     elif report.acknowledged == 1:
-        result = "the 1 acknowledged message is in the log, once"
+        result = "the only acknowledged message is in the log, once"
     else:
         result = (
             f"all {_messages(report.acknowledged, 'acknowledged')} are in the log, each once and in order"
@@ -41,11 +41,16 @@ def sentence(report: AuditOutcome) -> str:
 def _limits(report: AuditOutcome) -> str:
     """Return what the ledgers do not cover, or an empty text."""
     batches = "1 batch is" if report.ledger_gaps == 1 else f"{report.ledger_gaps:,} batches are"
+    unrecorded = (
+        "1 acknowledgement was"
+        if report.ledger_lost == 1
+        else f"{report.ledger_lost:,} acknowledgements were"
+    )
     holes = (
         (report.unledgered, f"{_are(report.unledgered, 'in the log')} in no ledger"),
         (report.ledger_gaps, f"{batches} missing"),
-        (report.ledger_lost, f"{report.ledger_lost:,} acknowledgements were not recorded"),
-        (report.strange, f"{report.strange:,} records or rows cannot be read"),
+        (report.ledger_lost, f"{unrecorded} not recorded"),
+        (report.strange, f"{_unreadable(report.strange)} cannot be read"),
     )
     limits = [text for number, text in holes if number]
     return f", as far as the ledgers show: {', '.join(limits)}" if limits else ""
@@ -83,7 +88,8 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
     if report.reordered:
         yield "Order is defined only for messages sent one after another by one thread, not across threads or tasks."
     if report.given_up_found:
-        yield f"{_are(report.given_up_found, 'that their producer dropped')} in the log."
+        whose = "its producer" if report.given_up_found == 1 else "their producers"
+        yield f"{_are(report.given_up_found, f'dropped by {whose}')} in the log."
     if report.foreign:
         yield (
             f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no producer_core "
@@ -116,11 +122,8 @@ def _expired(report: AuditOutcome) -> str:
         for one in report.expired_ranges
     ]
     more = len(listed) - _MAX_LISTED
-    return (
-        f" ({'; '.join(listed[:_MAX_LISTED])}{f'; and {more} more partitions' if more > 0 else ''})"
-        if listed
-        else ""
-    )
+    shown = [*listed[:_MAX_LISTED], *([f"and {_counted(more, 'more partition')}"] if more > 0 else [])]
+    return f" ({'; '.join(shown)})" if shown else ""
 
 
 def _holes(report: AuditOutcome) -> Iterator[str]:
@@ -129,12 +132,15 @@ def _holes(report: AuditOutcome) -> Iterator[str]:
             f"batch {gap.first:,}" if gap.first == gap.last else f"batches {gap.first:,} to {gap.last:,}"
         )
         yield f"{batches.capitalize()} of producer {gap.producer_id} {'is' if gap.first == gap.last else 'are'} missing from the ledger."
-    if len(report.gaps) > _MAX_LISTED:
-        yield f"{len(report.gaps) - _MAX_LISTED:,} more ranges of batches are missing from the ledgers."
+    more = len(report.gaps) - _MAX_LISTED
+    if more > 0:
+        ranges = "1 more range of batches is" if more == 1 else f"{more:,} more ranges of batches are"
+        yield f"{ranges} missing from the ledgers."
     if report.ledger_lost:
-        yield f"Producers could not record {report.ledger_lost:,} acknowledgements in their ledgers."
+        lost = _counted(report.ledger_lost, "acknowledgement")
+        yield f"Producers could not record {lost} in their ledgers."
     if report.strange:
-        yield f"{report.strange:,} records or rows of the ledger could not be read: a newer schema, or not telemetry."
+        yield f"{_unreadable(report.strange)} of the ledger could not be read: a newer schema, or not telemetry."
 
 
 def finding(
@@ -176,7 +182,15 @@ def _join(parts: Sequence[tuple[int, str]]) -> str:
 
 
 def _messages(number: int, adjective: str = "") -> str:
-    return f"{number:,} {f'{adjective} ' if adjective else ''}message{'s' * (number != 1)}"
+    return _counted(number, f"{adjective} message".lstrip())
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _unreadable(number: int) -> str:
+    return "1 record or row" if number == 1 else f"{number:,} records or rows"
 
 
 def _are(number: int, which: str) -> str:

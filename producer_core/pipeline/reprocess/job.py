@@ -142,8 +142,9 @@ def _check_continuation(selection: DeadLetterFilter | None, plan: Mapping[str, A
     ]
     if given:
         raise ConfigError(
-            f"A replay that has started keeps its dead letters and its plan, but {', '.join(given)} was given.",
-            fix="Omit that; only rate may change with operation_id.",
+            "A replay that has started keeps its dead letters and its plan, so it cannot be combined with "
+            f"{', '.join(given)}.",
+            fix="With operation_id, only rate may change.",
         )
 
 

@@ -78,10 +78,11 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
     """
     count = _partitions_of(settings, topic)
     if missing := acls.check(ClientConfig(settings), [topic], feature="exactly_once"):
+        names = ", ".join(map(str, missing))
         raise BrokerError(
-            f"The topic {topic}, which stores the progress of replays, may not be used: "
-            f"{', '.join(map(str, missing))} is missing.",
-            fix="Grant it, or name another topic with --progress-topic.",
+            f"The topic {topic}, which stores the progress of replays, cannot be used: "
+            f"the credentials lack {names}.",
+            fix=f"Grant {names}, or specify another topic with --progress-topic.",
         )
     return count
 
@@ -107,7 +108,7 @@ def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
         raise BrokerError(
             f"The topic {topic}, which stores the progress of replays, cannot be used: {reason}.",
             fix=f"Create it: kafka-topics --create --topic {topic} --partitions {_PARTITIONS} "
-            "--config cleanup.policy=compact; or name another topic with --progress-topic.",
+            "--config cleanup.policy=compact; or specify another topic with --progress-topic.",
         ) from error
 
 

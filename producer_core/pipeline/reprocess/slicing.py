@@ -119,7 +119,7 @@ def _slicing(
     slicing = Slicing(known["slices"], known["by"])
     if count not in (None, slicing.count) or by not in (None, slicing.by):
         raise ReplayError(
-            f"The replay {operation_id} was started with {slicing.count} slices by {slicing.by}.",
+            f"The replay {operation_id} was started with {slicing.count} slice{'s' * (slicing.count != 1)} by {slicing.by}.",
             fix="Use the same values, or omit --slices and --slice-by: a dead letter sent from two slices could be "
             "sent twice.",
         )

@@ -31,6 +31,7 @@ from producer_core.pipeline.reprocess.slicing import SliceEpoch
 from producer_core.replay.claims import Floors
 from producer_core.replay.guard import CanaryRule
 from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
+from producer_core.replay.phrases import records
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
 from producer_core.replay.transactional import Supervisor, TransactionalReplay
 
@@ -215,7 +216,7 @@ class SparkReplay:
         if now - batch.began > _REPORT_AFTER:
             self._slow_until = now + _REPORT_AFTER
         if now < self._slow_until:
-            self._report(f"{batch.sender} sent {len(self._unsettled):,} records in {now - batch.began:.1f} s")
+            self._report(f"{batch.sender} sent {records(len(self._unsettled))} in {now - batch.began:.1f} s")
 
     def _still_running(self, batch: RunningBatch) -> list[RecordOutcome]:
         """Return no outcomes yet; kill and settle a batch that does not end although an end was requested.
@@ -225,7 +226,7 @@ class SparkReplay:
         now = time.monotonic()
         if now - batch.began > _REPORT_AFTER:
             self._report(
-                f"{batch.sender} has been sending {len(self._unsettled):,} records for {now - batch.began:.0f} s"
+                f"{batch.sender} has been sending {records(len(self._unsettled))} for {now - batch.began:.0f} s"
             )
         if self._interrupt() or self._ending():
             self._leave_at = min(self._leave_at, now + _GRACE)
@@ -233,7 +234,7 @@ class SparkReplay:
             return []
         batch.cancel()
         self._report(
-            f"{batch.sender} had to stop a batch of {len(self._unsettled):,} records; they are looked up on their topics"
+            f"{batch.sender} had to stop a batch of {records(len(self._unsettled))}; its records are looked up on their topics"
         )
         self._batch, self._leave_at = None, float("inf")
         if not self._holds():

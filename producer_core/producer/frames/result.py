@@ -87,7 +87,8 @@ class FrameResult:
         if self.dead:
             yield "producer.dlq.to_frame() lists the dead letters; a replay sends them again."
         if self.keyless:
-            yield f"{self.keyless:,} had no key; the partitioner chose their partitions."
+            partitions = "its partition" if self.keyless == 1 else "their partitions"
+            yield f"{self.keyless:,} had no key; the partitioner chose {partitions}."
 
     def __repr__(self) -> str:
         named = [f"row {one.row:,} refused: {one.text}" for one in self.refusals[:_IN_REPR]]

@@ -92,14 +92,14 @@ WHERE seen_at > $since AND (closed_at IS NULL OR closed_at > $closed_since)
 ORDER BY seen_at;
 
 -- name: alerts_sums
--- Counts per topic and producer over a window.
-SELECT topic, producer_id, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged,
+-- Counts per topic and producer over each of the windows, in seconds back from now; the longest begins at $since.
+SELECT seconds, topic, producer_id, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS acknowledged,
        sum(dead)::BIGINT AS dead, sum(failed_attempts)::BIGINT AS failed_attempts, sum(retried)::BIGINT AS retried,
        sum(duplicates)::BIGINT AS duplicates, sum(possible_duplicates)::BIGINT AS possible_duplicates,
        sum(latency_sum)::DOUBLE AS latency_sum
-FROM statistics
+FROM statistics JOIN (SELECT unnest($windows::DOUBLE[]) AS seconds) ON window_start > $now - seconds
 WHERE window_start > $since AND window_start <= $now
-GROUP BY topic, producer_id;
+GROUP BY seconds, topic, producer_id;
 
 -- name: alerts_latencies
 -- The latency histogram per topic over a window.
@@ -123,6 +123,10 @@ GROUP BY t.topic;
 -- name: alerts_letters_came
 -- Dead letters of this time that are still pending, by topic.
 SELECT topic, count(*) AS count FROM dead_letters WHERE failed_at > $since AND state = 'dead' GROUP BY topic;
+
+-- name: alerts_failing_routes
+-- The notification routes that do not work, since when, and the last response.
+SELECT name, failing_since, answer FROM alert_routes WHERE failing_since IS NOT NULL;
 
 -- name: alert_routes
 -- The notification routes and whether they work.

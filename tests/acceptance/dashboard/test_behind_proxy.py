@@ -194,7 +194,7 @@ def test_the_sign_in_stays_below_a_path_that_the_proxy_strips(page, by_password)
     paths = {cookie["path"] for cookie in page.context.cookies() if cookie["httpOnly"]}
     assert paths == {PATH}  # other applications under this name do not receive them
 
-    page.goto(f"{by_password.address}/alerts")  # stands for a second dashboard at the root
+    page.goto(f"{by_password.address}/alerts")  # simulates a second dashboard at the root
     sign_in_by_password(page, "ada")
     page.get_by_role("button", name="ada").wait_for()
     page.goto(f"{below}/alerts")

@@ -214,7 +214,7 @@ def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address
         threshold=0.0144,
         long="1 hour",
         factor=500,
-        objective="99.9 %",
+        objective="99.9%",
     )
     AlertLog(store).record(follow({}, [found], began), told_by="test")
 

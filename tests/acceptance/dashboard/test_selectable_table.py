@@ -48,7 +48,7 @@ def draw(browser):
                 )
             page.evaluate("data => draw(data)", {"tree": [tree], "selection": selection})
 
-        draw.page = page
+        vars(draw)["page"] = page
         yield draw
         assert page.errors == []
 

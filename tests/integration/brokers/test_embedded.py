@@ -1,4 +1,4 @@
-"""The embedded broker with real clients: faults affect their topic only, and end when asked."""
+"""Test the embedded broker with real clients: a fault affects only its topic, and ends on request."""
 
 from __future__ import annotations
 

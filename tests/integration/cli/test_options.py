@@ -1,4 +1,4 @@
-"""The command against a real Kafka that asks for a password and creates no topics, and against three brokers."""
+"""Test the commands on a real Kafka that requires a password and does not create topics, and on three brokers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def path(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def guarded(kafka):
-    """A second node, beside the first: with a password, and without creating topics."""
+def secured(kafka):
+    """Start a second cluster that requires a password and does not create topics."""
     with real.start(nodes=1, properties=SASL, auto_create=False) as cluster:
         cluster.create_topic("orders", partitions=2)
         yield cluster
@@ -55,9 +55,9 @@ def credentials(cluster, tmp_path, password):
 
 
 @pytest.mark.kafka
-def test_a_wrong_password_is_reported_at_once_and_not_printed(guarded, path, tmp_path):
+def test_a_wrong_password_is_reported_at_once_and_not_printed(secured, path, tmp_path):
     done, _ = sent(
-        path, "orders", "-", "--config-file", credentials(guarded, tmp_path, "geheim"), stdin="1\n"
+        path, "orders", "-", "--config-file", credentials(secured, tmp_path, "geheim"), stdin="1\n"
     )
 
     assert done.returncode == 2
@@ -68,9 +68,9 @@ def test_a_wrong_password_is_reported_at_once_and_not_printed(guarded, path, tmp
 
 
 @pytest.mark.kafka
-def test_the_password_of_a_successful_send_is_not_in_the_store(guarded, path, tmp_path):
+def test_the_password_of_a_successful_send_is_not_in_the_store(secured, path, tmp_path):
     done, summary = sent(
-        path, "orders", "-", "--config-file", credentials(guarded, tmp_path, "right"), stdin="1\n"
+        path, "orders", "-", "--config-file", credentials(secured, tmp_path, "right"), stdin="1\n"
     )
 
     assert (done.returncode, summary["acknowledged"]) == (0, 1)
@@ -78,9 +78,9 @@ def test_the_password_of_a_successful_send_is_not_in_the_store(guarded, path, tm
 
 
 @pytest.mark.kafka
-def test_a_missing_topic_without_auto_creation_is_reported_quickly(guarded, path, tmp_path):
+def test_a_missing_topic_without_auto_creation_is_reported_quickly(secured, path, tmp_path):
     done, _ = sent(
-        path, "nothing", "-", "--config-file", credentials(guarded, tmp_path, "right"), stdin="1\n"
+        path, "nothing", "-", "--config-file", credentials(secured, tmp_path, "right"), stdin="1\n"
     )
 
     assert done.returncode == 2
@@ -97,7 +97,7 @@ def test_the_doctor_warns_that_acks_all_with_one_replica_means_one_disk(kafka, p
     found = json.loads(done.stdout)
     texts = [finding["text"] for finding in found["findings"] if finding["check"] == "topic one-disk"]
     assert done.returncode == 0, done.stdout
-    assert "acks=all means one disk" in texts[0]
+    assert "an acknowledged message is on only one disk" in texts[0]
     assert "Permissions granted: WRITE, DESCRIBE, READ." in texts
 
 

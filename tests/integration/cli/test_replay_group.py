@@ -1,4 +1,4 @@
-"""`dlq replay` on a real Apache Kafka as an operator uses it: looks first, is asked, and sees what became of it."""
+"""Test `dlq replay` on a real Apache Kafka as an operator uses it: dry run, prompts and results."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COMMAND = (sys.executable, "-m", "producer_core.cli")
 
 @pytest.fixture
 def state(kafka, store):
-    """A compacted topic on which two of five dead letters have a newer record of their key."""
+    """Create a compacted topic on which two of five dead letters have a newer record with the same key."""
     topic = f"state-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=2, config={"cleanup.policy": "compact"})
-    bury(kafka, store, topic, range(5))
+    add_dead_letters(kafka, store, topic, range(5))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in range(2):
         producer.produce(topic, b"newer-%d" % number, key=b"k%d" % number)
@@ -37,7 +37,7 @@ def state(kafka, store):
     return topic
 
 
-def bury(kafka, store, topic, numbers, **changes):
+def add_dead_letters(kafka, store, topic, numbers, **changes):
     now = time.time() - 600
     DeadLetters(store).add(
         [
@@ -51,21 +51,21 @@ def bury(kafka, store, topic, numbers, **changes):
 
 
 def run(kafka, store, *arguments, answers=None):
-    """The command, with a person at the terminal who answers, or with nobody there; `kafka` None: it has no address."""
+    """Run the command with `answers` at a terminal, or without a terminal; with `kafka=None` it gets no address."""
     servers = [] if kafka is None else ["-b", kafka.bootstrap_servers]
     command = [*COMMAND, "dlq", "replay", *servers, "--store", str(store.path), *arguments]
     if answers is None:
         return subprocess.run(
             command, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL, check=False
         )
-    person, terminal = pty.openpty()
+    controller, terminal = pty.openpty()
     try:
-        os.write(person, "".join(f"{answer}\n" for answer in answers).encode())
+        os.write(controller, "".join(f"{answer}\n" for answer in answers).encode())
         return subprocess.run(
             command, capture_output=True, text=True, timeout=240, stdin=terminal, check=False
         )
     finally:
-        os.close(person)
+        os.close(controller)
         os.close(terminal)
 
 
@@ -143,7 +143,7 @@ def test_a_failed_canary_stops_the_replay_and_the_rest_stays_dead(kafka, store):
     topic = f"small-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "500"})
     noise = os.urandom(1_000)  # no compression makes it small enough
-    bury(kafka, store, topic, range(30), value=noise)
+    add_dead_letters(kafka, store, topic, range(30), value=noise)
 
     result = run(kafka, store, "--topic", topic, "--yes", "--canary", "4", "--stop-percent", "20", "--json")
 
@@ -158,7 +158,7 @@ def test_a_failed_canary_stops_the_replay_and_the_rest_stays_dead(kafka, store):
 
 def test_a_dry_run_reports_a_deleted_topic(kafka, store):
     topic = f"gone-{uuid.uuid4().hex[:8]}"
-    bury(kafka, store, topic, range(3))
+    add_dead_letters(kafka, store, topic, range(3))
 
     result = run(kafka, store, "--topic", topic, "--dry-run")
 

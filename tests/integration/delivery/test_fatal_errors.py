@@ -6,6 +6,7 @@ import ctypes
 import threading
 import uuid
 from collections import Counter
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -23,6 +24,11 @@ ONE_BY_ONE = {
     "batch.num.messages": 1,  # one request for each message: five in flight, the rest queued
     "statistics.interval.ms": 100,  # a failed client is replaced after its next statistics
 }
+
+
+def live(producer) -> Any:
+    """Return the current client of the producer, and its state."""
+    return producer._engine.transport._live
 
 
 class Events(Hook):
@@ -77,11 +83,11 @@ class Sending:
 
     def clients(self):
         """Return the number of clients so far."""
-        return self.producer._engine.transport._live[1].generation + 1
+        return live(self.producer)[1].generation + 1
 
     def break_client(self, text=b"test"):
         """Call librdkafka's function for tests. The client's handle is the word after the Python object header."""
-        producer = self.producer._engine.transport._live[0]
+        producer = live(self.producer)[0]
         handle = ctypes.c_void_p.from_address(id(producer) + 2 * ctypes.sizeof(ctypes.c_void_p)).value
         function = library().rd_kafka_test_fatal_error
         function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]

@@ -69,7 +69,7 @@ def test_a_late_rejection_explains_its_verdict(broker):
 
     assert dead_letter.verdict == "possibly_persisted"
     assert dead_letter.verdict_reason == (
-        "Attempt 1: The broker rejected it (MSG_SIZE_TOO_LARGE), but an earlier transmission may have been written."
+        "Attempt 1: The broker rejected the message (MSG_SIZE_TOO_LARGE), but an earlier transmission may have been written."
     )
 
 

@@ -79,7 +79,7 @@ def sender(cluster, user, *, recorder=None, servers=None, **config):
         try:
             yield producer
         finally:
-            producer.close(timeout=1)  # a client that may not connect will not deliver anything
+            producer.close(timeout=1)  # a client that is not allowed to connect cannot deliver anything
 
 
 def dead(producer):

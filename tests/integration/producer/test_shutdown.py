@@ -1,4 +1,4 @@
-"""Ends of a producer: closed, forgotten, forked, killed politely; everything accepted is accounted for."""
+"""Test the shutdown of a producer by close, exit, fork and SIGTERM: each accepted message has an outcome."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(broker, config=None, **options):
 
 
 def on_topic(broker, topic):
-    """The values on a topic's only partition."""
+    """Return the values on a topic's only partition."""
     with reader(broker) as consumer:
         end = end_of(consumer, topic)
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -65,13 +65,13 @@ def end_of(consumer, topic):
 
 
 def written(broker, topic):
-    """How many records were ever written there; the embedded broker keeps 5 MB of them."""
+    """Return the number of records ever written to the topic; the embedded broker keeps 5 MB of them."""
     with reader(broker) as consumer:
         return end_of(consumer, topic)
 
 
 def run(code, *arguments):
-    """A Python of its own; what it forked goes with it if it hangs."""
+    """Run code in a separate Python; on a timeout, kill it with the processes that it forked."""
     words = [sys.executable, "-c", code, *map(str, arguments)]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -182,7 +182,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def held_by_a_notebook(path):
-    """Another process has the store's file open by plain DuckDB, for reading only."""
+    """Keep the store's file open read-only in another process that uses plain DuckDB."""
     command = [sys.executable, "-c", HOLDING, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
@@ -263,7 +263,7 @@ def test_journaled_messages_left_at_close_are_sent_at_the_next_start(tmp_path):
     assert set(found) == {b"%d" % number for number in range(105)}
 
 
-# forgetting to close
+# exit without close
 
 
 def test_a_producer_left_open_delivers_its_messages_at_exit(broker, topic):
@@ -433,7 +433,7 @@ print(producer.close().acknowledged)
     assert done.stdout == "True\n2\n", done.stderr
 
 
-# the command line, asked to stop
+# the command line, interrupted by SIGTERM
 
 
 def test_sigterm_during_a_send_settles_and_reports_accepted_messages(broker, topic, tmp_path):
@@ -505,7 +505,7 @@ def test_a_second_sigterm_during_an_outage_keeps_unsent_messages(tmp_path):
 
 
 def pending_in(path):
-    """How many messages the producer says it has accepted and not settled."""
+    """Return the number of messages that the producer reports as accepted and not settled."""
     store = Store.open(path)
     try:
         with store.borrow() as connection:

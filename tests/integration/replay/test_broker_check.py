@@ -1,4 +1,4 @@
-"""What a replay would meet, looked up on a real Apache Kafka: sizes, topics that are gone, keys with a newer record."""
+"""Test the broker check of a replay on a real Apache Kafka: sizes, deleted topics, and keys with a newer record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kafka
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-00000000000a")
 OTHER = uuid.UUID("01930000-0000-7000-8000-00000000000b")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def name_of(number: int, session: uuid.UUID = SESSION) -> str:
@@ -42,7 +42,7 @@ def listed(
 
 
 def write(kafka, topic, records) -> None:
-    """Records as (key, value, sequence of our session or None)."""
+    """Write records given as (key, value, sequence of SESSION or None)."""
     producer = Producer({"bootstrap.servers": kafka.direct_servers, "linger.ms": 5})
     for key, value, number in records:
         headers = None if number is None else [(ID_HEADER, id_bytes(SESSION, number))]
@@ -52,7 +52,7 @@ def write(kafka, topic, records) -> None:
 
 def look(kafka, dead_letters, **choices) -> tuple[BrokerCheck, dict]:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "acks": "all"}
-    return check(settings, dead_letters, **{"timeout": PATIENCE, **choices})
+    return check(settings, dead_letters, **{"timeout": TIMEOUT, **choices})
 
 
 def the_only(found: BrokerCheck):
@@ -185,7 +185,7 @@ def test_the_broker_rejects_exactly_the_records_flagged_as_too_large(kafka):
         assert producer.flush(60) == 0
 
     assert refused <= set(flags)
-    assert len(set(flags) - refused) <= 1  # a few bytes too careful at this size
+    assert len(set(flags) - refused) <= 1  # the check overestimates by a few bytes at this size
 
 
 def test_the_check_reports_a_deleted_topic_and_does_not_recreate_it(kafka, topic):
@@ -211,7 +211,7 @@ def test_the_check_reports_dead_letters_of_a_partition_that_no_longer_exists(kaf
     found, _ = look(kafka, [listed(1, topic, partition=7), listed(2, topic, partition=2)])
 
     assert the_only(found).lost_partitions == 1
-    assert "1 request a partition that the topic does not have (it has 3)." in the_only(found).text
+    assert "1 requests a partition that the topic does not have (it has 3)." in the_only(found).text
 
 
 def test_the_check_scans_a_thousand_partitions(kafka):
@@ -220,7 +220,7 @@ def test_the_check_scans_a_thousand_partitions(kafka):
     write(kafka, wide, [(b"%d" % number, b"new", None) for number in range(2_000)])
 
     found, flags = look(kafka, [listed(number, wide, b"%d" % number) for number in range(1_990, 2_010)])
-    kafka.delete_topic(wide)  # they are many for the broker that other tests use too
+    kafka.delete_topic(wide)  # other tests use this broker, and so many partitions slow it down
 
     assert set(flags) == {name_of(number) for number in range(1_990, 2_000)}
     said = the_only(found)
@@ -310,7 +310,7 @@ def test_without_read_permission_the_check_flags_nothing_and_names_the_missing_p
     settings = {"bootstrap.servers": secured.bootstrap_servers, **secured.security.settings("app2")}
 
     def answer():
-        found, flags = check(settings, dead_letters, timeout=PATIENCE)
+        found, flags = check(settings, dead_letters, timeout=TIMEOUT)
         return (found, flags) if found.topics[1].partitions == 1 else None
 
     found, flags = eventually(answer)

@@ -1,4 +1,4 @@
-"""Replays by real processes that are killed, on librdkafka's mock brokers."""
+"""Test replays on librdkafka's mock brokers by real processes that are killed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter
 from producer_core.messages import id_text, record_id
 from producer_core.store import Store
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 from tests.support import ROOT, eventually
 
 LEASE = 1.0
@@ -33,7 +33,7 @@ def broker():
 
 @contextlib.contextmanager
 def child(store: Store, broker: embedded.EmbeddedBroker, *, die_after: int = 0) -> Iterator[subprocess.Popen]:
-    """A runner in a process of its own; gone at the end, however."""
+    """Start a runner in a separate process, and stop it at the end of the block."""
     words = [str(store.path), broker.bootstrap_servers, broker.cluster_id, str(LEASE), str(die_after)]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.processes.replay", *words], cwd=ROOT, stdin=subprocess.PIPE
@@ -49,14 +49,14 @@ def child(store: Store, broker: embedded.EmbeddedBroker, *, die_after: int = 0) 
 
 
 def planned(store, broker):
-    """At least once: an operator chose to send what a dead owner may have sent and is not found."""
+    """Plan an at-least-once replay that resends records of a dead owner if the probe does not find them."""
     return replay.plan(
         store, DeadLetterFilter(), who="ann", origin="python", can_run=broker.cluster_id, inconclusive="send"
     )
 
 
 def on_topic(broker) -> Counter:
-    """How often each id is on the topic, as an ordinary consumer sees it."""
+    """Return how often an ordinary consumer reads each id."""
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": "count",
@@ -76,7 +76,7 @@ def on_topic(broker) -> Counter:
 
 
 def test_a_record_acknowledged_before_a_kill_is_found_and_not_sent_twice(store, broker):
-    ids = buried(store, 120, cluster_id=broker.cluster_id)
+    ids = add_dead_letters(store, 120, cluster_id=broker.cluster_id)
     operation = planned(store, broker)
 
     with child(store, broker, die_after=70) as first:
@@ -93,7 +93,7 @@ def test_a_record_acknowledged_before_a_kill_is_found_and_not_sent_twice(store, 
 
 
 def test_three_concurrent_runners_send_each_record_once_when_two_owners_are_killed(store, broker):
-    ids = buried(store, 400, cluster_id=broker.cluster_id)
+    ids = add_dead_letters(store, 400, cluster_id=broker.cluster_id)
     operation = planned(store, broker)
 
     with child(store, broker), child(store, broker), child(store, broker):
@@ -107,7 +107,7 @@ def test_three_concurrent_runners_send_each_record_once_when_two_owners_are_kill
 
 
 def test_a_store_locked_past_the_lease_causes_no_loss_and_no_duplicates(store, broker):
-    ids = buried(store, 300, cluster_id=broker.cluster_id)
+    ids = add_dead_letters(store, 300, cluster_id=broker.cluster_id)
     operation = planned(store, broker)
 
     with child(store, broker):
@@ -128,7 +128,7 @@ def settled(store, operation):
 
 
 def kill_owner(store, operation):
-    """The owner's name is «test:<pid>/…»; the one who has it next is another process."""
+    """Kill the owner, whose name is `test:<pid>/…`, and wait until it no longer owns the operation."""
     owner = eventually(lambda: replay.get(store, operation.operation_id).owner)
     os.kill(int(owner.partition(":")[2].partition("/")[0]), signal.SIGKILL)
     eventually(lambda: replay.get(store, operation.operation_id).owner != owner, timeout=60)

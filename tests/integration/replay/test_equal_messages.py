@@ -114,7 +114,7 @@ def _acknowledge(transport, value):
 
 def _use_settling_transport(monkeypatch):
     """Make the transport find committed messages itself, and settle them in the journal, as exactly-once delivery does."""
-    journals, open_original, factory = [], Journal.open, InMemoryTransport.factory
+    journals, open_original, factory = [], Journal.open, vars(InMemoryTransport)["factory"]
 
     class SettlingTransport(InMemoryTransport):
         settles_journal = True

@@ -1,4 +1,4 @@
-"""Bad days of a replay, each with real processes on three real brokers, counted by kcat."""
+"""Test replays under long or severe faults, with real processes and three real brokers; kcat counts the records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support import eventually
 
 pytestmark = pytest.mark.kafka3
 
-LETTERS = 600
+COUNT = 600
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def media():
 
 @pytest.fixture
 def stage(media, tmp_path):
-    """Letters, topics and a store; the replay goes slowly enough to be harmed in its middle."""
+    """Create dead letters, topics and a store. The replay is slow enough that faults occur while it runs."""
     one = Stage(
-        media.get("kafka3"), name="day", delivery="exactly_once", seed=1, dead_letters=LETTERS, long=False,
+        media.get("kafka3"), name="day", delivery="exactly_once", seed=1, dead_letters=COUNT, long=False,
         folder=tmp_path,
     )  # fmt: skip
     one.add_dead_letters()
@@ -46,8 +46,8 @@ def stage(media, tmp_path):
     one.end()
 
 
-def judged(stage):
-    """What the store and the log say, when nothing of it is wrong."""
+def checked_evidence(stage):
+    """Check the invariants over the store and the log, and return the evidence."""
     found = stage.evidence()
     wrong = [f"{one.invariant}: {one.text}" for one in check(found)] + stage.problems
     assert not wrong, (wrong, found.operation.message, stage.errors())
@@ -63,7 +63,7 @@ def begin(stage, processes=1, *, stop_percent=None, inconclusive="send", **setti
 
 
 def text_of(stage, state):
-    """Why records of the operation are in this state: text to their number."""
+    """Return the number of the operation's records in this state by text, which gives the reason."""
     sql = (
         "SELECT text, count(*) AS n FROM operation_records WHERE operation_id = ? AND state = ? GROUP BY text"
     )
@@ -71,7 +71,7 @@ def text_of(stage, state):
 
 
 def delete_records(stage):
-    """Retention took everything that is there now."""
+    """Delete all current records, as retention does."""
     admin = AdminClient({"bootstrap.servers": stage.medium.direct, "log_level": 0})
     everything = [TopicPartition(one.name, n, -1) for one in stage.topics for n in range(one.partitions)]
     for future in admin.delete_records(everything).values():
@@ -90,23 +90,23 @@ def test_a_replay_survives_a_store_locked_past_the_lease(stage):
     locked.close()
     stage.finish()
 
-    assert judged(stage).operation.left == 0
+    assert checked_evidence(stage).operation.left == 0
 
 
 def test_a_replay_continues_after_the_disk_was_full(stage):
     begin(stage)
     first = stage.children[0]
     first.signal(signal.SIGUSR1)
-    before = eventually(lambda: stands_still(stage), 30, every=0)
+    before = eventually(lambda: settled_if_unchanged(stage), 30, every=0)
     first.signal(signal.SIGUSR2)
     stage.until(lambda: stage.settled() > before)
     stage.finish()
 
-    assert judged(stage).operation.left == 0
+    assert checked_evidence(stage).operation.left == 0
 
 
-def stands_still(stage):
-    """How many are settled, when it was no more for some seconds."""
+def settled_if_unchanged(stage):
+    """Return the number of settled records if it does not change for three seconds, else None."""
     before = stage.settled()
     threading.Event().wait(3)
     return before if stage.settled() == before else None
@@ -122,7 +122,7 @@ def test_a_record_committed_before_a_kill_is_found_and_not_sent_twice(stage):
     stage.replay()
     stage.finish()
 
-    judged(stage)
+    checked_evidence(stage)
     assert any("exited before reporting it" in (text or "") for text in text_of(stage, "landed"))
 
 
@@ -135,7 +135,7 @@ def test_a_killed_owner_is_replaced_after_the_clock_stepped_back_an_hour(stage, 
     stage.kill()
     stage.finish()
 
-    assert judged(stage).operation.left == 0
+    assert checked_evidence(stage).operation.left == 0
 
 
 def test_a_live_owner_keeps_its_lease_when_the_clock_steps_forward_an_hour(stage, tmp_path):
@@ -148,7 +148,7 @@ def test_a_live_owner_keeps_its_lease_when_the_clock_steps_forward_an_hour(stage
     assert stage.operation().owner in (owner, None)
     stage.finish()
 
-    judged(stage)
+    checked_evidence(stage)
 
 
 # the topics
@@ -193,7 +193,7 @@ def test_records_above_a_lowered_size_limit_fail_and_all_others_are_delivered(st
     stage.replay(config={"compression.type": "none"})
     stage.finish(300)
 
-    found = judged(stage)
+    found = checked_evidence(stage)
     large = {n for n, one in enumerate(stage.stored.dead_letters) if len(one.value or b"") > 2000}
     assert {n for n, state in found.state.items() if state == "dead"} == large - stage.stored.on_topic
     assert found.operation.failed_again == len(large - stage.stored.on_topic) > 0
@@ -213,7 +213,7 @@ def test_records_removed_by_retention_before_they_were_settled_are_not_sent_agai
 
     after = stage.evidence_now()
     twice = [n for n in after.counts if seen.counts[n]]
-    assert not twice, "a reader has had these before"
+    assert not twice, "consumers could already read these records"
     listed = stage.listed()
     assert {one for one in claimed if seen.counts[number_of(one)]} <= listed
 
@@ -225,17 +225,19 @@ def test_possibly_persisted_records_are_not_resent_silently_after_retention(stag
     stage.finish()
 
     found = stage.evidence_now()
-    assert not [n for n in stage.stored.on_topic if found.counts[n]], "a reader has had these before"
+    assert not [n for n in stage.stored.on_topic if found.counts[n]], (
+        "consumers could already read these records"
+    )
     assert {message_id(n) for n in stage.stored.on_topic} <= stage.listed()
 
 
-# people
+# operators
 
 
 def test_the_first_of_a_concurrent_archive_and_replay_wins_for_each_record(stage):
     begin(stage)
 
-    late = DeadLetterFilter(ids=tuple(message_id(n) for n in range(LETTERS - 100, LETTERS)))
+    late = DeadLetterFilter(ids=tuple(message_id(n) for n in range(COUNT - 100, COUNT)))
     early = DeadLetterFilter(ids=tuple(message_id(n) for n in range(20)))
     dead = DeadLetters(stage.store)
     assert dead.archive(late, who="bea", origin="python").count == 100
@@ -243,7 +245,7 @@ def test_the_first_of_a_concurrent_archive_and_replay_wins_for_each_record(stage
     stage.finish()
 
     found = stage.evidence(5)
-    archived = set(range(LETTERS - 100, LETTERS))
+    archived = set(range(COUNT - 100, COUNT))
     assert {n for n, state in found.state.items() if state == "archived"} == archived
     assert not [n for n in archived - stage.stored.on_topic if found.counts[n]]
     assert not found.duplicated()
@@ -255,7 +257,7 @@ def test_a_cancelled_replay_leaves_the_rest_dead_and_sends_no_record_partially(s
     replay.cancel(stage.store, stage.operation_id, who="bea", origin="python")
     stage.finish()
 
-    found = judged(stage)
+    found = checked_evidence(stage)
     assert found.operation.state == "cancelled"
     assert found.operation.skipped > 0
 
@@ -270,4 +272,4 @@ def test_a_paused_replay_whose_owner_was_killed_continues_after_resume(stage):
     replay.resume(stage.store, stage.operation_id, who="bea", origin="python")
     stage.finish()
 
-    assert judged(stage).operation.left == 0
+    assert checked_evidence(stage).operation.left == 0

@@ -1,4 +1,4 @@
-"""A replay on a real broker: it looks ahead, waits for a person where it was asked to, and sends exactly once."""
+"""Test replays on a real broker: the preflight check, the wait for a confirmation, and exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ ACT = {"who": "ada", "origin": "cli"}
 
 
 @pytest.fixture
-def place(kafka, tmp_path):
-    return Place(kafka, Store.open(tmp_path / "store.duckdb"))
+def rig(kafka, tmp_path):
+    return ReplayRig(kafka, Store.open(tmp_path / "store.duckdb"))
 
 
-class Place:
+class ReplayRig:
     def __init__(self, kafka, store):
         self.kafka, self.store = kafka, store
         self.config = client_config(kafka.bootstrap_servers, {})
         self.cluster_id = Cluster(self.config).view().cluster_id
         self.dead_letters = DeadLetters(store)
-        sender = ScriptedSender()  # a transaction does not need it
+        sender = ScriptedSender()  # a transactional replay does not use it
         sender.cluster_id = self.cluster_id
         self.runner = replay_runner(store, sender, client=self.config.settings, quiet=0.0)
 
@@ -45,7 +45,7 @@ class Place:
         self.kafka.create_topic(name, 2, config)
         return name
 
-    def give_up(self, topic, count, **changes):
+    def add_dead_letters(self, topic, count, **changes):
         now = time.time()
         given = {"topic": topic, "cluster_id": self.cluster_id, "key": b"k", **changes}
         self.dead_letters.add(
@@ -64,125 +64,125 @@ class Place:
         assert producer.flush(30) == 0
 
 
-def test_a_replay_is_exactly_once_on_a_real_broker(place):
-    place.give_up(place.topic(), 300)
+def test_a_replay_is_exactly_once_on_a_real_broker(rig):
+    rig.add_dead_letters(rig.topic(), 300)
 
-    done = place.runner.run_one(place.plan().operation_id, 60)
+    done = rig.runner.run_one(rig.plan().operation_id, 60)
 
     assert (done.state, done.acknowledged, done.delivery) == ("done", 300, "exactly_once")
-    assert place.dead_letters.count(DeadLetterFilter(state="replayed")) == 300
+    assert rig.dead_letters.count(DeadLetterFilter(state="replayed")) == 300
 
 
-def test_a_record_already_on_the_topic_is_settled_as_landed(place):
-    topic = place.topic()
-    place.give_up(topic, 20, verdict="possibly_persisted")
+def test_a_record_already_on_the_topic_is_settled_as_landed(rig):
+    topic = rig.topic()
+    rig.add_dead_letters(topic, 20, verdict="possibly_persisted")
     there = message_id(7)
-    place.write(topic, b"v7", b"k", [(ID_HEADER, parse_id(there))])
+    rig.write(topic, b"v7", b"k", [(ID_HEADER, parse_id(there))])
 
-    done = place.runner.run_one(place.plan(inconclusive="send").operation_id, 60)
+    done = rig.runner.run_one(rig.plan(inconclusive="send").operation_id, 60)
 
     assert (done.acknowledged, done.landed) == (19, 1)
-    assert place.dead_letters.count(DeadLetterFilter(state="landed", message_id=there)) == 1
+    assert rig.dead_letters.count(DeadLetterFilter(state="landed", message_id=there)) == 1
 
 
-def test_a_replay_with_check_first_waits_for_go_before_it_sends(place):
-    topic = place.topic()
-    place.give_up(topic, 5)
-    planned = place.plan(check_first=True)
+def test_a_replay_with_check_first_waits_for_go_before_it_sends(rig):
+    topic = rig.topic()
+    rig.add_dead_letters(topic, 5)
+    planned = rig.plan(check_first=True)
 
-    assert place.runner.poll()
-    ready = replay.get(place.store, planned.operation_id)
+    assert rig.runner.poll()
+    ready = replay.get(rig.store, planned.operation_id)
     assert (ready.state, ready.acknowledged, ready.owner) == ("ready", 0, None)
     assert topic in ready.checked
-    assert not place.runner.poll()
-    assert place.plan(check_first=True).operation_id == planned.operation_id
+    assert not rig.runner.poll()
+    assert rig.plan(check_first=True).operation_id == planned.operation_id
 
-    replay.go(place.store, planned.operation_id, **ACT)
-    assert place.runner.run_one(planned.operation_id, 60).acknowledged == 5
+    replay.go(rig.store, planned.operation_id, **ACT)
+    assert rig.runner.run_one(planned.operation_id, 60).acknowledged == 5
 
 
-def test_a_replay_skips_old_values_on_a_compacted_topic_by_default(place):
-    topic = place.topic(**{"cleanup.policy": "compact"})
-    place.give_up(topic, 1, key=b"old")
-    place.write(topic, b"newer", b"old")
+def test_a_replay_skips_old_values_on_a_compacted_topic_by_default(rig):
+    topic = rig.topic(**{"cleanup.policy": "compact"})
+    rig.add_dead_letters(topic, 1, key=b"old")
+    rig.write(topic, b"newer", b"old")
 
-    done = place.runner.run_one(place.plan().operation_id, 60)
+    done = rig.runner.run_one(rig.plan().operation_id, 60)
     assert (done.acknowledged, done.skipped) == (0, 1)
     assert "newer record" in done.message
 
-    done = place.runner.run_one(place.plan(newer="send").operation_id, 60)
+    done = rig.runner.run_one(rig.plan(newer="send").operation_id, 60)
     assert done.acknowledged == 1
 
 
-def test_dead_letters_of_a_deleted_topic_are_skipped_with_a_reason(place):
-    place.give_up(f"gone-{uuid.uuid4().hex[:8]}", 3)
+def test_dead_letters_of_a_deleted_topic_are_skipped_with_a_reason(rig):
+    rig.add_dead_letters(f"gone-{uuid.uuid4().hex[:8]}", 3)
 
-    done = place.runner.run_one(place.plan().operation_id, 60)
+    done = rig.runner.run_one(rig.plan().operation_id, 60)
 
     assert (done.acknowledged, done.skipped) == (0, 3)
     assert "no longer exists" in done.message
-    assert place.dead_letters.count(DeadLetterFilter()) == 3
+    assert rig.dead_letters.count(DeadLetterFilter()) == 3
 
 
-def test_a_rejected_record_does_not_affect_the_others(place):
-    topic = place.topic(**{"max.message.bytes": "2000"})
-    place.give_up(topic, 40)
-    place.dead_letters.add(
+def test_a_rejected_record_does_not_affect_the_others(rig):
+    topic = rig.topic(**{"max.message.bytes": "2000"})
+    rig.add_dead_letters(topic, 40)
+    rig.dead_letters.add(
         [
             dead_letter(
                 99,
                 topic=topic,
-                cluster_id=place.cluster_id,
+                cluster_id=rig.cluster_id,
                 value=os.urandom(4000),  # does not compress
                 accepted_at=time.time() - 59.99,
             )
         ]
     )
 
-    done = place.runner.run_one(place.plan().operation_id, 120)
+    done = rig.runner.run_one(rig.plan().operation_id, 120)
 
     assert (done.acknowledged, done.failed_again) == (40, 1)
-    again = place.dead_letters.get(message_id(99))
+    again = rig.dead_letters.get(message_id(99))
     assert (again.code, again.verdict, again.replay_count) == ("MSG_SIZE_TOO_LARGE", "rejected", 1)
 
 
-def test_a_one_click_replay_starts_automatically_and_reports_its_delivery_guarantee(place):
-    topic = place.topic()
-    place.give_up(topic, 5, key=b"mine")
+def test_a_one_click_replay_starts_automatically_and_reports_its_delivery_guarantee(rig):
+    topic = rig.topic()
+    rig.add_dead_letters(topic, 5, key=b"mine")
 
-    done = place.runner.run_one(place.plan(check_first=True, go_by_itself=True).operation_id, 60)
+    done = rig.runner.run_one(rig.plan(check_first=True, go_by_itself=True).operation_id, 60)
 
     assert (done.state, done.acknowledged, done.delivery) == ("done", 5, "exactly_once")
     assert BrokerCheck.from_json(done.checked).delivery == "exactly_once"
 
 
-def test_a_one_click_replay_waits_for_a_decision_if_an_uncompacted_topic_has_newer_records(place):
-    topic = place.topic()
-    place.give_up(topic, 3, key=b"old")
-    place.write(topic, b"newer", b"old")
+def test_a_one_click_replay_waits_for_a_decision_if_an_uncompacted_topic_has_newer_records(rig):
+    topic = rig.topic()
+    rig.add_dead_letters(topic, 3, key=b"old")
+    rig.write(topic, b"newer", b"old")
 
-    planned = place.plan(check_first=True, go_by_itself=True)
-    waits = place.runner.run_one(planned.operation_id, 60)
+    planned = rig.plan(check_first=True, go_by_itself=True)
+    waits = rig.runner.run_one(planned.operation_id, 60)
 
     assert (waits.state, waits.acknowledged) == ("ready", 0)
-    run = dry_run(place.store, DeadLetterFilter(), operation=waits)
+    run = dry_run(rig.store, DeadLetterFilter(), operation=waits)
     assert run.newer_keys == 3
     assert any(said.startswith("Sent exactly once: consumers") for said in run.sentences)
-    replay.go(place.store, planned.operation_id, newer="skip", **ACT)
-    assert place.runner.run_one(planned.operation_id, 60).skipped == 3
+    replay.go(rig.store, planned.operation_id, newer="skip", **ACT)
+    assert rig.runner.run_one(planned.operation_id, 60).skipped == 3
 
 
-def test_the_python_api_skips_old_values_only_on_compacted_topics(place):
-    plain, compacted = place.topic(), place.topic(**{"cleanup.policy": "compact"})
+def test_the_python_api_skips_old_values_only_on_compacted_topics(rig):
+    plain, compacted = rig.topic(), rig.topic(**{"cleanup.policy": "compact"})
     for topic in (plain, compacted):
-        place.write(topic, b"newer", b"old")
+        rig.write(topic, b"newer", b"old")
     now = time.time()
-    place.dead_letters.add(
+    rig.dead_letters.add(
         [
             dead_letter(
                 n,
                 topic=topic,
-                cluster_id=place.cluster_id,
+                cluster_id=rig.cluster_id,
                 key=b"old",
                 accepted_at=now - 60,
                 failed_at=now - 50,
@@ -190,8 +190,6 @@ def test_the_python_api_skips_old_values_only_on_compacted_topics(place):
             for n, topic in enumerate((plain, compacted))
         ]
     )
-    with ReliableKafkaProducer(
-        place.kafka.bootstrap_servers, store=place.store, run_replays=False
-    ) as producer:
+    with ReliableKafkaProducer(rig.kafka.bootstrap_servers, store=rig.store, run_replays=False) as producer:
         assert producer.replay_dlq_messages(plain) == 1
         assert producer.replay_dlq_messages(compacted) == 0

@@ -1,4 +1,4 @@
-"""Replays and the landing probe on a real Apache Kafka, counted by kcat."""
+"""Test replays and the probe for landed records on a real Apache Kafka; kcat counts the records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def topic(kafka):
 
 @contextlib.contextmanager
 def runners():
-    """Starts processes that run replays; none is left behind."""
+    """Yield a function that starts a process that runs replays; stop all processes at the end."""
     started: list[subprocess.Popen] = []
 
     def start(store, kafka):
@@ -67,7 +67,7 @@ def runners():
 
 
 def values_on(kafka, topic) -> Counter:
-    """How often each value is there for a read_committed reader that is not ours."""
+    """Return how often each value is on the topic, as kcat reads it with read_committed."""
     read = subprocess.run(
         ["kcat", "-C", "-q", "-e", "-b", kafka.bootstrap_servers, "-t", topic, "-f", "%s\n", "-o", "beginning",
          "-X", "isolation.level=read_committed"],
@@ -76,7 +76,7 @@ def values_on(kafka, topic) -> Counter:
     return Counter(read.stdout.split())
 
 
-def bury(store, kafka, topic, count, **changes):
+def add_dead_letters(store, kafka, topic, count, **changes):
     dead_letters = [
         dead_letter(number, topic=topic, cluster_id=kafka.cluster_id, **changes) for number in range(count)
     ]
@@ -85,7 +85,7 @@ def bury(store, kafka, topic, count, **changes):
 
 
 def test_a_replay_killed_repeatedly_writes_each_record_once(kafka, topic, store):
-    dead_letters = bury(store, kafka, topic, COUNT)
+    dead_letters = add_dead_letters(store, kafka, topic, COUNT)
     operation = replay.plan(
         store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
     )
@@ -125,7 +125,9 @@ def kill_owner(store, operation) -> bool:
 
 
 def test_records_already_on_the_topic_are_found_and_only_the_rest_is_sent(kafka, topic, store):
-    dead_letters = bury(store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time())
+    dead_letters = add_dead_letters(
+        store, kafka, topic, 100, verdict="possibly_persisted", accepted_at=time.time()
+    )
     produce(kafka, topic, dead_letters[:40])
     operation = replay.plan(
         store,
@@ -162,7 +164,7 @@ def probe(kafka, topic, number, **choices):
 
 
 def test_an_acceptance_time_an_hour_ahead_hides_no_record(kafka, topic):
-    """Accepted with the clock an hour ahead, which was then set back: the timestamp said that nothing so young is there."""
+    """The clock was an hour ahead at acceptance, so by timestamps the topic has no record that is new enough."""
     now = int(time.time() * 1000)
     produce(kafka, topic, [dead_letter(number) for number in range(50)], timestamp_ms=now)
     produce(kafka, topic, [dead_letter(99)], timestamp_ms=now + 7_200_000)
@@ -192,7 +194,7 @@ def test_a_probe_uses_the_time_index_to_skip_older_records(kafka, topic, monkeyp
     assert probe(kafka, topic, 500, since_ms=now).records_read == 1
     assert probe(kafka, topic, 501, since_ms=now).outcome == "not_found"
     assert probe(kafka, topic, 501, since_ms=now).records_read == 1
-    # Nothing is as young as this: only the end is read.
+    # No record is that new, so the probe reads only the end.
     assert probe(kafka, topic, 501, since_ms=now + 3_600_000).outcome == "not_found"
 
 
@@ -238,8 +240,8 @@ PLAIN = (
 
 
 @pytest.fixture(scope="module")
-def guarded():
-    """A broker whose client listener asks for a name and which knows permissions."""
+def secured():
+    """Start a broker with ACLs whose client listener requires authentication."""
     from producer_core.brokers import kafka as real
 
     properties = {
@@ -253,19 +255,19 @@ def guarded():
         yield cluster
 
 
-def allow(guarded, kind, name, operation):
+def allow(secured, kind, name, operation):
     binding = AclBinding(
         kind, name, ResourcePatternType.LITERAL, "User:app", "*", operation, AclPermissionType.ALLOW
     )
-    admin = AdminClient({"bootstrap.servers": guarded.direct_servers})
+    admin = AdminClient({"bootstrap.servers": secured.direct_servers})
     admin.create_acls([binding])[binding].result(30)
 
 
-def test_without_read_permission_a_probe_is_inconclusive_and_names_the_missing_permission(guarded):
-    guarded.create_topic("orders", partitions=1)
-    allow(guarded, ResourceType.TOPIC, "orders", AclOperation.WRITE)
+def test_without_read_permission_a_probe_is_inconclusive_and_names_the_missing_permission(secured):
+    secured.create_topic("orders", partitions=1)
+    allow(secured, ResourceType.TOPIC, "orders", AclOperation.WRITE)
     app = {
-        "bootstrap.servers": guarded.bootstrap_servers,
+        "bootstrap.servers": secured.bootstrap_servers,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "app",
@@ -276,14 +278,14 @@ def test_without_read_permission_a_probe_is_inconclusive_and_names_the_missing_p
     assert producer.flush(30) == 0
 
     refused = record_lookup.probe(app, "orders", None, message_id(1), timeout=5.0)
-    allow(guarded, ResourceType.TOPIC, "orders", AclOperation.READ)
+    allow(secured, ResourceType.TOPIC, "orders", AclOperation.READ)
     answers = []
 
     def found():
         answers.append(record_lookup.probe(app, "orders", None, message_id(1), timeout=10.0))
         return answers[-1].outcome == "found"
 
-    with contextlib.suppress(AssertionError):  # the comparison below tells what was answered instead
+    with contextlib.suppress(AssertionError):  # the assertion below shows the actual answer
         eventually(found, timeout=60)
     allowed = answers[-1]
 

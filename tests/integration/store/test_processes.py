@@ -1,4 +1,4 @@
-"""One store, many real processes: nobody sees a lock error, nothing that was acknowledged is lost."""
+"""Test one store with many real processes: no process gets a lock error, and no acknowledged data is lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def dead_letter(producer, number):
 
 
 def write(path, producer, seconds, every, said):
-    """A producer: a batch and a dead letter each time, told when it is in the store."""
+    """Act as a producer: store one batch and one dead letter at a time, and report each pair once it is stored."""
     store, end, sequence = Store.open(path), time.monotonic() + seconds, 0
     dead_letters = DeadLetters(store)
     try:
@@ -59,8 +59,8 @@ def write(path, producer, seconds, every, said):
         said.send(repr(error))
 
 
-def look(path, producer, seconds, every, said):
-    """A dashboard: what a page asks, again and again."""
+def use_dashboard(path, producer, seconds, every, said):
+    """Act as a dashboard: run the queries of a page repeatedly."""
     store, end, looks = Store.open(path, create=False), time.monotonic() + seconds, 0
     dead_letters = DeadLetters(store)
     try:
@@ -77,8 +77,8 @@ def look(path, producer, seconds, every, said):
         said.send(repr(error))
 
 
-def operate(path, who, seconds, every, said):
-    """A shell: clears and brings back, sets a setting, takes a lease."""
+def use_command_line(path, who, seconds, every, said):
+    """Act as the command line: archive and restore dead letters, change a setting, and take a lease."""
     end, acts = time.monotonic() + seconds, 0
     try:
         while not acts or time.monotonic() < end:
@@ -104,7 +104,7 @@ def start(role, path, *args):
     return process, heard
 
 
-def last_word(heard):
+def last_message(heard):
     word = None
     try:
         while heard.poll(60):
@@ -121,11 +121,11 @@ def test_a_producer_two_dashboards_and_a_shell_share_a_store(tmp_path):
     everyone = [
         start(write, path, "p-1", 8, 0.1),
         start(write, path, "p-2", 8, 1.0),
-        start(look, path, "", 8, 0.2),
-        start(look, path, "", 8, 0.2),
-        start(operate, path, "ada", 8, 0.5),
+        start(use_dashboard, path, "", 8, 0.2),
+        start(use_dashboard, path, "", 8, 0.2),
+        start(use_command_line, path, "ada", 8, 0.5),
     ]
-    first, second, *others = [last_word(heard) for _, heard in everyone]
+    first, second, *others = [last_message(heard) for _, heard in everyone]
     [process.join() for process, _ in everyone]
 
     assert all(isinstance(word, int) and word > 0 for word in (first, second, *others)), (
@@ -147,17 +147,17 @@ def test_no_acknowledged_batch_is_lost_when_writers_are_killed(tmp_path):
         producer = f"p-{number}"
         process, heard = start(write, path, producer, 60, 0.0)
         assert heard.poll(60)
-        time.sleep(rng.uniform(0.0, 0.25))  # the moment of death is what varies
+        time.sleep(rng.uniform(0.0, 0.25))  # each process is killed at a different moment
         process.kill()
         process.join()
-        acknowledged[producer] = last_word(heard)
+        acknowledged[producer] = last_message(heard)
 
     store = Store.open(path, create=False)
     dead_letters = DeadLetters(store)
     for producer, count in acknowledged.items():
         rows = store.rows("totals", producer=producer)[0]["acknowledged"]
-        assert rows % TOPICS == 0  # no half batch
-        assert count <= rows // TOPICS <= count + 1  # at most the one whose word came no more
+        assert rows % TOPICS == 0  # no partial batch
+        assert count <= rows // TOPICS <= count + 1  # at most one batch was stored but not reported
         assert count <= dead_letters.count(DeadLetterFilter(producer_id=producer)) <= count + 1
     assert store.append(batch("after", 0))
 
@@ -165,8 +165,8 @@ def test_no_acknowledged_batch_is_lost_when_writers_are_killed(tmp_path):
 def test_many_processes_can_create_a_store_at_the_same_time(tmp_path):
     for round in range(3):
         path = tmp_path / str(round) / "store.duckdb"
-        everyone = [start(operate, path, str(number), 0.2, 0.05) for number in range(4)]
-        words = [last_word(heard) for _, heard in everyone]
+        everyone = [start(use_command_line, path, str(number), 0.2, 0.05) for number in range(4)]
+        words = [last_message(heard) for _, heard in everyone]
         [process.join() for process, _ in everyone]
 
         assert all(isinstance(word, int) and word > 0 for word in words), words
@@ -185,7 +185,7 @@ def test_the_error_names_a_stopped_process_that_locks_the_store(tmp_path):
     process, heard = start(hold, path, "")
     try:
         holder = heard.recv()
-        os.kill(holder, 19)  # SIGSTOP: a laptop's lid, a debugger
+        os.kill(holder, 19)  # SIGSTOP, as with a suspended laptop or a debugger
 
         with pytest.raises(StoreLocked, match=f"process {holder}"):
             with store.borrow(timeout=0.3):
@@ -198,7 +198,7 @@ def test_the_error_names_a_stopped_process_that_locks_the_store(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 8 MB: root mounts it; the test must not be skipped, so others are told."""
+    """Mount a file system of 8 MB, which requires root. Without root the test fails, because it must not be skipped."""
     folder = tmp_path / "small"
     folder.mkdir()
     if os.getuid() != 0:
@@ -228,11 +228,11 @@ def test_a_full_disk_loses_no_acknowledged_data_and_the_store_recovers(small_dis
     for _ in range(3):
         with pytest.raises(StoreFull):
             dead_letters.add([dead_letter("q", number) for number in range(500)])
-    assert store.rows("totals")[0]["acknowledged"] == TOPICS  # readers are not disturbed
+    assert store.rows("totals")[0]["acknowledged"] == TOPICS  # reads still work
     assert dead_letters.count(DeadLetterFilter()) == kept
     with pytest.raises(StoreFull, match="spill file"):
         spill.append([dead_letter("q", number) for number in range(5000)])
-    assert spill.take() == []  # nothing half
+    assert spill.take() == []  # no partial write
 
     ballast.unlink()
     dead_letters.add([dead_letter("q", number) for number in range(500)])

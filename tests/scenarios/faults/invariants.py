@@ -115,14 +115,14 @@ def safe_verdicts_are_true(e):
     wrong = [
         n
         for n, report in e.dead.items()
-        # A later life of a journaled producer may have sent a record that an earlier one gave up.
+        # A later run of a journaled producer may have sent a record that an earlier run gave up.
         if report.verdict in SAFE and n in e.counts and (not e.journaled or n in final)
     ]
     yield from _some("I4", sorted(wrong), "safe to resend by their verdict, but in the log")
 
 
 def no_unknown_record_is_on_the_log(e):
-    """I5: the log has only records that were sent; a kill may leave one uncertain number for each life."""
+    """I5: the log has only records that were sent; a kill may leave one uncertain number for each run."""
     highest = {max(life.accepted) + 1 for life in e.lives if life.accepted} | {0}
     firsts = {life.closed["first"] for life in e.lives if life.closed}
     unknown = sorted(n for n in e.counts if n not in e.accepted and n not in highest and n not in firsts)

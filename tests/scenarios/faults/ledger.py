@@ -78,8 +78,8 @@ def parse(path):
 
 def _report(fields):
     number, ok, partition, offset, verdict, code = fields
-    place = [None if text == "None" else int(text) for text in (partition, offset)]
-    return Report(int(number), ok == "ok", *place, verdict, code)
+    partition, offset = (None if text == "None" else int(text) for text in (partition, offset))
+    return Report(int(number), ok == "ok", partition, offset, verdict, code)
 
 
 @dataclass(frozen=True)

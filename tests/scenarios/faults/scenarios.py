@@ -32,7 +32,7 @@ def stream(stage, *rules, count=None, rate=None, timeout=None, **settings):
     """Send a stream of messages while these rules are in force."""
     count = count or (100_000 if stage.long else 1_000)
     rate = rate or (2_000 if stage.long else 300)
-    with stage.harm(*rules):
+    with stage.inject(*rules):
         stage.write(count=count, rate=rate, **settings)
         stage.until(lambda: stage.accepted() >= count, timeout or 120 + 5 * count / rate)
     stage.finish(300 if stage.long else 120)
@@ -159,7 +159,7 @@ def epoch_trap(stage, kind, **settings):
     # A rejected record costs a transaction and its recovery.
     every = 20 if stage.guarantee == ALO else 300
     enough, lost = (20_000, 60) if stage.long else (1_000, 8 if stage.guarantee == ALO else 2)
-    with stage.harm(*swallow):
+    with stage.inject(*swallow):
         stage.write(rate=400, kind=kind, bad_topic=bad_topic(stage), bad_every=every, **settings)
         stage.until(lambda: stage.accepted() >= enough and stage.faults >= lost, 300)
     stage.finish()
@@ -266,7 +266,7 @@ def outage(stage):
     stage.until(lambda: stage.reported() > 500)
     before = memory(child)
     kept = 100_000 if stage.long else 8_000
-    with stage.harm(Rule(Refuse())):
+    with stage.inject(Rule(Refuse())):
         stage.until(lambda: stage.accepted() - stage.reported() > kept, 300)
         after = memory(child)
     stage.notes["MiB"] = [before, after]
@@ -305,7 +305,7 @@ def network_faults(chance=0.012):
 def process_killed(stage):
     stage.journal = stage.folder / "journal"
     rate = 1000 if stage.long else 300
-    with stage.harm(*network_faults()):
+    with stage.inject(*network_faults()):
         for _ in range(stage.notes.get("kills") or (60 if stage.long else 4)):
             stage.write(rate=rate)
             before = stage.accepted()
@@ -332,7 +332,7 @@ def killed_at_the_commit(stage):
         rule = Rule(
             tap, api="EndTxn", containing=stage.topic.encode(), skip=stage.chance.randint(0, 6), times=1
         )
-        with stage.harm(rule):
+        with stage.inject(rule):
             stage.until(lambda child=child: not child.alive)
         stage.kills += 1
         stage.kill_writer()
@@ -356,7 +356,7 @@ def stale_arrivals(stage):
     stage.journal = stage.folder / "journal"
     rate = 500
     chance = 0.06 if stage.long else 0.25
-    with stage.harm(*stale_requests(chance), *network_faults()):
+    with stage.inject(*stale_requests(chance), *network_faults()):
         for _ in range(100 if stage.long else 2):
             stage.write(rate=rate)
             before = stage.accepted()
@@ -389,7 +389,7 @@ def progress_record(stage):
         Rule(Hold(1.0, into_next=True), api="EndTxn", containing=names[0].encode(), chance=0.5),
         Rule(Delay(0.15), api="Produce", broker=1, containing=names[0].encode()),
     ]
-    with stage.harm(*rules):
+    with stage.inject(*rules):
         stage.write(
             kind="progress",
             count=count,
@@ -483,10 +483,10 @@ def partitioned(stage):
         direction = stage.chance.choice(["both", "requests", "answers"])
         rule = Rule(Partition(direction), broker=broker)
         for _ in range(8 if stage.long else 4):  # flapping
-            with stage.harm(rule):
+            with stage.inject(rule):
                 stage.pause(0.2)
             stage.pause(0.2)
-        with stage.harm(rule):
+        with stage.inject(rule):
             stage.pause(8 if stage.long else 2)
         stage.broker_faults += 9
         before = stage.reported()
@@ -535,7 +535,7 @@ def topic_changes(stage):
 def bad_disk(stage):
     stage.journal = stage.folder / "journal"
     few = {"queue.buffering.max.messages": 500, "max_block_ms": 300, "message.timeout.ms": 600_000}
-    with stage.harm(Rule(Refuse())):
+    with stage.inject(Rule(Refuse())):
         child = stage.write(rate=1000, size=1000, config=few)
         stage.until(lambda: stage.accepted() > 200)
         _, hard = resource.prlimit(child.process.pid, resource.RLIMIT_FSIZE)
@@ -596,7 +596,7 @@ def soak(stage):
     stage.journal = stage.folder / "journal"
     until = time.monotonic() + (1200 if stage.long else 15)
     cluster = stage.medium.cluster
-    with stage.harm(*network_faults(), *stale_requests()):
+    with stage.inject(*network_faults(), *stale_requests()):
         while time.monotonic() < until:
             stage.write(rate=1000 if stage.long else 300)
             reached = stage.accepted()
@@ -616,10 +616,10 @@ def soak(stage):
                 stage.pause(10)
                 stage.medium.restore()
             elif fault == "partition":
-                with stage.harm(Rule(Partition("both"), broker=node)):
+                with stage.inject(Rule(Partition("both"), broker=node)):
                     stage.pause(stage.chance.uniform(1, 8 if stage.long else 3))
             elif fault == "slow":
-                with stage.harm(Rule(Slow(200_000))):
+                with stage.inject(Rule(Slow(200_000))):
                     stage.pause(2)
             stage.broker_faults += fault != "none"
             stage.pause(stage.chance.uniform(0.5, 3))
@@ -678,7 +678,7 @@ def verdicts(stage):
     policy = "dead_letter" if stage.seed % 25 == 0 else "retry"  # waits until no request can arrive any more
     count = 2000 if stage.long else 500
     try:
-        with stage.harm(*faults):
+        with stage.inject(*faults):
             stage.write(
                 count=count,
                 rate=250,
@@ -698,7 +698,7 @@ def verdicts(stage):
 
 @scenario("S22", "requests arrive long after their messages expired", ("kafka3", ALO))
 def late_requests(stage):
-    """A message with the verdict absent must never arrive: a later message on its partition must have proved it."""
+    """A message with the verdict absent must never arrive: the verdict requires a later message on its partition."""
     stage.ordered = False  # a message that expired and arrives late comes after later ones
     late, quiet = 14.0, 5.0
     config = {
@@ -712,7 +712,7 @@ def late_requests(stage):
     )
     stage.until(lambda: stage.reported() > 100)
     for _ in range(6 if stage.long else 1):
-        with stage.harm(Rule(Hold(late), api="Produce", containing=stage.topic.encode())):
+        with stage.inject(Rule(Hold(late), api="Produce", containing=stage.topic.encode())):
             stage.pause(4.5)
         stage.pause(late + 1)
     stage.finish()

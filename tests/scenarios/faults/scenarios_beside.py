@@ -48,7 +48,7 @@ def journal_restored(stage):
     """Restore a copy made before the first record, and one made after a clean end."""
     stage.journal, copy = stage.folder / "journal", stage.folder / "copy"
     count = 20_000 if stage.long else 600
-    with stage.harm(Rule(Refuse())):
+    with stage.inject(Rule(Refuse())):
         stage.write(rate=1000, count=count, hold=True)
         stage.until(lambda: stage.accepted() >= count)
         shutil.copytree(stage.journal, copy)
@@ -96,7 +96,7 @@ def compacted_before_restart(stage):
 
     send(stage)
     api = "EndTxn" if stage.guarantee == EO else "Produce"
-    with stage.harm(Rule(Tap(kill, answer=True), api=api, containing=b"", times=1)):
+    with stage.inject(Rule(Tap(kill, answer=True), api=api, containing=b"", times=1)):
         stage.until(lambda: not child.alive)
     stage.kill_writer()
     left = {number for life in parse(stage.ledger) for number in life.accepted}
@@ -161,7 +161,7 @@ def settle_log_damaged(stage):
 )
 def clock_ahead(stage):
     stage.journal = stage.folder / "journal"
-    with stage.harm(Rule(Swallow(30), api=("Produce", "EndTxn"), containing=stage.topic.encode())):
+    with stage.inject(Rule(Swallow(30), api=("Produce", "EndTxn"), containing=stage.topic.encode())):
         stage.write(rate=500, ahead=3600)
         stage.until(lambda: stage.accepted() > 500)
         stage.pause(1)
@@ -197,7 +197,7 @@ def late_init_producer_id(stage):
     stage.journal = stage.folder / "journal"
     late = 6.0
     for _ in range(5 if stage.long else 1):
-        with stage.harm(Rule(Hold(late), api="InitProducerId", times=2)):
+        with stage.inject(Rule(Hold(late), api="InitProducerId", times=2)):
             stage.write(rate=100)
             held = time.monotonic()
             stage.until(lambda: stage.counts().get("held requests delivered", 0) or stage.faults >= 2, 20)

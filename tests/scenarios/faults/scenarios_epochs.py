@@ -56,7 +56,7 @@ def partitioned(stage):
     for number in range(12 if stage.long else 3):
         send(stage)
         leader = stage.medium.leader(stage.topic, number % 4)
-        with stage.harm(Rule(Partition("answers" if number % 2 else "both"), broker=leader)):
+        with stage.inject(Rule(Partition("answers" if number % 2 else "both"), broker=leader)):
             stage.pause(8)
         stage.broker_faults += 1
     send(stage)

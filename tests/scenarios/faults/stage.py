@@ -246,7 +246,7 @@ class Stage:
     # faults
 
     @contextmanager
-    def harm(self, *rules):
+    def inject(self, *rules):
         with self.proxy.during(*rules):
             yield
 

@@ -43,6 +43,9 @@ class Writer:
         self.number = self.settings["first"]
         threading.Thread(target=self._listen, daemon=True).start()
 
+    def run(self):
+        raise NotImplementedError
+
     def _listen(self):
         sys.stdin.read()
         self.stopping.set()

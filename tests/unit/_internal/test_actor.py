@@ -1,4 +1,4 @@
-"""The person whose action the audit log records."""
+"""The user whose action the audit log records."""
 
 from __future__ import annotations
 

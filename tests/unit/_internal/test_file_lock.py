@@ -161,7 +161,7 @@ def test_a_rejected_lock_leaves_no_open_file(path):
 
 
 def test_a_lock_file_deleted_by_its_holder_is_opened_again(path, monkeypatch):
-    """As a send removes its lock file at its end, and the store's recovery the spill."""
+    """A send deletes its lock file when it ends, and the store's recovery deletes the spill file."""
     acquire = FileLock.acquire
 
     def delete_first(lock, **mode):

@@ -1,4 +1,4 @@
-"""Every row of the tables in docs/reference/values.md holds, and an error names the place inside the value."""
+"""Every row of the tables in docs/reference/values.md holds, and an error names the location inside the value."""
 
 from __future__ import annotations
 

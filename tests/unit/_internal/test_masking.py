@@ -1,4 +1,4 @@
-"""What people look at hides secrets, and nothing else."""
+"""Views and outputs hide secrets, and nothing else."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ def test_bytes_are_displayed_as_json_text_or_size():
     assert display_value(b'{"password": "x"}', reveal=True) == {"password": "x"}
     assert display_value(b"plain ann@example.com") == "plain a***@example.com"
     assert display_value(b"\xff\x00") == "2 bytes that are not text"
+    assert display_value(b"\xff") == "1 byte that is not text"
     assert display_value(b"\xff\x00", reveal=True) == "0xff00"
 
 

@@ -20,7 +20,7 @@ ROWS = 300
 
 @pytest.fixture
 def repeated(tmp_path):
-    """A file of some kilobytes with 300 MB of values, each stored as a reference to one of them."""
+    """A file of a few kilobytes with 300 MB of values, each stored as a reference to one of them."""
     path = tmp_path / "repeated.parquet"
     values = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * ROWS, pyarrow.int32()), [VALUE])
     table = pyarrow.table({"n": range(ROWS), "value": values})

@@ -7,16 +7,27 @@ import time
 import pytest
 
 from producer_core.alerts import AlertEvaluator, AlertLog
-from producer_core.store import Batch, ProducerRow
+from producer_core.store import Batch, ProducerRow, Store
+from producer_core.store.connection_pool import ConnectionPool
 from tests.fixtures.alerts import kinds
 
 
-def heartbeat(store, seen_at, *, closed_at=None, producer_id="p-1"):
+def heartbeat(store, seen_at, *, closed_at=None, producer_id="p-1", pending=12):
     row = ProducerRow(
-        producer_id, "c", "shop", "host-7", 4711, "0", 0.0, seen_at, closed_at, True, None, 12, 0, 0, 0, 0, None,
+        producer_id, "c", "shop", "host-7", 4711, "0", 0.0, seen_at, closed_at, True, None, pending, 0, 0, 0, 0, None,
         True, "at_least_once", "{}",
     )  # fmt: skip
     store.append(Batch(producer_id, time.monotonic_ns(), producer=row))
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The names of the queries, in order."""
+    names, ask = [], Store.rows
+    monkeypatch.setattr(
+        Store, "rows", lambda store, name, /, **given: names.append(name) or ask(store, name, **given)
+    )
+    return names
 
 
 class Watcher:
@@ -75,3 +86,57 @@ def test_one_process_evaluates_and_another_takes_over_when_it_dies(store):
     assert second.at(1010.0) == []
     assert second.at(1041.0) == [("fired", "producer_gone")]
     assert first.at(1042.0) == []
+
+
+def test_an_evaluation_attaches_the_file_once_while_the_lease_is_fresh(store, monkeypatch):
+    watcher, attached = Watcher(store), []
+    watcher.at(1000.0)
+    heartbeat(store, 1000.0, pending=0)
+    attach = ConnectionPool._attach
+    monkeypatch.setattr(
+        ConnectionPool,
+        "_attach",
+        lambda pool, *args, **kwargs: attached.append(1) or attach(pool, *args, **kwargs),
+    )
+
+    watcher.at(1001.0)
+
+    assert len(attached) == 1
+
+
+def test_an_evaluator_that_lost_its_lease_does_not_evaluate(store):
+    heartbeat(store, 1000.0)
+    first = Watcher(store, "first")
+    first.at(1036.0)
+    store.drop_lease("alerts", "first")
+    assert store.take_lease("alerts", "second", 15.0, now=1036.0)
+
+    assert first.at(1041.0) == []
+    assert store.drop_lease("alerts", "second")
+    assert first.at(1042.0) == [("fired", "producer_gone")]
+
+
+def test_an_unchanged_store_without_an_alert_is_evaluated_every_second_time(store, asked):
+    heartbeat(store, 1000.0, pending=0)
+    watcher = Watcher(store)
+
+    def queries(now):
+        del asked[:]
+        watcher.at(now)
+        return bool(asked)
+
+    assert [queries(now) for now in (1001.0, 1006.0, 1011.0, 1014.0)] == [True, False, True, False]
+    heartbeat(store, 1015.0, pending=0)
+    assert queries(1016.0)
+
+
+def test_an_unchanged_store_is_evaluated_while_an_alert_is_open(store, asked):
+    heartbeat(store, 1000.0)
+    watcher = Watcher(store)
+    assert watcher.at(1041.0) == [("fired", "producer_gone")]
+    watcher.at(1042.0)
+
+    del asked[:]
+    watcher.at(1043.0)
+
+    assert "alerts_known" in asked

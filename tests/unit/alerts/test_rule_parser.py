@@ -111,12 +111,12 @@ MISTAKES = {
     "an empty window": (rule('window = "0s"'), "'window': '0s' is not a positive duration."),
     "neither above nor below": (
         '[rules.mine]\nkind = "threshold"\nmetric = "dead"\n',
-        "line 1, rule 'mine', 'above': A threshold needs above or below, not both.",
+        'line 1, rule \'mine\', \'above\': Exactly one of "above" and "below" must be set.',
     ),
-    "above and below": (rule("below = 0"), "line 4, rule 'mine', 'above': A threshold needs"),
+    "above and below": (rule("below = 0"), 'line 4, rule \'mine\', \'above\': Exactly one of "above" and "below"'),
     "a subject that the metric does not have": (
         rule('by = "topic"', kind='kind = "threshold"\nmetric = "memory"\nabove = 1\n'),
-        "line 5, rule 'mine', 'by': memory is available by producer. by = \"producer\"",
+        "line 5, rule 'mine', 'by': memory can only be grouped by producer. by = \"producer\"",
     ),
     "no kind": ("[rules.mine]\nabove = 1\n", "line 1, rule 'mine', 'kind': A new rule requires a kind."),
     "a built-in rule misspelt": (

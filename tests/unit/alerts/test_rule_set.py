@@ -1,4 +1,4 @@
-"""The rule set: overrides of reported alerts, and mistakes with their place."""
+"""The rule set: overrides of reported alerts, and mistakes with their location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules file: its place, its mistakes, and changes while a process runs."""
+"""The rules file: its location, its mistakes, and changes while a process runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every act of an operator leaves exactly one row in the audit, whichever way he took; and no row is ever lost."""
+"""Each operator action adds exactly one row to the audit log, on every interface, and no row is ever lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
 from producer_core.store import Store
 from producer_core.store.queries import queries
-from tests.fixtures.replays import alive, buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter, write_heartbeat
 from tests.support import ROOT
 
 ANY = DeadLetterFilter()
@@ -30,16 +30,16 @@ WHO = {"who": "ann", "origin": "python"}
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
-    """A store with four dead letters; a copy is quicker than the making."""
+    """A store with four dead letters; copying it is faster than creating one."""
     made = Store.open(tmp_path_factory.mktemp("template") / "store.duckdb")
-    buried(made, 4)
+    add_dead_letters(made, 4)
     return made.path
 
 
 @pytest.fixture
 def store(template, tmp_path):
     opened = Store.open(shutil.copy(template, tmp_path / "store.duckdb"))
-    alive(opened, time.time())
+    write_heartbeat(opened, time.time())
     return opened
 
 
@@ -57,7 +57,7 @@ def run(store, *words):
 
 
 def operation(store, *, state="planned", **more):
-    """A replay that is there already, whose own rows are not what a test counts."""
+    """Create a replay before the test counts rows, and return its id."""
     found = replay.plan(store, ANY, **WHO, check_first=state == "ready", **more)
     if state == "ready":
         store.execute("replay_checked", operation=found.operation_id, checked="{}", now=1.0, message="ready")
@@ -67,8 +67,8 @@ def operation(store, *, state="planned", **more):
 
 
 def silent(store):
-    """The only process that runs replays was last heard long ago."""
-    alive(store, time.time() - 100)
+    """Set the last heartbeat of the only replay runner to 100 seconds ago."""
+    write_heartbeat(store, time.time() - 100)
 
 
 def archived(store, *, days=2):
@@ -229,7 +229,7 @@ def test_a_refused_purge_audits_the_typed_text_and_deletes_nothing(store, dead_l
 
 
 def test_every_dashboard_action_is_covered():
-    """A new act on the page must come with its row."""
+    """A new action on the page needs its own row here."""
     source = "".join(path.read_text() for path in (ROOT / "dashboard" / "actions").glob("*.py"))
     acts = set(re.findall(r"^def ([a-z]\w+)\([^)]*\) -> Done:", source, re.M)) - {"attempt"}
 
@@ -280,7 +280,7 @@ def test_a_failed_audit_write_rolls_back_its_action(store, dead_letters, monkeyp
 
 @pytest.fixture
 def old_acts(tmp_path):
-    """An archive of bob's at 1000, a restore of ann's at 2000, one of Bob's at 3000."""
+    """Record an archive by bob at 1000, a restore by ann at 2000, and one by Bob at 3000."""
     moment = [1000.0]
     store = Store.open(tmp_path / "old.duckdb", clock=lambda: moment[0])
     for at, who, action in (

@@ -180,7 +180,7 @@ def topic(**changes):
         (
             {"replication_factor": 1, "in_sync": 1, "min_insync_replicas": 1},
             "warning",
-            "acks=all means one disk",
+            "an acknowledged message is on only one disk",
         ),
         ({"min_insync_replicas": 3}, "warning", "writes stop as soon as one broker fails"),
         (
@@ -189,7 +189,8 @@ def topic(**changes):
             "2 brokers may fail without stopping writes, but an acknowledged message",
         ),
         ({"in_sync": 2}, "warning", "2 of 3 replicas in sync"),
-        ({"leaderless": 1}, "problem", "have no leader"),
+        ({"leaderless": 1}, "problem", "1 of 4 partitions has no leader"),
+        ({"leaderless": 2}, "problem", "2 of 4 partitions have no leader"),
         ({"max_message_bytes": 1000}, "warning", "the broker rejects messages in between"),
         ({"operations": frozenset({"DESCRIBE"})}, "problem", "WRITE (to send)"),
         ({"operations": frozenset({"DESCRIBE", "WRITE"})}, "warning", "READ (to check"),

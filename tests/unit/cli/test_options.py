@@ -1,4 +1,4 @@
-"""The command as a whole: what it costs to ask for help, how it fails, how it shows things."""
+"""The command line as a whole: the cost of `--help`, errors, and formats."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_an_error_has_a_cause_and_a_fix_without_a_traceback(tmp_path):
     ],
 )  # fmt: skip
 def test_a_command_reports_a_mistyped_store_and_creates_nothing(tmp_path, monkeypatch, command, name):
-    """Before brokers are asked, too: there is none at that port."""
+    """The store is checked before the brokers are contacted: no broker listens on that port."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prod.py").write_text("print('not a store')")
 

@@ -1,4 +1,4 @@
-"""Text from records on a terminal: nothing in it steers the terminal, or turns what is read around."""
+"""Text from records can neither control the terminal nor change the reading direction."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_webhook_response_is_escaped(store, tmp_path, monkeypatch):
 
 
 def test_every_command_prints_through_the_escaping_function():
-    """A new command cannot forget it: `click.echo` stands only where the escaping is, and in lines that are drawn again."""
+    """A new command cannot bypass it: only the escaping module and lines that are redrawn call `click.echo`."""
     folder = Path(producer_core.cli.__file__).parent
     found = [
         (path.name, line.strip())

@@ -1,4 +1,4 @@
-"""Callbacks and hooks, also those that raise an exception."""
+"""Callbacks and hooks, including those that raise an exception."""
 
 from __future__ import annotations
 

@@ -55,6 +55,11 @@ def test_the_message_is_given_up_after_max_retries():
     assert decisions == [RetryAfter(0.1), RetryAfter(0.2), GiveUp("all 2 retries failed")]
 
 
+def test_a_single_retry_is_named_in_the_singular():
+    decision = decide(lookup("REQUEST_TIMED_OUT"), 2, RetryConfig(max_retries=1))
+    assert decision == GiveUp("the only retry failed")
+
+
 def test_zero_max_retries_disables_retries():
     assert isinstance(decide(lookup("REQUEST_TIMED_OUT"), 1, RetryConfig(max_retries=0)), GiveUp)
 

@@ -15,10 +15,10 @@ from tests.fixtures.replays import (
     CLUSTER,
     FakeClock,
     ScriptedSender,
-    answering,
-    buried,
+    add_dead_letters,
     dead_letter,
     message_id,
+    probe_with,
 )
 from tests.support import eventually
 
@@ -46,7 +46,7 @@ def plan(store, clock, where=ALL):
 
 
 def runner(store, sender, clock):
-    return replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, poll_interval=0.01)
+    return replay_runner(store, sender, probe=probe_with({}), clock=clock, interval=0.01, poll_interval=0.01)
 
 
 def all_rows(store):
@@ -95,7 +95,7 @@ def test_an_undo_skips_and_counts_dead_letters_changed_since(dead_letters, clock
 
 @pytest.mark.slow
 def test_dead_letters_in_a_replay_are_counted_but_not_archived(store, dead_letters, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     sender = ScriptedSender(hold=True)
     plan(store, clock, DeadLetterFilter(ids=(message_id(0), message_id(1))))
     running = runner(store, sender, clock)
@@ -115,7 +115,7 @@ def test_dead_letters_in_a_replay_are_counted_but_not_archived(store, dead_lette
 
 @pytest.mark.slow
 def test_a_replay_skips_archived_dead_letters_and_both_operators_see_it(store, dead_letters, clock):
-    buried(store, 5)
+    add_dead_letters(store, 5)
     operation = plan(store, clock)
 
     result = dead_letters.archive(DeadLetterFilter(ids=(message_id(1), message_id(2))), **BOB)

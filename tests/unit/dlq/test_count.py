@@ -21,7 +21,7 @@ from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import RecordOutcome
 from producer_core.store import Store
 from tests.fixtures.dead_letters import NOW, dead_letter
-from tests.fixtures.replays import CLUSTER, buried
+from tests.fixtures.replays import CLUSTER, add_dead_letters
 
 HOUR = 3600
 TOPICS, CAUSES, CLUSTERS = ("orders", "refunds", "carts"), ("fa", "fb", "fc"), ("c", "d")
@@ -105,7 +105,7 @@ def test_the_counts_contain_every_change(store, dead_letters):
 @pytest.mark.parametrize("trigger_limit", [0, 100])
 def test_a_replay_updates_rows_in_place_and_keeps_the_counts_correct(store, monkeypatch, trigger_limit):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", trigger_limit)
-    ids = buried(store, 30)
+    ids = add_dead_letters(store, 30)
     operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=60, clock=lambda: NOW)
     assert claims.take()
@@ -133,7 +133,7 @@ def test_a_replay_updates_rows_in_place_and_keeps_the_counts_correct(store, monk
 
 def test_a_rolled_back_claim_keeps_counts_and_trigger(store, dead_letters, monkeypatch):
     monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", 0)
-    ids = buried(store, 10)
+    ids = add_dead_letters(store, 10)
     with pytest.raises(KeyboardInterrupt), store.borrow(write=True):
         dead_letters.claim("op", ids)
         raise KeyboardInterrupt
@@ -157,7 +157,7 @@ dead_letters.claim("op", ids)
 
 @pytest.mark.slow
 def test_a_kill_after_a_claim_keeps_counts_and_trigger(store, dead_letters):
-    ids = buried(store, 10)
+    ids = add_dead_letters(store, 10)
     done = subprocess.run([sys.executable, "-c", KILLED, str(store.path)], check=False)
 
     assert done.returncode == 9

@@ -1,4 +1,4 @@
-"""A failed message becomes one dead letter, also if it fails again or is reported twice."""
+"""A failed message becomes one dead letter, even if it fails again or is reported twice."""
 
 from __future__ import annotations
 

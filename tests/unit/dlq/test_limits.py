@@ -88,11 +88,16 @@ def test_an_exceeded_limit_and_its_end_are_reported_once_each(store):
     assert dead_letters.count(DeadLetterFilter(state=None)) == 2
 
 
-def test_the_watch_measures_at_most_every_five_seconds(store, monkeypatch):
+@pytest.mark.parametrize(
+    ("dead_letters", "expected"), [(1, [100.0, 105.0, 110.0, 115.0]), (0, [100.0, 115.0])]
+)
+def test_the_watch_measures_every_five_seconds_and_less_often_without_dead_letters(
+    store, monkeypatch, dead_letters, expected
+):
     timer, measured_at = Timer(), []
     monkeypatch.setattr(
         "producer_core.dlq.limits.measure",
-        lambda store: measured_at.append(timer.now) or DeadLetterLoad(0, 0, None),
+        lambda store: measured_at.append(timer.now) or DeadLetterLoad(dead_letters, 0, None),
     )
     watch = LimitWatch(DeadLetterLimits(), timer=timer)
 
@@ -100,7 +105,7 @@ def test_the_watch_measures_at_most_every_five_seconds(store, monkeypatch):
         watch.check(store, NOW)
         timer.now += 1
 
-    assert measured_at == [100.0, 105.0, 110.0, 115.0]
+    assert measured_at == expected
 
 
 def test_a_slow_measurement_is_taken_less_often(store, monkeypatch):

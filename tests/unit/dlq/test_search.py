@@ -258,7 +258,7 @@ def test_a_change_with_body_is_rejected_after_an_incomplete_search(dead_letters,
 
 
 def test_a_filter_with_body_cannot_be_an_sql_condition():
-    with pytest.raises(ConfigError, match="not an SQL condition"):
+    with pytest.raises(ConfigError, match="cannot be expressed as an SQL condition"):
         DeadLetterFilter(body="x").where()
     with pytest.raises(ConfigError):
         DeadLetterFilter(body="")

@@ -17,7 +17,7 @@ from producer_core.events import Attempt
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.fixtures.pages import opened, text_of
-from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, answering, dead_letter
+from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, dead_letter, probe_with
 from tests.support import eventually
 
 ANY = DeadLetterFilter(state=None)
@@ -43,7 +43,7 @@ def replayed(store, clock, sender):
         store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, reason="fixed", clock=clock
     )
     clock.forward(1)
-    replay_runner(store, sender, probe=answering({}), clock=clock).run_one(operation.operation_id, 30)
+    replay_runner(store, sender, probe=probe_with({}), clock=clock).run_one(operation.operation_id, 30)
     clock.forward(1)
     return operation.operation_id
 
@@ -91,7 +91,7 @@ def test_the_timeline_has_all_events_in_order(store, dead_letters, clock):
         ("failed again", None), ("attempt failed", None), ("dead", None), ("archived", "bob"), ("restored", "eve"),
         ("revealed", "ann"), ("replay planned", "ann"), ("acknowledged", None),
     ]  # fmt: skip
-    assert failed in events[3].text and events[3].text.endswith("by cli: fixed")
+    assert failed in events[3].text and events[3].text.endswith("via cli: fixed")
     assert events[4].text == f"replay {failed}: Broker: Policy violation"
     assert events[-1].text == f"replay {sent}: on its topic at partition 0, offset 1"
     assert [event.at for event in events] == sorted(event.at for event in events)
@@ -166,7 +166,9 @@ def test_a_dead_letter_in_a_replay_has_the_event_being_sent(store, dead_letters,
     one, sender = dead_letter(1), ScriptedSender(hold=True)
     dead_letters.add([one])
     operation = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER, clock=clock)
-    runner = replay_runner(store, sender, probe=answering({}), clock=clock, interval=0.01, poll_interval=0.01)
+    runner = replay_runner(
+        store, sender, probe=probe_with({}), clock=clock, interval=0.01, poll_interval=0.01
+    )
     runner.start()
     eventually(lambda: sender.sent, timeout=60)
 

@@ -1,4 +1,4 @@
-"""Hold the documents to the code: every example runs, and every name exists."""
+"""Check the documents against the code: every example runs, and every name exists."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OTHERS = [example for example in BLOCKS if example not in EXAMPLES]
 
 @cache
 def run(block):
-    # a bound for one that hangs
+    # a time limit for an example that hangs
     return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=600)
 
 

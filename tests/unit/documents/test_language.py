@@ -31,7 +31,7 @@ PAGES = [file.relative_to(ROOT) for file in (*ROOT.glob("*.md"), *(ROOT / "docs"
 
 
 def texts(source):
-    """Return every string literal with its line: screens, help texts, errors, logs and docstrings. Keys are no texts."""
+    """Return every string literal with its line: screens, help texts, errors, logs and docstrings. Keys are not texts."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, " ".join(node.value.split())

@@ -1,4 +1,4 @@
-"""Every error code has a meaning and an advice, and no verdict promises more than is proven."""
+"""Every error code has a meaning and advice, and no verdict promises more than is proven."""
 
 from __future__ import annotations
 

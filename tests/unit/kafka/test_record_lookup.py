@@ -80,7 +80,15 @@ def test_a_lookup_that_reaches_its_limit_is_inconclusive(broker):
     result = probe(broker, COUNT + 1, max_records=10)
 
     assert result.outcome == "inconclusive"
-    assert "the limit of 10 records was reached, and 2,001 were not read" in result.text
+    assert "the limit of 10 records was reached, and 2,001 records were not read" in result.text
+
+
+@pytest.mark.parametrize(("read", "text"), [(1, "1 record was read"), (2, "2 records were read")])
+def test_the_result_agrees_with_the_number_of_records_read(read, text):
+    search = record_lookup._Search({"an-id"}, deadline=0.0, max_records=10, records_read=read)
+    assert text in search.result_of("an-id", "orders").text
+    search.complete = True
+    assert f"{text} to the end." in search.result_of("an-id", "orders").text
 
 
 def test_a_lookup_on_a_missing_topic_or_partition_names_it(broker):

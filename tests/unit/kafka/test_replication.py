@@ -47,7 +47,7 @@ def test_each_topic_is_checked_once_and_only_weak_ones_are_reported():
 
     (notice,) = eventually(lambda: notices)
     assert (notice.kind, notice.severity, notice.at) == ("weak_replication", "warning", 5.0)
-    assert "acks=all means one disk" in notice.text
+    assert "an acknowledged message is on only one disk" in notice.text
     assert notice.details["topic"] == "weak"
     eventually(lambda: not watch_threads())
 

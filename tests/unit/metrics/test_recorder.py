@@ -60,14 +60,23 @@ def test_batches_are_combined_while_the_store_has_no_readers_and_state_changes_w
 
 def test_batches_are_written_every_four_seconds_while_the_store_is_not_read():
     """Regression: it was five, because the fourth tick came just before four seconds had passed since the last write."""
-    rig = RecordingRig()
-    recorder, store = rig.recorder, rig.store
-    written = []
-    for _ in range(9):
-        recorder._tick(write=False)
-        written.append(len(store.batches))
+    assert _batches_written(seconds=9, messages=1) == [1, 1, 1, 1, 5, 5, 5, 5, 9]
 
-    assert written == [1, 1, 1, 1, 5, 5, 5, 5, 9]
+
+def test_an_idle_producer_writes_its_heartbeats_every_eight_seconds():
+    assert _batches_written(seconds=17, messages=0) == [*[1] * 8, *[9] * 8, 17]
+
+
+def _batches_written(*, seconds, messages):
+    """Return the number of batches in the store after each second with this many messages."""
+    rig = RecordingRig()
+    written = []
+    for _ in range(seconds):
+        if messages:
+            rig.metrics.acknowledged(acknowledged(messages))
+        rig.recorder._tick(write=False)
+        written.append(len(rig.store.batches))
+    return written
 
 
 def test_flush_soon_during_a_write_waits_for_the_next_write(rig):
@@ -109,7 +118,7 @@ def test_a_dead_letter_is_written_promptly(rig):
 
 
 @pytest.mark.slow
-def test_counts_of_an_outage_are_written_later_with_one_notice_each_for_its_begin_and_end(rig):
+def test_counts_of_an_outage_are_written_later_with_one_notice_each_for_its_start_and_end(rig):
     rig.store.trouble = StoreLocked()
     rig.metrics.acknowledged(acknowledged(7))
     rig.recorder.flush_soon(60)

@@ -1,4 +1,4 @@
-"""The recorder's access to the store: its error, and one notice for each begin and end of an outage."""
+"""The recorder's access to the store: its error, and one notice for each start and end of an outage."""
 
 from __future__ import annotations
 

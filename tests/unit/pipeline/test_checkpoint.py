@@ -89,7 +89,7 @@ def test_a_checkpoint_needs_a_store_that_merged_the_batches_it_counts_as_read(tm
 def test_a_checkpoint_is_used_by_one_job_at_a_time(tmp_path):
     with checkpoint.locked(tmp_path, "c"):
         with (
-            pytest.raises(PipelineError, match="Another job uses the checkpoint"),
+            pytest.raises(PipelineError, match="Another job is using the checkpoint"),
             checkpoint.locked(tmp_path, "c"),
         ):
             pass

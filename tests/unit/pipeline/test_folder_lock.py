@@ -13,7 +13,9 @@ from producer_core.pipeline.folder_lock import lock_folder
 def test_a_second_job_is_refused_until_the_first_releases_the_folder(tmp_path):
     lock = lock_folder(tmp_path / "lock", "the checkpoint")
 
-    with pytest.raises(PipelineError, match=rf"Another job uses the checkpoint \(process {os.getpid()}\)"):
+    with pytest.raises(
+        PipelineError, match=rf"Another job is using the checkpoint \(process {os.getpid()}\)"
+    ):
         lock_folder(tmp_path / "lock", "the checkpoint")
 
     lock.release()

@@ -194,7 +194,7 @@ def test_an_incomplete_draft_is_dropped(jobs, tmp_path):
 
 def test_a_history_is_written_by_one_job_at_a_time(jobs):
     jobs()
-    with pytest.raises(PipelineError, match="Another job uses the history"):
+    with pytest.raises(PipelineError, match="Another job is using the history"):
         jobs()
 
 

@@ -39,6 +39,6 @@ def test_re_creating_a_topic_ends_a_running_job(tmp_path, monkeypatch, while_it_
 def test_a_checkpoint_in_use_is_reported_before_the_brokers_are_contacted(tmp_path):
     with (
         checkpoint.locked(tmp_path, "c"),
-        pytest.raises(PipelineError, match="Another job uses the checkpoint"),
+        pytest.raises(PipelineError, match="Another job is using the checkpoint"),
     ):
         telemetry.check(client_config("127.0.0.1:1"), ["t"], tmp_path)

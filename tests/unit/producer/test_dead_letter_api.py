@@ -117,8 +117,7 @@ def test_a_replay_that_exceeds_its_timeout_reports_that_it_continues_in_the_stor
 
     (said,) = [one for one in caplog.records if "replay is not finished" in one.message]
     assert said.message == (
-        "the replay is not finished: 0 of 2 dead letters are done. "
-        f"It continues in the store as {said.operation}."
+        f"the replay is not finished: 0 of 2 done. It continues in the store as {said.operation}."
     )
 
 

@@ -10,7 +10,7 @@ from producer_core.errors import ReplayError, StoreUnavailable
 from producer_core.testing import InMemoryTransport
 from tests.fixtures import notebook as notebook_fixtures
 from tests.fixtures.notebook import dead_letter
-from tests.fixtures.replays import looked
+from tests.fixtures.replays import preflight_done
 
 now, store = notebook_fixtures.now, notebook_fixtures.store
 
@@ -44,7 +44,7 @@ def test_a_producer_without_a_store_explains_how_to_get_a_monitor():
 def test_without_the_widget_the_monitor_names_the_package_to_install(store, monkeypatch):
     monkeypatch.setattr("producer_core._internal.dashboard_entry.entry_points", lambda **_: ())
     monitor = Monitor(store)
-    assert "90 messages acknowledged, 10 dead, 10 dead letters pending" in repr(monitor)
+    assert "Messages: 90 acknowledged, 10 dead. Pending dead letters: 10." in repr(monitor)
     assert "pip install" in repr(monitor) and "pip install" in monitor._repr_html_()
     assert monitor._display_() == repr(monitor)
     with pytest.raises(NotImplementedError):  # IPython then shows the text
@@ -71,7 +71,7 @@ def test_a_replay_sends_nothing_before_go(store):
     with pytest.raises(ReplayError, match="nothing was sent"):
         plan.go(timeout=0.1)
 
-    looked(store, plan.operation_id, newer_keys=2)
+    preflight_done(store, plan.operation_id, newer_keys=2)
     assert plan.state == "ready"  # in code, a replay waits for go() even without findings
     assert "a newer record with the same key" in repr(plan) and "go() to start" in repr(plan)
     assert "Replay preview" in plan._repr_html_() and "go() to start" in plan._repr_html_()
@@ -100,8 +100,8 @@ def test_a_repeated_replay_selects_the_current_dead_letters(store, now):
 def test_a_replay_can_be_paused_resumed_and_cancelled_from_any_monitor(store):
     Monitor(store).replay(DeadLetterFilter(topic="orders"), timeout=0.0)
     found = Monitor(store).replays()
-    assert "checking" in found._repr_html_() and len(found) == 1
-    looked(store, found[0].operation_id)
+    assert "checking" in found._repr_html_() and "Unfinished replays: 1<" in found._repr_html_()
+    preflight_done(store, found[0].operation_id)
     one = found[0].go(timeout=0.0)
 
     assert one.pause().state == "paused" and "resume() to continue" in one._repr_html_()
@@ -119,7 +119,7 @@ def test_clear_is_audited_with_the_users_name(store, monkeypatch):
     assert monitor.clear(DeadLetterFilter(topic="orders")).count == 10
     acts = monitor.audit()
     assert (acts[0]["who"], acts[0]["origin"], acts[0]["count"]) == ("ada", "notebook", 10)
-    assert "ada" in acts._repr_html_()
+    assert "ada" in acts._repr_html_() and "Actions, the latest first: " in acts._repr_html_()
 
 
 def test_statistics_and_the_close_report_are_tables(tmp_path):

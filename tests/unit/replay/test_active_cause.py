@@ -11,7 +11,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.active_cause import is_over
 from producer_core.replay.dry_run import dry_run
 from producer_core.store import Batch, StatisticsRow
-from tests.fixtures.replays import ALL, buried, dead_letter
+from tests.fixtures.replays import ALL, add_dead_letters, dead_letter
 
 
 def test_a_cause_is_over_after_enough_deliveries_without_a_failure(store):
@@ -26,7 +26,7 @@ def test_a_cause_is_over_after_enough_deliveries_without_a_failure(store):
         threshold=0.01,
         long="1 h",
         factor="2",
-        objective="99.9 %",
+        objective="99.9%",
     )
     AlertLog(store).record([AlertChange("fired", burns)])
 
@@ -63,20 +63,27 @@ def test_a_fault_is_over_after_enough_consecutive_deliveries_for_its_failure_rat
 
 
 def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     assert not dry_run(store, ALL).active
-    found = alert("dead_letters_growing", "orders", 5000.0, value=2000.0, window="15 min")
+    found = alert(
+        "dead_letters_growing",
+        "orders",
+        5000.0,
+        value=2000.0,
+        says="2,000 new dead letters are pending",
+        window="15 min",
+    )
     AlertLog(store).record([AlertChange("fired", found)])
 
     assert (
-        'an alert is firing: "orders: 2,000 dead letters from the last 15 min are pending'
+        'an alert is firing: "orders: 2,000 new dead letters are pending (last 15 min)'
         in dry_run(store, ALL).active
     )
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
 
 
 def test_an_alert_on_old_dead_letters_does_not_make_their_cause_active(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     found = alert("dead_letters_old", "orders", 5000.0, says="a dead letter waits for 2 d")
     AlertLog(store).record([AlertChange("fired", found)])
 

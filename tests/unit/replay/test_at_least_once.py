@@ -7,13 +7,22 @@ import pytest
 from producer_core import replay
 from producer_core.dlq import DeadLetters
 from producer_core.errors import InvalidMessage, QueueFull
-from tests.fixtures.replays import ALL, ScriptedSender, buried, counts, in_hand, planned, runner, states
+from tests.fixtures.replays import (
+    ALL,
+    ScriptedSender,
+    add_dead_letters,
+    counts,
+    planned,
+    replay_record,
+    runner,
+    states,
+)
 from tests.support import eventually
 
 
 @pytest.mark.slow
 def test_a_record_is_settled_only_by_its_own_delivery_report(store, clock):
-    ids = buried(store, 3)
+    ids = add_dead_letters(store, 3)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)
     running = runner(store, sender, clock)
@@ -30,17 +39,17 @@ def test_a_record_is_settled_only_by_its_own_delivery_report(store, clock):
 
 @pytest.mark.slow
 def test_every_byte_and_header_reaches_the_sender(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     sender = ScriptedSender()
 
     runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
 
-    assert sender.sent == [in_hand(0)]
+    assert sender.sent == [replay_record(0)]
 
 
 @pytest.mark.slow
 def test_a_record_that_fails_again_returns_to_dead_and_does_not_count_as_delivered(store, clock):
-    ids = buried(store, 3)
+    ids = add_dead_letters(store, 3)
     sender = ScriptedSender(refuse=[ids[1]])
 
     done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
@@ -54,7 +63,7 @@ def test_a_record_that_fails_again_returns_to_dead_and_does_not_count_as_deliver
 
 @pytest.mark.slow
 def test_a_record_that_can_never_be_sent_fails_with_the_reason(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
 
     class Refusing(ScriptedSender):
         def resend(self, one, settled):
@@ -68,7 +77,7 @@ def test_a_record_that_can_never_be_sent_fails_with_the_reason(store, clock):
 
 @pytest.mark.slow
 def test_a_full_client_queue_delays_a_record(store, clock):
-    buried(store, 2)
+    add_dead_letters(store, 2)
 
     class FullOnce(ScriptedSender):
         full = True

@@ -1,4 +1,4 @@
-"""What a replay would meet, looked up on librdkafka's mock brokers, and how the keys of dead letters are compared."""
+"""The findings of a preflight check on librdkafka's mock brokers, and the comparison of dead-letter keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from producer_core.messages import ID_HEADER, id_bytes, id_text
 from producer_core.replay.broker_check import ListedRecord, check
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.fixtures.replays import ScriptedSender, alive, buried
+from tests.fixtures.replays import ScriptedSender, add_dead_letters, write_heartbeat
 
 SESSION = uuid.UUID("01930000-0000-7000-8000-00000000000a")
 OTHER = uuid.UUID("01930000-0000-7000-8000-00000000000b")
@@ -59,7 +59,7 @@ def test_newer_keys_are_found_without_a_time_index_by_scanning_the_whole_topic(b
 
 @pytest.mark.slow
 def test_newer_keys_are_checked_on_topics_with_an_unknown_cleanup_policy(broker):
-    """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones for good."""
+    """`--newer auto` sent the old values, and on a compacted topic they replaced the newer ones permanently."""
     found, flags = look(broker, [listed(1, key=b"key-7")], newer="compacted")
 
     assert flags == {name_of(1): "newer_key"}
@@ -80,7 +80,7 @@ def test_records_above_the_size_limit_of_the_sending_client_are_too_large(broker
     found, flags = look(broker, [listed(1, size=2_000), listed(2, size=100)], sends_at_most=1_000)
 
     assert flags == {name_of(1): "too_large"}
-    assert "1 of 2 are larger than the 1,000 bytes that the sending client allows" in found.topics[0].text
+    assert "1 of 2 is larger than the 1,000 bytes that the sending client allows" in found.topics[0].text
 
 
 def test_each_dead_letter_of_a_missing_topic_is_flagged(broker):
@@ -98,7 +98,7 @@ def test_empty_topics_and_topics_with_many_partitions_are_checked_completely(bro
 
 
 class OnceUnknown:
-    """A client that knows the partitions only when it asks for the second time."""
+    """A client that knows the partitions only from its second query on."""
 
     def __init__(self, handle):
         self.handle, self.refused = handle, 0
@@ -149,8 +149,8 @@ def test_the_check_explains_a_partition_that_stays_unknown_in_plain_language(bro
 @pytest.mark.parametrize(("newer", "flagged"), [(None, 0), ("skip", 1)])
 def test_newer_keys_on_the_embedded_broker_need_no_decision(tmp_path, broker, newer, flagged):
     store = Store.open(tmp_path / "store.duckdb")
-    alive(store, time.time(), cluster=broker.cluster_id)
-    buried(store, 1, cluster_id=broker.cluster_id, key=b"key-7")
+    write_heartbeat(store, time.time(), cluster=broker.cluster_id)
+    add_dead_letters(store, 1, cluster_id=broker.cluster_id, key=b"key-7")
     operation = replay.plan(
         store,
         DeadLetterFilter(),
@@ -178,7 +178,7 @@ def test_the_check_of_an_unreachable_broker_ends_within_its_timeout():
 
     assert flags == {}
     assert {topic.partitions for topic in found.topics} == {0}
-    assert "The topic topic-0 could not be checked: no broker responds" in found.topics[0].text
+    assert "The topic topic-0 could not be checked: no broker responded" in found.topics[0].text
     assert not found.complete
 
 

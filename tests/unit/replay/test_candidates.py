@@ -7,11 +7,11 @@ import pytest
 from producer_core.errors import StoreError
 from producer_core.replay.candidates import Candidates
 from producer_core.store import Store
-from tests.fixtures.replays import CLUSTER, FakeClock, buried, planned
+from tests.fixtures.replays import CLUSTER, FakeClock, add_dead_letters, planned
 
 
 def test_the_store_is_queried_only_after_another_process_wrote_to_it(store, clock, monkeypatch):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     passed, asked = FakeClock(), []
     ask = Store.rows
     monkeypatch.setattr(Store, "rows", lambda *known, **given: asked.append(known[1]) or ask(*known, **given))

@@ -15,7 +15,7 @@ from tests.fixtures.replays import (
     ALL,
     BY,
     ScriptedSender,
-    buried,
+    add_dead_letters,
     claimed_by_a_dead_runner,
     counts,
     dead_letter,
@@ -29,7 +29,7 @@ from tests.support import eventually
 
 @pytest.mark.slow
 def test_a_record_archived_after_the_plan_is_skipped_with_the_reason(store, clock):
-    ids = buried(store, 3)
+    ids = add_dead_letters(store, 3)
     operation = planned(store, clock)
 
     DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
@@ -41,7 +41,7 @@ def test_a_record_archived_after_the_plan_is_skipped_with_the_reason(store, cloc
 
 @pytest.mark.slow
 def test_a_record_being_replayed_cannot_be_archived(store, clock):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     sender = ScriptedSender(hold=True)
     planned(store, clock)
     running = runner(store, sender, clock)
@@ -57,7 +57,7 @@ def test_a_record_being_replayed_cannot_be_archived(store, clock):
 
 @pytest.mark.slow
 def test_two_selections_that_overlap_send_each_record_once(store, clock):
-    ids = buried(store, 4)
+    ids = add_dead_letters(store, 4)
     one = planned(store, clock)
     two = planned(store, clock, DeadLetterFilter(topic="orders"))
     sender = ScriptedSender()
@@ -71,7 +71,7 @@ def test_two_selections_that_overlap_send_each_record_once(store, clock):
 
 
 def test_claimed_but_unsent_records_return_to_dead_after_a_cancel(store, clock):
-    ids = buried(store, 3)
+    ids = add_dead_letters(store, 3)
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
@@ -87,7 +87,7 @@ def test_claimed_but_unsent_records_return_to_dead_after_a_cancel(store, clock):
 
 
 def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation, dead, (first, second) = claimed_by_a_dead_runner(store, clock)
     took = LeaseState(operation.operation_id, "dead", replay.get(store, operation.operation_id).lease_until)
     assert ReplayClaims(store, operation.operation_id, "heir", lease=15, clock=clock).take(took)
@@ -104,7 +104,7 @@ def test_a_runner_that_lost_its_lease_settles_nothing(store, clock):
 
 @pytest.mark.slow
 def test_two_concurrent_runners_never_claim_the_same_record(store, clock):
-    ids = buried(store, 40)
+    ids = add_dead_letters(store, 40)
     operation = planned(store, clock)
     senders = [ScriptedSender(f"s{number}") for number in range(3)]
     threads = [
@@ -125,7 +125,7 @@ def test_two_concurrent_runners_never_claim_the_same_record(store, clock):
 
 
 def test_a_failure_reported_twice_is_counted_once(store, clock):
-    ids = buried(store, 1)
+    ids = add_dead_letters(store, 1)
     operation = planned(store, clock)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15, clock=clock)
     claims.take()
@@ -143,8 +143,8 @@ def test_a_failure_reported_twice_is_counted_once(store, clock):
 @pytest.mark.slow
 @pytest.mark.parametrize("dead_letters", [10, 40])
 def test_a_record_of_many_earlier_replays_is_claimed_and_settled_in_the_next_one(store, clock, dead_letters):
-    """An index's limit once hid its newest record behind the others: it was sent, and its outcome lost."""
-    buried(store, dead_letters)
+    """An index's limit once hid its newest record behind the others: it was sent, and its outcome was lost."""
+    add_dead_letters(store, dead_letters)
     for _ in range(11):
         before = planned(store, clock)
         replay.cancel(store, before.operation_id, **BY, clock=clock)
@@ -162,8 +162,8 @@ def test_a_record_of_many_earlier_replays_is_claimed_and_settled_in_the_next_one
 
 
 def test_a_released_record_is_claimed_again_in_another_transaction(store, clock):
-    """In the same one its row was written anew by a trigger, and DuckDB damaged the file when it was claimed again."""
-    buried(store, 3)
+    """In the same transaction, a trigger rewrote its row, and DuckDB damaged the file when it was claimed again."""
+    add_dead_letters(store, 3)
     claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=15, clock=clock)
     claims.take()
     first, second, _ = claims.settle_and_claim([], want=3, busy=False).dead_letters

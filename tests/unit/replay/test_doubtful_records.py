@@ -12,22 +12,22 @@ from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.claims import ReplayClaims
 from tests.fixtures.replays import (
     ScriptedSender,
-    answering,
-    buried,
+    add_dead_letters,
     claimed_by_a_dead_runner,
     counts,
-    heir,
     planned,
+    probe_with,
     runner,
     states,
+    successor,
 )
 
 
 @pytest.mark.slow
 def test_possibly_persisted_records_are_looked_up_first(store, clock):
-    ids = buried(store, 3, verdict="possibly_persisted")
+    ids = add_dead_letters(store, 3, verdict="possibly_persisted")
     sender, asked = ScriptedSender(), []
-    probe = answering({ids[0]: "found", ids[1]: "not_found", ids[2]: "inconclusive"}, asked)
+    probe = probe_with({ids[0]: "found", ids[1]: "not_found", ids[2]: "inconclusive"}, asked)
 
     done = runner(store, sender, clock, probe=probe).run_one(planned(store, clock).operation_id, 60)
 
@@ -41,10 +41,10 @@ def test_possibly_persisted_records_are_looked_up_first(store, clock):
 
 @pytest.mark.slow
 def test_safe_records_are_not_looked_up(store, clock):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     asked = []
 
-    runner(store, ScriptedSender(), clock, probe=answering({}, asked)).run_one(
+    runner(store, ScriptedSender(), clock, probe=probe_with({}, asked)).run_one(
         planned(store, clock).operation_id, 60
     )
 
@@ -53,9 +53,9 @@ def test_safe_records_are_not_looked_up(store, clock):
 
 @pytest.mark.slow
 def test_an_inconclusive_record_is_sent_only_at_the_request_of_the_operator(store, clock):
-    ids = buried(store, 2, verdict="possibly_persisted")
+    ids = add_dead_letters(store, 2, verdict="possibly_persisted")
     sender = ScriptedSender()
-    running = runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"}))
+    running = runner(store, sender, clock, probe=probe_with({ids[0]: "inconclusive"}))
 
     for _ in range(2):
         kept = running.run_one(planned(store, clock).operation_id, 60)
@@ -67,7 +67,7 @@ def test_an_inconclusive_record_is_sent_only_at_the_request_of_the_operator(stor
 
 @pytest.mark.slow
 def test_one_decision_resends_thousands_of_records_that_were_not_found_and_is_audited(store, clock):
-    buried(store, 3000, verdict="possibly_persisted")
+    add_dead_letters(store, 3000, verdict="possibly_persisted")
     sender = ScriptedSender()
     operation = planned(store, clock, check_first=True)
     ReplayClaims(store, operation.operation_id, "looks", lease=15, clock=clock).save_check(
@@ -75,7 +75,7 @@ def test_one_decision_resends_thousands_of_records_that_were_not_found_and_is_au
     )
 
     replay.go(store, operation.operation_id, who="ann", origin="test", inconclusive="send", clock=clock)
-    done = runner(store, sender, clock, probe=answering({})).run_one(operation.operation_id, 60)
+    done = runner(store, sender, clock, probe=probe_with({})).run_one(operation.operation_id, 60)
 
     assert (done.acknowledged, done.skipped) == (3000, 0)
     (said,) = [row["outcome"] for row in store.rows("replay_acts") if row["action"] == "replay_go"]
@@ -84,7 +84,7 @@ def test_one_decision_resends_thousands_of_records_that_were_not_found_and_is_au
 
 @pytest.mark.slow
 def test_without_read_permission_no_record_is_sent_twice_silently(store, clock):
-    buried(store, 1, verdict="possibly_persisted")
+    add_dead_letters(store, 1, verdict="possibly_persisted")
     sender = ScriptedSender()
 
     done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
@@ -95,7 +95,7 @@ def test_without_read_permission_no_record_is_sent_twice_silently(store, clock):
 
 @pytest.mark.slow
 def test_a_doubtful_record_stays_doubtful_after_a_resend_with_a_safe_failure(store, clock):
-    ids = buried(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
+    ids = add_dead_letters(store, 1, verdict="inconclusive", verdict_reason="The topic could not be read.")
     sender = ScriptedSender(refuse=ids)
     sender_outcome = sender.outcome
     sender.outcome = lambda one: replace(
@@ -103,7 +103,7 @@ def test_a_doubtful_record_stays_doubtful_after_a_resend_with_a_safe_failure(sto
         dead_letter=replace(sender_outcome(one).dead_letter, verdict="not_sent", verdict_reason="Local."),
     )
 
-    runner(store, sender, clock, probe=answering({ids[0]: "inconclusive"})).run_one(
+    runner(store, sender, clock, probe=probe_with({ids[0]: "inconclusive"})).run_one(
         planned(store, clock, inconclusive="send").operation_id, 60
     )
 
@@ -114,11 +114,11 @@ def test_a_doubtful_record_stays_doubtful_after_a_resend_with_a_safe_failure(sto
 
 @pytest.mark.slow
 def test_records_claimed_by_a_dead_runner_are_looked_up_before_they_are_sent(store, clock):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock)
     sender, asked = ScriptedSender(), []
 
-    running = heir(store, sender, clock, probe=answering({landed: "found"}, asked))
+    running = successor(store, sender, clock, probe=probe_with({landed: "found"}, asked))
     done = running.run_one(operation.operation_id, 60)
 
     assert sorted(asked) == sorted([landed, missing])
@@ -130,11 +130,13 @@ def test_records_claimed_by_a_dead_runner_are_looked_up_before_they_are_sent(sto
 
 @pytest.mark.slow
 def test_records_claimed_by_a_dead_runner_are_sent_again_at_the_request_of_the_operator(store, clock):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     operation, _, (landed, missing) = claimed_by_a_dead_runner(store, clock, inconclusive="send")
     sender = ScriptedSender()
 
-    done = heir(store, sender, clock, probe=answering({landed: "found"})).run_one(operation.operation_id, 60)
+    done = successor(store, sender, clock, probe=probe_with({landed: "found"})).run_one(
+        operation.operation_id, 60
+    )
 
     assert sender.sent_ids.count(missing) == 1
     assert counts(done) == (3, 1, 0, 0)
@@ -142,11 +144,11 @@ def test_records_claimed_by_a_dead_runner_are_sent_again_at_the_request_of_the_o
 
 @pytest.mark.slow
 def test_a_claimed_record_that_cannot_be_looked_up_is_never_sent_again_silently(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation, _, orphans = claimed_by_a_dead_runner(store, clock)
     sender = ScriptedSender()
 
-    done = heir(store, sender, clock).run_one(operation.operation_id, 60)
+    done = successor(store, sender, clock).run_one(operation.operation_id, 60)
 
     assert counts(done) == (1, 0, 0, 2)
     assert not {*orphans} & {*sender.sent_ids}

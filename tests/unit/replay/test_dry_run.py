@@ -1,4 +1,4 @@
-"""The dry run: what a replay would do, counted and said before anything is sent."""
+"""The dry run: what a replay would do, counted and reported before anything is sent."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.fixtures.replays import (
     BY,
     CLUSTER,
     EMBEDDED,
-    buried,
-    clicked,
+    add_dead_letters,
     dead_letter,
     embedded_runner,
     embedded_sender,
+    plan_one_click,
 )
 
 
@@ -38,7 +38,7 @@ def checked(*topics: TopicCheck) -> BrokerCheck:
 
 
 def test_the_dry_run_counts_by_topic_verdict_and_partition_and_estimates_the_duration(store):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     dead_letters = [
         dead_letter(number, topic="payments", partition=2, verdict="not_sent") for number in range(10, 16)
     ]
@@ -55,13 +55,13 @@ def test_the_dry_run_counts_by_topic_verdict_and_partition_and_estimates_the_dur
 
 
 def test_without_a_rate_the_duration_is_unknown(store):
-    buried(store, 1)
+    add_dead_letters(store, 1)
 
     assert dry_run(store, ALL).seconds is None
 
 
 def test_a_limit_counts_the_oldest_replayable_dead_letters(store):
-    buried(store, 5, verdict="possibly_persisted")
+    add_dead_letters(store, 5, verdict="possibly_persisted")
     DeadLetters(store).add(
         [dead_letter(9, topic="payments", accepted_at=1.0), dead_letter(8, replayable=False, accepted_at=0.5)]
     )
@@ -73,7 +73,7 @@ def test_a_limit_counts_the_oldest_replayable_dead_letters(store):
 
 
 def test_the_dry_run_reports_doubtful_records_and_how_they_are_handled(store):
-    buried(store, 3, verdict="possibly_persisted")
+    add_dead_letters(store, 3, verdict="possibly_persisted")
     DeadLetters(store).add([dead_letter(7, verdict="inconclusive")])
 
     doubtful = dry_run(store, ALL).doubtful
@@ -84,7 +84,7 @@ def test_the_dry_run_reports_doubtful_records_and_how_they_are_handled(store):
 
 
 def test_the_dry_run_reports_skipped_records_with_their_reasons(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     DeadLetters(store).add(
         [
             dead_letter(5, replayable=False),
@@ -101,7 +101,7 @@ def test_the_dry_run_reports_skipped_records_with_their_reasons(store):
 
 
 def test_the_most_severe_finding_comes_first(store):
-    buried(store, 3, verdict="possibly_persisted")
+    add_dead_letters(store, 3, verdict="possibly_persisted")
     found = checked(
         seen(too_large=1),
         seen("gone", partitions=None, text="There is no topic gone."),
@@ -127,7 +127,7 @@ def test_the_most_severe_finding_comes_first(store):
     ],
 )
 def test_the_reason_for_skipping_old_values_depends_on_the_cleanup_policy(store, policy, why):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     run = dry_run(store, ALL, check=checked(seen("state", cleanup_policy=policy, newer_keys=2)), newer="skip")
     assert told.newer_reason(run).startswith(why)
     assert "they remain dead letters and can be sent later" in told.newer_reason(run)
@@ -157,7 +157,7 @@ def test_the_counts_of_a_dry_run_add_up_and_later_dead_letters_are_counted_separ
     ],
 )
 def test_newer_keys_are_skipped_or_sent_according_to_the_newer_option(store, newer, policy, skipped, words):
-    buried(store, 3)
+    add_dead_letters(store, 3)
 
     run = dry_run(store, ALL, check=checked(seen(cleanup_policy=policy, newer_keys=2)), newer=newer)
 
@@ -166,7 +166,7 @@ def test_newer_keys_are_skipped_or_sent_according_to_the_newer_option(store, new
 
 
 def test_an_incomplete_check_is_reported_and_not_safe(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     text = "Only 7 of about 90 records written since noon were scanned for keys with newer records: the time for it was up."
 
     run = dry_run(store, ALL, check=checked(seen(complete=False, text=text)))
@@ -177,7 +177,7 @@ def test_an_incomplete_check_is_reported_and_not_safe(store):
 
 
 def test_the_dry_run_reports_that_the_topics_are_not_checked_yet(store):
-    buried(store, 1)
+    add_dead_letters(store, 1)
 
     run = dry_run(store, ALL)
 
@@ -191,7 +191,7 @@ def test_an_empty_selection_is_reported_in_one_sentence(store):
 
 
 def test_the_dry_run_of_an_operation_uses_its_frozen_records_and_the_preflight_result(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, newer="skip", rate=1.0)
     found = checked(seen(newer_keys=1))
     store.execute(
@@ -205,7 +205,7 @@ def test_the_dry_run_of_an_operation_uses_its_frozen_records_and_the_preflight_r
 
 
 def test_the_dry_run_warns_that_read_uncommitted_consumers_may_see_aborted_attempts(store):
-    buried(store, 1)
+    add_dead_letters(store, 1)
 
     assert any(
         "not use read_committed may see copies" in sentence for sentence in dry_run(store, ALL).sentences
@@ -213,7 +213,7 @@ def test_the_dry_run_warns_that_read_uncommitted_consumers_may_see_aborted_attem
 
 
 def test_records_archived_after_the_plan_are_skipped_and_reported(store):
-    ids = buried(store, 3)
+    ids = add_dead_letters(store, 3)
     planned = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True)
     DeadLetters(store).archive(DeadLetterFilter(ids=(ids[0],)), **BY)
 
@@ -233,7 +233,7 @@ def test_a_check_round_trips_through_json():
 
 
 def test_the_dry_run_converts_to_a_json_serialisable_dict(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
 
     found = dry_run(store, ALL, check=checked(seen(too_large=1))).to_dict()
 
@@ -245,11 +245,11 @@ def test_the_dry_run_converts_to_a_json_serialisable_dict(store):
 
 @pytest.mark.slow
 def test_the_dry_run_and_the_replay_report_the_same_delivery_guarantee(store, clock, sees):
-    buried(store, 3, cluster_id=EMBEDDED)
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
     why = "because the embedded broker has no fencing and no read_committed"
     before = dry_run(store, ALL)
     assert any(f"Sent at least once, {why}" in said for said in before.sentences)
-    one = clicked(store, clock, go_by_itself=False)
+    one = plan_one_click(store, clock, go_by_itself=False)
     running = embedded_runner(store, embedded_sender(), clock)
     waits = running.run_one(one, 60)
 

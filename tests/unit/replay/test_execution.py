@@ -11,13 +11,22 @@ from producer_core import replay
 from producer_core.errors import StoreLocked
 from producer_core.replay.claims import LeaseState, ReplayClaims
 from producer_core.replay.execution import BatchSizer, ReplayPace
-from tests.fixtures.replays import BY, ScriptedSender, answering, buried, counts, planned, runner, states
+from tests.fixtures.replays import (
+    BY,
+    ScriptedSender,
+    add_dead_letters,
+    counts,
+    planned,
+    probe_with,
+    runner,
+    states,
+)
 from tests.support import eventually
 
 
 @pytest.mark.slow
 def test_the_number_of_records_in_flight_is_bounded(store, clock):
-    buried(store, 12)
+    add_dead_letters(store, 12)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)
     running = runner(store, sender, clock, in_flight=5)
@@ -46,7 +55,7 @@ def test_a_rate_limits_the_records_per_second():
 
 @pytest.mark.slow
 def test_pause_settles_records_in_flight_and_resume_continues(store, clock):
-    ids = buried(store, 10)
+    ids = add_dead_letters(store, 10)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)
     running = runner(store, sender, clock, in_flight=4)
@@ -68,7 +77,7 @@ def test_pause_settles_records_in_flight_and_resume_continues(store, clock):
 
 @pytest.mark.slow
 def test_cancel_leaves_the_rest_dead_and_settles_records_in_flight(store, clock):
-    buried(store, 10)
+    add_dead_letters(store, 10)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)
     running = runner(store, sender, clock, in_flight=4)
@@ -87,7 +96,7 @@ def test_cancel_leaves_the_rest_dead_and_settles_records_in_flight(store, clock)
 
 @pytest.mark.slow
 def test_stop_releases_the_operation_at_once(store, clock):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)
     running = runner(store, sender, clock, in_flight=2)
@@ -130,7 +139,7 @@ def test_a_batch_grows_while_store_transactions_are_short():
 
 @pytest.mark.slow
 def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
-    buried(store, 5)
+    add_dead_letters(store, 5)
     operation = planned(store, clock)
 
     class Robbed(ScriptedSender):
@@ -151,16 +160,16 @@ def test_a_runner_that_lost_its_lease_sends_nothing_more(store, clock):
 
 @pytest.mark.slow
 def test_a_replay_that_waits_for_old_attempts_reports_it_and_then_clears_the_message(store, clock):
-    buried(store, 3, verdict="possibly_persisted", failed_at=clock())
+    add_dead_letters(store, 3, verdict="possibly_persisted", failed_at=clock())
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock, inconclusive="send")
-    running = runner(store, sender, clock, quiet=20.0, probe=answering({}))
+    running = runner(store, sender, clock, quiet=20.0, probe=probe_with({}))
     running.start()
 
     def said():
         return replay.get(store, operation.operation_id).message or ""
 
-    eventually(lambda: re.match(r"Waiting up to \d+ s: an old request of the next records may", said()))
+    eventually(lambda: re.match(r"Waiting up to \d+ s: an earlier request with the next records may", said()))
     assert sender.sent == []
     eventually(lambda: len(sender.sent) == 3)
     eventually(lambda: said() == "")
@@ -173,7 +182,7 @@ def test_a_replay_that_waits_for_old_attempts_reports_it_and_then_clears_the_mes
 @pytest.mark.slow
 def test_outcomes_wait_in_memory_while_the_store_is_locked(store, clock, tmp_path, monkeypatch):
 
-    buried(store, 6)
+    add_dead_letters(store, 6)
     sender = ScriptedSender(hold=True)
     operation = planned(store, clock)
     running = runner(store, sender, clock, in_flight=3)

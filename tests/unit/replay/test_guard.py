@@ -1,4 +1,4 @@
-"""The guard: a canary first, then at most twice what succeeded, and a stop when too many fail."""
+"""The guard: a canary first, then at most twice the number that succeeded, and a stop when too many fail."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.factories import replay_runner
 from tests.fixtures.replays import (
     FakeClock,
     ScriptedSender,
-    alive,
-    answering,
-    buried,
+    add_dead_letters,
     dead_letter,
-    in_hand,
     message_id,
+    probe_with,
+    replay_record,
+    write_heartbeat,
 )
 
 ACT = {"who": "ada", "origin": "cli"}
@@ -73,6 +73,8 @@ def test_a_canary_with_too_many_failures_stops_the_replay(bad, stops):
 
 def test_a_canary_that_can_no_longer_succeed_stops_the_replay_at_once():
     assert "6 of its first 6" in heard(ReplayGuard(CanaryRule(canary=10, percent=50)), bad=6).verdict()
+    only = heard(ReplayGuard(CanaryRule(canary=1, percent=50)), bad=1)
+    assert only.verdict() == "The canary failed: its first record failed again"
 
 
 def test_after_the_canary_only_the_latest_outcomes_count():
@@ -97,7 +99,7 @@ def store(tmp_path):
 
 def run(store, sender, probe=None, **choices):
     clock = FakeClock()
-    alive(store, clock())
+    write_heartbeat(store, clock())
     runner = replay_runner(store, sender, probe=probe, clock=clock, interval=0.01, monotonic=clock, quiet=0.0)
     operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT, **choices)
     return runner.run_one(operation.operation_id, 30)
@@ -105,7 +107,7 @@ def run(store, sender, probe=None, **choices):
 
 @pytest.mark.slow
 def test_a_failing_replay_stops_at_its_canary(store):
-    buried(store, 200)
+    add_dead_letters(store, 200)
     sender = ScriptedSender(refuse=[message_id(number) for number in range(200)])
 
     ended = run(store, sender, canary=5)
@@ -118,7 +120,7 @@ def test_a_failing_replay_stops_at_its_canary(store):
 
 @pytest.mark.slow
 def test_a_replay_that_starts_to_fail_stops_soon(store):
-    buried(store, 400)
+    add_dead_letters(store, 400)
     sender = ScriptedSender(refuse=[message_id(number) for number in range(100, 400)])
 
     ended = run(store, sender, stop_last=20)
@@ -131,7 +133,7 @@ def test_a_replay_that_starts_to_fail_stops_soon(store):
 
 @pytest.mark.slow
 def test_the_same_selection_can_be_planned_again_after_a_stop(store):
-    buried(store, 50)
+    add_dead_letters(store, 50)
     stopped = run(store, ScriptedSender(refuse=[message_id(number) for number in range(50)]))
 
     done = run(store, ScriptedSender())
@@ -142,7 +144,7 @@ def test_the_same_selection_can_be_planned_again_after_a_stop(store):
 
 @pytest.mark.slow
 def test_a_record_that_failed_in_three_replays_is_quarantined(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     poison = message_id(1)
     for _ in range(3):
         run(store, ScriptedSender(refuse=[poison]))
@@ -157,7 +159,7 @@ def test_a_record_that_failed_in_three_replays_is_quarantined(store):
 
 def claims_of(store):
     clock = FakeClock()
-    alive(store, clock())
+    write_heartbeat(store, clock())
     operation = replay.plan(store, DeadLetterFilter(), clock=clock, **ACT)
     claims = ReplayClaims(store, operation.operation_id, "me", lease=15.0, clock=clock)
     assert claims.take()
@@ -165,7 +167,7 @@ def claims_of(store):
 
 
 def test_claims_stay_within_the_memory_limit(store):
-    buried(store, 5, value=b"x" * 1000)
+    add_dead_letters(store, 5, value=b"x" * 1000)
     claims = claims_of(store)
 
     assert len(claims.settle_and_claim([], want=5, busy=False, room=2500).dead_letters) == 2
@@ -174,7 +176,7 @@ def test_claims_stay_within_the_memory_limit(store):
 
 
 def test_a_doubtful_record_is_not_claimed_while_an_old_attempt_may_still_arrive(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     DeadLetters(store).add([dead_letter(3, verdict="possibly_persisted", failed_at=4990.0)])
     claims = claims_of(store)
 
@@ -185,7 +187,7 @@ def test_a_doubtful_record_is_not_claimed_while_an_old_attempt_may_still_arrive(
 
 @pytest.mark.slow
 def test_claimed_records_are_sent_once_an_unavailable_store_is_back(store, monkeypatch):
-    buried(store, 5, verdict="possibly_persisted")
+    add_dead_letters(store, 5, verdict="possibly_persisted")
     asked = iter([StoreLocked(), StoreLocked()])
     look = DoubtfulRecord.search_first
 
@@ -195,12 +197,12 @@ def test_claimed_records_are_sent_once_an_unavailable_store_is_back(store, monke
         return look(self, dead_letters)
 
     monkeypatch.setattr(DoubtfulRecord, "search_first", away_at_first)
-    assert run(store, ScriptedSender(), probe=answering({}), inconclusive="send").acknowledged == 5
+    assert run(store, ScriptedSender(), probe=probe_with({}), inconclusive="send").acknowledged == 5
 
 
 @pytest.mark.slow
 def test_a_committed_but_unconfirmed_claim_is_resumed(store, monkeypatch):
-    buried(store, 5)
+    add_dead_letters(store, 5)
     failing = iter([True])
     claim = ReplayClaims.settle_and_claim
 
@@ -211,11 +213,11 @@ def test_a_committed_but_unconfirmed_claim_is_resumed(store, monkeypatch):
         return turn
 
     monkeypatch.setattr(ReplayClaims, "settle_and_claim", breaks_after_the_commit)
-    assert run(store, ScriptedSender(), probe=answering({})).acknowledged == 5
+    assert run(store, ScriptedSender(), probe=probe_with({})).acknowledged == 5
 
 
 def test_a_runner_without_a_preflight_check_leaves_the_decision_to_the_operator(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     ready = run(store, ScriptedSender(), check_first=True)
 
     assert (ready.state, ready.owner) == ("ready", None)
@@ -223,7 +225,7 @@ def test_a_runner_without_a_preflight_check_leaves_the_decision_to_the_operator(
 
 
 def away(times, asked):
-    """A probe whose brokers are away so many times, and that then finds nothing."""
+    """Return a probe that is inconclusive `times` times, and then finds no record."""
 
     def probe(topic, ids, since_ms):
         asked.append(list(ids))
@@ -237,7 +239,7 @@ def away(times, asked):
 @pytest.mark.slow
 def test_a_probe_is_retried_while_a_broker_is_unavailable(store, monkeypatch):
     monkeypatch.setattr(execution, "REST", 0.01)
-    buried(store, 3, verdict="possibly_persisted")
+    add_dead_letters(store, 3, verdict="possibly_persisted")
     asked = []
 
     assert run(store, ScriptedSender(), probe=away(4, asked), inconclusive="send").acknowledged == 3
@@ -247,7 +249,7 @@ def test_a_probe_is_retried_while_a_broker_is_unavailable(store, monkeypatch):
 @pytest.mark.slow
 def test_records_that_no_probe_can_resolve_are_left_to_the_operator(store, monkeypatch):
     monkeypatch.setattr(execution, "REST", 0.01)
-    buried(store, 3, verdict="possibly_persisted")
+    add_dead_letters(store, 3, verdict="possibly_persisted")
 
     ended = run(store, ScriptedSender(), probe=away(1000, []))
 
@@ -263,7 +265,7 @@ def test_slow_probes_have_an_outcome_for_every_topic():
         return {one: ProbeResult("not_found", None, None, 0, "") for one in ids}
 
     doubt = DoubtfulRecord(slow, monotonic=lambda: now[0])
-    dead_letters = [in_hand(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
+    dead_letters = [replay_record(n, verdict="possibly_persisted", topic=f"t{n}") for n in range(3)]
 
     sendable, outcomes = doubt.search_first(dead_letters)
     assert (len(sendable), {one.verdict for one in outcomes}) == (0, {"inconclusive"})

@@ -16,19 +16,19 @@ from tests.fixtures.replays import (
     CLUSTER,
     EMBEDDED,
     ScriptedSender,
-    alive,
-    buried,
+    add_dead_letters,
     dead_letter,
     embedded_runner,
     planned,
     runner,
     states,
+    write_heartbeat,
 )
 from tests.support import eventually
 
 
 def abandoned(store, clock, *, claim):
-    """A replay that was cancelled while a runner had it, which died right after."""
+    """Return a replay that was cancelled while a runner owned it; the runner then died."""
     operation = replay.plan(store, ALL, **BY, can_run=EMBEDDED, clock=clock)
     claims = ReplayClaims(store, operation.operation_id, "dead/1", lease=15.0, clock=clock)
     assert claims.take()
@@ -40,7 +40,7 @@ def abandoned(store, clock, *, claim):
 
 
 def test_a_cancelled_operation_of_a_dead_runner_ends_once_its_lease_expires(store, clock):
-    buried(store, 3, cluster_id=EMBEDDED)
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
     one = abandoned(store, clock, claim=False)
 
     assert end_abandoned(store, clock.now) == []
@@ -53,11 +53,11 @@ def test_a_cancelled_operation_of_a_dead_runner_ends_once_its_lease_expires(stor
 
 
 def test_records_claimed_by_a_dead_runner_are_inconclusive_if_no_runner_can_probe_them(store, clock):
-    buried(store, 3, cluster_id=EMBEDDED)
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
     one = abandoned(store, clock, claim=True)
     clock.forward(16)
-    alive(store, clock.now, cluster=EMBEDDED)
-    assert end_abandoned(store, clock.now) == []  # who is alive looks for them on the topic
+    write_heartbeat(store, clock.now, cluster=EMBEDDED)
+    assert end_abandoned(store, clock.now) == []  # a live runner looks for them on the topic
 
     clock.forward(61)
     (ended,) = end_abandoned(store, clock.now)
@@ -68,7 +68,7 @@ def test_records_claimed_by_a_dead_runner_are_inconclusive_if_no_runner_can_prob
 
 
 def test_a_runner_of_any_cluster_ends_a_cancelled_operation(store, clock):
-    buried(store, 1, cluster_id=EMBEDDED)
+    add_dead_letters(store, 1, cluster_id=EMBEDDED)
     one = abandoned(store, clock, claim=False)
     clock.forward(100)
     elsewhere = ScriptedSender()
@@ -80,7 +80,7 @@ def test_a_runner_of_any_cluster_ends_a_cancelled_operation(store, clock):
 
 
 def test_a_paused_replay_resumes_at_another_rate_that_its_runner_reads(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation = planned(store, clock, rate=1000.0)
     claims = ReplayClaims(store, operation.operation_id, "r-1", lease=15.0, clock=clock)
     assert claims.take()
@@ -97,7 +97,7 @@ def test_a_paused_replay_resumes_at_another_rate_that_its_runner_reads(store, cl
 
 
 def test_a_rate_changes_only_with_a_valid_resume(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation = planned(store, clock, rate=9.0)
 
     with pytest.raises(ReplayError, match="Cannot resume replay"):
@@ -113,8 +113,8 @@ def test_a_rate_changes_only_with_a_valid_resume(store, clock):
 
 @pytest.mark.slow
 def test_cancelling_a_dry_run_reports_records_that_another_replay_delivered(store, clock):
-    """It said «4 skipped: cancelled before it was sent», of which 2 had been replayed elsewhere."""
-    buried(store, 2)
+    """Regression: it reported "4 skipped: cancelled before it was sent", but 2 of them had been replayed elsewhere."""
+    add_dead_letters(store, 2)
     DeadLetters(store).add([dead_letter(8, topic="payments"), dead_letter(9, topic="payments")])
     dry = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, clock=clock)
     runner(store, ScriptedSender(), clock).run_one(
@@ -131,7 +131,7 @@ def test_cancelling_a_dry_run_reports_records_that_another_replay_delivered(stor
 
 
 def test_a_replay_cancelled_before_it_ran_ends_at_once(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation = planned(store, clock)
 
     done = replay.cancel(store, operation.operation_id, **BY, clock=clock)
@@ -142,7 +142,7 @@ def test_a_replay_cancelled_before_it_ran_ends_at_once(store, clock):
 
 
 def test_a_replay_for_a_vanished_cluster_does_not_block_a_new_one(store, clock):
-    buried(store, 3, cluster_id="gone")
+    add_dead_letters(store, 3, cluster_id="gone")
     stale = replay.plan(store, ALL, **BY, can_run="gone", clock=clock)
     ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).take()
     ReplayClaims(store, stale.operation_id, "dead", lease=15, clock=clock).settle_and_claim(
@@ -161,7 +161,7 @@ def test_a_replay_for_a_vanished_cluster_does_not_block_a_new_one(store, clock):
 
 
 def test_an_invalid_state_change_is_refused(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     operation = planned(store, clock)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
 
@@ -173,7 +173,7 @@ def test_an_invalid_state_change_is_refused(store, clock):
 
 @pytest.mark.slow
 def test_every_action_is_audited(store, clock):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     operation = planned(store, clock)
     replay.pause(store, operation.operation_id, **BY)
     replay.resume(store, operation.operation_id, **BY)

@@ -1,4 +1,4 @@
-"""Plans: the frozen selection, its order, refusals, and joins with replays under way."""
+"""Plans: the frozen selection, its order, refusals, and joins with running replays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from tests.fixtures.replays import (
     BY,
     CLUSTER,
     ScriptedSender,
-    alive,
-    buried,
+    add_dead_letters,
     counts,
     dead_letter,
     message_id,
@@ -21,11 +20,12 @@ from tests.fixtures.replays import (
     records,
     runner,
     states,
+    write_heartbeat,
 )
 
 
 def test_planning_the_same_selection_twice_returns_the_same_operation(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
 
     first = planned(store, clock)
     second = planned(store, clock)
@@ -35,8 +35,8 @@ def test_planning_the_same_selection_twice_returns_the_same_operation(store, clo
 
 
 def test_an_undecided_plan_is_replaced_when_more_dead_letters_match(store, clock):
-    """It was yesterday's: with yesterday's dead letters only, and nothing said so."""
-    buried(store, 3)
+    """Regression: yesterday's plan was returned, without the dead letters since then and without a note."""
+    add_dead_letters(store, 3)
     first = planned(store, clock, check_first=True)
     assert planned(store, clock, check_first=True) == first
     DeadLetters(store).add([dead_letter(9)])
@@ -49,7 +49,7 @@ def test_an_undecided_plan_is_replaced_when_more_dead_letters_match(store, clock
 
 
 def test_a_started_replay_stays_the_same_when_more_dead_letters_match(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     first = planned(store, clock)
     DeadLetters(store).add([dead_letter(9)])
 
@@ -58,18 +58,18 @@ def test_a_started_replay_stays_the_same_when_more_dead_letters_match(store, clo
 
 @pytest.mark.slow
 def test_planning_after_the_end_creates_a_new_operation(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     first = planned(store, clock)
     runner(store, ScriptedSender(), clock).run_one(first.operation_id, 60)
 
-    buried(store, 2)
+    add_dead_letters(store, 2)
 
     assert planned(store, clock).operation_id != first.operation_id
 
 
 @pytest.mark.slow
 def test_a_plan_freezes_its_message_ids(store, clock):
-    old = buried(store, 2)
+    old = add_dead_letters(store, 2)
     operation = planned(store, clock)
 
     DeadLetters(store).add([dead_letter(7)])
@@ -93,7 +93,7 @@ def test_the_oldest_records_are_sent_first_with_sequences_ordered_numerically(st
 
 @pytest.mark.slow
 def test_a_limit_leaves_the_remaining_dead_letters_unchanged(store, clock):
-    buried(store, 5)
+    add_dead_letters(store, 5)
 
     done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock, limit=2).operation_id, 60)
 
@@ -108,21 +108,21 @@ def test_an_empty_selection_is_a_result_and_not_an_error(store, clock):
 
 
 def test_without_a_runner_a_replay_is_refused_with_a_fix(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
 
     with pytest.raises(NoReplayRunner, match="Start a producer"):
         replay.plan(store, ALL, **BY, clock=clock)
 
-    alive(store, clock() - 16)
+    write_heartbeat(store, clock() - 16)
     assert replay.runners(store, clock()) == []
-    alive(store, clock() - 1)
+    write_heartbeat(store, clock() - 1)
     assert replay.runners(store, clock()) == ["p-1"]
     assert replay.plan(store, ALL, **BY, clock=clock).state == "planned"
 
 
 @pytest.mark.slow
 def test_malformed_and_quarantined_dead_letters_are_skipped_with_the_reason(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     DeadLetters(store).add(
         [dead_letter(1, replayable=False), dead_letter(2, quarantined=True, replay_count=4)]
     )
@@ -149,7 +149,7 @@ def test_a_quarantined_dead_letter_is_sent_on_request(store, clock):
 
 @pytest.mark.slow
 def test_dead_letters_of_another_cluster_are_refused_without_to_cluster(store, clock):
-    buried(store, 2, cluster_id="elsewhere")
+    add_dead_letters(store, 2, cluster_id="elsewhere")
 
     with pytest.raises(OtherCluster, match="elsewhere"):
         planned(store, clock)
@@ -160,7 +160,7 @@ def test_dead_letters_of_another_cluster_are_refused_without_to_cluster(store, c
 
 @pytest.mark.slow
 def test_only_dead_letters_of_the_own_cluster_are_sent(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     DeadLetters(store).add([dead_letter(1, cluster_id="elsewhere"), dead_letter(2, cluster_id="elsewhere")])
 
     done = runner(store, ScriptedSender(), clock).run_one(planned(store, clock).operation_id, 60)
@@ -170,7 +170,7 @@ def test_only_dead_letters_of_the_own_cluster_are_sent(store, clock):
 
 
 def test_a_selection_within_a_running_replay_joins_it_on_request(store, clock):
-    ids = buried(store, 4)
+    ids = add_dead_letters(store, 4)
     whole = planned(store, clock)
     some = DeadLetterFilter(ids=tuple(ids[:2]))
 
@@ -182,7 +182,7 @@ def test_a_selection_within_a_running_replay_joins_it_on_request(store, clock):
 
 
 def test_a_selection_with_more_records_is_a_separate_replay(store, clock):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     first = planned(store, clock, DeadLetterFilter(until=1002.0))
     DeadLetters(store).add([dead_letter(9)])
 
@@ -195,7 +195,7 @@ def test_a_selection_with_more_records_is_a_separate_replay(store, clock):
 
 
 def test_a_dead_letter_of_an_unknown_cluster_that_may_be_persisted_is_sent_only_with_to_cluster(store, clock):
-    buried(store, 2, cluster_id="", verdict="possibly_persisted")
+    add_dead_letters(store, 2, cluster_id="", verdict="possibly_persisted")
     DeadLetters(store).add([dead_letter(number, cluster_id="", verdict="not_sent") for number in (7, 8)])
 
     asked = planned(store, clock)

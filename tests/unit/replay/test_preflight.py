@@ -1,4 +1,4 @@
-"""The check before a replay: it continues by itself, or stops for a decision."""
+"""The check before a replay: it continues automatically, or stops for a decision."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.fixtures.replays import (
     ALL,
     BY,
     EMBEDDED,
-    buried,
-    clicked,
+    add_dead_letters,
     dead_letter,
     embedded_runner,
     embedded_sender,
+    plan_one_click,
 )
 from tests.support import eventually
 
 
 @pytest.mark.slow
 def test_a_one_click_replay_without_findings_starts_automatically(store, clock, sees):
-    buried(store, 3, cluster_id=EMBEDDED)
-    one, sends = clicked(store, clock), embedded_sender()
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
+    one, sends = plan_one_click(store, clock), embedded_sender()
 
     assert replay.get(store, one).state == "checking"
     done = embedded_runner(store, sends, clock).run_one(one, 60)
@@ -49,9 +49,9 @@ def test_a_one_click_replay_without_findings_starts_automatically(store, clock, 
 def test_a_one_click_replay_with_findings_sends_nothing_before_the_operator_confirms(
     store, clock, sees, found
 ):
-    buried(store, 3, cluster_id=EMBEDDED)
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
     sees(**found)
-    one, sends = clicked(store, clock), embedded_sender()
+    one, sends = plan_one_click(store, clock), embedded_sender()
 
     waits = embedded_runner(store, sends, clock).run_one(one, 60)
 
@@ -62,23 +62,23 @@ def test_a_one_click_replay_with_findings_sends_nothing_before_the_operator_conf
 
 def test_a_one_click_replay_of_doubtful_records_waits_for_confirmation(store, clock, sees):
     DeadLetters(store).add([dead_letter(1, cluster_id=EMBEDDED, verdict="possibly_persisted")])
-    one, sends = clicked(store, clock), embedded_sender()
+    one, sends = plan_one_click(store, clock), embedded_sender()
 
     assert embedded_runner(store, sends, clock).run_one(one, 60).state == "ready"
     assert sends.sent == []
 
 
 def test_a_dry_run_never_starts_automatically(store, clock, sees):
-    buried(store, 3, cluster_id=EMBEDDED)
-    one, sends = clicked(store, clock, go_by_itself=False), embedded_sender()
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
+    one, sends = plan_one_click(store, clock, go_by_itself=False), embedded_sender()
 
     assert embedded_runner(store, sends, clock).run_one(one, 60).state == "ready"
     assert sends.sent == []
 
 
 def test_a_runner_that_cannot_check_the_topics_waits_for_confirmation(store, clock):
-    buried(store, 2, cluster_id=EMBEDDED)
-    one, sends = clicked(store, clock), embedded_sender()
+    add_dead_letters(store, 2, cluster_id=EMBEDDED)
+    one, sends = plan_one_click(store, clock), embedded_sender()
 
     waits = embedded_runner(store, sends, clock, client=None).run_one(one, 60)
 
@@ -90,7 +90,7 @@ def test_a_runner_that_cannot_check_the_topics_waits_for_confirmation(store, clo
 
 @pytest.mark.slow
 def test_a_preflight_does_not_wait_for_a_running_replay(store, clock, sees):
-    buried(store, 2, cluster_id=EMBEDDED)
+    add_dead_letters(store, 2, cluster_id=EMBEDDED)
     DeadLetters(store).add([dead_letter(9, cluster_id=EMBEDDED, topic="late")])
     sends = embedded_sender(hold=True)
     running = embedded_runner(store, sends, clock)
@@ -100,7 +100,7 @@ def test_a_preflight_does_not_wait_for_a_running_replay(store, clock, sees):
     running.start()
     eventually(lambda: len(sends.sent) > 0)
 
-    second = clicked(store, clock, DeadLetterFilter(topic="late"), go_by_itself=False)
+    second = plan_one_click(store, clock, DeadLetterFilter(topic="late"), go_by_itself=False)
 
     eventually(lambda: replay.get(store, second).state == "ready")
     assert replay.get(store, first).state == "running"
@@ -111,12 +111,12 @@ def test_a_preflight_does_not_wait_for_a_running_replay(store, clock, sees):
 
 @pytest.mark.slow
 def test_an_automatically_started_replay_runs_when_its_turn_comes(store, clock, sees):
-    buried(store, 2, cluster_id=EMBEDDED)
+    add_dead_letters(store, 2, cluster_id=EMBEDDED)
     sends = embedded_sender()
     running = embedded_runner(store, sends, clock)
     running.start()
 
-    one = clicked(store, clock)
+    one = plan_one_click(store, clock)
 
     eventually(lambda: replay.get(store, one).ended)
     running.stop()
@@ -125,8 +125,8 @@ def test_an_automatically_started_replay_runs_when_its_turn_comes(store, clock, 
 
 @pytest.mark.slow
 def test_a_replay_that_waited_too_long_is_checked_again_and_may_need_confirmation(store, clock, sees):
-    buried(store, 3, cluster_id=EMBEDDED)
-    one, sends = clicked(store, clock), embedded_sender()
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
+    one, sends = plan_one_click(store, clock), embedded_sender()
     running = embedded_runner(store, sends, clock)
     running.poll(preflight=True)
     assert replay.get(store, one).state == "planned"
@@ -140,9 +140,9 @@ def test_a_replay_that_waited_too_long_is_checked_again_and_may_need_confirmatio
 
 @pytest.mark.slow
 def test_a_confirmed_replay_is_not_checked_again(store, clock, sees):
-    buried(store, 3, cluster_id=EMBEDDED)
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
     sees(newer_keys=1)
-    one, sends = clicked(store, clock), embedded_sender()
+    one, sends = plan_one_click(store, clock), embedded_sender()
     running = embedded_runner(store, sends, clock)
     running.run_one(one, 60)
     replay.go(store, one, **BY, newer="send", clock=clock)
@@ -153,7 +153,7 @@ def test_a_confirmed_replay_is_not_checked_again(store, clock, sees):
 
 @pytest.mark.slow
 def test_a_plan_without_check_first_never_waits_for_confirmation(store, clock, sees):
-    buried(store, 3, cluster_id=EMBEDDED)
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
     sees(newer_keys=1)
     one = replay.plan(store, ALL, **BY, can_run=EMBEDDED, clock=clock).operation_id
 
@@ -162,8 +162,8 @@ def test_a_plan_without_check_first_never_waits_for_confirmation(store, clock, s
 
 @pytest.mark.slow
 def test_the_time_spent_waiting_for_a_decision_is_not_part_of_the_duration(store, clock, sees):
-    buried(store, 2, cluster_id=EMBEDDED)
-    one = clicked(store, clock, go_by_itself=False)
+    add_dead_letters(store, 2, cluster_id=EMBEDDED)
+    one = plan_one_click(store, clock, go_by_itself=False)
     running = embedded_runner(store, embedded_sender(), clock)
     running.run_one(one, 60)
     clock.forward(3600)
@@ -176,8 +176,8 @@ def test_the_time_spent_waiting_for_a_decision_is_not_part_of_the_duration(store
 
 
 def test_go_resets_the_start_time_that_an_older_version_set_at_the_preflight(store, clock, sees):
-    buried(store, 2, cluster_id=EMBEDDED)
-    one = clicked(store, clock, go_by_itself=False)
+    add_dead_letters(store, 2, cluster_id=EMBEDDED)
+    one = plan_one_click(store, clock, go_by_itself=False)
     embedded_runner(store, embedded_sender(), clock).run_one(one, 60)
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operations SET started_at = 1.0")
@@ -188,8 +188,8 @@ def test_go_resets_the_start_time_that_an_older_version_set_at_the_preflight(sto
 
 
 def test_a_replay_cancelled_during_its_preflight_ends_with_it(store, clock, monkeypatch, sees):
-    buried(store, 1, cluster_id=EMBEDDED)
-    one = clicked(store, clock)
+    add_dead_letters(store, 1, cluster_id=EMBEDDED)
+    one = plan_one_click(store, clock)
     given = preflight.check(None, None)
 
     def cancelled_meanwhile(*_, **__):

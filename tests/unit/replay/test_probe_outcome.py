@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from producer_core.replay.probe_outcome import ProbeOutcome, outcome_after_search
-from tests.fixtures.replays import in_hand
+from tests.fixtures.replays import replay_record
 
-RECORD = in_hand(1)
+RECORD = replay_record(1)
 
 
 def test_a_found_record_is_settled_at_its_position():
@@ -32,7 +32,7 @@ def test_a_missing_record_is_sent_again():
 )
 def test_a_missing_record_is_inconclusive_if_its_partition_lost_records(partition, removed, ending):
     outcome = outcome_after_search(
-        in_hand(1, partition=partition), ProbeOutcome({}, removed=frozenset({removed}))
+        replay_record(1, partition=partition), ProbeOutcome({}, removed=frozenset({removed}))
     )
 
     assert outcome.ending == ending
@@ -42,7 +42,10 @@ def test_a_missing_record_is_inconclusive_if_its_partition_lost_records(partitio
 def test_a_missing_record_with_a_newer_record_of_its_key_is_inconclusive():
     newer = ProbeOutcome({}, newer=frozenset({RECORD.message_id}))
 
-    assert (outcome_after_search(RECORD, newer).ending, outcome_after_search(in_hand(2), newer).ending) == (
+    assert (
+        outcome_after_search(RECORD, newer).ending,
+        outcome_after_search(replay_record(2), newer).ending,
+    ) == (
         "skipped",
         "pending",
     )

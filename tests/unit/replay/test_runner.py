@@ -10,19 +10,19 @@ from tests.fixtures.replays import (
     BY,
     FakeClock,
     ScriptedSender,
-    answering,
-    buried,
+    add_dead_letters,
     claimed_by_a_dead_runner,
     counts,
-    heir,
     planned,
+    probe_with,
     runner,
     states,
+    successor,
 )
 
 
 def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     operation = planned(store, clock)
     stranger = ScriptedSender()
     stranger.cluster_id = "elsewhere"
@@ -35,10 +35,10 @@ def test_a_runner_of_another_cluster_does_not_touch_the_operation(store, clock):
 
 @pytest.mark.slow
 def test_a_runner_does_not_take_an_operation_before_its_lease_expires(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation, _, _ = claimed_by_a_dead_runner(store, clock)
     sender = ScriptedSender()
-    running = heir(store, sender, clock, probe=answering({}), after=14)
+    running = successor(store, sender, clock, probe=probe_with({}), after=14)
 
     assert not running.poll()
     assert sender.sent == []
@@ -48,7 +48,7 @@ def test_a_runner_does_not_take_an_operation_before_its_lease_expires(store, clo
 
 
 def test_a_live_owner_keeps_its_operation_when_the_clock_is_set(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation, owner, _ = claimed_by_a_dead_runner(store, clock)
     monotonic = FakeClock()
     watching = runner(store, ScriptedSender(), clock, monotonic=monotonic)
@@ -66,22 +66,22 @@ def test_a_live_owner_keeps_its_operation_when_the_clock_is_set(store, clock):
 
 @pytest.mark.slow
 def test_a_dead_owner_is_replaced_even_if_the_clock_was_set_back(store, clock):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     claimed_by_a_dead_runner(store, clock)
     clock.forward(-3600)
 
-    assert heir(store, ScriptedSender(), clock, probe=answering({})).poll()
+    assert successor(store, ScriptedSender(), clock, probe=probe_with({})).poll()
 
 
 @pytest.mark.slow
 def test_a_cancelled_operation_of_a_dead_runner_is_settled_without_sending(store, clock):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     operation, _, (landed, absent) = claimed_by_a_dead_runner(store, clock)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
     assert not replay.get(store, operation.operation_id).ended
     sender = ScriptedSender()
 
-    assert heir(store, sender, clock, probe=answering({landed: "found"})).poll()
+    assert successor(store, sender, clock, probe=probe_with({landed: "found"})).poll()
 
     done = replay.get(store, operation.operation_id)
     assert sender.sent == []
@@ -91,11 +91,11 @@ def test_a_cancelled_operation_of_a_dead_runner_is_settled_without_sending(store
 
 @pytest.mark.slow
 def test_a_cancelled_operation_of_a_dead_runner_is_settled_after_the_wait_for_old_attempts(store, clock):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     operation, _, (landed, _) = claimed_by_a_dead_runner(store, clock)
     replay.cancel(store, operation.operation_id, **BY, clock=clock)
 
-    running = heir(store, ScriptedSender(), clock, quiet=16.2, probe=answering({landed: "found"}))
+    running = successor(store, ScriptedSender(), clock, quiet=16.2, probe=probe_with({landed: "found"}))
     done = running.run_one(operation.operation_id, 60)
 
     assert (done.ended, counts(done)) == (True, (0, 1, 0, 3))
@@ -104,7 +104,7 @@ def test_a_cancelled_operation_of_a_dead_runner_is_settled_after_the_wait_for_ol
 
 @pytest.mark.slow
 def test_the_runner_waits_for_a_locked_store(store, clock, monkeypatch):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     operation = planned(store, clock)
     running = runner(store, ScriptedSender(), clock)
     answers, look = iter([StoreLocked("held"), StoreLocked("held")]), running._candidates.ask

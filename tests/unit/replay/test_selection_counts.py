@@ -6,7 +6,7 @@ import pytest
 
 from producer_core.dlq import DeadLetters
 from producer_core.replay import selection_counts
-from tests.fixtures.replays import ALL, CLUSTER, buried, dead_letter, message_id, planned
+from tests.fixtures.replays import ALL, CLUSTER, add_dead_letters, dead_letter, message_id, planned
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_small_limit_lists_the_oldest(mixed, limit):
 
 
 def test_a_limit_lists_the_oldest(store):
-    buried(store, 60)
+    add_dead_letters(store, 60)
 
     listed = [
         one.message_id for one in selection_counts.iter_selection(store, ALL, cluster=CLUSTER, limit=51)

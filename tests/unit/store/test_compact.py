@@ -13,7 +13,7 @@ from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreFull
 from producer_core.store import Store, paths
-from tests.fixtures.replays import alive, dead_letter
+from tests.fixtures.replays import dead_letter, write_heartbeat
 
 ANY = DeadLetterFilter(state=None)
 RANDOM = random.Random(7)
@@ -39,7 +39,7 @@ def store(tmp_path):
         DeadLetterFilter(topic="gone"), who="ann", origin="cli", confirmation=f"purge {len(PURGED)}"
     )
     opened.set_setting("keep_settled", 5.0)
-    alive(opened, 6000.0)
+    write_heartbeat(opened, 6000.0)
     return opened
 
 

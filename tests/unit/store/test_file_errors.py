@@ -67,7 +67,7 @@ def own(folder):
 
 def test_a_directory_is_not_a_store(tmp_path):
     with pytest.raises(
-        StoreUnavailable, match=r"is a directory.*Give the path of a file, for example .*store.duckdb"
+        StoreUnavailable, match=r"is a directory.*Specify the path of a file, for example .*store.duckdb"
     ):
         Store.open(tmp_path)
 
@@ -158,7 +158,7 @@ def test_a_read_only_file_can_be_read_but_not_written(folder, as_ordinary_user):
 
     assert as_ordinary_user(f"print(Store.open({str(path)!r}).settings())") == "{'x': 1}"
     output = as_ordinary_user(f"Store.open({str(path)!r}).set_setting('x', 2)")
-    assert output.startswith("StoreUnavailable") and "Give this user read and write permission" in output
+    assert output.startswith("StoreUnavailable") and "Grant this user read and write permission" in output
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.store import Store
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_dead_letters_of_a_restored_store_are_probed_and_none_is_written_twice(p
 @pytest.mark.slow
 def test_a_restored_store_is_logged_and_has_no_safe_verdict(path, tmp_path, caplog):
     store = Store.open(path)
-    buried(store, 3)
+    add_dead_letters(store, 3)
     store.close()
     shutil.copy(path, tmp_path / "copy.duckdb")
     store.begin_replay()
@@ -74,7 +74,7 @@ def test_a_restored_store_is_logged_and_has_no_safe_verdict(path, tmp_path, capl
 @pytest.mark.slow
 def test_a_copy_at_another_path_is_recognised_but_not_one_without_a_replay(path, tmp_path):
     store = Store.open(path)
-    buried(store, 2)
+    add_dead_letters(store, 2)
     store.close()
     elsewhere = tmp_path / "elsewhere.duckdb"
     shutil.copy(path, elsewhere)
@@ -95,7 +95,7 @@ def test_a_new_store_at_the_path_of_a_deleted_one_is_not_a_copy(path):
     path.unlink()
 
     store = Store.open(path)
-    buried(store, 2)
+    add_dead_letters(store, 2)
     store.close()
 
     assert verdicts(Store.open(path)) == {"rejected"}
@@ -103,7 +103,7 @@ def test_a_new_store_at_the_path_of_a_deleted_one_is_not_a_copy(path):
 
 def test_a_store_restored_under_a_running_process_is_recognised_by_its_next_replay(path, tmp_path):
     store = Store.open(path)
-    buried(store, 2)
+    add_dead_letters(store, 2)
     store.close()
     shutil.copy(path, tmp_path / "copy.duckdb")
     store.begin_replay()

@@ -13,7 +13,7 @@ from producer_core.replay.candidates import Candidates
 from producer_core.replay.claims import ReplayClaims
 from producer_core.store import Store
 from producer_core.store.lease import Lease
-from tests.fixtures.replays import CLUSTER, buried
+from tests.fixtures.replays import CLUSTER, add_dead_letters
 
 SECONDS = 16.0
 
@@ -59,7 +59,7 @@ def lease(request, store, times):
     """Return a process's view of one lease."""
     if request.param == "named":
         return lambda owner: Lease(store, "alerts", owner, seconds=SECONDS, monotonic=lambda: times.moment)
-    buried(store, 1)
+    add_dead_letters(store, 1)
     operation = replay.plan(
         store, DeadLetterFilter(), who="ann", origin="python", can_run=CLUSTER, clock=lambda: times.now
     )

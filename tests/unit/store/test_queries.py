@@ -9,7 +9,7 @@ import pytest
 import producer_core
 import producer_core.dashboard
 from producer_core.store import Batch, LatencyRow, StatisticsRow, Store
-from producer_core.store.queries import _parse, queries, query
+from producer_core.store.queries import parse, queries, query
 
 NOW = 1_800_000_000
 NEEDED = {"bucket": 10, "bucket_seconds": 10}
@@ -90,7 +90,7 @@ def test_an_unknown_query_raises_an_error_with_the_known_names(store):
 
 
 def test_a_query_file_is_split_at_its_names():
-    parsed = _parse(
+    parsed = parse(
         "-- about\n-- name: one\n-- What it\n-- answers.\nSELECT $a\n  + $b;\n\n-- name: two\nSELECT 2;\n"
     )
 

@@ -191,7 +191,7 @@ def test_at_least_once_reports_an_upper_bound_of_the_duplicates(kafka, topic, fi
     counts = collections.Counter(row for _, row in rows(kafka, topic))
     assert hits
     assert set(counts) == set(range(ROWS))
-    # each run saves its reach ahead of its rows
+    # before a run sends rows, it saves the last position that it may reach
     assert sum(counts.values()) - ROWS <= summary["possible_duplicates"] <= 3 * hits * ROWS
 
 
@@ -313,7 +313,7 @@ def test_a_send_of_the_same_file_from_another_host_fences_the_first(
     assert summary["complete"]
     # 2: the broker fenced its transactional id. 0: its connection had broken, so it initialized again and found all rows.
     assert first.returncode in (0, 2), err
-    assert first.returncode == 0 or "Another process uses the transactional id" in err
+    assert first.returncode == 0 or "Another process is using the transactional id" in err
     assert collections.Counter(row for _, row in rows(kafka, topic)) == collections.Counter(range(ROWS))
 
 

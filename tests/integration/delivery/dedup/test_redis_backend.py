@@ -138,7 +138,7 @@ def test_without_redis_memory_detects_duplicates_and_the_callback_is_called_once
     assert dedup.get_stats()["degraded"]
     ((degraded, text),) = changes
     assert degraded
-    assert "Redis does not respond" in text
+    assert "Redis is not responding" in text
 
 
 def keys(client):
@@ -280,7 +280,7 @@ def test_the_users_client_keeps_its_own_settings(client, dedup):
 def test_a_backend_without_redis_raises_an_error(own_redis, client):
     backend = RedisClaimBackend(client, ttl=1, claim_ttl=1)
     own_redis.stop()
-    with pytest.raises(DedupError, match="Redis does not respond"):
+    with pytest.raises(DedupError, match="Redis is not responding"):
         backend.claim("k", "a")
     backend.close()
 

@@ -15,7 +15,7 @@ from producer_core.messages import record_id
 from tests.proxy import FaultProxy, Rule, Swallow
 from tests.support import eventually
 
-PATIENCE = 60
+TIMEOUT = 60
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ class Sending:
         )
         for topic in topics:
             self.send(topic, "warm")
-        self.producer.flush(PATIENCE)
+        self.producer.flush(TIMEOUT)
 
     def send(self, topic, value):
         self.producer.send_message(topic, value, partition=0, on_delivery=self.on_report)
@@ -65,7 +65,7 @@ def ids_on(broker, topic):
         reader.assign([TopicPartition(topic, 0, 0)])
         found = []
         while len(found) < end:
-            if (message := reader.poll(PATIENCE)) is not None and message.error() is None:
+            if (message := reader.poll(TIMEOUT)) is not None and message.error() is None:
                 found.append(record_id(message.headers()))
         return found
     finally:
@@ -74,15 +74,15 @@ def ids_on(broker, topic):
 
 def lose_a_response_while_another_topic_rejects(broker, proxy, sending, orders, refused, count):
     """Reproduce kafka-real-notes 1.1: the batch returns to the queue, the epoch rises, and the batch is written again."""
-    with proxy.during(Rule(Swallow(PATIENCE), api="Produce", times=1)):
+    with proxy.during(Rule(Swallow(TIMEOUT), api="Produce", times=1)):
         for number in range(count):
             sending.send(orders, f"order {number}")
-        eventually(lambda: proxy.counts["Swallow"], PATIENCE)
+        eventually(lambda: proxy.counts["Swallow"], TIMEOUT)
     broker.fail_next(refused, "INVALID_RECORD")
     sending.send(refused, "refused")
-    eventually(lambda: sending.reports[refused, False], PATIENCE)
+    eventually(lambda: sending.reports[refused, False], TIMEOUT)
     proxy.reset_connections()
-    sending.producer.flush(PATIENCE)
+    sending.producer.flush(TIMEOUT)
 
 
 @pytest.mark.parametrize("closing", [False, True], ids=["while running", "at close"])
@@ -92,8 +92,8 @@ def test_each_copy_is_counted_although_every_message_is_reported_as_sent(broker,
 
     lose_a_response_while_another_topic_rejects(broker, proxy, sending, orders, refused, 30)
     if not closing:
-        eventually(lambda: sending.possible_duplicates() > 0, PATIENCE)
-    sending.producer.close(PATIENCE)
+        eventually(lambda: sending.possible_duplicates() > 0, TIMEOUT)
+    sending.producer.close(TIMEOUT)
 
     copies = sum(count - 1 for count in Counter(ids_on(broker, orders)).values())
     assert sending.reports[orders, True] == 31
@@ -105,7 +105,7 @@ def test_gaps_are_read_completely_and_records_between_them_are_skipped(broker, p
     sending = Sending(broker.bootstrap_servers)
     for number in range(60):
         sending.send("gaps", str(number))
-    sending.producer.close(PATIENCE)
+    sending.producer.close(TIMEOUT)
     ids, where = ids_on(broker, "gaps"), ("gaps", 0)
 
     gaps = [
@@ -114,7 +114,7 @@ def test_gaps_are_read_completely_and_records_between_them_are_skipped(broker, p
         OffsetGap(where, 58, 60, ids[0], 0),
     ]
     found = read_gaps({"bootstrap.servers": broker.bootstrap_servers})(
-        [PartitionGaps(*where, tuple(gaps), 50)], PATIENCE
+        [PartitionGaps(*where, tuple(gaps), 50)], TIMEOUT
     )
 
     offsets = [0, 1, 2, 10, 11, 58, 59]

@@ -60,7 +60,7 @@ def write(kafka, topic, rows):
 
 
 def write_without_settling(kafka, topic, journal, rows, *, unsent=()):
-    """Leave the state of a process that was killed after the broker had its messages and before the journal did."""
+    """Leave the state of a process that was killed after its messages were on the topic and before it settled them."""
     with Journal.open(journal) as journal_handle:
         first = journal_handle.next_sequence
         for seq, (key, value) in enumerate((*rows, *unsent), first):

@@ -201,5 +201,5 @@ def count_known_producers(cluster, topic):
 def receive(connection, size):
     data = b""
     while len(data) < size:
-        data += connection.recv(size - len(data)) or pytest.fail("the broker hung up")
+        data += connection.recv(size - len(data)) or pytest.fail("the broker closed the connection")
     return data

@@ -38,7 +38,7 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def elsewhere(tmp_path):
+def other_store(tmp_path):
     opened = Store.open(tmp_path / "there.duckdb")
     yield opened
     opened.close()
@@ -56,7 +56,7 @@ def settings(kafka):
     return {"bootstrap.servers": kafka.bootstrap_servers}
 
 
-def bury(store, kafka, topic, **changes):
+def add_dead_letters(store, kafka, topic, **changes):
     dead_letters = [
         dead_letter(number, topic=topic, cluster_id=kafka.cluster_id, key=key, value=value, **changes)
         for number, (key, value) in enumerate(BODIES)
@@ -119,7 +119,7 @@ def times(kafka, topic, value):
 
 @pytest.mark.usefixtures("kcat")
 def test_published_dead_letters_are_on_the_topic_with_headers_and_stay_dead(kafka, topic, store):
-    dead_letters = bury(store, kafka, topic)
+    dead_letters = add_dead_letters(store, kafka, topic)
 
     done = publish(store, kafka, topic)
 
@@ -139,7 +139,7 @@ def test_published_dead_letters_are_on_the_topic_with_headers_and_stay_dead(kafk
 
 
 def test_a_second_publication_skips_published_dead_letters_unless_again_is_set(kafka, topic, store):
-    bury(store, kafka, topic)
+    add_dead_letters(store, kafka, topic)
     publish(store, kafka, topic)
 
     second = publish(store, kafka, topic)
@@ -152,8 +152,8 @@ def test_a_second_publication_skips_published_dead_letters_unless_again_is_set(k
 
 
 def test_records_of_an_interrupted_publication_are_found_and_not_sent_twice(kafka, topic, store, monkeypatch):
-    """Equals a kill between the acknowledgement and the event that records it."""
-    bury(store, kafka, topic)
+    """Simulate a kill between the acknowledgement and the event that records it."""
+    add_dead_letters(store, kafka, topic)
     write = publisher._PublishJob._add_events
 
     def fail_on_published(self, what, texts):
@@ -172,7 +172,7 @@ def test_records_of_an_interrupted_publication_are_found_and_not_sent_twice(kafk
 
 
 def test_a_missing_or_compacted_topic_is_rejected(kafka, topic, store):
-    bury(store, kafka, topic)
+    add_dead_letters(store, kafka, topic)
     compacted = f"{topic}-compacted"
     kafka.create_topic(compacted, partitions=1, config={"cleanup.policy": "compact"})
 
@@ -186,14 +186,14 @@ def test_a_missing_or_compacted_topic_is_rejected(kafka, topic, store):
 # fetching
 
 
-def test_published_dead_letters_are_fetched_into_another_store_and_replayed(kafka, topic, store, elsewhere):
-    dead_letters = {one.message_id: one for one in bury(store, kafka, topic)}
+def test_published_dead_letters_are_fetched_into_another_store_and_replayed(kafka, topic, store, other_store):
+    dead_letters = {one.message_id: one for one in add_dead_letters(store, kafka, topic)}
     publish(store, kafka, topic)
 
-    done = fetch(elsewhere, kafka, f"{topic}-dlt")
+    done = fetch(other_store, kafka, f"{topic}-dlt")
 
     assert (done.new, done.known, done.not_replayable, done.left) == (len(BODIES), 0, 0, 0)
-    there = stored(elsewhere)
+    there = stored(other_store)
     assert there.keys() == dead_letters.keys()
     for message_id, one in there.items():
         before = dead_letters[message_id]
@@ -202,20 +202,20 @@ def test_published_dead_letters_are_fetched_into_another_store_and_replayed(kafk
         assert one.verdict == "possibly_persisted", "the first store may have replayed it since"
         assert one.source.startswith(f"{topic}-dlt[")
 
-    replayed(kafka, elsewhere, topic)
+    replayed(kafka, other_store, topic)
     assert times(kafka, topic, b"one") == 1
-    assert {one.state for one in stored(elsewhere).values()} == {"replayed"}
+    assert {one.state for one in stored(other_store).values()} == {"replayed"}
 
 
-def test_a_replay_finds_records_that_another_store_replayed(kafka, topic, store, elsewhere):
-    bury(store, kafka, topic)
+def test_a_replay_finds_records_that_another_store_replayed(kafka, topic, store, other_store):
+    add_dead_letters(store, kafka, topic)
     publish(store, kafka, topic)
-    fetch(elsewhere, kafka, f"{topic}-dlt")
+    fetch(other_store, kafka, f"{topic}-dlt")
 
     replayed(kafka, store, topic)
-    replayed(kafka, elsewhere, topic)
+    replayed(kafka, other_store, topic)
 
-    assert {one.state for one in stored(elsewhere).values()} == {"landed"}
+    assert {one.state for one in stored(other_store).values()} == {"landed"}
     assert times(kafka, topic, b"one") == 1
 
 
@@ -306,15 +306,15 @@ def test_since_fetches_later_records_and_the_next_fetch_the_earlier_ones(kafka, 
 # the command
 
 
-def test_the_commands_publish_and_fetch(kafka, topic, store, elsewhere):
-    bury(store, kafka, topic)
+def test_the_commands_publish_and_fetch(kafka, topic, store, other_store):
+    add_dead_letters(store, kafka, topic)
     brokers = ("-b", kafka.bootstrap_servers)
 
     refused = run("dlq", "publish", "--topic", topic, *brokers, "--store", str(store.path))
     published = run("dlq", "publish", "--topic", topic, *brokers, "--yes", "--dialect", "spring", "--store", str(store.path))  # fmt: skip
     again = run("dlq", "publish", "--topic", topic, *brokers, "--yes", "--json", "--store", str(store.path))
-    fetched = run("dlq", "fetch", f"{topic}-dlt", *brokers, "--store", str(elsewhere.path))
-    missing = run("dlq", "fetch", f"{topic}-nowhere", *brokers, "--store", str(elsewhere.path))
+    fetched = run("dlq", "fetch", f"{topic}-dlt", *brokers, "--store", str(other_store.path))
+    missing = run("dlq", "fetch", f"{topic}-nowhere", *brokers, "--store", str(other_store.path))
 
     assert refused.returncode == 2, "no confirmation without a terminal"
     assert published.returncode == 0, published.stderr

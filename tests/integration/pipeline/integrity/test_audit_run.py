@@ -20,14 +20,15 @@ from producer_core.config import client_config
 from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.messages import id_bytes
 from producer_core.pipeline import audit
-from producer_core.pipeline.integrity import topic_bounds
+from producer_core.pipeline.integrity import compare, topic_bounds
 from producer_core.pipeline.integrity.confirm_losses import confirm
-from producer_core.pipeline.integrity.groups import groups
+from producer_core.pipeline.integrity.read_topic import raw_ids
 from producer_core.pipeline.integrity.report import AuditReport
 from producer_core.pipeline.integrity.spans import OffsetSpan, PartitionBounds
 from producer_core.store import Store
 from tests.fixtures import planting
-from tests.integration.pipeline.integrity.test_compare import KINDS, SMALL, acked, batch, interpreted  # noqa: F401  a fixture
+from tests.fixtures.comparing import KINDS, acked, batch, differences
+from tests.integration.pipeline.integrity.test_compare import SMALL, interpreted  # noqa: F401  a fixture
 from tests.support import eventually
 
 pytestmark = pytest.mark.spark
@@ -103,7 +104,7 @@ def test_the_command_reports_every_fault_by_id_in_json_and_by_exit_code(planted,
     result = json.loads(done.stdout)
     steps = [line.partition(f"auditing {orders}: ")[2] for line in done.stderr.splitlines()]
     steps = [step.split()[0] for step in steps if step[:1].islower()]  # without the lines of the progress
-    assert steps == ["reading", "reading", "comparing", "reading", "comparing", "finished"]
+    assert steps == ["reading", "reading", "comparing", "finished"]  # the ledger, the records once
     numbers = ("records", "foreign", "acknowledged", "expired")
     assert {name: result[name] for name in numbers} == {name: wanted[name] for name in numbers}
     kept = duckdb.sql(f"SELECT kind, message_id FROM '{result['findings_path']}/*.parquet'").fetchall()
@@ -118,6 +119,30 @@ def test_the_command_reports_every_fault_by_id_in_json_and_by_exit_code(planted,
         named = connection.execute("SELECT count(*) FROM audit_findings WHERE kind = 'lost'").fetchone()
     assert audits == [("done", len(wanted["lost"]), wanted["foreign"], 0)]
     assert (jobs, named) == ([("integrity", "done")], (len(wanted["lost"]),))
+
+
+def test_a_range_beyond_the_limit_is_summed_first_and_only_suspects_are_read_by_id(
+    planted, kafka, spark, capsys, monkeypatch
+):
+    plan, orders, telemetry = planted
+    monkeypatch.setattr(compare, "MAX_IDS", 100)
+
+    report = found(kafka, spark, orders, [telemetry])
+
+    assert differences(plan, report, planting.truth(plan)) == {}
+    assert report.read_again > 0
+    steps = [
+        line.partition(f"auditing {orders}: ")[2].split() for line in capsys.readouterr().err.splitlines()
+    ]
+    steps = [step[0] for step in steps if step and step[0].islower()]
+    assert steps == ["reading", "reading", "comparing", "reading", "comparing", "finished"]
+
+
+def test_a_range_of_several_slices_has_the_same_findings(planted, kafka, spark, monkeypatch):
+    plan, orders, telemetry = planted
+    monkeypatch.setattr("producer_core.pipeline.integrity.topic_records.FIRST_SLICE", 5_000)
+
+    assert differences(plan, found(kafka, spark, orders, [telemetry]), planting.truth(plan)) == {}
 
 
 def test_a_missing_topic_is_reported_before_spark_starts(kafka, tmp_path):
@@ -246,7 +271,7 @@ def test_audits_of_one_session_leave_no_frames_in_sparks_memory(planted, kafka, 
     assert persisted(spark) == before
 
     with monkeypatch.context() as patched:  # while Spark computes a frame
-        patched.setattr("producer_core.pipeline.integrity.groups.groups", _failing)
+        patched.setattr("producer_core.pipeline.integrity.topic_records.raw_ids", _failing)
         with pytest.raises(Exception, match="in the middle"):
             found(kafka, spark, orders, [telemetry])
     eventually(lambda: persisted(spark) <= before)
@@ -259,7 +284,9 @@ def persisted(spark):
 
 
 def _failing(records):
-    return groups(records).selectExpr("* except (n)", "coalesce(raise_error('in the middle'), n) as n")
+    return raw_ids(records).selectExpr(
+        "partition", "coalesce(raise_error('in the middle'), offset) as offset", "id"
+    )
 
 
 def test_a_session_has_small_pages_and_short_kafka_caches(spark):
@@ -356,7 +383,8 @@ def test_a_loss_is_looked_up_at_its_acknowledged_offset(kafka):
         confirm(client_config(kafka.bootstrap_servers), report((1, 0), (2, 2)))
 
 
-def test_copies_detected_by_offset_arithmetic_are_looked_up_individually(kafka, spark):
+def test_copies_detected_by_offset_arithmetic_are_looked_up_individually(kafka, spark, monkeypatch):
+    monkeypatch.setattr(compare, "MAX_IDS", -1)
     orders, telemetry = topic(kafka), topic(kafka)
     sessions = [uuid.uuid4() for _ in range(6)]
     for number, session in enumerate(sessions):

@@ -24,7 +24,7 @@ from producer_core.pipeline.reprocess.slicing import Slicing
 from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule
 from producer_core.replay.transactional import TransactionalReplay
-from tests.fixtures.replays import in_hand
+from tests.fixtures.replays import replay_record
 from tests.scenarios.replays.reading import read
 
 pytestmark = pytest.mark.kafka
@@ -44,7 +44,9 @@ class Stage:
         kafka.create_topic(self.topic, partitions=3)
         self.settings = dict(client_config(kafka.bootstrap_servers).settings)
         self.dead_letters = [
-            in_hand(number, topic=self.topic, key=b"k%d" % (number % 7), headers=(("n", b"%d" % number),))
+            replay_record(
+                number, topic=self.topic, key=b"k%d" % (number % 7), headers=(("n", b"%d" % number),)
+            )
             for number in range(COUNT)
         ]
         self.floors = {self.topic: dict.fromkeys(range(3), -1)}

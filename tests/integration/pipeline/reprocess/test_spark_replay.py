@@ -237,7 +237,7 @@ def test_a_spring_dead_letter_topic_is_replayed_to_its_original_topic(no_spark, 
 
 @pytest.mark.kafka
 def test_the_command_shows_a_dry_run_first_and_reports_a_mistyped_topic(kafka, store, topic):
-    """Neither starts Spark, which waits for the confirmation."""
+    """Neither starts Spark: the command starts it only after the confirmation."""
     DeadLetters(store).add(dead_letters_for(kafka, topic, 6) + dead_letters_for(kafka, "gone", 9)[6:])
 
     refused = CliRunner().invoke(main, command(kafka, store))

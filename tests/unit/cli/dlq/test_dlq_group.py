@@ -1,4 +1,4 @@
-"""The commands over a store: what scripts may rely on, and what a person sees and is asked."""
+"""The `dlq` commands on a store: their output for scripts and for people, and their prompts."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetters
-from tests.fixtures.replays import buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter
 from tests.fixtures.transfers import rewrite
 
 
@@ -19,7 +19,7 @@ def run(*arguments):
 
 @pytest.mark.slow
 def test_the_commands_export_and_import_a_selection(store, tmp_path):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     DeadLetters(store).add([dead_letter(9, topic="payments")])
     target, other = tmp_path / "a.parquet", tmp_path / "other.duckdb"
 
@@ -37,7 +37,7 @@ def test_the_commands_export_and_import_a_selection(store, tmp_path):
 
 
 def test_the_import_command_explains_the_rejection_of_a_masked_file(store, tmp_path):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     run("dlq", "export", tmp_path / "a.jsonl", "--masked", "--store", store.path)
 
     result = run("dlq", "import", tmp_path / "a.jsonl", "--yes", "--store", store.path)
@@ -48,7 +48,7 @@ def test_the_import_command_explains_the_rejection_of_a_masked_file(store, tmp_p
 
 @pytest.mark.slow
 def test_the_import_command_reports_rejected_rows_with_exit_code_1(store, tmp_path):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     target = tmp_path / "a.jsonl"
     run("dlq", "export", target, "--store", store.path)
     rewrite(target, lambda lines: [lines[0], b"{}\n", lines[2]])

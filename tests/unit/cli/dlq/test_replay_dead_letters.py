@@ -1,4 +1,4 @@
-"""What is asked and what holds where nobody is asked: dlq replay --yes, replay_dlq_messages, and the words around them."""
+"""The rules of a replay without a prompt (`dlq replay --yes`, `replay_dlq_messages`), and the texts of `dlq replay`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.claims import ReplayClaims
-from tests.fixtures.replays import CLUSTER, alive, buried, dead_letter
+from tests.fixtures.replays import CLUSTER, add_dead_letters, dead_letter, write_heartbeat
 
 ALL = DeadLetterFilter()
 BY = {"who": "ann", "origin": "python"}
@@ -38,7 +38,7 @@ def may_compact(monkeypatch):
     monkeypatch.setattr("producer_core.replay.preflight.never_compacts", lambda cluster_id: False)
 
 
-def bury(store, topic, count=2):
+def add_old_dead_letters(store, topic, count=2):
     now = time.time()
     dead_letters = [
         dead_letter(n, topic=topic, cluster_id="", accepted_at=now - 600 + n, failed_at=now - 500 + n)
@@ -51,16 +51,16 @@ def run(store, *words):
     return CliRunner().invoke(main, [*map(str, words), "--store", str(store.path)])
 
 
-# nobody is asked
+# without a prompt
 
 
 @pytest.mark.slow
 def test_yes_prints_the_preflight_findings_and_continues(store, broker, may_compact):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
 
-    assert done.exit_code == 1, done.output  # the cluster does not tell whether the topic is compacted
+    assert done.exit_code == 1, done.output  # it is unknown whether the topic is compacted
     assert (
         "2 records of orders will be skipped: the topic has a newer record with the same key" in done.stderr
     )
@@ -71,7 +71,7 @@ def test_yes_prints_the_preflight_findings_and_continues(store, broker, may_comp
 
 @pytest.mark.slow
 def test_yes_with_newer_send_sends_old_values_to_topics_with_an_unknown_policy(store, broker, may_compact):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "--newer", "send", "-b", broker.bootstrap_servers)
 
@@ -82,7 +82,7 @@ def test_yes_with_newer_send_sends_old_values_to_topics_with_an_unknown_policy(s
 
 @pytest.mark.slow
 def test_yes_with_newer_skip_keeps_old_values_dead_and_explains_how_to_send_them(store, broker):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
 
     done = run(store, "dlq", "replay", "--yes", "--newer", "skip", "-b", broker.bootstrap_servers)
 
@@ -95,7 +95,7 @@ def test_yes_with_newer_skip_keeps_old_values_dead_and_explains_how_to_send_them
 
 @pytest.mark.slow
 def test_yes_prints_no_note_without_findings(store, broker):
-    bury(store, "quiet")
+    add_old_dead_letters(store, "quiet")
 
     done = run(store, "dlq", "replay", "--yes", "-b", broker.bootstrap_servers)
 
@@ -105,7 +105,7 @@ def test_yes_prints_no_note_without_findings(store, broker):
 
 @pytest.mark.slow
 def test_newer_keys_on_the_embedded_broker_need_no_decision_and_skip_nothing(store, broker):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
     replay_them = ("dlq", "replay", "-b", broker.bootstrap_servers)
 
     dry_run, done = run(store, *replay_them, "--dry-run"), run(store, *replay_them, "--yes")
@@ -119,7 +119,7 @@ def test_newer_keys_on_the_embedded_broker_need_no_decision_and_skip_nothing(sto
 def test_the_python_api_skips_old_values_of_unknown_policy_topics_and_of_deleted_topics(
     store, broker, may_compact
 ):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
     before = {"cluster_id": "", "accepted_at": time.time() - 60}
     DeadLetters(store).add([dead_letter(8, topic="quiet", **before), dead_letter(9, topic="gone", **before)])
     with ReliableKafkaProducer(broker.bootstrap_servers, store=store, run_replays=False) as producer:
@@ -132,7 +132,7 @@ def test_the_python_api_skips_old_values_of_unknown_policy_topics_and_of_deleted
 
 @pytest.mark.slow
 def test_without_yes_or_a_terminal_the_dry_run_is_printed_and_nothing_is_sent(store, broker, may_compact):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
 
     refused = run(store, "dlq", "replay", "-b", broker.bootstrap_servers)
 
@@ -159,14 +159,14 @@ def test_the_help_has_one_default_for_each_option():
 
 
 def planned(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     return replay.plan(store, ALL, **BY, can_run=CLUSTER).operation_id
 
 
 @pytest.mark.slow
 def test_resume_reports_that_it_waits_for_the_current_lease_owner(store):
     one = planned(store)
-    alive(store, time.time() + 60)
+    write_heartbeat(store, time.time() + 60)
     assert ReplayClaims(store, one, "somebody/1", lease=15.0, clock=time.time).take()
     run(store, "replay", "pause", one)
 
@@ -182,7 +182,7 @@ def test_resume_reports_which_runner_continues_or_that_none_is_available(store):
     run(store, "replay", "pause", one)
     assert run(store, "replay", "resume", one).output.startswith("Waiting for a runner: replay")
     run(store, "replay", "pause", one)
-    alive(store, time.time() + 60)
+    write_heartbeat(store, time.time() + 60)
 
     assert "A live producer continues it within seconds: replay" in run(store, "replay", "resume", one).output
 
@@ -208,7 +208,7 @@ def test_status_ends_a_cancelled_replay_of_a_dead_runner(store):
     assert "Cancelled: replayed 0 of 3" in run(store, "replay", "status", one).output
 
 
-# what is no dead letter
+# records that are not dead letters
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_fetch_of_a_dead_letter_topic_needs_no_confirmation(store, broker):
 
 @pytest.mark.slow
 def test_an_import_dry_run_needs_no_store_and_creates_none(store, tmp_path):
-    bury(store, "orders")
+    add_old_dead_letters(store, "orders")
     assert run(store, "dlq", "export", tmp_path / "out.parquet").exit_code == 0
     nowhere = tmp_path / "nothing" / "store.duckdb"
     command = ["dlq", "import", str(tmp_path / "out.parquet"), "--dry-run", "--store", str(nowhere)]

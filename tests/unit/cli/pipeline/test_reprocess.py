@@ -46,7 +46,7 @@ def test_a_replay_without_a_usable_progress_topic_stays_paused(store, monkeypatc
     monkeypatch.setattr(progress_topic.acls, "check", lambda config, topics, feature: lacks)
     command = command_for(store)
 
-    with pytest.raises(BrokerError, match="WRITE on topic producer-core-progress is missing"):
+    with pytest.raises(BrokerError, match="the credentials lack WRITE on topic producer-core-progress"):
         command.go(command.select(one))
 
     assert replay.get(store, one).state == "paused"

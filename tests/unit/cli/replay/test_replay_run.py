@@ -1,4 +1,4 @@
-"""The shell over replays: the dry run, the choices, and what each command shows and refuses."""
+"""The replay commands: the dry run, the options, the output, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from producer_core.errors import PipelineError
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
 from producer_core.store import Store
 from tests.factories import replay_runner
-from tests.fixtures.replays import CLUSTER, FakeClock, ScriptedSender, buried, dead_letter, message_id
+from tests.fixtures.replays import (
+    CLUSTER,
+    FakeClock,
+    ScriptedSender,
+    add_dead_letters,
+    dead_letter,
+    message_id,
+)
 
 BY = {"who": "ann", "origin": "python"}
 
@@ -29,7 +36,7 @@ BY = {"who": "ann", "origin": "python"}
 @pytest.fixture
 def store(tmp_path):
     opened = Store.open(tmp_path / "store.duckdb")
-    buried(opened, 4)
+    add_dead_letters(opened, 4)
     DeadLetters(opened).add([dead_letter(9, topic="payments", verdict="possibly_persisted", partition=2)])
     yield opened
     opened.close()
@@ -178,7 +185,7 @@ def test_status_shows_the_options_the_preflight_and_the_next_step(store):
     assert result.exit_code == 0
     assert "ready: waiting for your decision: replay go starts it" in result.output
     assert "INC-4711" in result.output
-    assert "a canary of 3 first; stops when more than 20 % of the last 40 fail again" in result.output
+    assert "a canary of 3 first; stops when more than 20% of the last 40 fail again" in result.output
     assert "records superseded by a newer one are skipped" in result.output
     assert "at most 2 per second" in result.output
     assert "Topics checked" in result.output
@@ -233,7 +240,7 @@ def test_go_prompts_with_the_findings_and_starts_the_replay(store):
 
     assert refused.exit_code == 2
     assert "2 records of orders will be skipped" in refused.stderr
-    assert "No live producer that uses this store runs replays. Start one" in begun.stderr
+    assert "No live producer on this store can run replays. Start one" in begun.stderr
     assert (begun.exit_code, now.state, now.newer, now.rate) == (0, "planned", "send", 7.0)
     assert now.stop_percent == 20.0
     assert run(store, "replay", "go", operation.operation_id, "--yes").exit_code == 2

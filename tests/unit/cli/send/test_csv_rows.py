@@ -42,7 +42,7 @@ def test_quotes_line_breaks_and_delimiters_inside_fields_are_preserved(tmp_path)
     ("line", "reason"),
     [
         (b"1,2,3", "3 fields where the header has 2"),
-        (b"1", "1 fields where the header has 2"),
+        (b"1", "1 field where the header has 2"),
         (b'1,"a"b', "not CSV"),
         (b"1,\xff", "not UTF-8"),
     ],

@@ -1,4 +1,4 @@
-"""The begin of a resumable send: a first run, a resumed run, a restart, and refusals."""
+"""The start of a resumable send: a first run, a resumed run, a restart, and refusals."""
 
 from __future__ import annotations
 

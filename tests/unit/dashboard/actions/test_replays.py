@@ -9,13 +9,13 @@ from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.dead_letter_pages import dead_letter
 from tests.fixtures.replay_actions import audit, only_replay
 from tests.fixtures.replay_pages import ALL
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 
 store = replay_pages_fixtures.store
 
 
 def test_two_users_replaying_the_same_selection_share_one_replay(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     first = actions.start_replay(store, DeadLetterFilter(until=2000.0), shown=3, who="ann")
     second = actions.start_replay(store, DeadLetterFilter(until=3000.0), shown=3, who="bea")
 
@@ -24,7 +24,7 @@ def test_two_users_replaying_the_same_selection_share_one_replay(store):
 
 
 def test_a_replay_without_pending_records_reports_their_states(store):
-    ids = tuple(buried(store, 3))
+    ids = tuple(add_dead_letters(store, 3))
     DeadLetters(store).archive(ALL, who="ann", origin="cli")
 
     done = actions.start_replay(store, DeadLetterFilter(ids=ids), shown=3)
@@ -35,7 +35,7 @@ def test_a_replay_without_pending_records_reports_their_states(store):
 
 def test_a_refused_click_is_audited(path):
     store = Store.open(path)
-    buried(store, 2)
+    add_dead_letters(store, 2)
 
     done = actions.start_replay(store, ALL)
 

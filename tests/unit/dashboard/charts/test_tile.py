@@ -15,7 +15,7 @@ def test_a_tile_without_a_previous_period_has_no_comparison(store):
     assert shown["Throughput"].change.text == "no previous value"
     assert shown["Retry success"].value == "–"
     assert "Earlier values are not kept" in shown["Memory"].more
-    assert shown["Memory"].note == "50.0 % of 256.0 MiB"
+    assert shown["Memory"].note == "50.0% of 256.0 MiB"
 
 
 def test_the_tiles_of_an_empty_store_have_no_numbers(store):
@@ -35,7 +35,7 @@ def test_memory_close_to_its_limit_is_marked(store):
         for tile in dashboard_charts.tiles(queries.overview(store, "5 min", NOW))
         if tile.label == "Memory"
     )
-    assert (memory.value, memory.change.text, memory.change.tone) == ("95 B", "95.0 % of 100 B", "worse")
+    assert (memory.value, memory.change.text, memory.change.tone) == ("95 B", "95.0% of 100 B", "worse")
 
 
 def test_only_the_tile_of_dead_letters_is_a_link(store):

@@ -18,7 +18,7 @@ from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.notebook import dead_letter
 from tests.fixtures.notebook_widget import click, send
 from tests.fixtures.replay_actions import only_replay
-from tests.fixtures.replays import buried, looked
+from tests.fixtures.replays import add_dead_letters, preflight_done
 
 new_store = replay_pages_fixtures.store
 widget = notebook_widget_fixtures.widget
@@ -33,7 +33,7 @@ def confirmed_widget(store, **found):
     widget = WidgetActions(store)
     click = {"type": "replay", "at": time.time(), "target": "", "until": time.time(), "shown": 2}
     assert "Checking topics" in widget.answer(click).message
-    looked(store, only_replay(store).operation_id, **found)
+    preflight_done(store, only_replay(store).operation_id, **found)
     return widget
 
 
@@ -49,7 +49,7 @@ def operation(store):
 
 @pytest.mark.slow
 def test_a_notebook_click_reports_the_preflight_question_and_sends_nothing(new_store):
-    buried(new_store, 2)
+    add_dead_letters(new_store, 2)
     widget = confirmed_widget(new_store, newer_keys=1)
 
     answer = widget.answer({"type": "refresh"})
@@ -61,7 +61,7 @@ def test_a_notebook_click_reports_the_preflight_question_and_sends_nothing(new_s
 
 
 def test_a_notebook_click_continues_after_an_announced_unknown_outcome(new_store):
-    buried(new_store, 2, verdict="possibly_persisted")
+    add_dead_letters(new_store, 2, verdict="possibly_persisted")
     widget = confirmed_widget(new_store)
     assert only_replay(new_store).state == "ready"
 
@@ -139,7 +139,7 @@ def test_a_replay_can_be_cancelled(widget):
 @pytest.mark.slow
 def test_preflight_findings_are_confirmed_once_in_the_widget(widget, store):
     assert click(widget, "replay")["actions"] == ["cancel"]
-    looked(store, operation(store).operation_id, newer_keys=2)
+    preflight_done(store, operation(store).operation_id, newer_keys=2)
 
     asked = send(widget, type="refresh")
     assert asked["confirmation"]["act"] == "go" and asked["confirmation"]["yes"] == "Replay 10"
@@ -168,7 +168,7 @@ def test_a_replay_started_elsewhere_can_be_decided_but_is_not_confirmed_automati
 ):
     Monitor(store).replay(timeout=0.0)
     monkeypatch.setenv("JUPYTERHUB_USER", "bob")
-    looked(store, operation(store).operation_id, newer_keys=2)
+    preflight_done(store, operation(store).operation_id, newer_keys=2)
 
     answer = send(widget, type="refresh")
 
@@ -182,17 +182,17 @@ def test_a_replay_started_elsewhere_can_be_decided_but_is_not_confirmed_automati
 def test_a_click_on_an_ended_replay_never_affects_another_users_replay(widget, store, monkeypatch):
     click(widget, "replay", target=POLICY)
     mine = operation(store).operation_id
-    looked(store, mine)
+    preflight_done(store, mine)
     assert operation(store).state == "planned"  # it starts automatically
     cancel(store, mine, who="me", origin="test")
 
     monkeypatch.setenv("JUPYTERHUB_USER", "bob")
     Monitor(store).replay(timeout=0.0)
     theirs = operation(store).operation_id
-    looked(store, theirs)
+    preflight_done(store, theirs)
     needs_no_decision = dry_run(store, DeadLetterFilter(), operation=operation(store)).safe_but_doubtful
     assert needs_no_decision  # a replay started in this widget would start now
-    send(widget, type="refresh")  # shows the end of the own replay
+    send(widget, type="refresh")  # shows the end of its own replay
     assert send(widget, type="refresh")["operation"] == theirs != mine
     assert operation(store).state == "ready"
 

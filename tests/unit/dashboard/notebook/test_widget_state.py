@@ -19,7 +19,7 @@ def test_the_widget_shows_the_numbers_of_the_store(store, now):
     tiles = dict(state.tiles)
 
     assert "10 of 100" in state.sentence
-    assert tiles["failed"] == "10.0 %" and tiles["pending"] == "3" and tiles["dead letters"] == "10"
+    assert tiles["failed"] == "10.0%" and tiles["pending"] == "3" and tiles["dead letters"] == "10"
     assert tiles["p50"].endswith("ms") and tiles["p99"].endswith("ms")
     assert (state.dead, state.dead_total) == ((("orders", 10),), 10)
     rates = [value for value in state.series.sent if value is not None]
@@ -69,7 +69,7 @@ def test_every_listed_time_range_can_be_shown(store, now):
 
 def test_text_has_a_chart_of_block_characters(store, now):
     assert re.search(
-        r"sent +[▁▂▃▄▅▆▇█ ]+ up to 9 /s|sent +[▁▂▃▄▅▆▇█ ]+ up to [\d.]+ /s",
+        r"sent +[▁▂▃▄▅▆▇█ ]+ up to 9/s|sent +[▁▂▃▄▅▆▇█ ]+ up to [\d.]+/s",
         widget_state.text(widget_state.moment(store, now=now)),
     )
     assert widget_state.spark((0.0, None, 5.0, 10.0), 10.0) == "▁ ▅█"

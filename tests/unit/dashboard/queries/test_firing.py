@@ -31,7 +31,7 @@ def test_equal_alerts_are_merged_and_recovered_ones_come_last(store):
             threshold=0.01,
             long="1 h",
             factor="9",
-            objective="99 %",
+            objective="99%",
         ),
         alert("weak_replication", "orders", NOW - 5, text="orders has one replica"),
     ]
@@ -77,7 +77,7 @@ def test_the_dead_letter_alert_shows_the_current_number(store):
     DeadLetters(store).add([rejected(number) for number in range(120)])
     page = queries.overview(store, "5 min", NOW)
     assert [found["text"] for found in page.alerts] == [
-        "120 dead letters are pending; dlq_size_threshold is 100"
+        "Pending dead letters: 120; dlq_size_threshold is 100"
     ]
     assert page.dead_total == 120
 

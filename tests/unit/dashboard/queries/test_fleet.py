@@ -118,7 +118,7 @@ def test_an_alert_on_a_topic_belongs_to_the_producers_with_failures_there(store)
         threshold=0.01,
         long="1 h",
         factor="200",
-        objective="99.9 %",
+        objective="99.9%",
     )
     waits = alert("dedup_degraded", "shop", NOW - 1, reason="no Redis")
     AlertLog(store).record([AlertChange("fired", one) for one in (waits, burns)])

@@ -50,9 +50,9 @@ def test_numbers_are_compared_with_the_previous_period(store):
     assert page.sums.throughput == pytest.approx(90 / 60)
     assert page.before.throughput == pytest.approx(199 / 60)
     shown = {tile.label: tile for tile in dashboard_charts.tiles(page)}
-    assert (shown["Error rate"].value, shown["Error rate"].change.text) == ("10.0 %", "↑ from 0.50 %")
+    assert (shown["Error rate"].value, shown["Error rate"].change.text) == ("10.0%", "↑ from 0.50%")
     assert shown["Latency p99.9"].change.tone == "worse"
-    assert "Previous 5 min: 0.50 %" in shown["Error rate"].more
+    assert "Previous 5 min: 0.50%" in shown["Error rate"].more
 
 
 def test_retries_duplicates_and_verdicts_are_counted(store):

@@ -13,8 +13,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.replay.outcome import RecordOutcome
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.replay_pages import NOW, started
-from tests.fixtures.replays import alive, buried, dead_letter
-from tests.fixtures.replays import looked as preflight_done
+from tests.fixtures.replays import add_dead_letters, dead_letter, preflight_done, write_heartbeat
 
 store = replay_pages_fixtures.store
 
@@ -34,13 +33,13 @@ def test_the_replay_list_reports_whether_there_are_more(store):
 
 @pytest.mark.slow
 def test_only_live_runners_are_counted(store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     one, _ = started(store)
     later = time.time() + 30
     assert queries.one_replay(store, one, time.time()).runners == 1
     assert queries.one_replay(store, one, later).runners == 0
 
-    alive(store, later, producer_id="p-2")
+    write_heartbeat(store, later, producer_id="p-2")
 
     assert queries.one_replay(store, one, later).runners == 1
 
@@ -58,7 +57,7 @@ def test_later_dead_letters_outside_a_fixed_range_are_not_counted(store, until, 
 
 @pytest.mark.slow
 def test_the_pace_covers_recently_settled_records(store):
-    buried(store, 4)
+    add_dead_letters(store, 4)
     one, claims = started(store)
     claimed = claims.settle_and_claim([], want=4, busy=False).dead_letters
     claims.settle_and_claim(
@@ -71,7 +70,7 @@ def test_the_pace_covers_recently_settled_records(store):
 
 @pytest.mark.slow
 def test_a_queued_replay_names_the_replay_ahead_of_it(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     started(store)
     DeadLetters(store).add([dead_letter(9, topic="late")])
     second = actions.start_replay(store, DeadLetterFilter(topic="late")).operation_id
@@ -86,5 +85,5 @@ def test_a_queued_replay_names_the_replay_ahead_of_it(store):
     assert replay_wording.replay_status(seen.operation, owner="", runners=1, now=time.time(), blocked_by=seen.blocked_by) == (
         "quiet", "Queued behind a replay started by ann, 3 records left.",
     )  # fmt: skip
-    alive(store, time.time() + 60, producer_id="p-2")
+    write_heartbeat(store, time.time() + 60, producer_id="p-2")
     assert queries.one_replay(store, second, time.time()).blocked_by is None

@@ -13,7 +13,7 @@ from producer_core.dashboard.server import process, replay_worker
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError
 from producer_core.store import Store
-from tests.fixtures.replays import alive, buried
+from tests.fixtures.replays import add_dead_letters, write_heartbeat
 from tests.support import eventually
 
 ALL = DeadLetterFilter()
@@ -82,7 +82,7 @@ def test_the_worker_runs_a_replay_without_a_live_producer(tmp_path, named):
     path = tmp_path / "store.duckdb"
     store = Store.open(path)
     with embedded.start(brokers=1, topics={"orders": 2}) as broker:
-        buried(store, 3, cluster_id="", accepted_at=time.time() - 60)
+        add_dead_letters(store, 3, cluster_id="", accepted_at=time.time() - 60)
         named(f"bootstrap.servers={broker.bootstrap_servers}")
         assert not actions.start_replay(store, ALL).ok
         replay_worker.start(path)
@@ -103,7 +103,7 @@ def test_the_worker_runs_a_replay_without_a_live_producer(tmp_path, named):
 def test_the_worker_is_not_listed_as_a_producer(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     now = time.time()
-    alive(store, now)
+    write_heartbeat(store, now)
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE producers SET client_id = ?", [replay_worker.CLIENT_ID])
 

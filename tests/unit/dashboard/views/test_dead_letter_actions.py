@@ -18,15 +18,14 @@ from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.pages import text_of
 from tests.fixtures.replay_actions import audit, bar, only_replay, redrawn
 from tests.fixtures.replay_pages import ALL
-from tests.fixtures.replays import CLUSTER, buried, dead_letter
-from tests.fixtures.replays import looked as preflight_done
+from tests.fixtures.replays import CLUSTER, add_dead_letters, dead_letter, preflight_done
 
 store = replay_pages_fixtures.store
 
 
 @pytest.mark.slow
 def test_one_click_replays_a_few_safe_dead_letters_without_a_canary(path, store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     page = bar(path)
     assert page.button(key="replay").label == "Replay 3"
 
@@ -47,7 +46,7 @@ def test_one_click_replays_a_few_safe_dead_letters_without_a_canary(path, store)
 @pytest.mark.slow
 @pytest.mark.parametrize("found", [{"newer_keys": 2}, {"too_large": 1}, {"partitions": None}])
 def test_a_one_click_replay_waits_for_a_decision_if_the_preflight_finds_a_problem(path, store, found):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     page = bar(path)
     page.button(key="replay").click().run()
 
@@ -61,18 +60,18 @@ def test_a_one_click_replay_waits_for_a_decision_if_the_preflight_finds_a_proble
 
 
 def test_the_page_warns_that_the_cause_may_still_be_active(path, store):
-    buried(store, 3, failed_at=time.time() - 20)
+    add_dead_letters(store, 3, failed_at=time.time() - 20)
     assert "The cause may still be active: 3 new dead letters within 2 min" in text_of(bar(path))
 
 
 def test_the_page_does_not_warn_of_an_old_cause(path, store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     assert "Their cause" not in text_of(bar(path))
 
 
 @pytest.mark.slow
 def test_a_replay_larger_than_a_canary_sends_ten_records_first(path, store):
-    buried(store, 11)
+    add_dead_letters(store, 11)
     bar(path).button(key="replay").click().run()
 
     assert only_replay(store).canary == 10
@@ -88,7 +87,7 @@ def test_a_replay_larger_than_a_canary_sends_ten_records_first(path, store):
     ],
 )
 def test_an_unsafe_selection_opens_the_dry_run(path, store, changes, reason):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     DeadLetters(store).add([dead_letter(7, **changes)])
     page = bar(path)
     assert page.button(key="replay").label == "Replay 3 …"
@@ -102,14 +101,14 @@ def test_an_unsafe_selection_opens_the_dry_run(path, store, changes, reason):
 
 def test_a_large_selection_opens_the_dry_run(path, store, monkeypatch):
     monkeypatch.setattr(sys.modules["producer_core.dashboard.queries.replays"], "AT_ONCE", 2)
-    buried(store, 3)
+    add_dead_letters(store, 3)
 
     assert bar(path).button(key="replay").label == "Replay 3 …"
 
 
 @pytest.mark.slow
 def test_actions_apply_to_the_selected_dead_letters(path, store):
-    ids = buried(store, 4)
+    ids = add_dead_letters(store, 4)
     page = bar(path, *ids[:2])
     assert page.button(key="replay").label == "Replay 2"
     assert page.button(key="clear").label == "Clear 2"
@@ -121,7 +120,7 @@ def test_actions_apply_to_the_selected_dead_letters(path, store):
 
 def test_a_double_click_acts_once(path, store, monkeypatch):
     monkeypatch.setattr(dead_letter_actions.st, "session_state", {})
-    buried(store, 3)
+    add_dead_letters(store, 3)
     offer = queries.offer(store, ALL, time.time())
 
     for _ in range(2):
@@ -134,7 +133,7 @@ def test_a_double_click_acts_once(path, store, monkeypatch):
 
 @pytest.mark.slow
 def test_a_replay_of_fewer_records_than_shown_reports_that(path, store):
-    ids = buried(store, 3)
+    ids = add_dead_letters(store, 3)
     page = bar(path)
     DeadLetters(store).archive(DeadLetterFilter(ids=tuple(ids[:1])), who="ann", origin="cli")
 
@@ -146,7 +145,7 @@ def test_a_replay_of_fewer_records_than_shown_reports_that(path, store):
 
 def test_without_a_runner_replay_is_disabled_and_the_command_is_shown(path):
     store = Store.open(path)
-    buried(store, 2)
+    add_dead_letters(store, 2)
 
     page = bar(path)
 
@@ -157,7 +156,7 @@ def test_without_a_runner_replay_is_disabled_and_the_command_is_shown(path):
 
 
 def test_dead_letters_of_another_cluster_are_not_replayed(path, store):
-    buried(store, 2, cluster_id="elsewhere")
+    add_dead_letters(store, 2, cluster_id="elsewhere")
 
     page = bar(path)
 
@@ -166,7 +165,7 @@ def test_dead_letters_of_another_cluster_are_not_replayed(path, store):
 
 
 def test_read_only_users_see_disabled_buttons_and_their_actions_are_refused(path, store, monkeypatch):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     for module in (access, actions):
         monkeypatch.setattr(module, "may_act", lambda: (False, "You have read-only access."))
 
@@ -184,7 +183,7 @@ def test_a_click_on_a_locked_store_changes_nothing_and_shows_the_error(path, sto
     def locked(*_, **__):
         raise StoreLocked
 
-    buried(store, 2)
+    add_dead_letters(store, 2)
     page = bar(path)
     monkeypatch.setattr(replay, "plan", locked)
 
@@ -200,7 +199,7 @@ def test_a_click_on_a_locked_store_changes_nothing_and_shows_the_error(path, sto
 
 @pytest.mark.slow
 def test_undo_restores_exactly_the_cleared_dead_letters(path, store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     page = bar(path)
     page.button(key="clear").click().run()
     assert "Archived 3 dead letters." in text_of(page)
@@ -212,7 +211,7 @@ def test_undo_restores_exactly_the_cleared_dead_letters(path, store):
 
 
 def test_restore_returns_archived_dead_letters(path, store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     DeadLetters(store).archive(ALL, who="ann", origin="cli")
     page = bar(path, state="archived")
 
@@ -223,7 +222,7 @@ def test_restore_returns_archived_dead_letters(path, store):
 
 @pytest.mark.slow
 def test_clear_reports_records_that_a_replay_holds(path, store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     actions.start_replay(store, ALL, who="ann")
     page = bar(path)
     assert page.button(key="replay").label == "Replay 2 …"

@@ -11,8 +11,7 @@ from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.pages import text_of
 from tests.fixtures.replay_actions import bar, only_replay, redrawn
 from tests.fixtures.replay_pages import ALL
-from tests.fixtures.replays import buried, dead_letter
-from tests.fixtures.replays import looked as preflight_done
+from tests.fixtures.replays import add_dead_letters, dead_letter, preflight_done
 
 store = replay_pages_fixtures.store
 
@@ -22,7 +21,7 @@ HOSTILE = "<img src=x onerror=alert(1)> **bold**"
 
 @pytest.mark.slow
 def test_the_dry_run_waits_for_the_preflight_and_starts_with_the_choices(path, store):
-    buried(store, 12, verdict="possibly_persisted")
+    add_dead_letters(store, 12, verdict="possibly_persisted")
     page = bar(path)
     page.button(key="replay").click().run()
     one = only_replay(store).operation_id
@@ -45,7 +44,7 @@ def test_the_dry_run_waits_for_the_preflight_and_starts_with_the_choices(path, s
 
 @pytest.mark.slow
 def test_old_values_replace_newer_ones_only_on_request(path, store):
-    buried(store, 3, verdict="possibly_persisted")
+    add_dead_letters(store, 3, verdict="possibly_persisted")
     page = bar(path)
     page.button(key="replay").click().run()
     one = only_replay(store).operation_id
@@ -63,7 +62,7 @@ def test_old_values_replace_newer_ones_only_on_request(path, store):
 
 @pytest.mark.slow
 def test_quarantined_dead_letters_are_replayed_only_on_request(path, store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE dead_letters SET quarantined = true, replay_count = 3")
     DeadLetters(store).add([dead_letter(9)])
@@ -85,7 +84,7 @@ def test_quarantined_dead_letters_are_replayed_only_on_request(path, store):
 
 @pytest.mark.slow
 def test_a_discarded_replay_leaves_the_dead_letters_unchanged(path, store):
-    buried(store, 2, verdict="possibly_persisted")
+    add_dead_letters(store, 2, verdict="possibly_persisted")
     page = bar(path)
     page.button(key="replay").click().run()
 
@@ -98,7 +97,7 @@ def test_a_discarded_replay_leaves_the_dead_letters_unchanged(path, store):
 
 @pytest.mark.slow
 def test_the_dry_run_reports_records_archived_since_it_was_planned(path, store):
-    ids = buried(store, 3, verdict="possibly_persisted")
+    ids = add_dead_letters(store, 3, verdict="possibly_persisted")
     page = bar(path)
     page.button(key="replay").click().run()
     DeadLetters(store).archive(DeadLetterFilter(ids=tuple(ids[:2])), who="ann", origin="cli")
@@ -110,7 +109,7 @@ def test_the_dry_run_reports_records_archived_since_it_was_planned(path, store):
 
 
 def test_texts_of_dead_letters_and_users_are_escaped(path, store):
-    buried(store, 2, verdict="possibly_persisted", topic=HOSTILE)
+    add_dead_letters(store, 2, verdict="possibly_persisted", topic=HOSTILE)
     actions.plan_replay(store, ALL, who=HOSTILE)
 
     page = bar(path)

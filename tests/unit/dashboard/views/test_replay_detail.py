@@ -12,8 +12,7 @@ from producer_core.dashboard.wording import replays as replay_wording
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.pages import text_of
 from tests.fixtures.replay_pages import ALL, opened
-from tests.fixtures.replays import buried
-from tests.fixtures.replays import looked as preflight_done
+from tests.fixtures.replays import add_dead_letters, preflight_done
 
 store = replay_pages_fixtures.store
 
@@ -27,7 +26,7 @@ def test_an_unknown_replay_shows_a_message(path, store):
 
 @pytest.mark.slow
 def test_a_replay_is_paused_resumed_at_another_rate_and_cancelled(path, store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     one = actions.start_replay(store, ALL).operation_id
     preflight_done(store, one)
     page = opened(path, operation=one)
@@ -49,7 +48,7 @@ def test_a_replay_is_paused_resumed_at_another_rate_and_cancelled(path, store):
 
 @pytest.mark.slow
 def test_an_outdated_action_shows_why_it_failed(path, store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     one = actions.start_replay(store, ALL).operation_id
     preflight_done(store, one)
     page = opened(path, operation=one)
@@ -63,7 +62,7 @@ def test_an_outdated_action_shows_why_it_failed(path, store):
 
 @pytest.mark.slow
 def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):
-    buried(store, 2, verdict="possibly_persisted")
+    add_dead_letters(store, 2, verdict="possibly_persisted")
     one = actions.plan_replay(store, ALL).operation_id
     store.execute(
         "replay_checked", operation=one, checked='{"topics": [], "at": 0}', now=time.time(), message=""
@@ -81,7 +80,7 @@ def test_an_open_decision_is_confirmed_on_the_replay_page(path, store):
 
 @pytest.mark.slow
 def test_without_a_runner_the_page_shows_the_replay_command(path, store):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     one = actions.start_replay(store, ALL).operation_id
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE producers SET seen_at = 0")
@@ -94,7 +93,7 @@ def test_without_a_runner_the_page_shows_the_replay_command(path, store):
 
 @pytest.mark.slow
 def test_the_page_shows_the_delivery_guarantee_with_its_reason(path, store):
-    buried(store, 2, cluster_id="embedded-1")
+    add_dead_letters(store, 2, cluster_id="embedded-1")
     one = replay.plan(
         store, ALL, who="ann", origin="test", can_run="embedded-1", check_first=True
     ).operation_id

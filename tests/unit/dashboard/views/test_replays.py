@@ -13,7 +13,7 @@ from producer_core.replay.outcome import FailedReplay, RecordOutcome
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.pages import links, text_of
 from tests.fixtures.replay_pages import opened, started
-from tests.fixtures.replays import buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter
 
 store = replay_pages_fixtures.store
 
@@ -50,7 +50,7 @@ def test_an_empty_store_explains_how_to_start_a_replay(path, store):
 
 @pytest.mark.slow
 def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     one, claims = started(store)
     claims.settle_and_claim([], want=1, busy=False)
 
@@ -66,7 +66,7 @@ def test_a_running_replay_shows_its_user_selection_and_progress(path, store):
 
 @pytest.mark.slow
 def test_an_ended_replay_shows_its_outcome_and_links_to_its_dead_letters(path, store):
-    ids = buried(store, 4)
+    ids = add_dead_letters(store, 4)
     one = ended(store, failed=(1,), doubtful=(2,))
 
     page = opened(path)

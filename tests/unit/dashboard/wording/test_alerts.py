@@ -94,3 +94,8 @@ def test_a_silence_of_a_whole_rule_is_described_as_such():
         alert_wording.silence_subject(Silence("high_latency", "", NOW, "ada", "", NOW))
         == "high_latency, all subjects"
     )
+
+
+def test_the_firing_alerts_that_are_not_listed_are_counted():
+    assert alert_wording.more_firing(1) == "1 more is firing. Select a topic, or see Rules."
+    assert alert_wording.more_firing(2) == "2 more are firing. Select a topic, or see Rules."

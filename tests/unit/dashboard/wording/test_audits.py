@@ -62,6 +62,19 @@ def test_the_summary_names_three_topics_with_faults_at_most(store, now):
     assert wording.faults(()) == ""
 
 
+def test_one_dead_letter_in_the_log_and_one_missing_batch_are_in_the_singular(store, now):
+    audited(store, "a", at=now - 9, given_up_found=1, expired=12, ledger_gaps=1)
+    audit = one(store, "a", now).audit
+    assert wording.other_counts(audit) == "1 dead letter in the log, 12 expired"
+    assert ("Missing from ledgers", "1 batch; its contents are unknown") in wording.facts(audit, None, now)
+    audited(store, "b", at=now - 9, given_up_found=2, ledger_gaps=2)
+    audit = one(store, "b", now).audit
+    assert wording.other_counts(audit) == "2 dead letters in the log"
+    assert ("Missing from ledgers", "2 batches; their contents are unknown") in wording.facts(
+        audit, None, now
+    )
+
+
 def test_the_audit_command_and_its_options_exist():
     from producer_core.cli.pipeline.integrity import integrity
 

@@ -117,3 +117,8 @@ def test_the_totals_include_the_limits():
     assert dead_letter_wording.waiting(
         DeadLetterLoad(0, 0, None), DeadLetterLimits(None, None, None), NOW
     ).startswith("0 dead letters pending; 0 B.")
+
+
+def test_a_page_of_older_dead_letters_shows_their_number_and_the_total():
+    assert dead_letter_wording.about(51, 1, first=False) == "Showing 1 older dead letter; 51 match."
+    assert dead_letter_wording.about(1_051, 50, first=False) == "Showing 50 older dead letters; 1,051 match."

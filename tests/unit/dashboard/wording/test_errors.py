@@ -46,3 +46,10 @@ def test_the_summary_counts_replayed_and_archived_messages():
     tone, text = say.failing(replace(known, replayed=500, archived=1))
     assert (tone, text.endswith("500 replayed and 1 archived since.")) == ("bad", True)
     assert say.failing(replace(known, dead=1, replayed=1))[1].endswith("It has since been replayed.")
+
+
+def test_a_single_failed_message_is_described_in_the_singular():
+    one = say.FailingSentence("now", 10, 1, 0, 1, ("X", "orders", "It is too large.", 1))
+    assert say.failing(one)[1] == "1 of 10 messages failed now, on orders with X: it is too large."
+    assert "telemetry counts it, but its producer keeps the dead letter" in say.without_dead_letters(1, 1)
+    assert "telemetry counts them, but their producers keep" in say.without_dead_letters(2, 3)

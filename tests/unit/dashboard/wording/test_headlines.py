@@ -153,7 +153,7 @@ def test_a_bad_headline_never_begins_with_delivering():
         ({"failed_ago": 36.0, "delivered": 1204, "recovered": True},
          "Recovered: last failure 36 s ago, 1,204 messages delivered to payments since."),
         ({"failed_ago": 36.0, "delivered": 2}, "Last failure 36 s ago; 2 messages delivered to payments since."),
-        ({"failed_ago": 300.0}, "Last failure 5 min ago; nothing delivered to payments since, so it may still be failing."),
+        ({"failed_ago": 300.0}, "Last failure 5 min ago; nothing delivered to payments since, so delivery may still be failing."),
     ],
 )  # fmt: skip
 def test_the_end_of_a_fault_is_reported_with_its_evidence(change, text):

@@ -8,7 +8,7 @@ from producer_core.dashboard.wording import jobs as job_wording
 
 
 def test_progress_is_in_the_unit_of_the_job():
-    assert job_wording.progress("integrity", 12_000, 50_000, 0.24) == "24.0 % of 50,000 records"
+    assert job_wording.progress("integrity", 12_000, 50_000, 0.24) == "24.0% of 50,000 records"
     assert job_wording.progress("telemetry", 312, None, None) == "312 batches"
     assert job_wording.progress("telemetry", 1, None, None) == "1 batch"
     assert job_wording.progress("reprocess", None, None, None) == "–"

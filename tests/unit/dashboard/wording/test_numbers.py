@@ -9,31 +9,31 @@ from producer_core.dashboard import wording
 
 def test_a_change_has_an_arrow_and_a_text_alternative_even_without_a_previous_value():
     better = wording.change(0.01, 0.02, wording.percent, good=-1)
-    assert better == ("↓ from 2.00 %", "down from 2.00 %", "better")
+    assert better == ("↓ from 2.00%", "down from 2.00%", "better")
     assert wording.change(0.02, 0.01, wording.percent, good=-1).tone == "worse"
     assert wording.change(0.0201, 0.02, wording.percent, good=-1).tone == ""
     assert wording.change(5.0, 9.0, wording.rate).tone == ""
     assert wording.change(0.01, 0.01, wording.percent).text == "unchanged"
     assert wording.change(0.01, None, wording.percent).text == "no previous value"
     assert wording.change(None, None, wording.percent).text == ""
-    assert wording.change(None, 0.01, wording.percent).text == "before: 1.00 %"
+    assert wording.change(None, 0.01, wording.percent).text == "before: 1.00%"
 
 
 @pytest.mark.parametrize(
     ("formatted", "expected"),
     [
         (wording.percent(None), "–"),
-        (wording.percent(0.0), "0.00 %"),
-        (wording.percent(0.00001), "< 0.01 %"),
-        (wording.percent(0.0042), "0.42 %"),
-        (wording.percent(0.5), "50.0 %"),
+        (wording.percent(0.0), "0.00%"),
+        (wording.percent(0.00001), "< 0.01%"),
+        (wording.percent(0.0042), "0.42%"),
+        (wording.percent(0.5), "50.0%"),
         (wording.milliseconds(None), "–"),
         (wording.milliseconds(0.0057), "5.7 ms"),
         (wording.milliseconds(0.75), "750 ms"),
         (wording.milliseconds(1.04), "1.0 s"),
         (wording.milliseconds(12.0), "12 s"),
-        (wording.rate(574.2), "574 /s"),
-        (wording.rate(0.5), "0.5 /s"),
+        (wording.rate(574.2), "574/s"),
+        (wording.rate(0.5), "0.5/s"),
         (wording.compact(2_500_000), "2.5 M"),
         (wording.size(128.3 * 2**20), "128.3 MiB"),
         (wording.size(12), "12 B"),

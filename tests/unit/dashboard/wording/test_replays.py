@@ -14,7 +14,7 @@ from producer_core.replay.outcome import RecordOutcome
 from producer_core.replay.phrases import NEWER_KEY
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.replay_pages import ALL, NOW, started
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 
 store = replay_pages_fixtures.store
 
@@ -62,7 +62,7 @@ def test_progress_shows_rate_and_remaining_time():
 
     assert (
         replay_wording.progress(one, 8.0)
-        == "20 of 100, 8 /s, about 10 s left; 2 failed again; 3 already on the topic"
+        == "20 of 100, 8/s, about 10 s left; 2 failed again; 3 already on the topic"
     )
     assert replay_wording.progress(one, None).startswith("20 of 100; ")
 
@@ -70,6 +70,9 @@ def test_progress_shows_rate_and_remaining_time():
 def test_the_canary_is_mentioned_only_while_it_runs():
     assert replay_wording.canary(operation(acknowledged=3)) == (
         "Canary: the first 10 are sent on their own; the rest follow once those 10 are acknowledged."
+    )
+    assert replay_wording.canary(operation(canary=1, acknowledged=0, failed_again=0)) == (
+        "Canary: the first one is sent on its own; the rest follow once it is acknowledged."
     )
     for done in ({"acknowledged": 10}, {"total": 8, "acknowledged": 3}, {"canary": 0, "acknowledged": 3}):
         assert replay_wording.canary(operation(**done)) == ""
@@ -128,7 +131,7 @@ def test_the_summary_counts_running_replays():
 
 @pytest.mark.slow
 def test_skipped_records_are_explained_without_command_line_options(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     one, claims = started(store)
     ids = [row["message_id"] for row in store.rows("operation_records", operation=one)]
     with store.borrow(write=True) as connection:
@@ -154,3 +157,8 @@ def test_the_settings_describe_the_replay_worker():
         "V", "shop.properties", "b:9092"
     )
     assert replay_wording.runner_setup("V", "f", "b", "no such host").endswith("with f: no such host")
+
+
+def test_the_replays_that_are_not_listed_are_counted():
+    assert replay_wording.more_in_progress(1) == "1 more is in progress; see Replays."
+    assert replay_wording.more_in_progress(2) == "2 more are in progress; see Replays."

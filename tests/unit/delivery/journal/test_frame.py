@@ -1,4 +1,4 @@
-"""Frames prove that a record is complete, at its place, in its file."""
+"""Frames prove that a record is complete, at its offset, in its file."""
 
 from __future__ import annotations
 

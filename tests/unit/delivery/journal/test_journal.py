@@ -99,7 +99,7 @@ def test_a_read_from_a_sequence_includes_records_appended_meanwhile(journal):
 
 
 def test_a_cursor_continues_after_its_last_record_and_returns_lower_sequences(journal):
-    """Threads can append in another order than the sequences."""
+    """Threads can append in an order that differs from the sequences."""
     fill(journal, [3, 1, 5])
     cursor = journal.cursor()
 

@@ -99,6 +99,12 @@ def sequences(target):
     return [delivery.seq for delivery in target.offered]
 
 
+def leave_to_feeder(feeder, target, delivery):
+    target.has_room = lambda: False
+    feeder.take(delivery)
+    target.has_room = lambda: True
+
+
 def take_all(feeder, journal, threads):
     """Take a message in each thread, and return when all are written and none is synced."""
     futures = [threads.submit(feeder.take, a_delivery(journal, seq)) for seq in range(THREADS)]
@@ -263,6 +269,25 @@ def test_the_feeder_sends_no_message_of_a_batch_before_an_earlier_one(
         feeder.stop()
 
     assert sequences(target) == [5, 3, 8]
+
+
+def test_a_batch_that_the_journal_refuses_leaves_the_backlog_complete(
+    feeder, journal, target, disk, monkeypatch
+):
+    disk.open.set()
+    leave_to_feeder(feeder, target, a_delivery(journal, 5))
+
+    def refuse(deliveries):
+        raise JournalFull("full")
+
+    monkeypatch.setattr(journal, "append_many", refuse)
+    with pytest.raises(JournalFull):
+        feeder.take_many([a_delivery(journal, 3)], [])
+    feeder.start()
+    eventually(lambda: not feeder._behind)
+
+    assert sequences(target) == [5]
+    assert not feeder._accepting
 
 
 def test_an_interrupted_message_is_neither_sent_nor_kept(feeder, journal, target, disk, threads, monkeypatch):

@@ -109,3 +109,7 @@ def test_a_success_without_an_offset_is_looked_up_on_the_topic(outcome, case):
 
 def test_a_duplicate_that_could_not_be_looked_up_is_unknown():
     assert classify(evidence("duplicate")).case == "unknown"
+
+
+def test_a_single_missing_record_is_reported_in_the_singular():
+    assert "At least 1 is missing." in classify(evidence(high=100, found_at=None)).text

@@ -85,7 +85,7 @@ SCENARIOS = {
     ),
     "requests that time out": (
         numbers(broker(1), broker(2, timeouts=4)),
-        "Broker 2 (kafka2:9092) does not respond in time.",
+        "Broker 2 (kafka2:9092) is not responding in time.",
         "request_timeout_ms",
     ),
     "slow network": (
@@ -157,7 +157,7 @@ def test_a_client_that_sends_nothing_is_idle():
 
 def test_failed_messages_are_found_without_statistics_of_the_client():
     (found,) = over_time([CauseInputs(1000.0, 60.0, acknowledged=99, dead=1)], now=1060.0)
-    assert found.title == "1 of 100 messages became dead letters."
+    assert found.title == "1 of 100 messages became a dead letter."
 
 
 def test_few_measurements_yield_no_finding():

@@ -10,12 +10,12 @@ import pytest
 from producer_core.dlq.files import export
 from producer_core.dlq.files.atomic_file import AtomicFile
 from producer_core.errors import TransferError
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 from tests.fixtures.transfers import ANY, FORMATS, ME, audit
 
 
 def test_only_the_owner_can_read_exported_files(store, tmp_path):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     for format in (*FORMATS, "csv"):
         export(store, ANY, tmp_path / f"a.{format}", **ME)
 
@@ -33,7 +33,7 @@ class FullDisk(AtomicFile):
 
 @pytest.mark.parametrize("format", [*FORMATS, "csv"])
 def test_a_full_disk_is_reported_and_leaves_no_file(store, tmp_path, monkeypatch, format):
-    buried(store, 300, value=os.urandom(100))
+    add_dead_letters(store, 300, value=os.urandom(100))
     monkeypatch.setattr("producer_core.dlq.files.atomic_file.AtomicFile", FullDisk)
     folder = tmp_path / "out"
     folder.mkdir()

@@ -6,12 +6,12 @@ import pytest
 
 from producer_core.dlq.files import export, import_
 from producer_core.errors import StoreLocked, TransferError
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 from tests.fixtures.transfers import ANY, FORMATS, ME, audit
 
 
 def test_the_audit_of_an_export_records_whether_it_is_raw(store, tmp_path):
-    buried(store, 2)
+    add_dead_letters(store, 2)
 
     export(store, ANY, tmp_path / "a.jsonl", **ME)
     export(store, ANY, tmp_path / "b.jsonl", **ME, masked=True)
@@ -31,7 +31,7 @@ def test_an_empty_selection_is_exported_as_an_empty_file(store, other, tmp_path)
 
 
 def test_an_existing_file_is_kept_unless_overwrite_is_set(store, other, tmp_path):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     target = tmp_path / "a.jsonl"
     target.write_text("existing")
 
@@ -50,7 +50,7 @@ def test_an_invalid_target_is_an_error(store, tmp_path, name):
 
 
 def test_nothing_is_exported_without_an_audit_row(store, tmp_path, monkeypatch):
-    buried(store, 1)
+    add_dead_letters(store, 1)
 
     def locked(**_):
         raise StoreLocked("locked")

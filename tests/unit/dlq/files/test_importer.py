@@ -13,7 +13,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files import export, import_
 from producer_core.errors import ConfigError, TransferError
 from producer_core.events import Attempt
-from tests.fixtures.replays import buried, dead_letter, message_id
+from tests.fixtures.replays import add_dead_letters, dead_letter, message_id
 from tests.fixtures.transfers import ANY, FORMATS, ME, all_rows, audit, dead_letters, small, states
 
 numbers = itertools.count()
@@ -54,7 +54,7 @@ def test_imported_dead_letters_equal_the_exported_ones(found, columns, format, s
 def test_importing_a_file_again_adds_nothing_and_known_dead_letters_stay_unchanged(
     store, other, tmp_path, format
 ):
-    buried(store, 5)
+    add_dead_letters(store, 5)
     target = tmp_path / f"a.{format}"
     export(store, DeadLetterFilter(), target, **ME)
     DeadLetters(other).add([dead_letter(2, value=b"ours", topic="elsewhere")])
@@ -71,7 +71,7 @@ def test_importing_a_file_again_adds_nothing_and_known_dead_letters_stay_unchang
 
 
 def test_a_dead_letter_exported_during_a_replay_is_imported_as_dead_and_doubtful(store, other, tmp_path):
-    ids = buried(store, 2)
+    ids = add_dead_letters(store, 2)
     DeadLetters(store).claim("op", ids[:1])
     target = tmp_path / "a.parquet"
     export(store, ANY, target, **ME)
@@ -81,12 +81,12 @@ def test_a_dead_letter_exported_during_a_replay_is_imported_as_dead_and_doubtful
     imported = DeadLetters(other).get(ids[0])
     assert (imported.state, imported.verdict) == ("dead", "possibly_persisted")
     assert DeadLetters(other).get(ids[1]).verdict == "rejected"
-    assert "1 exported during a replay" in done.text
+    assert "1 exported during a replay; a replay first checks whether it is on the topic." in done.text
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_purged_dead_letter_is_imported_as_purged(store, other, tmp_path, format):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     dead = DeadLetters(store)
     dead.archive(ANY, **ME)
     dead.purge(ANY, **ME, confirmation="purge 1", min_age=-60)
@@ -100,7 +100,7 @@ def test_a_purged_dead_letter_is_imported_as_purged(store, other, tmp_path, form
 
 
 def test_the_purge_and_retention_periods_start_with_the_import(store, other, tmp_path):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     DeadLetters(store, clock=lambda: 1000.0).archive(ANY, **ME)
     export(store, ANY, tmp_path / "a.parquet", **ME)
 
@@ -112,7 +112,7 @@ def test_the_purge_and_retention_periods_start_with_the_import(store, other, tmp
 
 
 def test_an_import_adds_an_event_with_its_file(store, other, tmp_path):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     export(store, ANY, tmp_path / "a.jsonl", **ME)
 
     import_(other, tmp_path / "a.jsonl", who="bob", origin="test")
@@ -148,7 +148,7 @@ def test_a_masked_file_has_no_secrets_and_cannot_be_imported(store, other, tmp_p
 
 
 def test_a_dry_run_reports_the_counts_of_the_import_and_changes_nothing(store, other, tmp_path):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     export(store, ANY, tmp_path / "a.parquet", **ME)
     DeadLetters(other).add([dead_letter(0)])
 
@@ -162,7 +162,7 @@ def test_a_dry_run_reports_the_counts_of_the_import_and_changes_nothing(store, o
 
 
 def test_the_start_and_the_result_of_an_import_are_audited(store, other, tmp_path, monkeypatch):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     export(store, ANY, tmp_path / "a.parquet", **ME)
 
     def fail(*_):

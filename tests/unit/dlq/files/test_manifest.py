@@ -10,7 +10,7 @@ import pytest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files import export, import_
 from producer_core.errors import TransferError
-from tests.fixtures.replays import buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter
 from tests.fixtures.transfers import ANY, ME, all_rows, audit
 
 
@@ -19,7 +19,7 @@ def manifest_of(path):
 
 
 def test_the_manifest_contains_filter_counts_and_operator(store, tmp_path):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     DeadLetters(store).add([dead_letter(9, topic="payments", verdict="possibly_persisted")])
     where = DeadLetterFilter(code="POLICY_VIOLATION", since=1.0)
 
@@ -35,7 +35,7 @@ def test_the_manifest_contains_filter_counts_and_operator(store, tmp_path):
 
 
 def test_a_file_that_differs_from_its_manifest_is_rejected(store, other, tmp_path):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     for number, change in enumerate((lambda raw: raw[:-1], lambda raw: raw.replace(b"orders", b"0rders", 1))):
         target = tmp_path / f"{number}.jsonl"
         export(store, ANY, target, **ME)
@@ -49,7 +49,7 @@ def test_a_file_that_differs_from_its_manifest_is_rejected(store, other, tmp_pat
 
 
 def test_a_file_without_a_manifest_needs_the_no_manifest_option(store, other, tmp_path):
-    buried(store, 2)
+    add_dead_letters(store, 2)
     export(store, ANY, tmp_path / "a.jsonl", **ME)
     Path(f"{tmp_path}/a.jsonl.manifest.json").unlink()
 
@@ -61,7 +61,7 @@ def test_a_file_without_a_manifest_needs_the_no_manifest_option(store, other, tm
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "producer-core dead letters"}', "\x00"])
 def test_an_invalid_manifest_is_rejected(store, other, tmp_path, text):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     export(store, ANY, tmp_path / "a.jsonl", **ME)
     Path(f"{tmp_path}/a.jsonl.manifest.json").write_text(text)
 
@@ -70,7 +70,7 @@ def test_an_invalid_manifest_is_rejected(store, other, tmp_path, text):
 
 
 def test_a_manifest_of_a_later_version_asks_for_an_upgrade(store, other, tmp_path):
-    buried(store, 1)
+    add_dead_letters(store, 1)
     export(store, ANY, tmp_path / "a.jsonl", **ME)
     manifest = manifest_of(tmp_path / "a.jsonl")
     Path(f"{tmp_path}/a.jsonl.manifest.json").write_text(json.dumps({**manifest, "format_version": 2}))

@@ -11,14 +11,14 @@ import pytest
 
 from producer_core.dlq.files import export, import_, reader, selection, writers
 from producer_core.errors import TransferError
-from tests.fixtures.replays import buried
+from tests.fixtures.replays import add_dead_letters
 from tests.fixtures.transfers import ANY, ME, all_rows, audit, rewrite
 
 ROWS = 300
 
 
 def test_invalid_lines_are_reported_and_the_others_are_imported(store, other, tmp_path):
-    ids = buried(store, 12)
+    ids = add_dead_letters(store, 12)
     target = tmp_path / "a.jsonl"
     export(store, ANY, target, **ME)
 
@@ -53,7 +53,7 @@ def test_invalid_lines_are_reported_and_the_others_are_imported(store, other, tm
 def test_only_the_damaged_rows_of_a_parquet_file_are_rejected(store, other, tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "SLICE", 5)
     monkeypatch.setattr(writers, "_GROUP_ROWS", 5)
-    buried(store, 15, value=os.urandom(400))
+    add_dead_letters(store, 15, value=os.urandom(400))
     target = tmp_path / "a.parquet"
     export(store, ANY, target, **ME)
     file = pyarrow.parquet.ParquetFile(target)
@@ -83,7 +83,7 @@ def test_a_parquet_file_of_another_program_is_rejected(other, tmp_path):
 
 
 def test_repeated_values_of_an_export_are_unpacked_a_few_rows_at_a_time(store, tmp_path):
-    [_] = buried(store, 1, value=b"x" * (1 << 20))
+    [_] = add_dead_letters(store, 1, value=b"x" * (1 << 20))
     target, repeated = tmp_path / "a.parquet", tmp_path / "repeated.parquet"
     export(store, ANY, target, **ME)
     row = pyarrow.parquet.read_table(target)

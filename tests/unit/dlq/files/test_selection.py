@@ -9,12 +9,12 @@ import pytest
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files import export, selection
-from tests.fixtures.replays import buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter
 from tests.fixtures.transfers import ANY, ME, execute
 
 
 def test_dead_letters_that_change_during_the_export_are_exported_and_counted(store, tmp_path, monkeypatch):
-    ids = buried(store, 10)
+    ids = add_dead_letters(store, 10)
     monkeypatch.setattr(selection, "SLICE", 4)
 
     def act(done, _total):
@@ -37,7 +37,7 @@ def test_an_export_of_several_windows_has_each_dead_letter_once_in_order(
 ):
     monkeypatch.setattr(selection, "WINDOW", 7)
     changes = {"accepted_at": 5.0} if same_moment else {}
-    ids = buried(store, 100, **changes)
+    ids = add_dead_letters(store, 100, **changes)
 
     manifest = export(store, ANY, tmp_path / "a.jsonl", **ME)
 
@@ -49,7 +49,7 @@ def test_an_export_of_several_windows_has_each_dead_letter_once_in_order(
 
 
 def test_an_interrupted_read_is_split(store, tmp_path, monkeypatch):
-    ids, sizes = buried(store, 10), []
+    ids, sizes = add_dead_letters(store, 10), []
 
     def rows(connection, ids):
         sizes.append(len(ids))

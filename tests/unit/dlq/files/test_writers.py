@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.files import csv_cells, export, import_, selection, writers
-from tests.fixtures.replays import buried, dead_letter
+from tests.fixtures.replays import add_dead_letters, dead_letter
 from tests.fixtures.transfers import ANY, ME, all_rows
 
 
@@ -51,7 +51,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(store, tmp_path):
 def test_a_file_with_several_row_groups_is_complete(store, other, tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "SLICE", 3)
     monkeypatch.setattr(writers, "_GROUP_ROWS", 6)
-    buried(store, 20)
+    add_dead_letters(store, 20)
 
     export(store, ANY, tmp_path / "a.parquet", **ME)
     import_(other, tmp_path / "a.parquet", **ME)

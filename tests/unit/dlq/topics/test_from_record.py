@@ -1,4 +1,4 @@
-"""A record of a dead-letter topic becomes a dead letter, also with wrong headers."""
+"""A record of a dead-letter topic becomes a dead letter, even with invalid headers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_dead_letter_of_a_consumer_has_the_verdict_found():
     found = fetched(SPRING)
     assert found.verdict == "found"
     assert (
-        "billing (Spring Kafka) read it at orders[2]@4294967338 and could not process it"
+        "billing (Spring Kafka) read the message at orders[2]@4294967338 and could not process it"
         in found.verdict_reason
     )
     assert "second copy" in found.verdict_reason
@@ -118,6 +118,14 @@ def test_a_dead_letter_of_a_share_group_without_the_record_is_not_replayable():
     assert not empty.replayable
     assert "does not copy records" in empty.source
     assert fetched(SHARE_GROUP, value=None).replayable, "a tombstone with its key"
+
+
+def test_the_source_states_how_often_the_record_was_delivered():
+    others = tuple(header for header in SHARE_GROUP if header[0] != "__dlq.errors.delivery.count")
+    once = fetched((*others, ("__dlq.errors.delivery.count", b"1")))
+
+    assert "read by billing from orders[2]@42, delivered once" in once.source
+    assert "read by billing from orders[2]@42, delivered 5 times" in fetched(SHARE_GROUP).source
 
 
 def test_the_id_of_a_foreign_record_is_derived_from_its_offset():

@@ -12,7 +12,7 @@ from tests.fixtures.audit_reports import report
     ("numbers", "sentence"),
     [
         ({}, "orders: all 1,000 acknowledged messages are in the log, each once and in order."),
-        ({"acknowledged": 1}, "orders: the 1 acknowledged message is in the log, once."),
+        ({"acknowledged": 1}, "orders: the only acknowledged message is in the log, once."),
         ({"lost": 1}, "orders: of 1,000 acknowledged messages, 1 is lost."),
         ({"acknowledged": 0, "lost": 604}, "orders: 604 are lost."),
         (
@@ -48,7 +48,7 @@ from tests.fixtures.audit_reports import report
                 "ledger_lost": 9,
                 "strange": 1_200,
             },
-            "orders: the 1 acknowledged message is in the log, once, as far as the ledgers show: 999 messages in the log are in "
+            "orders: the only acknowledged message is in the log, once, as far as the ledgers show: 999 messages in the log are in "
             "no ledger, 398 batches are missing, 9 acknowledgements were not recorded, 1,200 records or rows cannot be read.",
         ),
         (
@@ -104,7 +104,7 @@ def test_further_facts_follow_as_sentences():
         "1 message acknowledged at an unknown offset is not in this range; only an audit of the whole topic can determine "
         "whether it is lost.",
         "1 message in the log is in no ledger: its producer keeps none, or never received the acknowledgement.",
-        "2 messages that their producer dropped are in the log.",
+        "2 messages dropped by their producers are in the log.",
         "7 of 1,000 records have no producer_core message id; they were counted, not checked.",
         "Batches 17 to 20 of producer p-1 are missing from the ledger.",
         "Batch 3 of producer p-2 is missing from the ledger.",
@@ -118,3 +118,20 @@ def test_one_record_of_another_producer_is_counted_in_the_singular():
     texts = report(records=10, foreign=1).sentences
 
     assert "1 of 10 records has no producer_core message id; they were counted, not checked." in texts
+
+
+def test_single_gaps_in_the_ledgers_are_reported_in_the_singular():
+    gaps = tuple(LedgerGap(f"p-{number}", 3, 4) for number in range(6))
+    texts = report(gaps=gaps, ledger_lost=1, strange=1).sentences
+
+    assert texts[0].endswith("1 acknowledgement was not recorded, 1 record or row cannot be read.")
+    assert "1 more range of batches is missing from the ledgers." in texts
+    assert "Producers could not record 1 acknowledgement in their ledgers." in texts
+    assert "1 record or row of the ledger could not be read: a newer schema, or not telemetry." in texts
+
+
+def test_the_partitions_that_are_not_listed_are_counted():
+    ranges = tuple(ExpiredRange(partition, 5, 0, 4) for partition in range(6))
+    texts = report(expired=30, expired_ranges=ranges).sentences
+
+    assert any(text.endswith("; and 1 more partition).") for text in texts)

@@ -9,7 +9,7 @@ import pytest
 from producer_core.pipeline.reprocess import Slicing, batches, spark_replay
 from producer_core.pipeline.reprocess.packing import unpacked
 from producer_core.replay.guard import CanaryRule
-from tests.fixtures.replays import in_hand
+from tests.fixtures.replays import replay_record
 from tests.fixtures.reprocess import of_session
 
 
@@ -42,7 +42,7 @@ def test_a_batch_that_spark_lost_has_its_reason_in_one_sentence():
             raise RuntimeError("SparkContext was shut down")
 
     task = batches.SliceTask("op", {}, 7, {}, spark_replay.ProgressTopic("p", 1, {0: 0}), 10, CanaryRule(), 1)
-    batch = batches.SparkBatch(Broken(), batches.slice_table([in_hand(1)], Slicing(1)), task)
+    batch = batches.SparkBatch(Broken(), batches.slice_table([replay_record(1)], Slicing(1)), task)
     batch.start()
     assert batch.done.wait(10)
 

@@ -14,13 +14,13 @@ from producer_core.pipeline.job_status import track_job
 from producer_core.pipeline.reprocess import ReprocessOptions, job
 from producer_core.replay.operation import PIPELINE
 from tests.factories import replay_runner
-from tests.fixtures.replays import CLUSTER, ScriptedSender, alive, buried, in_hand
+from tests.fixtures.replays import CLUSTER, ScriptedSender, add_dead_letters, replay_record, write_heartbeat
 from tests.fixtures.reprocess import Session, command_for, paused_replay
 
 
 def test_an_ordinary_runner_does_not_run_sparks_operations(store):
-    buried(store, 5)
-    alive(store, time.time())
+    add_dead_letters(store, 5)
+    write_heartbeat(store, time.time())
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     sender = ScriptedSender()
     ordinary = replay_runner(store, sender)
@@ -32,7 +32,7 @@ def test_an_ordinary_runner_does_not_run_sparks_operations(store):
 
 
 def test_sparks_runner_does_not_run_ordinary_operations(store):
-    buried(store, 5)
+    add_dead_letters(store, 5)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin="cli", can_run=CLUSTER)
     runner = replay_runner(
         store, ScriptedSender(), make_spark_strategy=lambda *_: pytest.fail("it ran the operation")
@@ -63,7 +63,7 @@ def test_reprocess_in_python_keeps_the_plan_of_a_started_operation(store, monkey
     def continue_replay(**plan):
         return job.reprocess(Session, store, "broker:9092", operation_id=one, **plan)
 
-    with pytest.raises(ConfigError, match=r"but selection, limit, canary was given\. .*only rate may change"):
+    with pytest.raises(ConfigError, match=r"combined with selection, limit, canary\. .*only rate may change"):
         continue_replay(selection=DeadLetterFilter(topic="orders"), limit=3, rate=9.0, canary=0, reason=None)
     assert replay.get(store, one).state == "paused"
 
@@ -81,7 +81,7 @@ class Elsewhere:
 
 
 def test_a_request_for_other_slices_fails_and_releases_the_lease(store, log, monkeypatch):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     store.set_setting(
         f"reprocess.{planned.operation_id}",
@@ -112,8 +112,8 @@ class Killed:
 
 
 def test_a_driver_whose_spark_has_ended_reports_it_and_releases_the_lease(store, log, monkeypatch):
-    """It used to retry for ever, with a traceback each time."""
-    buried(store, 3)
+    """It used to retry forever, with a traceback each time."""
+    add_dead_letters(store, 3)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(), session=lambda: Killed)
     monkeypatch.setattr(runner, "_obstacle", lambda *_: "")
@@ -128,8 +128,8 @@ def test_a_driver_whose_spark_has_ended_reports_it_and_releases_the_lease(store,
 def cancelled_under_a_dead_driver(store, ago):
     """Cancel a replay of three dead letters, two of which were claimed `ago` seconds ago."""
     now = time.time()
-    ids = buried(store, 3)
-    alive(store, now)
+    ids = add_dead_letters(store, 3)
+    write_heartbeat(store, now)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     with store.borrow(write=True) as connection:
         connection.execute("UPDATE operations SET owner = 'spark:gone', lease_until = ?", [now - ago])
@@ -152,7 +152,7 @@ def test_a_cancelled_operation_whose_driver_died_ends_automatically(store):
 def test_the_next_driver_settles_a_cancelled_operation_and_sends_nothing(store, log, monkeypatch):
     cancelled = cancelled_under_a_dead_driver(store, ago=20)
     assert not cancelled.ended
-    log.on_topic = {in_hand(0).message_id: 4}
+    log.on_topic = {replay_record(0).message_id: 4}
     monkeypatch.setattr(job, "require_topic", lambda settings, topic: 16)
     runner = job.spark_runner(store, {}, CLUSTER, ReprocessOptions(slices=3), session=None)
     runner._lease = runner._watch._lease = 0.3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from producer_core.pipeline.reprocess import offset_floors
-from tests.fixtures.replays import in_hand
+from tests.fixtures.replays import replay_record
 from tests.fixtures.reprocess import all_acknowledged, outcome_row, spark_replay_of
 
 
@@ -15,10 +15,10 @@ def test_floors_rise_with_sent_records_and_fall_for_a_re_created_topic(log, monk
         lambda rows: [outcome_row(row, offset=300 + row["ord"]) for row in rows],
         all_acknowledged,
     ]
-    strategy.send([in_hand(number) for number in range(5)])
+    strategy.send([replay_record(number) for number in range(5)])
     strategy.gather(0)
     assert strategy.floors == {"orders": {0: 304}}
 
-    strategy.send([in_hand(number) for number in range(5)])
+    strategy.send([replay_record(number) for number in range(5)])
     strategy.gather(0)
     assert strategy.floors == {"orders": {0: 4}}

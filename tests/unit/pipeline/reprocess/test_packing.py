@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from producer_core.pipeline.reprocess import Slicing, batches
 from producer_core.pipeline.reprocess.packing import unpacked
-from tests.fixtures.replays import in_hand
+from tests.fixtures.replays import replay_record
 
 
 def test_packing_keeps_the_order_and_every_byte_of_dead_letters():
     dead_letters = [
-        in_hand(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
+        replay_record(number, key=None if number % 2 else b"", value=None if number == 3 else b"\x00\xff")
         for number in range(6)
     ]
     table = batches.slice_table(dead_letters, Slicing(3))

@@ -8,12 +8,12 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.pipeline.reprocess import from_sources
 from producer_core.replay.operation import PIPELINE
-from tests.fixtures.replays import CLUSTER, buried, dead_letter
+from tests.fixtures.replays import CLUSTER, add_dead_letters, dead_letter
 
 
 @pytest.mark.parametrize("name", ["dead-letters.parquet", "dead-letters.jsonl"])
 def test_an_export_selects_its_dead_letters(store, tmp_path, name):
-    ids = buried(store, 20)
+    ids = add_dead_letters(store, 20)
     some = DeadLetterFilter(ids=tuple(ids[:7]))
     files.export(store, some, tmp_path / name, who="ann", origin="cli")
 
@@ -26,7 +26,7 @@ def test_an_export_selects_its_dead_letters(store, tmp_path, name):
 
 
 def test_a_dead_letter_topic_selects_the_dead_letters_fetched_from_it(store):
-    buried(store, 3)
+    add_dead_letters(store, 3)
     DeadLetters(store).add(
         [dead_letter(number, source=f"orders-dlt[0]@{number} (Spring Kafka)") for number in range(5, 9)]
     )

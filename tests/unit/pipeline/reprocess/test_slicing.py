@@ -7,7 +7,7 @@ import pytest
 from producer_core.errors import ConfigError, ReplayError
 from producer_core.pipeline.reprocess import Slicing
 from producer_core.pipeline.reprocess.slicing import begin_epoch
-from tests.fixtures.replays import in_hand
+from tests.fixtures.replays import replay_record
 from tests.fixtures.reprocess import of_session
 
 
@@ -19,11 +19,11 @@ def test_a_session_is_in_one_slice():
 
 def test_slices_by_key_spread_a_session_and_keep_a_key_together():
     slicing = Slicing(8, "key")
-    found = {key: {slicing.of(in_hand(n, key=b"k%d" % key)) for n in range(10)} for key in range(100)}
+    found = {key: {slicing.of(replay_record(n, key=b"k%d" % key)) for n in range(10)} for key in range(100)}
 
     assert all(len(one) == 1 for one in found.values())
     assert {min(one) for one in found.values()} == set(range(8))
-    assert slicing.of(in_hand(1, key=None)) == Slicing(8).of(in_hand(2))
+    assert slicing.of(replay_record(1, key=None)) == Slicing(8).of(replay_record(2))
 
 
 @pytest.mark.parametrize(("count", "by"), [(0, "session"), (257, "session"), (4, "partition")])

@@ -18,7 +18,7 @@ from producer_core.replay.operation import PIPELINE
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
 from tests.factories import replay_runner
-from tests.fixtures.replays import CLUSTER, ScriptedSender, buried, in_hand
+from tests.fixtures.replays import CLUSTER, ScriptedSender, add_dead_letters, replay_record
 from tests.fixtures.reprocess import all_acknowledged, of_session, outcome_row, spark_replay_of
 
 
@@ -42,7 +42,7 @@ def test_a_batch_with_all_outcomes_needs_no_lookup(log):
     strategy = spark_replay_of(log)
     strategy.begin(["orders"])
     log.answers.append(all_acknowledged)
-    strategy.send([in_hand(number) for number in range(10)])
+    strategy.send([replay_record(number) for number in range(10)])
 
     assert endings(strategy.gather(0)) == {"acknowledged": 10}
     assert len(log.sealed) == 2
@@ -51,7 +51,7 @@ def test_a_batch_with_all_outcomes_needs_no_lookup(log):
 
 
 def test_records_without_an_outcome_are_sealed_and_looked_up(log):
-    dead_letters = [in_hand(number) for number in range(6)]
+    dead_letters = [replay_record(number) for number in range(6)]
     strategy = spark_replay_of(log)
     strategy.begin(["orders"])
     log.answers += [lambda rows: all_acknowledged(rows[:3]), all_acknowledged]
@@ -68,7 +68,7 @@ def test_records_without_an_outcome_are_sealed_and_looked_up(log):
 
 
 def test_a_failure_counts_only_when_no_other_attempt_succeeded(log):
-    dead_letters = [in_hand(number) for number in range(3)]
+    dead_letters = [replay_record(number) for number in range(3)]
     death = FailedReplay("permanent", "X", "no", "f", "rejected", "r", 9.0, (Attempt(9.0, "X", "no"),))
     strategy = spark_replay_of(log)
     strategy.begin(["orders"])
@@ -90,7 +90,7 @@ def lost(_):
 
 
 def test_a_lost_batch_is_sent_again_and_the_third_in_a_row_ends_the_job_with_its_records_claimed(log):
-    dead_letters = [in_hand(number) for number in range(4)]
+    dead_letters = [replay_record(number) for number in range(4)]
     strategy = spark_replay_of(log)
     strategy.begin(["orders"])
     log.on_topic = {dead_letters[0].message_id: 3}
@@ -101,7 +101,7 @@ def test_a_lost_batch_is_sent_again_and_the_third_in_a_row_ends_the_job_with_its
     assert strategy._lost == 0
 
     log.answers += [lost, lost, lost]
-    strategy.send([in_hand(number) for number in range(10, 14)])
+    strategy.send([replay_record(number) for number in range(10, 14)])
     strategy.gather(0)
     before = dict(strategy.floors)
     strategy.gather(0)
@@ -116,7 +116,7 @@ NEVER = None
 
 
 def test_a_pause_during_a_batch_settles_it_and_releases_the_rest(log):
-    dead_letters = [in_hand(number) for number in range(4)]
+    dead_letters = [replay_record(number) for number in range(4)]
     strategy = spark_replay_of(log, interrupt=lambda: True)
     strategy.begin(["orders"])
     log.answers.append(NEVER)
@@ -133,7 +133,7 @@ def test_a_pause_is_remembered_until_the_batch_ends(log, monkeypatch):
     strategy = spark_replay_of(log, interrupt=lambda: next(answers), wave=2)
     strategy.begin(["orders"])
     log.answers.append(NEVER)
-    strategy.send([in_hand(number) for number in range(4)])
+    strategy.send([replay_record(number) for number in range(4)])
     assert [strategy.gather(0), strategy.gather(0)] == [[], []]
 
     monkeypatch.setattr(spark_replay, "_GRACE", 0.0)
@@ -148,7 +148,7 @@ def test_a_driver_that_lost_the_lease_during_a_batch_leaves_it_unsettled(log):
     strategy.begin(["orders"])
     before = {topic: dict(parts) for topic, parts in strategy.floors.items()}
     log.answers.append(NEVER)
-    strategy.send([in_hand(1)])
+    strategy.send([replay_record(1)])
     with pytest.raises(Interrupted):
         strategy.gather(0)
 
@@ -161,7 +161,7 @@ def test_the_next_batch_starts_before_the_last_one_is_stored(log):
     strategy = spark_replay_of(log, wave=10)
     strategy.begin(["orders"])
     log.answers += [all_acknowledged, all_acknowledged, all_acknowledged]
-    strategy.send([in_hand(number) for number in range(25)])
+    strategy.send([replay_record(number) for number in range(25)])
 
     found = [len(strategy.gather(0)) for _ in range(3)]
 
@@ -186,13 +186,13 @@ def test_the_driver_sends_small_batches_itself(log, monkeypatch):
     strategy.begin(["orders"])
     log.answers += [all_acknowledged] * 4
     for count in (10, 20, 30):
-        strategy.send([in_hand(number) for number in range(count)])
+        strategy.send([replay_record(number) for number in range(count)])
         strategy.gather(0)
     assert driver_batches == [10]
 
     strategy = spark_replay_of(log, wave=15)
     strategy.begin(["orders"])
-    strategy.send([in_hand(number) for number in range(15)])
+    strategy.send([replay_record(number) for number in range(15)])
     strategy.gather(0)
     assert (driver_batches, len(log.batches)) == ([10], 4)
 
@@ -201,7 +201,7 @@ def test_after_a_failure_no_batch_starts_before_the_stop_rule_has_decided(log):
     strategy = spark_replay_of(log, wave=10)
     strategy.begin(["orders"])
     log.answers += [lambda rows: [outcome_row(row, "failed", text="no") for row in rows], all_acknowledged]
-    strategy.send([in_hand(number) for number in range(20)])
+    strategy.send([replay_record(number) for number in range(20)])
 
     assert endings(strategy.gather(0)) == {"failed": 10}
     assert len(log.batches) == 1
@@ -212,9 +212,11 @@ def test_a_batch_has_the_rate_of_the_replay(log):
     strategy = spark_replay_of(log, rate=100.0, count=5)
     strategy.begin(["orders"])
     log.answers += [all_acknowledged, all_acknowledged]
-    strategy.send([in_hand(1)])
+    strategy.send([replay_record(1)])
     strategy.gather(0)
-    strategy.send([in_hand(number, message_id=of_session(number, number).message_id) for number in range(40)])
+    strategy.send(
+        [replay_record(number, message_id=of_session(number, number).message_id) for number in range(40)]
+    )
     strategy.gather(0)
 
     assert log.rates == [100.0, 100.0]
@@ -224,7 +226,7 @@ def test_a_batch_that_cannot_start_does_not_lose_the_outcomes_of_the_last_one(lo
     strategy = spark_replay_of(log, wave=5)
     strategy.begin(["orders"])
     log.answers.append(all_acknowledged)
-    strategy.send([in_hand(number) for number in range(10)])
+    strategy.send([replay_record(number) for number in range(10)])
 
     assert endings(strategy.gather(0)) == {"acknowledged": 5}
     assert strategy.in_flight == 5
@@ -245,7 +247,7 @@ def test_the_message_of_a_slow_batch_is_replaced(log, stopped_clock):
     strategy.begin(["orders"])
     log.answers += [all_acknowledged] * 3
     log.durations = [63.0, 1.0, 1.0]
-    strategy.send([in_hand(number) for number in range(6)])
+    strategy.send([replay_record(number) for number in range(6)])
     strategy.gather(0)
     strategy.gather(0)
     strategy._slow_until = 0.0
@@ -259,7 +261,7 @@ def test_the_message_of_a_running_batch_is_replaced_when_it_is_settled(
     store, log, stopped_clock, monkeypatch
 ):
     """Also when the second message follows at once: the store gets one message in two seconds."""
-    buried(store, 4)
+    add_dead_letters(store, 4)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     messages = []
     monkeypatch.setattr(ReplayClaims, "say", lambda self, text: messages.append(text))
@@ -286,13 +288,13 @@ def test_a_batch_of_a_slow_replay_takes_five_seconds_of_its_rate(log):
     strategy = spark_replay_of(log, rate=2.0)
     strategy.begin(["orders"])
     log.answers += [all_acknowledged] * 3
-    strategy.send([in_hand(number) for number in range(25)])
+    strategy.send([replay_record(number) for number in range(25)])
 
     assert [len(strategy.gather(0)) for _ in range(3)] == [10, 10, 5]
 
 
 def test_orphans_of_a_dead_driver_are_looked_up_above_the_floors(log):
-    dead_letters = [in_hand(1), in_hand(2)]
+    dead_letters = [replay_record(1), replay_record(2)]
     log.on_topic = {dead_letters[0].message_id: 4}
     strategy = spark_replay_of(log)
     strategy.begin(["orders"])

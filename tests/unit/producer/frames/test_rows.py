@@ -201,7 +201,7 @@ def test_a_float_key_is_refused_because_it_would_change_its_partition(sent):
     result = producer.send_frame(frame, "orders", key="id")
     assert "17.0 is a float" in result.refusals[0].text and "Int64" in result.refusals[0].text
     assert (result.refused, result.acknowledged, result.keyless) == (1, 1, 1)
-    assert "1 had no key" in repr(result)
+    assert "1 had no key; the partitioner chose its partition." in repr(result)
 
 
 def test_a_lazy_frame_must_be_collected_first():
