@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
 from producer_core.delivery.delivery import Callbacks, Delivery
@@ -51,7 +51,7 @@ class JournalFeeder:
         self._gate = threading.RLock()
         # By the lowest sequence of each call, the sequences of its messages. Not guarded: an entry ends with its call,
         # even at an interrupt.
-        self._accepting: dict[int, Container[int]] = {}
+        self._accepting: dict[int, frozenset[int]] = {}
         self._behind = journal.unsettled() > 0
         self._low = 0  # messages written since the last pass began have this sequence or a higher one
         self._callbacks: dict[int, Callbacks] = {}
@@ -89,8 +89,8 @@ class JournalFeeder:
         return max(1, int(self.journal.unsettled()) - len(self._sender.pending))
 
     def holds(self, seq: int) -> bool:
-        """Return whether a message is in the journal and not yet in the client."""
-        return self._behind and self._is_waiting(seq)
+        """Return whether an accepted message is in the journal and not yet in the client."""
+        return self._behind and self._is_unfed(seq)
 
     @property
     def unstored_dead_letters(self) -> int:
@@ -131,14 +131,18 @@ class JournalFeeder:
             self._accepting[lowest] = frozenset(one.seq for one in deliveries)
             self.journal.append_many(deliveries)  # without the gate, so that threads share a sync
             with self._gate:
+                if self._fenced is not None:
+                    raise self._fenced
                 self._offer_all(deliveries, taken)
+                self._accepting.pop(lowest, None)  # under the gate: a last pass skips what is being accepted
         except JournalError:
             raise
         except BaseException:  # the caller gets an exception: this message and the rest are not accepted
             self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
             raise
         finally:
-            self._accepting.pop(lowest, None)
+            if self._accepting.pop(lowest, None) and taken:
+                self._feed_from(lowest)
         if self._behind:
             self._wake()
 
@@ -159,6 +163,13 @@ class JournalFeeder:
         self._behind = True
         if delivery.callbacks is not None:  # callbacks cannot be stored in the journal
             self._callbacks[delivery.seq] = delivery.callbacks
+
+    def _feed_from(self, seq: int) -> None:
+        """Feed from this sequence on: a last pass may have skipped an accepted message of an interrupted call."""
+        with self._gate:
+            self._low = min(self._low, seq) if self._behind else seq
+            self._behind = True
+        self._wake()
 
     # settling
 

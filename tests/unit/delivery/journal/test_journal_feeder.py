@@ -14,7 +14,7 @@ import pytest
 from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.journal import Journal
 from producer_core.delivery.journal.journal_feeder import JournalFeeder
-from producer_core.errors import JournalFull
+from producer_core.errors import Fenced, JournalFull
 from tests.fixtures.journal import kept, segment_of
 from tests.support import eventually
 
@@ -340,6 +340,101 @@ def test_the_feeder_leaves_a_message_with_its_callbacks_to_the_thread_that_accep
 
     assert sequences(target) == [0, 1]
     assert target.offered[1].callbacks is later.callbacks
+
+
+class LastPass(dict):
+    """Replaces `_accepting`: the feeder runs its last pass when a thread has left its messages, before it ends its entry."""
+
+    def __init__(self, feeder, target):
+        self._feeder, self._target = feeder, target
+
+    def pop(self, lowest, *default):
+        if lowest in self:
+            self._target.has_room = lambda: True
+            passing = threading.Thread(target=self._run)
+            passing.start()
+            passing.join(0.2)  # it waits while the thread holds the gate
+        return super().pop(lowest, *default)
+
+    def _run(self):
+        with self._feeder._gate:
+            self._feeder._behind = not self._feeder._last_pass()
+
+
+def test_a_message_that_is_left_to_the_feeder_during_its_last_pass_is_sent(feeder, journal, target, disk):
+    """Regression: the last pass skipped it, and the feeder stopped without it."""
+    disk.open.set()
+    target.has_room = lambda: False
+    feeder.take(a_delivery(journal, 0))
+    feeder._accepting = LastPass(feeder, target)
+
+    feeder.take(a_delivery(journal, 1))
+    feeder.start()
+
+    eventually(lambda: sequences(target) == [0, 1])
+
+
+def test_an_interrupted_batch_leaves_its_accepted_messages_to_the_feeder(
+    feeder, journal, target, disk, monkeypatch
+):
+    disk.open.set()
+    target.has_room = lambda: False
+    feeder.take(a_delivery(journal, 0))
+    feeder._accepting, leave, taken = LastPass(feeder, target), feeder._leave_to_feeder, []
+
+    def interrupted(delivery):
+        if delivery.seq == 2:
+            raise KeyboardInterrupt
+        leave(delivery)
+
+    monkeypatch.setattr(feeder, "_leave_to_feeder", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        feeder.take_many([a_delivery(journal, seq) for seq in (1, 2)], taken)
+    feeder.start()
+
+    assert [one.seq for one in taken] == [1]
+    eventually(lambda: sequences(target) == [0, 1])
+    assert kept(journal) == [0, 1]
+
+
+def accept_slowly(feeder, journal, threads, monkeypatch):
+    """Start to accept message 1 while the feeder has message 0. Return the paused thread's future and its pause."""
+    pause = Pause(monkeypatch, journal, "wait_synced")
+    taken = threads.submit(feeder.take, a_delivery(journal, 1))
+    assert pause.written.wait(20)
+    return taken, pause
+
+
+def test_no_claim_is_requested_from_a_message_that_is_being_accepted(
+    feeder, journal, target, disk, threads, monkeypatch
+):
+    """Only the feeder passes a claim on, and it may never have that message."""
+    disk.open.set()
+    target.has_room = lambda: False
+    feeder.take(a_delivery(journal, 0))
+    taken, pause = accept_slowly(feeder, journal, threads, monkeypatch)
+
+    feeder.claim_requested(journal.ids.of(1), a_delivery(journal, 0))
+
+    assert not feeder.holds(1)
+    assert not feeder._claim_awaited_by
+    pause.resume.set()
+    taken.result(20)
+    assert feeder.holds(1)
+
+
+def test_a_message_that_waits_for_its_sync_is_not_accepted_when_the_producer_is_fenced(
+    feeder, journal, target, disk, threads, monkeypatch
+):
+    disk.open.set()
+    taken, pause = accept_slowly(feeder, journal, threads, monkeypatch)
+
+    feeder._fenced = Fenced("another process has taken over")
+    pause.resume.set()
+
+    with pytest.raises(Fenced):
+        taken.result(20)
+    assert target.offered == kept(journal) == []
 
 
 def test_a_stopped_feeder_does_not_wait_for_a_message_that_is_being_accepted(
