@@ -47,7 +47,7 @@ class GroupSync:
 
     def _sync_again(self) -> None:
         """Sync in a signal handler that interrupted the sync of its own thread: that sync cannot end before."""
-        self._sync()
+        self._sync(self._size())
         self._notify(len(self._later))
 
     def _wait_or_lead(self, end: int) -> None:
@@ -64,7 +64,7 @@ class GroupSync:
                 else:
                     received = True  # by now there is nothing to wait for
             if leading:
-                self._sync()
+                self._sync(self._target)
             elif not received:
                 received = notified.acquire(timeout=_RECHECK_S)
         finally:
@@ -83,8 +83,8 @@ class GroupSync:
                 return
         self._notify(1)
 
-    def _sync(self) -> None:
-        target = self._size()
+    def _sync(self, target: int) -> None:
+        """Sync the file, whose size is at least the target. Read the target before: a later write may not be included."""
         try:
             self._sync_file()
         except OSError:

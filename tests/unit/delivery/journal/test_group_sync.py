@@ -96,6 +96,26 @@ def test_a_failed_sync_fails_every_waiting_write_and_is_not_repeated(sync, threa
     sync.group.wait(10)  # the write before the failure
 
 
+def test_the_next_sync_starts_at_once_when_a_write_arrives_just_before_a_sync(sync, threads):
+    """Regression: that write was synced already, so its thread notified no other, and they waited for a second."""
+    sizes = iter([10, 20])
+    sync.group._size = lambda: next(sizes, 30)
+    first = threads.submit(sync.group.wait, 10)
+    assert sync.started.acquire(timeout=20)
+    others = []
+    for count, end in enumerate((20, 30), 1):
+        others.append(threads.submit(sync.group.wait, end))
+        waiting(sync, count)
+
+    sync.release.release()
+    assert sync.started.acquire(timeout=0.5)
+
+    sync.release.release()
+    sync.release.release()
+    for one in (first, *others):
+        one.result(20)
+
+
 def test_a_signal_handler_of_the_syncing_thread_syncs_itself():
     """Regression: close() in a signal handler waited for the sync that the signal had interrupted."""
     syncs, size = [], 10
