@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import shutil
@@ -77,6 +78,7 @@ class Journal:
         self._buffered_bytes = 0
         self._flush_failed = False  # appends are rejected until a flush succeeds
         self._next_file_check = 0.0
+        self._closing = False  # appends are rejected, so that close() waits for one sync only
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
         self.ids = folder.begin_session(self.next_sequence, self._segments.has_records)
@@ -143,7 +145,7 @@ class Journal:
         When it fails, the records are withdrawn, and JournalFull says so.
         """
         try:
-            ticket.segment.group_sync.wait(ticket.end)
+            ticket.wait()
         except OSError as error:
             self.withdraw(seqs)
             full = self._journal_full(error)
@@ -157,20 +159,16 @@ class Journal:
         if not self._process_mark[0]:  # `_check_process`, inlined for speed
             raise ForkedProducer
         try:
-            with self._lock:
-                self._check_room(size)
-                try:
-                    self._folder.reserve(last)
-                    if self._level == "buffered":
-                        self._buffer.update(contents)
-                        self._buffered_bytes += size
-                    else:
-                        self._segments.write(contents)
-                except OSError as error:
-                    raise self._journal_full(error) from error
-                if last >= self._next:
-                    self._next = last + 1
-                return self._segments.ticket() if self.syncs else None
+            while True:
+                with self._lock:
+                    self._check_room(size)
+                    unsynced = self._segments.unsynced_full() if self.syncs else None
+                    if unsynced is None:
+                        return self._write_locked(contents, last, size)
+                with contextlib.suppress(
+                    OSError
+                ):  # its own writers report it, and the next segment takes this write
+                    unsynced.wait()
         except JournalError:
             raise
         except BaseException as error:  # an interrupt during the write
@@ -178,6 +176,20 @@ class Journal:
             if self._closed and isinstance(error, Exception):  # by close() in a signal handler of this thread
                 raise _closed_error() from error
             raise
+
+    def _write_locked(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> SyncTicket | None:
+        try:
+            self._folder.reserve(last)
+            if self._level == "buffered":
+                self._buffer.update(contents)
+                self._buffered_bytes += size
+            else:
+                self._segments.write(contents)
+        except OSError as error:
+            raise self._journal_full(error) from error
+        if last >= self._next:
+            self._next = last + 1
+        return self._segments.ticket() if self.syncs else None
 
     def withdraw(self, seqs: Iterable[int]) -> None:
         """Settle messages that were written but not accepted, so that they are never sent. Their sequences stay used."""
@@ -216,10 +228,8 @@ class Journal:
         with self._lock:
             self._check()
             self._flush()
-            try:
-                self._segments.sync()
-            except OSError as error:
-                raise self._journal_full(error) from error
+            unsynced = self._segments.unsynced()
+        self._wait_for(unsynced)
 
     # reading
 
@@ -264,19 +274,16 @@ class Journal:
         if not self._process_mark[0]:
             return
         self._stopping.set()
-        with self._lock:
-            if self._closed:
-                return
-            try:
+        try:
+            with self._lock:
+                if self._closed:
+                    return
+                self._closing = True
                 self._flush()
-                self._segments.sync()
-            except OSError as error:
-                raise self._journal_full(error) from error
-            finally:
-                self._closed = True
-                self._segments.close()
-                self._log.close()
-                self._folder.close(self._next)
+                unsynced = self._segments.unsynced()
+            self._wait_for(unsynced)
+        finally:
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -288,6 +295,21 @@ class Journal:
 
     # internals
 
+    def _wait_for(self, unsynced: SyncTicket | None) -> None:
+        try:
+            if unsynced is not None:
+                unsynced.wait()
+        except OSError as error:
+            raise self._journal_full(error) from error
+
+    def _release(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._segments.close()
+                self._log.close()
+                self._folder.close(self._next)
+
     def _check_process(self) -> None:
         """Reject a forked child before it takes the lock, which a thread that it lacks may hold forever."""
         if not self._process_mark[0]:
@@ -298,7 +320,8 @@ class Journal:
             raise _closed_error()
 
     def _check_room(self, more: int) -> None:
-        self._check()
+        if self._closing:
+            raise _closed_error()
         if self._buffered_bytes > _BUFFER_BYTES or self._flush_failed:
             self._flush()
         if (now := self._clock()) >= self._next_file_check:

@@ -85,21 +85,21 @@ class Segment:
         for low, high in self.sequences.overlap(start, end):
             self.settled.add(low, high)
 
-    def sync(self) -> None:
-        """Sync all records. Raise OSError when the sync of one of them failed, now or earlier."""
-        self.group_sync.wait(self.size)
+    @property
+    def is_synced(self) -> bool:
+        """Return whether no sync is left to wait for. After a failed one there is none: no record since was accepted."""
+        return self.group_sync.failed or self.readable_end >= self.size
 
     def finish(self) -> None:
-        """Sync all records and release the preallocated space. Nothing more is written to the file.
+        """Release the preallocated space. Nothing more is written to the file. OSError: call it again.
 
-        After a failed sync there is nothing left to sync: no record since then was accepted.
+        The caller has waited until `is_synced`, or all records are settled. This method does not wait for other threads.
         """
-        synced = self._durable and not self.group_sync.failed
-        if synced:
-            self.sync()
-        if self._trim() and synced and self._file is not None:
-            # Also the new size: zeros at the end of a file that is not the last one are damage.
+        changed = self._trim() or not self.is_synced
+        if changed and self._durable and not self.group_sync.failed and self._file is not None:
+            # Sync the new size: zeros at the end of a file that is not the last one are damage.
             os.fdatasync(self._file)
+        self._allocated_end = 0
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
@@ -176,18 +176,21 @@ class Segment:
         self.close()
 
     def close(self) -> None:
-        self._trim()
+        with contextlib.suppress(OSError):
+            self._trim()
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
 
     def _trim(self) -> bool:
-        """Release the preallocated space after the last record. Return whether there was any."""
-        if self._file is None or self._allocated_end <= self.size:
+        """Cut off the preallocated space, and the records whose sync failed: they were not accepted.
+
+        Return whether there were any.
+        """
+        end = self.group_sync.synced if self.group_sync.failed else self.size
+        if self._file is None or max(self._allocated_end, self.size) <= end:
             return False
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._file, self.size)
-        self._allocated_end = 0
+        os.ftruncate(self._file, end)
         return True
 
     def _sync_file(self) -> None:

@@ -26,6 +26,13 @@ class SyncTicket(NamedTuple):
     segment: Segment
     end: int
 
+    def wait(self) -> None:
+        """Wait for the sync, and raise OSError when it failed.
+
+        Call it without the journal's lock: a signal handler of the syncing thread may need the lock before its sync ends.
+        """
+        self.segment.group_sync.wait(self.end)
+
 
 class SegmentList:
     """Manage the segments of a journal. Guarded by the journal's lock."""
@@ -98,10 +105,14 @@ class SegmentList:
         """Return the ticket of the last write."""
         return SyncTicket(self._segments[-1], self._segments[-1].size)
 
-    def sync(self) -> None:
-        """Sync the active segment. After a failure there is nothing left to sync: no record of it was accepted."""
-        if self._durable and self.active is not None and not self.active.group_sync.failed:
-            self.active.sync()
+    def unsynced(self) -> SyncTicket | None:
+        """Return the ticket of the last write, or None when there is no sync to wait for."""
+        return None if self.active is None or self.active.is_synced else self.ticket()
+
+    def unsynced_full(self) -> SyncTicket | None:
+        """Return the same if the next write starts a new segment: wait for it before."""
+        is_full = self.active is not None and self.active.size >= self._segment_bytes
+        return self.unsynced() if is_full else None
 
     def delete_settled(self, *, include_active: bool = False) -> None:
         """Delete the segments without unsettled records, the active one only on request."""

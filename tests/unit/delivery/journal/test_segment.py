@@ -15,6 +15,10 @@ def record(seq, value=b"v"):
     return seq, encode(a_record(seq, value))
 
 
+def sync(segment):
+    segment.group_sync.wait(segment.size)
+
+
 @pytest.fixture
 def segment(tmp_path):
     made = Segment(tmp_path / f"{0:020d}.journal", 7, create=True, durable=True)
@@ -36,10 +40,10 @@ def test_a_failed_sync_is_not_repeated(segment, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
         with pytest.raises(OSError):
-            segment.sync()
+            sync(segment)
 
     with pytest.raises(OSError):
-        segment.sync()
+        sync(segment)
     assert segment.group_sync.failed
     assert segment.group_sync.synced == 0
 
@@ -49,7 +53,7 @@ def test_records_written_during_a_sync_are_not_synced(segment, monkeypatch):
     size = segment.size
     monkeypatch.setattr(os, "fdatasync", lambda file: segment.add([record(1)]))
 
-    segment.sync()
+    sync(segment)
 
     assert segment.group_sync.synced == size < segment.size
 
@@ -72,10 +76,10 @@ def test_writes_find_preallocated_space_which_is_released_at_the_end(segment):
 def test_the_release_of_preallocated_space_is_synced_too(segment, monkeypatch):
     """After a power failure, zeros at the end of a file that is not the last one would be reported as damage."""
     segment.add([record(0)])
-    segment.sync()
-    synced_sizes, sync = [], os.fdatasync
+    sync(segment)
+    synced_sizes, fdatasync = [], os.fdatasync
     monkeypatch.setattr(
-        os, "fdatasync", lambda file: (synced_sizes.append(os.fstat(file).st_size), sync(file))
+        os, "fdatasync", lambda file: (synced_sizes.append(os.fstat(file).st_size), fdatasync(file))
     )
 
     segment.finish()
@@ -83,14 +87,46 @@ def test_the_release_of_preallocated_space_is_synced_too(segment, monkeypatch):
     assert synced_sizes == [segment.size]
 
 
+@pytest.mark.parametrize("failing", ["ftruncate", "fdatasync"])
+def test_a_failed_release_of_preallocated_space_is_repeated(segment, monkeypatch, failing):
+    """Regression: the next call did not sync the new size, or did not release the space at all."""
+    segment.add([record(0)])
+    sync(segment)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, failing, lambda *_: (_ for _ in ()).throw(OSError(5, "bad disk")))
+        with pytest.raises(OSError):
+            segment.finish()
+    synced_sizes = []
+    monkeypatch.setattr(os, "fdatasync", lambda file: synced_sizes.append(os.fstat(file).st_size))
+
+    segment.finish()
+
+    assert synced_sizes == [segment.size]
+
+
+def test_a_closed_segment_has_no_record_whose_sync_failed(segment, monkeypatch):
+    segment.add([record(0)])
+    sync(segment)
+    segment.add([record(1)])
+    monkeypatch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+    with pytest.raises(OSError):
+        sync(segment)
+
+    segment.close()
+
+    again, damages = recovered(segment)
+    assert (list(again.sequences), damages) == ([(0, 1)], [])
+    again.close()
+
+
 def test_a_rewritten_segment_has_no_record_whose_sync_failed(segment, monkeypatch):
     segment.add([record(0), record(1)])
-    segment.sync()
+    sync(segment)
     segment.add([record(2)])
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
         with pytest.raises(OSError):
-            segment.sync()
+            sync(segment)
     segment.settle(0, 1)
 
     rewritten = segment.without_settled()
