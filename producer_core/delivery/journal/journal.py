@@ -165,9 +165,8 @@ class Journal:
                     unsynced = self._segments.unsynced_full() if self.syncs else None
                     if unsynced is None:
                         return self._write_locked(contents, last, size)
-                with contextlib.suppress(
-                    OSError
-                ):  # its own writers report it, and the next segment takes this write
+                # The threads of the full segment report its failed sync. The next segment takes this write.
+                with contextlib.suppress(OSError):
                     unsynced.wait()
         except JournalError:
             raise
