@@ -50,7 +50,12 @@ def seed(secret: int, name: str) -> int:
 
 def frame(content: bytes, seed: int, offset: int) -> bytes:
     """Return the frame of this content for this offset of the file."""
-    return _pack(MAGIC, len(content), _checksum(content, seed, offset)) + content
+    return header(content, seed, offset) + content
+
+
+def header(content: bytes, seed: int, offset: int) -> bytes:
+    """Return the header of this content's frame."""
+    return _pack(MAGIC, len(content), _checksum(content, seed, offset))
 
 
 def frames(data: bytes, seed: int, base: int = 0) -> Iterator[JournalFrame | FrameDamage]:
@@ -87,13 +92,15 @@ def scan(file: int, offset: int, end: int, seed: int) -> Iterator[JournalFrame]:
 def is_torn(data: bytes, start: int = 0) -> bool:
     """Return whether the last bytes of a file, from this offset on, look like an interrupted write.
 
-    An interrupted write is too short, or zeros take the place of its first or last sector. Other bytes were changed.
+    An interrupted write is too short, or zeros take the place of its first or last sector, or of its checksum. Other
+    bytes were changed.
     """
     if len(data.rstrip(b"\0")) < HEADER_SIZE or data.startswith(bytes(HEADER_SIZE)):
         return True
-    magic, length, _ = _HEADER.unpack_from(data)
+    magic, length, checksum = _HEADER.unpack_from(data)
     last_sector = data[-((start + len(data) - 1) % _SECTOR_BYTES + 1) :]
-    return bool(magic == MAGIC and (HEADER_SIZE + length > len(data) or not last_sector.strip(b"\0")))
+    incomplete = HEADER_SIZE + length > len(data) or not checksum or not last_sector.strip(b"\0")
+    return bool(magic == MAGIC and incomplete)
 
 
 def without_free_space(data: bytes) -> bytes:

@@ -18,6 +18,7 @@ from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, s
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
+from producer_core.delivery.journal.mapped_end import can_map
 from producer_core.delivery.journal.ranges import ranges_of
 from producer_core.delivery.journal.record import JournalRecord, encode, topic_and_time
 from producer_core.delivery.journal.segment_list import SegmentList, SyncTicket
@@ -68,7 +69,10 @@ class Journal:
         self.lasting_id = folder.identity.folder_id
         self._lock = threading.RLock()  # guards the fields below
         self._segments = SegmentList(
-            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=self.syncs
+            folder,
+            segment_bytes=min(segment_bytes, max_bytes // 4),
+            durable=self.syncs,
+            mapped=level == "process" and can_map(folder.path),
         )
         self._log = SettleLog(folder)
         self._start_offsets = StartOffsets(folder)

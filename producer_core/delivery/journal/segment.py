@@ -9,15 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
-from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan, without_free_space
+from producer_core.delivery.journal.frame import (
+    HEADER_SIZE,
+    FrameDamage,
+    frame,
+    frames,
+    header,
+    scan,
+    without_free_space,
+)
 from producer_core.delivery.journal.group_sync import GroupSync
+from producer_core.delivery.journal.mapped_end import MappedEnd
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
 _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
 _PREALLOCATE_BYTES = (1 << 20, 1 << 16)
-"""Disk space reserved ahead of time, so that most syncs need not write the file's size."""
+"""Disk space reserved ahead of time: most syncs need not write the file's size, and records are written through memory."""
 _ALLOCATION_UNIT = 1 << 16
 """A file with preallocated space has a multiple of this size. Zeros at the end of other files are damage."""
 
@@ -25,7 +34,9 @@ _ALLOCATION_UNIT = 1 << 16
 class Segment:
     """Store records in one file. Guarded by the journal's lock, except `group_sync` and `read`."""
 
-    def __init__(self, path: Path, seed: int, *, create: bool = False, durable: bool = False) -> None:
+    def __init__(
+        self, path: Path, seed: int, *, create: bool = False, durable: bool = False, mapped: bool = False
+    ) -> None:
         self.path = path
         self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -35,6 +46,9 @@ class Segment:
         self.settled = Ranges()
         self.group_sync = GroupSync(self._sync_file, lambda: self.size)
         self._durable = durable
+        self._maps = mapped  # whether single records are written through memory, until that fails once
+        self._mapped: MappedEnd | None = None
+        self._mapped_end = 0
         self._allocated_end = 0
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
@@ -70,9 +84,7 @@ class Segment:
         try:
             write_whole(self._file, b"".join(parts), start)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, start)
-            self._allocated_end = 0
+            self._release_space()
             raise
         self.size = offset
         if start >= self._next_index_offset:
@@ -80,6 +92,21 @@ class Segment:
         for seq, _ in contents:
             self.sequences.add(seq, seq + 1)
         return offset - start
+
+    def add_one(self, seq: int, content: bytes) -> int:
+        """Append one record, through memory if possible. OSError leaves the file unchanged."""
+        start = self.size
+        end = start + HEADER_SIZE + len(content)
+        if end > self._mapped_end:
+            self._map(end)
+        if (mapped := self._mapped) is None:
+            return self.add(((seq, content),))
+        mapped.write(header(content, self._seed, start), content, start)
+        self.size = end
+        if start >= self._next_index_offset:
+            self._add_index_entry(start)
+        self.sequences.add(seq, seq + 1)
+        return end - start
 
     def settle(self, start: int, end: int) -> None:
         for low, high in self.sequences.overlap(start, end):
@@ -181,14 +208,38 @@ class Segment:
             file, self._file = self._file, None
             os.close(file)
 
+    def _map(self, end: int) -> None:
+        """Allocate and map space up to this offset or beyond. Without space, records are written with system calls."""
+        self._unmap()
+        if self._maps and self._file is not None:
+            if end > self._allocated_end:
+                self._preallocate(end)
+            with contextlib.suppress(OSError, ValueError):  # ValueError: another process cut the file off
+                if self._allocated_end:
+                    self._mapped = MappedEnd(self._file, self.size, self._allocated_end)
+                    self._mapped_end = self._allocated_end
+            self._maps = self._mapped is not None
+
+    def _unmap(self) -> None:
+        mapped, self._mapped, self._mapped_end = self._mapped, None, 0
+        if mapped is not None:
+            mapped.close()
+
     def _trim(self) -> bool:
         """Release the preallocated space after the last record. Return whether there was any."""
-        if self._file is None or self._allocated_end <= self.size:
-            return False
+        preallocated = self._file is not None and self._allocated_end > self.size
+        if preallocated:
+            self._release_space()
+        self._unmap()
+        return preallocated
+
+    def _release_space(self) -> None:
+        """Cut off everything after the last record. A write through memory to what is cut off would end the process."""
+        assert self._file is not None, "an open segment"
+        self._unmap()
+        self._allocated_end = 0
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self.size)
-        self._allocated_end = 0
-        return True
 
     def _sync_file(self) -> None:
         """Sync the file. The segment may be closed during the call: settled records need no sync, and close() syncs."""
@@ -207,9 +258,7 @@ class Segment:
             try:
                 os.posix_fallocate(self._file, self.size, allocated_end - self.size)
             except OSError:  # without preallocation, each write allocates its own space
-                with contextlib.suppress(OSError):
-                    os.ftruncate(self._file, self.size)  # a full disk allocates a part of the space
-                self._allocated_end = 0
+                self._release_space()  # a full disk allocates a part of it
             else:
                 self._allocated_end = allocated_end
                 return

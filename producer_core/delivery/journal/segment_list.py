@@ -30,10 +30,13 @@ class SyncTicket(NamedTuple):
 class SegmentList:
     """Manage the segments of a journal. Guarded by the journal's lock."""
 
-    def __init__(self, folder: JournalFolder, *, segment_bytes: int, durable: bool) -> None:
+    def __init__(
+        self, folder: JournalFolder, *, segment_bytes: int, durable: bool, mapped: bool = False
+    ) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._durable = durable
+        self._mapped = mapped
         self._segments: list[Segment] = []
         self._number = -1  # the highest number in a file name
         self.size = 0
@@ -43,7 +46,7 @@ class SegmentList:
         above = 0
         paths = sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name))
         for path in paths:
-            segment = Segment(path, self._folder.seed(path.name), durable=self._durable)
+            segment = self._segment(path)
             self._segments.append(segment)
             segment.recover(on_damage, last=path == paths[-1])
             self.size += segment.size
@@ -68,7 +71,7 @@ class SegmentList:
         first = contents[0][0]
         segment = self._writable_segment(first)
         try:
-            self.size += segment.add(contents)
+            self.size += segment.add_one(*contents[0]) if len(contents) == 1 else segment.add(contents)
         except OSError:
             if not segment.size or segment.unsettled:
                 raise
@@ -129,6 +132,10 @@ class SegmentList:
         for segment in self._segments:
             segment.close()
 
+    def _segment(self, path: Path, *, create: bool = False) -> Segment:
+        seed = self._folder.seed(path.name)
+        return Segment(path, seed, create=create, durable=self._durable, mapped=self._mapped)
+
     def _writable_segment(self, seq: int) -> Segment:
         if self._segments:
             active = self._segments[-1]
@@ -142,7 +149,7 @@ class SegmentList:
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
-        segment = Segment(path, self._folder.seed(path.name), create=True, durable=self._durable)
+        segment = self._segment(path, create=True)
         try:
             if self._durable:
                 self._folder.sync()
