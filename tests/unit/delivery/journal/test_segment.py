@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -295,3 +297,51 @@ def test_a_mapped_part_starts_at_any_offset(tmp_path):
         mapped.close()
 
     assert path.read_bytes() == bytes(5_000) + b"headcontent" + bytes(15_000 - 19) + b"headlast"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_segment_holds_exactly_its_records_after_any_writes_failures_and_crashes(
+    tmp_path, monkeypatch, seed
+):
+    """Small parts, so that the mapped part moves often."""
+    rng, seqs, expected = random.Random(seed), itertools.count(), {}
+    for name, value in (("_PREALLOCATE_BYTES", (8192, 4096)), ("_ALLOCATION_UNIT", 4096)):
+        monkeypatch.setattr(f"producer_core.delivery.journal.segment.{name}", value)
+    faulty = {"pwrite": False, "posix_fallocate": False}
+    for name in faulty:
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *args, name=name, real=real: full() if faulty[name] else real(*args)
+        )
+    segment = Segment(tmp_path / f"{1:020d}.journal", 7, create=True, mapped=True)
+
+    for step in range(150):
+        faulty = dict.fromkeys(faulty, False) | {rng.choice([*faulty]): rng.random() < 0.15}
+        batch = [
+            record(next(seqs), rng.randbytes(rng.choice((0, 1, 50, 300, 5000))))
+            for _ in range(rng.choice((1, 1, 1, 4)))
+        ]
+        try:
+            segment.add_one(*batch[0]) if len(batch) == 1 else segment.add(batch)
+        except OSError:
+            batch = []
+        faulty = dict.fromkeys(faulty, False)
+        expected |= dict(batch)
+        if rng.random() < 0.1:
+            crashed = Path(shutil.copy(segment.path, (folder := tmp_path / f"{step}").mkdir() or folder))
+            if rng.random() < 0.5:  # killed during the next write
+                with crashed.open("r+b") as file:
+                    file.seek(segment.size)
+                    file.write(bytes(HEADER_SIZE) + rng.randbytes(20))
+            segment.close()
+            segment = Segment(crashed, 7, mapped=True)
+            damages = []
+            segment.recover(
+                lambda path, damage, data, damages=damages: damages.append((damage, data)) or True
+            )
+            assert all(is_torn(data, damage.start) for damage, data in damages)
+        handle = segment.duplicate_handle()
+        assert dict(segment.read(handle, -1, 0, segment.size)) == expected
+        os.close(handle)
+    segment.close()
+    assert segment.path.stat().st_size == segment.size
