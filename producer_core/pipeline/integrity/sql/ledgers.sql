@@ -62,17 +62,19 @@ named AS (
     SELECT row_number() OVER () AS row_id, source, "position", written_at, cluster_id, try_cast(e[1] AS UUID) AS session,
         e[2] AS topic, try_cast(whole(e[3]) AS INTEGER) AS partition, whole(e[4]) AS window_no, whole(e[5]) AS n,
         whole(e[6]) AS s, coalesce(whole(e[7]), 0) AS f, whole(e[8]) AS late, whole(e[9]) AS off_min,
-        whole(e[10]) AS off_max, e[11] AS seqs, e[12] AS offs, wholes(e[11]) AS steps
+        whole(e[10]) AS off_max, e[11] AS seqs, e[12] AS offs, wholes(e[11]) AS steps,
+        coalesce(list_min(steps[2:]) <= 0, false) AS falls
     FROM entry),
 steps_of_late AS (
-    SELECT row_id, generate_subscripts(steps, 1) AS turn, unnest(steps) AS step FROM named WHERE late IS DISTINCT FROM 0),
+    SELECT row_id, generate_subscripts(steps, 1) AS turn, unnest(steps) AS step FROM named
+    WHERE late IS DISTINCT FROM 0 OR falls),
 seqs_of_late AS (
     SELECT row_id, sum(step) OVER (PARTITION BY row_id ORDER BY turn ROWS UNBOUNDED PRECEDING) AS seq FROM steps_of_late),
 late_rows AS (SELECT row_id, min(seq) AS lowest, max(seq) AS highest FROM seqs_of_late GROUP BY row_id),
 spread AS (
-    SELECT * EXCLUDE (lowest, highest), coalesce(list_min(steps[2:]) <= 0, false) AS falls,
-        CASE WHEN late = 0 THEN steps[1]::HUGEINT ELSE lowest END AS lowest,
-        CASE WHEN late = 0 THEN list_sum(steps) ELSE highest END AS highest
+    SELECT * EXCLUDE (lowest, highest),
+        CASE WHEN late = 0 AND NOT falls THEN steps[1]::HUGEINT ELSE lowest END AS lowest,
+        CASE WHEN late = 0 AND NOT falls THEN list_sum(steps) ELSE highest END AS highest
     FROM named LEFT JOIN late_rows USING (row_id)),
 checked AS (
     SELECT *, coalesce(session IS NOT NULL AND topic IS NOT NULL AND partition IS NOT NULL AND window_no IS NOT NULL

@@ -411,3 +411,14 @@ def test_a_message_acknowledged_without_an_offset_is_lost_from_an_empty_range(ba
     )
 
     assert (report.records, report.lost) == (0, 1)
+
+
+def test_a_row_whose_sequences_leave_its_window_on_the_way_is_left_out(backend):
+    """Regression: its sums overflowed and ended the audit."""
+    most = 2**63 - 1
+    row = [str(ONE), TOPIC, 0, 0, 5, 6, 0, 0, 0, 3, [0, most, most, -most, 3 - most], [0, 1, 1, 1, 0]]
+    ledger = batch("p", 0, [*acked(ONE, (0, 0, 0), (0, 1, 1), (0, 3, 3)), row])
+
+    report = audited(backend, log([(0, 0, ONE, 0), (0, 1, ONE, 1)]), [ledger], {0: PartitionBounds(0, 4, 4)})
+
+    assert report.lost == 1
