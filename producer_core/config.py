@@ -139,7 +139,7 @@ class RetryConfig:
         if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
             raise ConfigError(
                 f"RetryConfig: retriable_errors={short_repr(names)} is not a list of error names.",
-                fix="For example retriable_errors=['REQUEST_TIMED_OUT']; leave it out for the default.",
+                fix="For example, retriable_errors=['REQUEST_TIMED_OUT']; leave it out for the default.",
             )
 
 
@@ -240,7 +240,7 @@ def servers_and_settings(
         given = dict(settings or {})
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"The settings must be a dict, not {short_repr(settings)}.", fix="For example {'linger.ms': 20}."
+            f"The settings must be a dict, not {short_repr(settings)}.", fix="For example, {'linger.ms': 20}."
         ) from error
     if isinstance(servers, Mapping):
         for name in servers.keys() & given.keys():
@@ -291,7 +291,7 @@ def addresses(servers: str | Sequence[str]) -> str:
     parts = [part for part in parts if part]
     if not parts:
         raise ConfigError(
-            "No bootstrap server was given.", fix="For example bootstrap_servers=['localhost:9092']."
+            "No bootstrap server was given.", fix="For example, bootstrap_servers=['localhost:9092']."
         )
     for part in parts:
         _check_address(part)

@@ -25,7 +25,7 @@ def read_settings(path: Path) -> dict[str, Any]:
             continue
         name, equals, value = line.partition("=")
         if not equals:
-            raise ConfigError(f"Line {number} of {path} is not name=value.", fix="For example acks=all.")
+            raise ConfigError(f"Line {number} of {path} is not name=value.", fix="For example, acks=all.")
         pairs[name.strip()] = value.strip()
     return pairs
 

@@ -167,11 +167,13 @@ class RouteSender:
         answer = self.route.send(message)
         if answer.accepted:
             if self._failures:
-                logger.warning("notifications are delivered again", extra={"route": self.route.name})
+                logger.warning("notification delivery has recovered", extra={"route": self.route.name})
             self._failures = 0
             return answer
         if not self._failures:
-            logger.warning("notifications fail", extra={"route": self.route.name, "answer": answer.text})
+            logger.warning(
+                "notifications are failing", extra={"route": self.route.name, "answer": answer.text}
+            )
         self._failures += 1
         if not answer.refused:
             delay = answer.retry_after if answer.retry_after is not None else retry_delay(self._failures - 1)

@@ -150,6 +150,6 @@ def _json(text: bytes, file: Path, folder: Path) -> dict[str, object]:
 def _damaged(folder: Path, file: Path, why: str) -> CheckpointDamaged:
     return CheckpointDamaged(
         f"The checkpoint {folder} is damaged: {file.relative_to(folder)} {why}.",
-        fix="Move that folder away and start again: the topics are read from the beginning, and batches that are already "
+        fix="Move that folder aside and start again: the topics are read from the beginning, and batches that are already "
         "merged are not counted twice.",
     )

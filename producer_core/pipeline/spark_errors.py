@@ -94,7 +94,7 @@ _TABLE = (
         r"batch \d+ doesn't exist|Unexpected end-of-input|JsonParseException|"
         r"Error reading streaming (?:metadata|state)|Offsets committed out of order",
         CheckpointDamaged, "The checkpoint is damaged.",
-        "Move its folder away and start again: merged batches are identified by producer and number and are not "
+        "Move its folder aside and start again: merged batches are identified by producer and number and are not "
         "counted twice.",
     ),
     _known(

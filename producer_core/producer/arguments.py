@@ -76,7 +76,7 @@ def check(
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
         raise ConfigError(
             f"retry_config must be a RetryConfig, not {short_repr(retry_config)}.",
-            fix="For example retry_config=RetryConfig(max_retries=3).",
+            fix="For example, retry_config=RetryConfig(max_retries=3).",
         )
     if not isinstance(enable_deduplication, bool):
         raise ConfigError(f"enable_deduplication={short_repr(enable_deduplication)} is not True or False.")
@@ -86,7 +86,7 @@ def check(
     if thresholds is not None and not isinstance(thresholds, Mapping):
         raise ConfigError(
             f"thresholds must be a dict, not {short_repr(thresholds)}.",
-            fix="For example thresholds={'latency_threshold_ms': 500}.",
+            fix="For example, thresholds={'latency_threshold_ms': 500}.",
         )
     for name, value in (thresholds or {}).items():
         if value is not None:  # None disables the check
@@ -166,7 +166,7 @@ def check_timeout(value: Any, *, optional: bool = False) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value < 0:
         raise ConfigError(
-            f"timeout={short_repr(value)} is not a number of seconds.", fix="For example timeout=30."
+            f"timeout={short_repr(value)} is not a number of seconds.", fix="For example, timeout=30."
         )
 
 

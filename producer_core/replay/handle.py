@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 UNDECIDED = ("checking", "ready")
 _POLL_INTERVAL = 0.1
-_TO_DECIDE = "No record has been sent yet. Call go() to start, cancel() to discard the plan."
+_TO_DECIDE = "No record has been sent yet. Call go() to start or cancel() to discard the plan."
 _NEXT = {
     "checking": _TO_DECIDE,
     "ready": _TO_DECIDE,
-    "paused": "Paused. Call resume() to continue, cancel() to end it.",
+    "paused": "Paused. Call resume() to continue or cancel() to end the replay.",
 }
 """The methods that an operator may call next, by state."""
 

@@ -301,7 +301,7 @@ class TransactionalReplay:
             if error and is_permanent_rejection(error)
         }
         if not refused:
-            self._rest(f"A transaction failed and is retried: {failed}")
+            self._rest(f"A transaction failed and is being retried: {failed}")
         # The client commits only after every report.
         may_have_committed = sum(error is None for _, error, _ in failed.reports) == sent
         return self._recover(refused, may_have_committed=may_have_committed)

@@ -68,7 +68,7 @@ class RedisClaimBackend:
         if not isinstance(client, redis.Redis):
             raise ConfigError(
                 f"redis_client must be a redis.Redis, not {type(client).__module__}.{type(client).__name__}.",
-                fix="For example redis_client=redis.Redis.from_url('redis://localhost:6379/0').",
+                fix="For example, redis_client=redis.Redis.from_url('redis://localhost:6379/0').",
             )
         settings = dict(client.connection_pool.connection_kwargs)
         settings.update(

@@ -125,7 +125,7 @@ class JournalFolder:
             if any(self.path.glob("*.journal")):
                 raise JournalDamaged(
                     f"The journal {self.path} has messages, but its file `session` is missing, so their ids are unknown.",
-                    fix="Restore the file, or move the folder away and keep it for analysis.",
+                    fix="Restore the file, or move the folder aside and keep it for analysis.",
                 )
             content = _IDENTITY.pack(new_session().bytes, secrets.randbits(32))
             self._write("session", content, 0)
@@ -167,7 +167,7 @@ class JournalFolder:
                 return found.content
         raise JournalDamaged(
             f"Both copies in the journal file {self.path / name} are damaged.",
-            fix="Move the folder away and keep it for analysis. The producer creates a new folder.",
+            fix="Move the folder aside and keep it for analysis. The producer creates a new folder.",
         )
 
 

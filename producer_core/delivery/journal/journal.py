@@ -436,5 +436,5 @@ class Journal:
 def _unusable(path: Path, error: OSError) -> JournalError:
     return JournalError(
         f"The journal folder {path} cannot be used: {error.strerror or error}.",
-        fix="Set journal_dir to a folder that this user can write, on a disk with free space.",
+        fix="Set journal_dir to a folder that this user can write to, on a disk with free space.",
     )

@@ -174,7 +174,7 @@ class _PublishJob:
         while not self.lease.hold(self.clock()):
             if time.monotonic() > deadline or stopping():
                 raise ReplayError(
-                    "Another process is publishing dead letters of this store.",
+                    "Another process is publishing dead letters from this store.",
                     fix="Wait until it has finished.",
                 )
             threading.Event().wait(0.5)

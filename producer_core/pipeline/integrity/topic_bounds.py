@@ -103,7 +103,7 @@ def _offsets(
     except (KafkaException, FutureTimeout) as error:
         raise BrokerError(
             f"The offsets of topic {topic.name!r} cannot be read: {_text(error)}.",
-            fix="Check that every partition has a leader, and the DESCRIBE permission on the topic.",
+            fix="Check that every partition has a leader and that DESCRIBE is granted on the topic.",
         ) from error
     return {number: (answer.offset, answer.timestamp) for number, answer in answers.items()}
 
