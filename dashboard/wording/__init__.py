@@ -1,5 +1,6 @@
 """Texts of the dashboard: plain sentences with units, composed from the numbers of the store."""
 
+from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.alerts import TONES, alert
 from producer_core.dashboard.wording.dead_letters import (
     VERDICTS,
@@ -18,7 +19,6 @@ from producer_core.dashboard.wording.numbers import (
     milliseconds,
     of_limit,
     percent,
-    plural,
     rate,
     retries,
     sentence_case,

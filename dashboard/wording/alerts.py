@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
@@ -17,7 +18,6 @@ from producer_core.alerts.conditions import (
     limit,
     span,
 )
-from producer_core.dashboard.wording.numbers import plural
 from producer_core.dashboard.wording.time import age
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from producer_core._internal.masking import mask_text
+from producer_core._internal.plural import plural
 from producer_core.dashboard.queries.audits import FAULTS, KINDS, Audit, TopicAudit
-from producer_core.dashboard.wording.numbers import count, plural
+from producer_core.dashboard.wording.numbers import count
 from producer_core.dashboard.wording.time import age, stamp
 
 Tone = Literal["bad", "warning", "good", "quiet"]

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from producer_core._internal.masking import LONGEST, display_key, display_value, mask_headers, rules
-from producer_core.dashboard.wording.numbers import plural, size
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import size
 from producer_core.dashboard.wording.time import age, last, moment
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from producer_core.dashboard.wording.numbers import plural, size
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import size
 from producer_core.dashboard.wording.replays import duration
 from producer_core.replay.broker_check import TopicCheck
 from producer_core.replay.dry_run import DryRun

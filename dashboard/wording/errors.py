@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from producer_core.dashboard.wording.numbers import count, plural, short
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import count, short
 
 KINDS: Mapping[str, str] = {
     "permanent": "Rejected by the broker; fails again until the cause is fixed.",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from producer_core.dashboard.wording.numbers import count, percent, plural
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import count, percent
 from producer_core.dashboard.wording.time import age
 
 Tone = Literal["bad", "warning", "good", "quiet"]

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from producer_core._internal.plural import plural
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.situation import Situation
-from producer_core.dashboard.wording.numbers import count, plural
+from producer_core.dashboard.wording.numbers import count
 from producer_core.dashboard.wording.time import age, during
 from producer_core.replay.active_cause import QUIET
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from producer_core.dashboard.wording.numbers import count, percent, plural
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import count, percent
 from producer_core.dashboard.wording.time import age
 
 Tone = Literal["bad", "warning", "good", "quiet"]

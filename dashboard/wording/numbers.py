@@ -23,10 +23,6 @@ def count(number: float | None) -> str:
     return "–" if number is None else f"{number:,.0f}"
 
 
-def plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def compact(number: float | None) -> str:
     """Return a number that fits a tile: 12,480 in full, 1.25 M above a million."""
     if number is None:

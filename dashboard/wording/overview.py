@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from producer_core._internal.plural import plural
 from producer_core.dashboard.queries.situation import Situation
 from producer_core.dashboard.wording.headlines import LOST_AFTER
-from producer_core.dashboard.wording.numbers import count, percent, plural, rate
+from producer_core.dashboard.wording.numbers import count, percent, rate
 from producer_core.dashboard.wording.time import age
 
 SILENT = 10.0

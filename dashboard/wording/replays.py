@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from producer_core._internal.masking import mask_text
-from producer_core.dashboard.wording.numbers import plural, rate, sentence_case
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import rate, sentence_case
 from producer_core.dashboard.wording.time import age
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from producer_core.dashboard.wording.numbers import count, plural, size
+from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.numbers import count, size
 
 MEANINGS: Mapping[str, str] = {
     "keep_seconds": "Statistics per second; then aggregated to minutes.",

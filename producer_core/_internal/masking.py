@@ -32,6 +32,7 @@ from typing import Any
 
 import orjson
 
+from producer_core._internal.plural import plural
 from producer_core._internal.secret_patterns import HIDDEN, compatibility_form, hide_secrets
 from producer_core.errors import ConfigError
 
@@ -153,7 +154,7 @@ def display_value(data: bytes | None, *, reveal: bool = False) -> Any:
         return _read(data, f"0x{data.hex()}")
     active = rules()
     if "values" in active.hide:
-        return f"{_size(data)}, hidden"
+        return f"{plural(len(data), 'byte')}, hidden"
     return _masked_value(data, active)
 
 
@@ -215,12 +216,8 @@ def _as_text(data: bytes) -> str | None:
     return None if _CONTROLS.search(text) else text
 
 
-def _size(data: bytes) -> str:
-    return "1 byte" if len(data) == 1 else f"{len(data):,} bytes"
-
-
 def _size_text(data: bytes) -> str:
-    return f"{_size(data)} that {'is' if len(data) == 1 else 'are'} not text"
+    return f"{plural(len(data), 'byte that is', 'bytes that are')} not text"
 
 
 def _mask(value: Any, active: MaskingRules, depth: int) -> Any:

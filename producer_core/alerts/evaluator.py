@@ -30,7 +30,6 @@ NAME = "alerts"
 _CLOCK_TOLERANCE = 2.0
 """Seconds by which the system clock may deviate from the monotonic clock before it counts as changed."""
 
-
 _Read = tuple[StoreSnapshot, Sequence[Alert]]
 """What an evaluation reads from the store: the snapshot and the open alerts."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 
@@ -169,8 +170,8 @@ def check(file: Path) -> None:
     new = [name for name in rule_set.rules if name not in RULES]
     changed = [name for name in RULES if rule_set.rules[name] != RULES[name]]
     output.say(
-        f"{file.name} is valid: {output.count(len(new), 'new rule')}, "
-        f"{output.count(len(changed), 'changed built-in rule')}, {output.count(len(rule_set.routes), 'route')}."
+        f"{file.name} is valid: {plural(len(new), 'new rule')}, "
+        f"{plural(len(changed), 'changed built-in rule')}, {plural(len(rule_set.routes), 'route')}."
     )
     for settings in missing_addresses(rule_set):
         source = f"${settings.url_env}" if settings.url_env else settings.url_file

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 from producer_core.kafka.acls import FEATURES, Feature
@@ -103,7 +104,7 @@ def start(
             progress=progress,
         )
     if not new:
-        details = "" if len(state.nodes) == nodes else f" with {output.count(len(state.nodes), 'node')}"
+        details = "" if len(state.nodes) == nodes else f" with {plural(len(state.nodes), 'node')}"
         if secure != (state.security is not None):
             details += ", not secured" if secure else ", secured"
         output.say(
@@ -183,7 +184,7 @@ def stop() -> None:
         output.say("No broker was running.", err=True)
         return
     kept = "The data is deleted." if state.temporary else f"The data remains in {state.folder}."
-    output.say(f"Stopped {output.count(len(state.nodes), 'broker')}. {kept}")
+    output.say(f"Stopped {plural(len(state.nodes), 'broker')}. {kept}")
 
 
 @broker.command(short_help="Download the jars of Apache Kafka.")

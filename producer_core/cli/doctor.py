@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.kafka.acls import FEATURES, Feature
 
@@ -88,8 +89,8 @@ def doctor(
         output.emit({"status": status, "findings": [dataclasses.asdict(finding) for finding in found]})
     else:
         counts = (
-            output.count(levels.count("problem"), "problem"),
-            output.count(levels.count("warning"), "warning"),
+            plural(levels.count("problem"), "problem"),
+            plural(levels.count("warning"), "warning"),
         )
         output.say(f"\n{counts[0]}, {counts[1]}.")
     ctx.exit(1 if status == "problem" else 0)

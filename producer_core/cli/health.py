@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 
 Status = Literal["healthy", "degraded", "unhealthy", "unknown"]
@@ -97,7 +98,7 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     if row["queue_limit"] and row["queue_messages"] > 0.9 * row["queue_limit"]:
         return (
             "degraded",
-            f"{name}: the queue is nearly full ({output.count(row['queue_messages'], 'message')}).",
+            f"{name}: the queue is nearly full ({plural(row['queue_messages'], 'message')}).",
         )
     return "healthy", ""
 
@@ -106,13 +107,13 @@ def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], 
     alive = sum(row["closed_at"] is None and now - row["seen_at"] <= _ALIVE for row in producers)
     last = max(row["seen_at"] for row in producers)
     running = (
-        f"{output.count(alive, 'producer')} running"
+        f"{plural(alive, 'producer')} running"
         if alive
         else f"No producer running; last heartbeat {output.ago(last)}"
     )
     return (
-        f"{running}; in the last 5 minutes {output.count(totals['acknowledged'], 'message was', 'messages were')} acknowledged and "
-        f"{output.count(totals['dead'], 'became a dead letter', 'became dead letters')}."
+        f"{running}; in the last 5 minutes {plural(totals['acknowledged'], 'message was', 'messages were')} acknowledged and "
+        f"{plural(totals['dead'], 'became a dead letter', 'became dead letters')}."
     )
 
 

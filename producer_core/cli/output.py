@@ -115,11 +115,6 @@ def pairs(items: Iterable[tuple[str, Cell]]) -> None:
         click.echo(f"{name:<{width}}  {value}".rstrip())
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 message`, `2,000 messages`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
 def milliseconds(seconds: float | None) -> str:
     """Return a latency in milliseconds as text."""
     if seconds is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, simulate_setup
 from producer_core.cli import output as cli_output
 from producer_core.cli.lazy_group import Failed
@@ -275,7 +276,7 @@ def generate(
             for record in records:
                 file.write(json.dumps(record) + "\n")
     if output is not None:
-        cli_output.say(f"{cli_output.count(count, 'record')} written to {output}.", err=True)
+        cli_output.say(f"{plural(count, 'record')} written to {output}.", err=True)
 
 
 @simulate.command(short_help="Print the shop settings as JSON.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.metrics.histogram import quantiles
 
@@ -136,7 +137,7 @@ def _print(found: Mapping[str, Any]) -> None:
         right=columns[1:],
     )
     output.say(
-        f"{output.count(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
+        f"{plural(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
         f"{output.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} became dead letters; "
         f"{found['pending_messages']:,} pending."
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 from producer_core.errors import StoreUnavailable
@@ -69,7 +70,7 @@ def _limits(settings: dict[str, Any]) -> str:
     from producer_core.dlq.limits import DeadLetterLimits
 
     limits = DeadLetterLimits().overridden_by(settings)
-    parts = [f"over {output.count(limits.dead_letters, 'dead letter')}"] if limits.dead_letters else []
+    parts = [f"over {plural(limits.dead_letters, 'dead letter')}"] if limits.dead_letters else []
     parts += [f"over {output.size(limits.bytes)}"] if limits.bytes else []
     parts += [f"pending for over {output.duration(limits.age)}"] if limits.age else []
     return ", or ".join(parts) if parts else "never: no limits are set"
@@ -113,7 +114,7 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
     options.confirm(f"Delete the expired data from {found.path}?", yes)
     with found.borrow(write=True):
         aggregated, deleted = found.rollup(now), found.prune(now)
-        outcome = f"{output.count(aggregated, 'row')} aggregated, {output.count(deleted, 'row')} deleted."
+        outcome = f"{plural(aggregated, 'row')} aggregated, {plural(deleted, 'row')} deleted."
         found.audit(
             who=options.current_user(),
             origin="cli",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.dlq import states
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.errors import ConfigError
@@ -205,7 +206,7 @@ def purge_phrase(connection: duckdb.DuckDBPyConnection, purgeable: states.Condit
 
 
 def dead_letters(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    return plural(count, "dead letter")
 
 
 def _unchanged(
@@ -254,7 +255,7 @@ def _skipped_by_replay(row: Sequence[Any]) -> str:
 
 
 def _are(number: int) -> str:
-    return "1 is" if number == 1 else f"{number:,} are"
+    return plural(number, "is", "are")
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any]) -> list[Any]:

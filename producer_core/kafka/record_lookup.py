@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from producer_core._internal.plural import plural
 from producer_core.kafka.clients import reader
 from producer_core.messages import id_text, record_id
 
@@ -301,7 +302,7 @@ def _check_retention(
 
 
 def _were(records: int) -> str:
-    return "1 record was" if records == 1 else f"{records:,} records were"
+    return plural(records, "record was", "records were")
 
 
 def _removed_text(topic: str, partition: int, low: int) -> str:

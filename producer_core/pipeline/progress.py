@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from producer_core._internal.periodic import run_periodically
+from producer_core._internal.plural import plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,9 +41,9 @@ def show_progress(
     """Show how far Spark is with the work of this thread while the block runs.
 
     `records` is the number of records that the block reads, where it is known: the bar then counts records, in
-    proportion to the tasks. `tasks` is their least number, if Spark gets them in several jobs. `on_share` gets the share done, 0 to 1, several times a second, from another thread. A
-    terminal gets a bar, which is removed at the end; any other output gets a line every 10 seconds, so a short job
-    prints nothing.
+    proportion to the tasks. `tasks` is their minimum number, if Spark gets them in several jobs. `on_share` gets the
+    share done, 0 to 1, several times a second, from another thread. A terminal gets a bar, which is removed at the end;
+    any other output gets a line every 10 seconds, so a short job prints nothing.
     """
     from py4j.protocol import Py4JError
 
@@ -140,6 +141,6 @@ class _Bar:
     def _text_of(self, share: float, now: float) -> str:
         amount = f"{share:.0%}"
         if self._records:
-            amount += f" of {self._records:,} record{'s' * (self._records != 1)}"
+            amount += f" of {plural(self._records, 'record')}"
         left = (now - self._began) * (1 - share) / share if share > _MIN_SHARE else None
         return f"{self._text}: {amount}" + (f", {left:.0f} s left" if left is not None and share < 1 else "")

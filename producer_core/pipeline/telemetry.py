@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.periodic import run_periodically
+from producer_core._internal.plural import plural
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.kafka.cluster import Cluster
@@ -262,8 +263,8 @@ def summary(done: MergeResult, behind: int | None) -> str:
     """Return the state of a run in one line."""
     text = f"merged {done.merged:,} of {done.batches:,} batches" if done.batches else "no batches yet"
     if done.set_aside:
-        text += f", {done.set_aside:,} record{'s' * (done.set_aside != 1)} set aside"
-    return text + (f"; {behind:,} record{'s' * (behind != 1)} behind" if behind else "")
+        text += f", {plural(done.set_aside, 'record')} set aside"
+    return text + (f"; {plural(behind, 'record')} behind" if behind else "")
 
 
 def behind(progress: Any) -> int | None:

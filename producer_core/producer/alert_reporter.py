@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from producer_core._internal.plural import plural
 from producer_core.alerts import Alert, AlertLog, AlertWatcher, Key, Route, after, alert, follow
 from producer_core.dlq import limits
 from producer_core.events import Notice
@@ -99,7 +100,6 @@ class AlertReporter:
             notices.append(Notice("telemetry_lost", "warning", str(lost), now, asdict(lost)))
         if missing := recorder.ledger_lost - self._ledger_lost:
             self._ledger_lost += missing
-            messages = "1 acknowledged message" if missing == 1 else f"{missing:,} acknowledged messages"
-            text = f"The ledger rows of {messages} were dropped: the store was unavailable."
+            text = f"The ledger rows of {plural(missing, 'acknowledged message')} were dropped: the store was unavailable."
             notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
         return notices

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.plural import plural
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -141,7 +142,7 @@ def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) ->
     if growing:
         died, last = sum(one.died for one in growing), max(one.last for one in growing)
         codes = ", ".join(dict.fromkeys(one.code for one in growing[:2]))
-        dead_letters = "1 new dead letter" if died == 1 else f"{died:,} new dead letters"
+        dead_letters = plural(died, "new dead letter")
         parts.append(
             f"{dead_letters} within {LATELY / 60:.0f} min, the last one {max(0.0, now - last):.0f} s ago ({codes})"
         )

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 from confluent_kafka import KafkaError
 
+from producer_core._internal.plural import plural
 from producer_core.kafka import newer_keys
 from producer_core.kafka.clients import reader
 from producer_core.kafka.newer_keys import KeyIndex, KeyScan, scan_topic
@@ -306,7 +307,7 @@ class _Topic:
         if self.scan.gone:
             sentences.append("Retention removed records from that time, so their keys are unknown.")
         if self.unscanned:
-            keys = "1 more key was" if self.unscanned == 1 else f"{self.unscanned:,} more keys were"
+            keys = plural(self.unscanned, "more key was", "more keys were")
             sentences.append(f"{keys} not looked up: the limit is {newer_keys.MOST_KEYS:,} keys.")
         return sentences
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from producer_core._internal.plural import plural
+
 # reasons for which a record is not sent
 
 NO_TOPIC = "its topic no longer exists; create it and replay again"
@@ -34,7 +36,7 @@ SENT_ANYWAY = "inconclusive records are sent anyway, which may create duplicates
 
 
 def records(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
+    return plural(count, "record")
 
 
 def stay_dead_letters(count: int) -> str:

@@ -15,6 +15,7 @@ import duckdb
 import orjson
 
 from producer_core._internal.actor import current_actor
+from producer_core._internal.plural import plural
 from producer_core._internal.read_activity import unattended
 from producer_core.errors import StoreUnavailable
 from producer_core.metrics.batch import Batch
@@ -278,8 +279,7 @@ class Store:
         logger.error(
             "the store was restored from a copy", extra={"path": str(self.path), "dead_letters": revoked}
         )
-        dead_letters = "1 dead letter" if revoked == 1 else f"{revoked:,} dead letters"
-        text = f"{generation.RESTORED} The topics are probed for {dead_letters} before a resend."
+        text = f"{generation.RESTORED} The topics are probed for {plural(revoked, 'dead letter')} before a resend."
         self.audit(
             who=current_actor(), origin="store", action="doubt", selection={}, count=revoked, outcome=text
         )

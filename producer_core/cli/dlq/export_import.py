@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import open_store, options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.send import progress_bar
@@ -117,7 +118,7 @@ def import_(
 
     manifest = files.manifest_of(source, no_manifest=no_manifest)
     if not dry_run:
-        number = output.count(manifest.rows, "dead letter") if manifest else "all readable dead letters"
+        number = plural(manifest.rows, "dead letter") if manifest else "all readable dead letters"
         options.confirm(f"Import {number} from {source}?", yes)
     with (
         _target_store(store_path, dry_run=dry_run) as store,

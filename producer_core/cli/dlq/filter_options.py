@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 from producer_core.events import SAFE_VERDICTS
@@ -83,7 +84,7 @@ def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
         return where
     chosen = dead.frozen(where)
     searched = dead.count(replace(where, body=None))
-    output.say(f"Searched the bodies of {output.count(searched, 'dead letter')}.", err=True)
+    output.say(f"Searched the bodies of {plural(searched, 'dead letter')}.", err=True)
     return chosen
 
 
@@ -91,11 +92,9 @@ def summary(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
     """Return the selection for a confirmation, for example `43 dead letters of orders, payments`."""
     topics = list(dead.count_by(where, "topic"))
     named = ", ".join(topics[:3]) + (
-        f" and {output.count(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
+        f" and {plural(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
     )
-    return (
-        f"{output.count(number, 'dead letter')} of {named}" if topics else output.count(number, "dead letter")
-    )
+    return f"{plural(number, 'dead letter')} of {named}" if topics else plural(number, "dead letter")
 
 
 def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
@@ -106,7 +105,7 @@ def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
     if not topics:
         return "the store has no dead letters."
     named = ", ".join(f"{topic} ({number:,})" for topic, number in list(topics.items())[:5])
-    more = f" and {output.count(len(topics) - 5, 'more topic')}" if len(topics) > 5 else ""
+    more = f" and {plural(len(topics) - 5, 'more topic')}" if len(topics) > 5 else ""
     unknown = where.topic is not None and where.topic not in topics
     reason = (
         f"topic {where.topic!r} has no dead letters" if unknown else "the selection matches no dead letter"

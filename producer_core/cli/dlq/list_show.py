@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from producer_core._internal.masking import display_key, display_value, mask_headers, mask_text
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.lazy_group import Failed
@@ -83,7 +84,7 @@ def list_(
     elif not total:
         output.say("No dead letters match.")
     elif not limit:
-        output.say(f"{output.count(total, 'dead letter matches', 'dead letters match')}.")
+        output.say(f"{plural(total, 'dead letter matches', 'dead letters match')}.")
     else:
         _list(records)
         if total > len(records):
@@ -195,7 +196,7 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
     if not found:
         output.say("No dead letters match.")
         return
-    output.say(f"{output.count(total, 'dead letter')} with {output.count(len(found), 'cause')}:")
+    output.say(f"{plural(total, 'dead letter')} with {plural(len(found), 'cause')}:")
     for group in found:
         output.say(
             f"\n{group.count:,} x {group.code}  in {', '.join(group.topics)}  (group {group.fingerprint})"

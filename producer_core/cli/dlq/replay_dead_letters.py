@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.lazy_group import INTERRUPTED, Failed
@@ -229,8 +230,8 @@ def _print_run(run: DryRun, *, as_json: bool) -> None:
 
 def _question(run: DryRun) -> str:
     topics = list(run.by_topic)
-    more = f" and {output.count(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
-    return f"Replay {output.count(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
+    more = f" and {plural(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
+    return f"Replay {plural(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
 
 
 def _confirm_and_start(

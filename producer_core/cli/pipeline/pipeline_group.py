@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import output
 from producer_core.cli.lazy_group import Command, LazyGroup
 
@@ -43,4 +44,4 @@ def fetch(timeout: float) -> None:
 
     session.check_tools()
     jars = connector.fetch_connector(timeout)
-    output.say(f"Spark's Kafka connector: {output.count(len(jars), 'jar')} in {jars[0].parent}")
+    output.say(f"Spark's Kafka connector: {plural(len(jars), 'jar')} in {jars[0].parent}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import open_store, options, output
 from producer_core.cli.pipeline.spark_options import SparkChoice, spark_options
 from producer_core.cli.plain_text import plain
@@ -146,12 +147,10 @@ def _print_result(done: MergeResult, store: Store, as_json: bool) -> None:
         return
     output.say(merged(done, store.path))
     for reason, count in _reasons(done.versions).items():
-        output.say(f"{output.count(count, 'record was', 'records were')} set aside: {reason}")
+        output.say(f"{plural(count, 'record was', 'records were')} set aside: {reason}")
     if batches:
-        of_producers = output.count(producers, "producer")
-        missing_batches = output.count(
-            batches, f"batch of {of_producers} is", f"batches of {of_producers} are"
-        )
+        of_producers = plural(producers, "producer")
+        missing_batches = plural(batches, f"batch of {of_producers} is", f"batches of {of_producers} are")
         output.say(f"{missing_batches} missing: late, damaged, or lost before they were read.")
 
 
@@ -159,7 +158,7 @@ def merged(done: MergeResult, path: Path) -> str:
     """Return the result of a run as a sentence."""
     if not done.batches:
         return f"No new batches arrived; {path} is unchanged."
-    batches = output.count(done.batches, "batch", "batches")
+    batches = plural(done.batches, "batch", "batches")
     if not done.merged:
         return f"{batches} arrived; {path} already had {'it' if done.batches == 1 else 'them'}."
     if done.merged == done.batches:

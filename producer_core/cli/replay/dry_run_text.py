@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from producer_core._internal.plural import plural
 from producer_core.cli import output
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def print_tables(run: DryRun) -> None:
             _TOPICS, [_row(run, topic, found.get(topic)) for topic in topics[:_MOST]], right=_NUMBERS
         )
         if len(topics) > _MOST:
-            output.say(f"… and {output.count(len(topics) - _MOST, 'more topic')}")
+            output.say(f"… and {plural(len(topics) - _MOST, 'more topic')}")
         from producer_core.replay.wording import done_about
 
         output.say("")
@@ -49,9 +50,7 @@ def headline(run: DryRun) -> str:
     if not run.total:
         return "Dry run: nothing to replay."
     duration = f"; about {output.duration(run.seconds)} at this rate" if run.seconds is not None else ""
-    return (
-        f"Dry run: {output.count(run.total, 'record')}, {output.size(run.bytes)}{duration}. Nothing was sent."
-    )
+    return f"Dry run: {plural(run.total, 'record')}, {output.size(run.bytes)}{duration}. Nothing was sent."
 
 
 def _row(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str | int | None, ...]:

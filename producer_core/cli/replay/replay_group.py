@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.replay import replay_text
 
@@ -141,7 +142,7 @@ def go(
             store, DeadLetterFilter(), operation=operation, newer=newer, inconclusive=inconclusive, rate=rate
         )
         dry_run_text.print_sentences(run, err=True)
-        options.confirm(f"Replay {output.count(run.total, 'dead letter')}?", yes)
+        options.confirm(f"Replay {plural(run.total, 'dead letter')}?", yes)
     started = act(
         store,
         operation_id,
@@ -192,9 +193,7 @@ def cancel(operation_id: str, yes: bool, store_path: Path | None, as_json: bool)
 
     store = _current_store(store_path)
     left = get(store, operation_id).left
-    options.confirm(
-        f"Cancel replay {operation_id}? {output.count(left, 'dead letter')} will not be sent.", yes
-    )
+    options.confirm(f"Cancel replay {operation_id}? {plural(left, 'dead letter')} will not be sent.", yes)
     operation = act(store, operation_id, **_who())
     _print(
         "Cancelled" if operation.ended else "Cancelling after the records in flight are settled",

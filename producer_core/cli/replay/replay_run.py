@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from producer_core import replay
-from producer_core.cli import options, output
+from producer_core._internal.plural import plural
+from producer_core.cli import options
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import NoReplayRunner, OtherCluster, ProducerError, StoreLocked
 
@@ -168,7 +169,7 @@ class ReplayRun:
             elif time.monotonic() - runner_seen > _RUNNER_TIMEOUT:
                 raise NoReplayRunner(
                     f"The process that ran the replay stopped; {operation.left:,} of "
-                    f"{output.count(operation.total, 'record')} {'is' if operation.left == 1 else 'are'} left.",
+                    f"{plural(operation.total, 'record')} {'is' if operation.left == 1 else 'are'} left.",
                     fix="The records stay in the store. Use --bootstrap-servers to send them from here.",
                 )
             threading.Event().wait(_POLL_INTERVAL)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_text
+from producer_core._internal.plural import plural
 from producer_core.cli import output
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def print_reasons(store: Store, operation: Operation) -> None:
                 f'To send the records skipped with the reason "{reason}", replay them again with {option}.'
             )
     if len(rows) > _MAX_LINES:
-        output.say(f"… and {output.count(len(rows) - _MAX_LINES, 'more reason')}")
+        output.say(f"… and {plural(len(rows) - _MAX_LINES, 'more reason')}")
 
 
 def progress(operation: Operation) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core._internal.periodic import run_periodically
+from producer_core._internal.plural import plural
 from producer_core.cli import output
 from producer_core.cli.plain_text import plain
 
@@ -104,7 +105,7 @@ def _sentence(state: RunState) -> str:
     malformed = f", {state.malformed:,} malformed" if state.malformed else ""
     rate = snapshot.acknowledged / seconds
     text = (
-        f"{output.count(state.read, 'row')}{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, "
+        f"{plural(state.read, 'row')}{before}, {snapshot.acknowledged:,} acknowledged, {dead:,} dead{malformed}, "
         f"{rate:,.0f}/s"
     )
     pending = state.producer.pending_count

@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from producer_core._internal.plural import plural
 from producer_core.cli import output
 from producer_core.cli.send import progress_bar
 from producer_core.cli.send.fingerprint import Fingerprint, fingerprint, is_file, session_of, state_path
@@ -125,7 +126,7 @@ def _recover(job: SendJob, config: ClientConfig) -> Callable[[str], RecoveredPos
     def read_topic(reason: str) -> RecoveredPosition:
         def announce(records: int) -> None:
             text = (
-                f"{reason}Searching {job.topic} from its start for rows of this file: {output.count(records, 'record')} "
+                f"{reason}Searching {job.topic} from its start for rows of this file: {plural(records, 'record')} "
                 "(--restart skips this)."
             )
             output.say(text, err=True)

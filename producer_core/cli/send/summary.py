@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.cli import output
 from producer_core.cli.lazy_group import INTERRUPTED
 from producer_core.errors import ProducerError
@@ -165,7 +166,7 @@ class SendSummary:
 
     def lines(self) -> Iterator[str]:
         """Return the summary as text."""
-        yield f"{output.count(self.rows, 'row')} of {self.source} read, {self.accepted:,} accepted for {self.topic}."
+        yield f"{plural(self.rows, 'row')} of {self.source} read, {self.accepted:,} accepted for {self.topic}."
         yield (
             f"  acknowledged {self.acknowledged:,}   retried {self.retried:,}   dead {self.dead:,}   "
             f"malformed {self.malformed:,}   duplicates {self.duplicates:,}"
@@ -174,24 +175,24 @@ class SendSummary:
             p50, p95, p99 = map(output.milliseconds, (self.p50, self.p95, self.p99))
             yield f"  latency p50 {p50}, p95 {p95}, p99 {p99}   {self.rate:,.0f} messages/s over {self.elapsed:.1f} s"
         if self.already_done:
-            done = output.count(self.already_done, "row was", "rows were")
+            done = plural(self.already_done, "row was", "rows were")
             yield (
                 f"  {done} settled by earlier runs: {self.dead_before:,} of them dead, "
                 f"{self.malformed_before:,} malformed."
             )
         if self.possibly_twice:
-            rows = output.count(self.possibly_twice, "row")
+            rows = plural(self.possibly_twice, "row")
             yield f"  Up to {rows} may be on {self.topic} twice, with the same message id."
         if self.topic_unread:
             yield f"  {self.topic} could not be read: if the state file was an older copy, more rows may be there twice."
         if self.held_back:
-            rows = output.count(self.held_back, "row was", "rows were")
+            rows = plural(self.held_back, "row was", "rows were")
             yield (
                 f"  {rows} not sent, from row {self.first_held_back:,} on: an earlier run may have sent them, and "
                 f"{self.topic} has newer records with their keys."
             )
         if self.blank:
-            yield f"  {output.count(self.blank, 'blank line')} skipped."
+            yield f"  {plural(self.blank, 'blank line')} skipped."
         if self.skipped_all:
             yield f"  --skip {self.last_position} skips every {self.unit} of {self.source}."
         yield from self._troubles()

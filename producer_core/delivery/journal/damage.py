@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.plural import plural
 from producer_core.delivery.journal.frame import FrameDamage, is_torn
 
 NoticeHandler = Callable[[str, str, str], None]
@@ -20,7 +21,7 @@ def set_aside(path: Path, damage: FrameDamage, data: bytes, notify: NoticeHandle
     if copy.exists():
         return True
     saved = _write_copy(copy, data)
-    location = f"{len(data):,} byte{'s' * (len(data) != 1)} of {path} from byte {damage.start:,}"
+    location = f"{plural(len(data), 'byte')} of {path} from byte {damage.start:,}"
     copy_text = f"A copy is kept in {copy.name}." if saved else "The disk had no room for a copy."
     if damage.last and is_torn(data):
         notify(

@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from producer_core._internal import forks
+from producer_core._internal.plural import plural
 from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, slice_of
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
@@ -286,11 +287,9 @@ class Journal:
         if self._segments.size + self._buffered_bytes + more > self._max_bytes:
             self._segments.make_room()
             if self.size() + more > self._max_bytes:
-                unsettled = self.unsettled()
-                messages = "1 message" if unsettled == 1 else f"{unsettled:,} messages"
                 raise JournalFull(
                     f"The journal {self._folder.path} has reached its limit of {self._max_bytes:,} bytes; it holds "
-                    f"{messages} that no broker has acknowledged.",
+                    f"{plural(self.unsettled(), 'message')} that no broker has acknowledged.",
                     fix="Acknowledgements free its space. Raise max_bytes or send more slowly.",
                 )
 

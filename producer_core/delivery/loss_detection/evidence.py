@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from producer_core._internal.plural import plural
 from producer_core.delivery.loss_detection.leader_changes import LeaderChange
 from producer_core.events import Severity
 from producer_core.kafka.record_lookup import ProbeResult
@@ -213,7 +214,7 @@ def _check_log_bounds(evidence: Evidence) -> tuple[Case, str] | None:
         text = (
             f"Acknowledged records of {evidence.label} are lost: offset {last.offset:,} was acknowledged "
             f"{_when(last)}, but the log ends before offset {view.high:,}. At least "
-            f"{_are(last.offset - view.high + 1)} missing."
+            f"{plural(last.offset - view.high + 1, 'is', 'are')} missing."
         )
         return "acknowledged_lost", text
     return None
@@ -289,10 +290,6 @@ def _numbers(evidence: Evidence) -> dict[str, Any]:
         "record_at": view.found_at,
     }
     return {name: value for name, value in numbers.items() if value is not None}
-
-
-def _are(number: int) -> str:
-    return "1 is" if number == 1 else f"{number:,} are"
 
 
 def _when(checkpoint: Checkpoint) -> str:

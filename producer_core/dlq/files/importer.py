@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.dlq.files.manifest import Manifest, Progress, format_of, read_manifest, verify
 from producer_core.dlq.files.reader import Item, RejectedRecord, masked_file, read
 from producer_core.dlq.files.selection import read_with_retries
@@ -128,8 +129,7 @@ class _Counts:
 
     def text(self, source: Path, *, dry_run: bool = False) -> str:
         verb = "Would import" if dry_run else "Imported"
-        dead_letters = "1 dead letter" if self.new == 1 else f"{self.new:,} dead letters"
-        sentences = [f"{verb} {dead_letters} from {source.name}."]
+        sentences = [f"{verb} {plural(self.new, 'dead letter')} from {source.name}."]
         if self.known:
             states = ", ".join(f"{number:,} {state}" for state, number in self.known.most_common())
             sentences.append(f"{self.known.total():,} already known and unchanged ({states}).")
@@ -139,8 +139,7 @@ class _Counts:
                 f"{self.replaying:,} exported during a replay; a replay first checks whether {they} on the topic."
             )
         if self.refused:
-            rows = "1 row" if self.refused == 1 else f"{self.refused:,} rows"
-            sentences.append(f"{rows} rejected; the first: {self.bad[0]}.")
+            sentences.append(f"{plural(self.refused, 'row')} rejected; the first: {self.bad[0]}.")
         return " ".join(sentences)
 
 

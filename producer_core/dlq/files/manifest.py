@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
+from producer_core._internal.plural import plural
 from producer_core.errors import TransferError
 
 Format = Literal["parquet", "jsonl", "csv"]
@@ -58,8 +59,7 @@ class Manifest:
     @property
     def text(self) -> str:
         """Describe the file for the operator."""
-        dead_letters = "1 dead letter" if self.rows == 1 else f"{self.rows:,} dead letters"
-        sentences = [f"Exported {dead_letters} to {self.file}."]
+        sentences = [f"Exported {plural(self.rows, 'dead letter')} to {self.file}."]
         if self.masked:
             sentences.append(
                 "Masked: it cannot be imported or replayed."

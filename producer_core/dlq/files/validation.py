@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from producer_core._internal.plural import plural
 from producer_core.dlq.files.record import Record
 from producer_core.events import Attempt, DeadLetter, Kind, State, Verdict
 from producer_core.messages import id_text, parse_id
@@ -68,7 +69,7 @@ def _check_body(record: Record) -> None:
 
 
 def _size(size: int | None) -> str:
-    return "null" if size is None else "1 byte" if size == 1 else f"{size:,} bytes"
+    return "null" if size is None else plural(size, "byte")
 
 
 def _text(value: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 
+from producer_core._internal.plural import plural
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.lookup import fetch as rows_by_id
 from producer_core.dlq.topics.from_record import (
@@ -327,13 +328,12 @@ class _FetchJob:
         )
 
     def _sentences(self, left: int) -> list[str]:
-        count = "1 record" if self.looked_at == 1 else f"{self.looked_at:,} records"
         kinds = ", ".join(
             f"{number:,} {NAMES[name] if name else 'unknown dialect'}"
             for name, number in self.by_dialect.most_common()
         )
         sentences = [
-            f"Read {count} of {self.source_topic.topic}{f' ({kinds})' if kinds else ''}: {self.new:,} new, "
+            f"Read {plural(self.looked_at, 'record')} of {self.source_topic.topic}{f' ({kinds})' if kinds else ''}: {self.new:,} new, "
             f"{self.known:,} known."
         ]
         if found := self.by_verdict.get("found"):

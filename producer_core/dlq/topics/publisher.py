@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from confluent_kafka import KafkaError
 
 from producer_core._internal.lease_watch import LEASE
+from producer_core._internal.plural import plural
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import OLDEST_FIRST
@@ -317,7 +318,7 @@ class _PublishJob:
         left = max(0, self.total - published - self.found - self.already - self.failed)
         stay = "it remains a dead letter" if published == 1 else "they remain dead letters"
         sentences = [
-            f"Published {_dead_letters(published)}{_counts_by_topic(self.published)}; {stay} in this store."
+            f"Published {plural(published, 'dead letter')}{_counts_by_topic(self.published)}; {stay} in this store."
         ]
         if self.found:
             sentences.append(f"{self.found:,} already published by an interrupted run.")
@@ -434,7 +435,3 @@ def _counts_by_topic(published: Mapping[str, int]) -> str:
         if published
         else ""
     )
-
-
-def _dead_letters(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count:,} dead letters"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
+from producer_core._internal.plural import plural
 from producer_core.metrics.batch_size import concatenate
 from producer_core.metrics.telemetry.schema import decode, encode
 
@@ -73,15 +74,11 @@ class LostBatches:
         return bool(self.batches or self.acknowledgements)
 
     def __str__(self) -> str:
-        parts = [_count(self.batches, "window") + " of statistics"] if self.batches else []
+        parts = [plural(self.batches, "window") + " of statistics"] if self.batches else []
         parts += (
-            ["the ledger of " + _count(self.acknowledgements, "message")] if self.acknowledgements else []
+            ["the ledger of " + plural(self.acknowledgements, "message")] if self.acknowledgements else []
         )
         return f"The queue of unsent telemetry is full. Lost: {' and '.join(parts)}."
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 class SendQueue:

@@ -41,7 +41,7 @@ def slices(store: Store, topic: str, cluster: str, *, size: int = _SLICE) -> Ite
     """Yield the batches that cover the topic in this cluster, or may cover it, in the order of their merge.
 
     From other topics come only rows of windows that they share with several partitions of this topic, without offsets
-    (`groups.loose`). A batch that was written before its producer knew its cluster gets the cluster id that the
+    (see the rule `doubled`). A batch that was written before its producer knew its cluster gets the cluster id that the
     producer reported later. Each merge is in one slice, and the store is free between two slices.
     """
     about = {"topic": topic, "cluster": cluster}

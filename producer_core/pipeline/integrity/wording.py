@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from producer_core._internal.plural import plural
 from producer_core.pipeline.integrity.outcome import AuditOutcome
 
 _MAX_LISTED = 5
@@ -40,12 +41,8 @@ def sentence(report: AuditOutcome) -> str:
 
 def _limits(report: AuditOutcome) -> str:
     """Return what the ledgers do not cover, or an empty text."""
-    batches = "1 batch is" if report.ledger_gaps == 1 else f"{report.ledger_gaps:,} batches are"
-    unrecorded = (
-        "1 acknowledgement was"
-        if report.ledger_lost == 1
-        else f"{report.ledger_lost:,} acknowledgements were"
-    )
+    batches = plural(report.ledger_gaps, "batch is", "batches are")
+    unrecorded = plural(report.ledger_lost, "acknowledgement was", "acknowledgements were")
     holes = (
         (report.unledgered, f"{_are(report.unledgered, 'in the log')} in no ledger"),
         (report.ledger_gaps, f"{batches} missing"),
@@ -122,7 +119,7 @@ def _expired(report: AuditOutcome) -> str:
         for one in report.expired_ranges
     ]
     more = len(listed) - _MAX_LISTED
-    shown = [*listed[:_MAX_LISTED], *([f"and {_counted(more, 'more partition')}"] if more > 0 else [])]
+    shown = [*listed[:_MAX_LISTED], *([f"and {plural(more, 'more partition')}"] if more > 0 else [])]
     return f" ({'; '.join(shown)})" if shown else ""
 
 
@@ -134,10 +131,10 @@ def _holes(report: AuditOutcome) -> Iterator[str]:
         yield f"{batches.capitalize()} of producer {gap.producer_id} {'is' if gap.first == gap.last else 'are'} missing from the ledger."
     more = len(report.gaps) - _MAX_LISTED
     if more > 0:
-        ranges = "1 more range of batches is" if more == 1 else f"{more:,} more ranges of batches are"
+        ranges = plural(more, "more range of batches is", "more ranges of batches are")
         yield f"{ranges} missing from the ledgers."
     if report.ledger_lost:
-        lost = _counted(report.ledger_lost, "acknowledgement")
+        lost = plural(report.ledger_lost, "acknowledgement")
         yield f"Producers could not record {lost} in their ledgers."
     if report.strange:
         yield f"{_unreadable(report.strange)} of the ledger could not be read: a newer schema, or not telemetry."
@@ -182,15 +179,11 @@ def _join(parts: Sequence[tuple[int, str]]) -> str:
 
 
 def _messages(number: int, adjective: str = "") -> str:
-    return _counted(number, f"{adjective} message".lstrip())
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return plural(number, f"{adjective} message".lstrip())
 
 
 def _unreadable(number: int) -> str:
-    return "1 record or row" if number == 1 else f"{number:,} records or rows"
+    return plural(number, "record or row", "records or rows")
 
 
 def _are(number: int, which: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.plural import plural
 
 LISTED = 1000
 """Maximum number of refused and of dead rows listed. The counts include all."""
@@ -78,7 +79,7 @@ class FrameResult:
             )
             if count
         ]
-        rows = "1 row" if self.total == 1 else f"{self.total:,} rows"
+        rows = plural(self.total, "row")
         yield f"{rows} to {self.topic} in {self.seconds:.1f} s: {', '.join(counts) or 'nothing to send'}."
         if self.stopped:
             yield f"Stopped before row {self.next:,}: {self.stopped} Continue with start={self.next}."

@@ -220,7 +220,7 @@ def test_the_check_scans_a_thousand_partitions(kafka):
     write(kafka, wide, [(b"%d" % number, b"new", None) for number in range(2_000)])
 
     found, flags = look(kafka, [listed(number, wide, b"%d" % number) for number in range(1_990, 2_010)])
-    kafka.delete_topic(wide)  # other tests use this broker, and so many partitions slow it down
+    kafka.delete_topic(wide)  # other tests use this broker, which a thousand partitions slow down
 
     assert set(flags) == {name_of(number) for number in range(1_990, 2_000)}
     said = the_only(found)

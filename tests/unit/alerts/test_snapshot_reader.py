@@ -38,6 +38,19 @@ def asked(monkeypatch):
     return names
 
 
+@pytest.fixture
+def without_sums(asked, monkeypatch):
+    """Make the query of the sums fail."""
+    ask = Store.rows
+
+    def fail(store, name, /, **given):
+        if name == "alerts_sums":
+            raise StoreError("cancelled")
+        return ask(store, name, **given)
+
+    monkeypatch.setattr(Store, "rows", fail)
+
+
 def test_each_window_has_the_sums_of_its_own_rows(store):
     for number, age in enumerate((60, 59, 299, 300, 5 * 3600, 7 * 3600, -5)):
         write(store, NOW - age, bad=10**number)
@@ -96,15 +109,7 @@ def test_a_long_window_keeps_its_last_sums_between_two_reads(store):
     assert (dead(60.0), dead(6 * 3600.0)) == (2, 1)
 
 
-def test_sums_that_cannot_be_read_are_missing(store, monkeypatch):
-    ask = Store.rows
-
-    def fail(self, name, /, **given):
-        if name == "alerts_sums":
-            raise StoreError("cancelled")
-        return ask(self, name, **given)
-
-    monkeypatch.setattr(Store, "rows", fail)
+def test_sums_that_cannot_be_read_are_missing(store, without_sums):
     snapshot = SnapshotReader(store).read(rule_set(*WINDOWS), NOW)
 
     assert snapshot.missing == {"sums"}
@@ -127,16 +132,7 @@ def test_an_idle_store_is_not_asked_for_latencies_or_new_dead_letters(store, ask
     assert queries() == {"alerts_latencies", "alerts_letters", "alerts_letters_came"}
 
 
-def test_latencies_are_read_where_the_sums_are_missing(store, monkeypatch):
-    ask, asked = Store.rows, []
-
-    def fail(self, name, /, **given):
-        asked.append(name)
-        if name == "alerts_sums":
-            raise StoreError("cancelled")
-        return ask(self, name, **given)
-
-    monkeypatch.setattr(Store, "rows", fail)
+def test_latencies_are_read_where_the_sums_are_missing(store, asked, without_sums):
     snapshot = SnapshotReader(store).read(RuleSet(), NOW)
 
     assert snapshot.missing == {"sums"}

@@ -10,6 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from producer_core._internal.plural import plural
 from producer_core.cli import COMMANDS, main, options, output
 from producer_core.cli.lazy_group import Failed
 from producer_core.errors import ConfigError
@@ -235,8 +236,8 @@ def test_a_table_for_a_pipe_is_aligned_plain_text(capsys):
 
 
 def test_numbers_and_times_are_formatted_for_humans():
-    assert output.count(1, "row") == "1 row"
-    assert output.count(2000, "row") == "2,000 rows"
+    assert plural(1, "row") == "1 row"
+    assert plural(2000, "row") == "2,000 rows"
     assert output.milliseconds(0.0123) == "12.3 ms"
     assert output.duration(90) == "90 s"
     assert output.duration(7200) == "2 h"

@@ -19,6 +19,7 @@ from tests.unit.pipeline.integrity.test_compare import (  # noqa: F401  run agai
     ONE,
     TWO,
     compared,
+    contradicting,
     ledger_of,
     test_a_compacted_topic_is_checked_for_copies_and_order_only,
     test_a_range_with_many_faults_is_compared_with_the_records_before_it,
@@ -54,15 +55,7 @@ def backend(spark):
 
 def test_unreadable_records_and_rows_of_a_ledger_are_counted(spark):
     good = ledger_of(ONE, 3)[0]
-    contradictions = (
-        good._replace(count=7),
-        good._replace(fp=9 * 10**18),
-        good._replace(fp=-1),
-        good._replace(sum_seq=9 * 10**18),
-        good._replace(first_window=1),
-        good._replace(seqs=(4 * 10**18,) * 3),
-        good._replace(seqs=(4 * 10**18,) * 3, late=3),
-    )
+    contradictions = contradicting(good)
     values = [
         batch("p", 0, [good, *contradictions, ["x"], [None] * 11]),
         b"not JSON",

@@ -327,9 +327,9 @@ def test_a_compacted_topic_is_checked_for_copies_and_order_only(backend):
     assert (report.ids("duplicated"), report.ids("reordered")) == ([f"{ONE}-3"], [f"{ONE}-2"])
 
 
-def test_rows_that_contradict_themselves_are_counted_and_left_out(backend):
-    good, late = ledger_of(ONE, 3)[0], rows_of((TWO.bytes, TOPIC, 0), [5, 3, 4], [0, 1, 2])[0]
-    contradictions = (
+def contradicting(good):
+    """Return rows whose number of sequences, window or sums contradict each other."""
+    return (
         good._replace(count=7),
         good._replace(fp=9 * 10**18),
         good._replace(fp=-1),
@@ -337,6 +337,13 @@ def test_rows_that_contradict_themselves_are_counted_and_left_out(backend):
         good._replace(first_window=1),
         good._replace(seqs=(4 * 10**18,) * 3),
         good._replace(seqs=(4 * 10**18,) * 3, late=3),
+    )
+
+
+def test_rows_that_contradict_themselves_are_counted_and_left_out(backend):
+    good, late = ledger_of(ONE, 3)[0], rows_of((TWO.bytes, TOPIC, 0), [5, 3, 4], [0, 1, 2])[0]
+    contradictions = (
+        *contradicting(good),
         good._replace(offs=(1,)),
         good._replace(partition="0.4"),
         good._replace(session="x"),
