@@ -325,7 +325,7 @@ def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str
         except InvalidMessage as error:
             raise InvalidMessage(
                 f"Deduplication cannot compare this value: {error}",
-                fix="Or pass dedup_key= with text that identifies the message.",
+                fix="Pass dedup_key= with text that identifies the message.",
             ) from error
     own = b"" if key is None else b"k" + key
     whole = (_length_prefixed(topic), _pack(len(own)), own, _pack(len(body)), body)

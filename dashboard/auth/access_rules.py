@@ -118,7 +118,7 @@ def _rules(table: Any, auth: Any) -> AccessRules:
     if oidc and "may_see" not in table:
         raise ConfigError(
             "If [auth] is configured, [dashboard] in secrets.toml must contain may_see, the list of users with access.",
-            fix='For example may_see = ["*@example.com"]; ["*"] admits every user of the provider.',
+            fix='For example, may_see = ["*@example.com"]; ["*"] admits every user of the provider.',
         )
     provider, redirect_uri = _provider(auth) if oidc else (None, "")
     return AccessRules(

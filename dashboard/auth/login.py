@@ -122,7 +122,7 @@ class LoginMiddleware:
                 return _redirect(destination)
             return HTMLResponse(_form_page(destination, ""), headers=_HEADERS)
         if request.method != "POST" or not _is_same_origin(request):
-            return PlainTextResponse("The request does not come from this dashboard.", 403, _HEADERS)
+            return PlainTextResponse("The request did not come from this dashboard.", 403, _HEADERS)
         try:
             form = await _read_form(request)
         except ClientDisconnect:

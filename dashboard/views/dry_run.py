@@ -64,7 +64,7 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
             default=dry_run_wording.SKIP_NEWER,
             key=f"newer_{key}",
             required=True,
-            help="On a compacted topic an old value replaces the newer one.",
+            help="On a compacted topic, an old value replaces the newer one.",
         )
         common.note(dry_run_wording.newer_reason(run))
     if run.doubtful.count:

@@ -56,7 +56,7 @@ def _draw(page: queries.LatencyPage, view: queries.View) -> None:
             "Average round trip by broker",
             charts.rtt_by_broker(page),
             "rtt",
-            "Network and broker together, as the client measures each request.",
+            "Network and broker time together, as measured by the client for each request.",
         )
     _topics(page)
     _brokers(page)
@@ -81,7 +81,7 @@ def _tiles(page: queries.LatencyPage) -> None:
     ]
     values += [
         ("Round trip", wording.milliseconds(whole.rtt), "Average time from request to response."),
-        ("Queue peak", wording.percent(whole.fill_highest) if page.has_client_stats else "–", "Highest fill of the client's queue, by messages or bytes."),
+        ("Queue peak", wording.percent(whole.fill_highest) if page.has_client_stats else "–", "Highest fill level of the client's queue, by messages or bytes."),
         ("Per batch", wording.compact(queries.per_batch(whole)), "Average messages per batch; larger batches need fewer requests."),
         ("Retried", wording.percent(queries.repeated(whole)), "Share of requests that the client retried."),
     ]  # fmt: skip

@@ -34,6 +34,16 @@ STATES: Mapping[str, str] = {
     "purged": "Its content was permanently deleted.",
 }
 
+STATE_PHRASES: Mapping[str, str] = {
+    "dead": "pending",
+    "replaying": "being replayed",
+    "replayed": "replayed",
+    "landed": "found on the topic",
+    "archived": "archived",
+    "purged": "purged",
+}
+"""As STATES, for use after "is" or "are"."""
+
 OVER_LIMIT = "When a limit is exceeded, an alert fires; nothing is dropped."
 
 _FILTER_NAMES = {
@@ -133,7 +143,10 @@ def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | Non
     text = f"{ids:,} selected"
     text += f", {elsewhere:,} on other pages." if elsewhere else "."
     changed = {name: number for name, number in states.items() if state is not None and name != state}
-    skipped = [f"the {number:,} that {_are(number)} now {name}" for name, number in changed.items()]
+    skipped = [
+        f"the {number:,} that {_are(number)} now {STATE_PHRASES.get(name, name)}"
+        for name, number in changed.items()
+    ]
     gone = ids - sum(states.values())
     skipped += [f"the {gone:,} that {_are(gone)} no longer in this store"] if gone > 0 else []
     return f"{text} Actions skip {' and '.join(skipped)}." if skipped else text

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from producer_core._internal.plural import plural
+
 
 def short(name: str, longest: int = 26) -> str:
     """Return a name that fits beside a chart; a long one keeps its beginning and its end."""
@@ -44,9 +46,10 @@ def percent(share: float | None) -> str:
 
 def retries(saved: int, given_up: int) -> str:
     """Return the definition of retry success, with its numbers."""
+    total = saved + given_up
     return (
-        f"{count(saved)} of {count(saved + given_up)} retried and settled messages were acknowledged. Messages that failed "
-        "without a retry are not counted."
+        f"Of {plural(total, 'settled message that was retried', 'settled messages that were retried')}, "
+        f"{plural(saved, 'was', 'were')} acknowledged. Messages that failed without a retry are not counted."
     )
 
 

@@ -93,7 +93,7 @@ def gaps(windows: int, producers: int) -> tuple[str, str]:
     if not windows:
         return "", ""
     return (
-        f" · {plural(windows, 'window')} of {plural(producers, 'producer')} missing",
+        f" · {plural(windows, 'window')} from {plural(producers, 'producer')} missing",
         f" · {plural(windows, 'window')} of statistics, one second each, missing from the charts although later ones arrived. "
         "Producers keep them and send them when the telemetry topic is available; the alert telemetry_lost reports "
         "windows that no longer fit into the producer's buffer.",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from producer_core._internal.masking import mask_text
 from producer_core._internal.plural import plural
+from producer_core.dashboard.wording.dead_letters import STATE_PHRASES
 from producer_core.dashboard.wording.numbers import rate, sentence_case
 from producer_core.dashboard.wording.time import age
 from producer_core.dlq import DeadLetterFilter
@@ -55,13 +56,6 @@ _OPERATION = re.compile(r"\s*\(?(?:planned as )?\b([0-9a-f]{12})\)?$")
 
 REASONS: Mapping[str, str] = {"failed": "failed again", "skipped": "skipped"}
 
-_RECORD_STATES: Mapping[str, str] = {
-    "replaying": "being replayed",
-    "replayed": "replayed",
-    "landed": "found on the topic",
-    "archived": "archived",
-    "purged": "purged",
-}
 _FILTERS = {"topic": "topic {}", "code": "error {}", "group": "cause {}", "verdict": "verdict {}", "cluster_id": "cluster {}",
             "cluster_or_unknown": "unknown cluster or {}", "producer_id": "producer {}", "message_id": "message {}"}  # fmt: skip
 _MASKED_FILTERS = {"key": "key “{}”", "text": "error text contains “{}”", "body": "content contains “{}”"}
@@ -121,7 +115,7 @@ def count_changed(shown: int | None, total: int) -> str:
 def none_pending(states: Mapping[str, int]) -> str:
     """Return why none of the selected dead letters can be replayed."""
     parts = [
-        f"{number:,} {_is(number)} {_RECORD_STATES.get(state, state)}" for state, number in states.items()
+        f"{number:,} {_is(number)} {STATE_PHRASES.get(state, state)}" for state, number in states.items()
     ]
     if not parts:
         return "The selected dead letters are no longer in this store."

@@ -182,7 +182,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "store_unavailable": AlertRule(
             "critical",
             "The store cannot be written to: {reason}",
-            "Sending continues, and dead letters are spilled to a file beside the store. Free disk space, or release "
+            "Sending continues, and dead letters are spilled to a file beside the store. Free up disk space, or release "
             "the lock.",
         ),
         "dedup_degraded": AlertRule(
@@ -283,7 +283,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "journal_full": AlertRule(
             "critical",
             "{text}",
-            "Free disk space, raise the limit of the journal, or find out why the brokers are not accepting messages.",
+            "Free up disk space, raise the limit of the journal, or find out why the brokers are not accepting messages.",
         ),
         "journal_torn": AlertRule(
             "warning", "{text}", "No action needed after a crash: the incomplete entry was never accepted."

@@ -45,7 +45,7 @@ class EmbeddedBroker:
 
     def __init__(self, *, brokers: int = 3, topics: Mapping[str, int] | None = None) -> None:
         if brokers < 1:
-            raise ConfigError("An embedded broker needs at least one broker.")
+            raise ConfigError("An embedded cluster needs at least one broker.")
         self.cluster_id = f"embedded-{uuid4()}"
         # With one initial broker, librdkafka gives auto-created topics one replica, and so partition n to broker n +
         # 1: never to the brokers that are added for a topic of their own. These topics have four partitions.

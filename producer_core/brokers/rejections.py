@@ -79,7 +79,7 @@ def drain(mock: MockCluster, broker: int, address: tuple[str, int]) -> None:
                 if select.select([connection], [], [], 0.002)[0]:  # answers may come much later (latency)
                     connection.recv(1 << 16)
             if time.monotonic() > deadline:
-                raise BrokerError(f"The embedded broker {broker} did not use up its pending errors.")
+                raise BrokerError(f"Embedded broker {broker} did not use up its pending errors.")
 
 
 def _request(key: int, version: int, body: bytes) -> bytes:

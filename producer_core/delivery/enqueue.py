@@ -321,7 +321,7 @@ class MessageEnqueuer:
         timeout = f"The queue is still full after {self._max_block:g} s"
         if self._saturated():
             return (
-                f"{timeout}: no store, spill file or journal can accept a dead letter. Free disk space or release the "
+                f"{timeout}: no store, spill file or journal can accept a dead letter. Free up disk space or release the "
                 "store, then send again."
             )
         cause = self._connection.error or "the broker is slower than the application"

@@ -126,7 +126,7 @@ def _read(file: int) -> tuple[list[DeadLetter], list[bytes]]:
 
 
 def _write_error(path: Path, error: OSError) -> StoreUnavailable:
-    fix = "Free disk space or fix the folder; until then dead letters are in memory."
+    fix = "Free up disk space or fix the folder; until then dead letters are in memory."
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StoreFull(f"The disk of the spill file {path} is full.", fix=fix)
     return StoreUnavailable(f"The spill file {path} cannot be written ({error.strerror or error}).", fix=fix)

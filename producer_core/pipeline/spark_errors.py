@@ -103,7 +103,7 @@ _TABLE = (
     ),
     _known(
         r"No space left on device", PipelineError, "A disk is full.",
-        "Free disk space where the job writes: its store, checkpoint, history or findings, or Spark's own files "
+        "Free up disk space where the job writes: its store, checkpoint, history or findings, or Spark's own files "
         "(SPARK_LOCAL_DIRS names another disk for these).",
     ),
     _known(

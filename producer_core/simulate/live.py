@@ -61,7 +61,7 @@ def _show(run: LiveRun, stop: StopSignal) -> int:
             _say("The dashboard exited. The last lines of its log:", sys.stderr)
             _say("\n".join(run.last_lines()) or "(none)", sys.stderr)
             if not run.restart_dashboard():
-                _say("The dashboard exited too often and is not restarted.", sys.stderr)
+                _say("The dashboard exited too often and will not be restarted.", sys.stderr)
                 return 1
             _say("Restarting the dashboard.", sys.stderr)
     return 0

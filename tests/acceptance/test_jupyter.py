@@ -44,7 +44,8 @@ from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 broker = embedded.start(topics={"orders": 2, "payments": 2})
 producer = ReliableKafkaProducer(
-    broker.bootstrap_servers, store="s.duckdb", cluster_id=broker.cluster_id, retry_config=RetryConfig(max_retries=0)
+    broker.bootstrap_servers, store="s.duckdb", cluster_id=broker.cluster_id, retry_config=RetryConfig(max_retries=0),
+    config={"retry.backoff.ms": 5000, "retry.backoff.max.ms": 5000},  # a slow machine, too, proves that the broker rejected them
 )
 broker.reject("payments", "POLICY_VIOLATION")
 for n in range(500):

@@ -109,7 +109,7 @@ def replay(
     existing = current_operation(store, where)
     if existing is not None and existing.by_spark:
         raise Failed(
-            f"Spark already runs a replay of this selection: {replay_text.existing_replay(existing)}",
+            f"Spark is already running a replay of this selection: {replay_text.existing_replay(existing)}",
             f"Continue it with producer-core pipeline reprocess --operation {existing.operation_id}.",
         )
     if not DeadLetters(store).count(where) and existing is None and not dry_run:

@@ -126,7 +126,7 @@ def integrity(
 ) -> None:
     """Compare the records of a topic with the acknowledgements in the producers' ledgers, by message id.
 
-    The audit reads the topic once; of more than 50 million records, it reads differences twice.
+    The audit reads the topic once; if there are more than 50 million records, it reads the differences twice.
 
     \b
       producer-core pipeline integrity --topic orders --ledger-topic telemetry -b localhost:9092

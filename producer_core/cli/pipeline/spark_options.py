@@ -56,7 +56,9 @@ class SparkChoice:
         from producer_core.pipeline.spark_master import default_master
 
         where = (
-            "the submitted Spark" if session.submitted() else f"Spark on {self.master or default_master()}"
+            "Spark as set by spark-submit"
+            if session.submitted()
+            else f"Spark on {self.master or default_master()}"
         )
         output.say(f"Starting {where} …", err=True)
         with _ctrl_c() as interrupted:

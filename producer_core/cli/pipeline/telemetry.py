@@ -151,7 +151,7 @@ def _print_result(done: MergeResult, store: Store, as_json: bool) -> None:
     if batches:
         of_producers = plural(producers, "producer")
         missing_batches = plural(batches, f"batch of {of_producers} is", f"batches of {of_producers} are")
-        output.say(f"{missing_batches} missing: late, damaged, or lost before they were read.")
+        output.say(f"{missing_batches} missing: late, damaged, or lost before being read.")
 
 
 def merged(done: MergeResult, path: Path) -> str:

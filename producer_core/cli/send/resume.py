@@ -159,6 +159,8 @@ def _rows_are(number: int, of: str = "") -> str:
 
 def _complete(state: SendState) -> str:
     dead = state.dead + state.malformed
+    if dead and state.rows == 1:
+        return f"The only row is a dead letter; there is nothing to send. {_RESTART}"
     rows = "The only row was" if state.rows == 1 else f"All {state.rows:,} rows were"
     text = f"{rows} already sent to {state.job.topic}"
     if dead:

@@ -394,7 +394,7 @@ class Journal:
             free = "an unknown number of bytes"
         fix = "The journal accepts messages again as soon as it can be written to."
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            fix = "Free disk space. The journal accepts messages again as soon as there is room."
+            fix = "Free up disk space. The journal accepts messages again as soon as there is room."
         return JournalFull(
             f"The journal {self._folder.path} ({self.size():,} bytes, {free} free on its disk) cannot be written: "
             f"{reason}.",

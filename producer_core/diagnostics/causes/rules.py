@@ -93,7 +93,7 @@ def _throttled(now: CauseInputs) -> Iterator[CauseFinding]:
     worst = max(now.brokers, key=lambda broker: broker.throttle_sum)
     yield CauseFinding(
         "throttled",
-        "The brokers throttle this producer: quota exceeded.",
+        "The brokers are throttling this producer: quota exceeded.",
         f"Responses throttled for {_time(total)} in {_time(now.seconds)}, at most {_time(worst.throttle_highest)} at "
         f"a time, mostly from {worst.name}.",
         "Raise the quota (producer_byte_rate, request_percentage) of this user or client id, or send fewer bytes.",

@@ -71,13 +71,13 @@ def check_disk(place: Path, free: int) -> DoctorFinding:
             "disk",
             "problem",
             text,
-            "Free disk space: on a full disk, sending stops when dead letters cannot be stored.",
+            "Free up disk space: on a full disk, sending stops when dead letters cannot be stored.",
         )
     return DoctorFinding(
         "disk",
         "warning" if free < 2 * _GIB else "ok",
         text,
-        "Free disk space soon." if free < 2 * _GIB else "",
+        "Free up disk space soon." if free < 2 * _GIB else "",
     )
 
 

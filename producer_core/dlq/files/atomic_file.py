@@ -117,7 +117,7 @@ def _transfer_error(target: Path, error: OSError) -> TransferError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return TransferError(
             f"The disk of {target} is full. No file was written.",
-            fix="Free disk space, choose another folder, or select fewer dead letters.",
+            fix="Free up disk space, choose another folder, or select fewer dead letters.",
         )
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return TransferError(

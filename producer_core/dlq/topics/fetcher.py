@@ -333,7 +333,7 @@ class _FetchJob:
             for name, number in self.by_dialect.most_common()
         )
         sentences = [
-            f"Read {plural(self.looked_at, 'record')} of {self.source_topic.topic}{f' ({kinds})' if kinds else ''}: {self.new:,} new, "
+            f"Read {plural(self.looked_at, 'record')} from {self.source_topic.topic}{f' ({kinds})' if kinds else ''}: {self.new:,} new, "
             f"{self.known:,} known."
         ]
         if found := self.by_verdict.get("found"):

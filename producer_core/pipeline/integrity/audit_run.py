@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config
 from producer_core.errors import BrokerError, ConfigError, PipelineError
 from producer_core.kafka.clients import admin, cluster_id
@@ -215,7 +216,9 @@ class _Audit:
     @contextmanager
     def _reading(self, records: int, again: bool) -> Iterator[None]:
         """Show a bar for each of the two passes; `records` does not cover the work before and between them."""
-        self._announce(f"reading {records:,} records{' again, where ledger and log differ' if again else ''}")
+        self._announce(
+            f"reading {plural(records, 'record')}{' again, where ledger and log differ' if again else ''}"
+        )
         text = f"auditing {self._topic}{', differences' if again else ''}"
         slices = -(-records // FIRST_SLICE) if records <= MAX_IDS else 0
         with show_progress(

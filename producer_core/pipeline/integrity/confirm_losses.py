@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.errors import PipelineError
 from producer_core.messages import parse_id
 from producer_core.pipeline.integrity.offset_lookup import MAX_LOOKUPS, ids_at
@@ -31,7 +32,8 @@ def confirm(config: ClientConfig, report: AuditReport) -> None:
     if found:
         first = found[0]
         raise PipelineError(
-            f"Spark did not read {len(found):,} of {len(chosen):,} records that seemed lost but are in the log, such as "
+            f"Spark did not read all records: of {plural(len(chosen), 'record')} that seemed lost, "
+            f"{plural(len(found), 'is', 'are')} in the log, such as "
             f"{first['message_id']} in partition {first['partition']} at offset {first['offset']:,}.",
             fix="A partition's leader may have changed during the audit: audit again.",
         )

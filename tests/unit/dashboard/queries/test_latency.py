@@ -81,7 +81,7 @@ def test_every_range_is_diagnosed_and_drawn(store, window):
     [
         ({"rtt_sum": 40.0}, "Broker 2 (kafka2:9092) is slower than the others."),
         ({"up": 0, "down": 1, "rtt_count": 0}, "Broker 2 (kafka2:9092) is down or cannot be reached."),
-        ({"throttle_sum": 9.0, "throttle_highest": 0.9}, "The brokers throttle this producer: quota exceeded."),
+        ({"throttle_sum": 9.0, "throttle_highest": 0.9}, "The brokers are throttling this producer: quota exceeded."),
         ({"retries": 40}, "Retries use up capacity."),
         ({"change": {"fill_highest": 0.99}}, "The producer's queue is full."),
         ({"change": {"late_highest": 8.0}}, "Delivery reports are not polled in time."),

@@ -36,7 +36,7 @@ SCENARIOS = {
     "queue filling": (numbers(fill_highest=0.6), "The producer's queue is filling.", "buffer_memory"),
     "throttling that fills the queue": (
         numbers(broker(1, throttle=20.0, throttle_highest=0.9), broker(2), **FULL),
-        "The brokers throttle this producer: quota exceeded.",
+        "The brokers are throttling this producer: quota exceeded.",
         "compression_type",
     ),
     "one slow broker that fills the queue": (
