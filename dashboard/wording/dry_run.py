@@ -66,13 +66,18 @@ def newer_reason(run: DryRun) -> str:
     affected = [topic for topic in run.check.topics if topic.newer_keys] if run.check else []
     unknown = [topic.topic for topic in affected if topic.cleanup_policy is None]
     compacted = [topic.topic for topic in affected if topic.compacted]
-    kept = "Keeping the records loses nothing: they remain dead letters and can be sent later."
+    one = run.newer_keys == 1
+    kept = (
+        "Keeping the record loses nothing: it remains a dead letter and can be sent later."
+        if one
+        else "Keeping the records loses nothing: they remain dead letters and can be sent later."
+    )
     if unknown:
         policy = "cleanup policy of {} is" if len(unknown) == 1 else "cleanup policies of {} are"
         return (
             f"The {policy.format(_names(unknown))} unknown, because the topic configuration cannot be read. On a compacted "
-            f"topic, an old value sent now permanently replaces the newer one. {kept} Send them only if each record is "
-            "an independent event."
+            f"topic, an old value sent now permanently replaces the newer one. {kept} Send {'it' if one else 'them'} only "
+            f"if {'the' if one else 'each'} record is an independent event."
         )
     if compacted:
         are = "is" if len(compacted) == 1 else "are"
@@ -85,7 +90,8 @@ def newer_reason(run: DryRun) -> str:
 
 
 def _names(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
+    *others, last = [*topics[:3], f"{len(topics) - 3} more"] if len(topics) > 3 else topics
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def estimate(number: int, most: float | None) -> str:

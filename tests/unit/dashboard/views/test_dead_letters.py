@@ -43,7 +43,7 @@ def test_a_manual_selection_ignores_later_filters(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, selected=("m-1",), topic="orders")
-    assert "1 selected, 1 on other pages." in html_of(page)
+    assert "1 selected, 1 on another page." in html_of(page)
     page.button(key="clear").click().run()
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
 
