@@ -161,7 +161,7 @@ def _are(count: int) -> str:
 def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: str | None) -> str:
     """Return the progress of a body search."""
     if complete:
-        return f"Searched all {of:,}: {found:,} found."
+        return f"Searched {plural(of, 'dead letter')}: {found:,} found."
     back = f", back to {back_to}" if back_to else ""
     return (
         f"Searched the latest {looked_at:,} of {of:,}{back}: {found:,} found so far. "

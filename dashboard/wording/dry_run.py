@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.numbers import size
 from producer_core.dashboard.wording.replays import duration
@@ -90,8 +91,7 @@ def newer_reason(run: DryRun) -> str:
 
 
 def _names(topics: Sequence[str]) -> str:
-    *others, last = [*topics[:3], f"{len(topics) - 3} more"] if len(topics) > 3 else topics
-    return f"{', '.join(others)} and {last}" if others else last
+    return join_names(topics, most=3)
 
 
 def estimate(number: int, most: float | None) -> str:

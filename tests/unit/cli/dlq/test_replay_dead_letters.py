@@ -142,7 +142,7 @@ def test_without_yes_or_a_terminal_the_dry_run_is_printed_and_nothing_is_sent(st
         "2 records of orders will be skipped: the topic has a newer record with the same key"
         in refused.stderr
     )
-    assert "Standard input is not a terminal; use --yes to send them. Nothing was sent." in refused.stderr
+    assert "Standard input is not a terminal; use --yes to confirm. Nothing was sent." in refused.stderr
     assert replay.list_operations(store) == []
 
 

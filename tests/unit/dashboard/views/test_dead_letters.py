@@ -79,7 +79,7 @@ def test_without_a_producer_replay_is_disabled_with_a_reason(path, store, monkey
     DeadLetters(store).add([dead_letter(1)])
     page = opened("dead_letters", path, monkeypatch)
     assert page.button(key="replay").disabled
-    assert "These dead letters cannot be replayed now." in text_of(page)
+    assert "This dead letter cannot be replayed now." in text_of(page)
 
 
 @pytest.mark.slow
