@@ -226,6 +226,8 @@ def send(
         with send_run.interruptible(run), progress_bar.show_progress(run.state):
             run.run()
     summary = run.summary()
+    if note := summary.note():
+        output.say(f"Note: {note}", err=True)
     output.emit(summary.to_json()) if as_json else _print(summary, rows)
     ctx.exit(summary.exit_code)
 
