@@ -20,7 +20,7 @@ import orjson
 from producer_core.cli import output
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.fingerprint import Fingerprint, transactional_id_of
-from producer_core.cli.send.keep_dead_letters import keep_dead_letters
+from producer_core.cli.send.keep_dead_letters import KeptDeadLetters, keep_dead_letters
 from producer_core.cli.send.key_field import key_of
 from producer_core.cli.send.open_rows import InputRow, InputRows, MalformedRow
 from producer_core.cli.send.parquet_rows import raw_of
@@ -409,7 +409,9 @@ class SendRun:
             state.problems.append(f"{self._input.unit} {position}: {text}")
 
     def _keep_dead_letters(self) -> None:
-        self.state.kept = keep_dead_letters(self._producer, self.state.progress)
+        """Keep the dead letters once. A second Ctrl-C at the end of a run calls this again."""
+        if self.state.kept == KeptDeadLetters():
+            self.state.kept = keep_dead_letters(self._producer, self.state.progress)
 
     def _dedup_key(self, row: InputRow) -> str:
         """Return a hash of the whole row's bytes: identical rows are duplicates."""

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from producer_core.brokers import embedded
 from producer_core.cli import main
+from producer_core.cli.send.send_run import SendRun
 from producer_core.dlq import Spill
 from producer_core.errors import StoreFull
 from producer_core.store import Store, file_errors
@@ -199,6 +200,22 @@ def test_dead_letters_go_to_the_state_folder_if_the_folder_of_the_store_cannot_b
     spill = state / "producer-core" / "store.duckdb.spill"
     assert done.exit_code == 1
     assert f"The dead letters are in {spill}." in done.output
+    assert spilled(spill) == ["line 3 of orders.csv"]
+
+
+@pytest.mark.slow
+def test_an_abandoned_send_still_reports_where_its_dead_letters_are(send, state, monkeypatch):
+    def second_interrupt(run):
+        run.state.stopped = "abandoned after a second Ctrl-C"
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "/proc/no/such.duckdb")
+    monkeypatch.setattr(SendRun, "_finish", second_interrupt)
+
+    done = send()
+
+    spill = state / "producer-core" / "store.duckdb.spill"
+    assert f"The dead letters are in {spill}." in done.stderr
     assert spilled(spill) == ["line 3 of orders.csv"]
 
 
