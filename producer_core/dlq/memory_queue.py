@@ -160,6 +160,13 @@ class DeadLetterQueue:
         with self._lock:
             return sum(self._remove(message_id) for message_id in ids)
 
+    def take_unwritten(self) -> list[DeadLetter]:
+        """Return the dead letters held, and forget them. The caller must keep them."""
+        with self._lock:
+            dead_letters = self.dead_letters()
+            self.remove([dead_letter.message_id for dead_letter in dead_letters])
+            return dead_letters
+
     def __len__(self) -> int:
         return len(self._dead_letters)
 

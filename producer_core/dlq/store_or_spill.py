@@ -84,6 +84,12 @@ class DeadLetterWriter:
         self._writing = 0
         self.flush()
 
+    def take_unwritten(self) -> list[DeadLetter]:
+        """Return the dead letters that neither the store nor the spill file took, and forget them. Call after `close`."""
+        with self._lock:
+            dead_letters, self._dead_letters = self._dead_letters, []
+        return dead_letters
+
     def wait_written(self, timeout: float) -> bool:
         """Wait until all dead letters are in the store or the spill file; return False on a timeout or without a store."""
         deadline = time.monotonic() + timeout

@@ -24,6 +24,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
 from producer_core.dlq.memory_queue import dead_letter_of
 from producer_core.dlq.store_or_spill import DeadLetterWriter
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
+from producer_core.events import DeadLetter
 from producer_core.messages import Message, MessageStatus
 from producer_core.metrics.ack_ledger import AckLedger
 from producer_core.metrics.batch_sequence import BatchSequence
@@ -96,11 +97,12 @@ class StoreBackend:
             number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
             clock=self._clock,
         )
-        access = StoreAccess(
+        self._access = access = StoreAccess(
             self._destination, notice=lambda notice: self.recorder.notice(notice), clock=self._clock
         )
+        self.spill_file = spill_path(path)
         self._writer = DeadLetterWriter(
-            access, Spill(spill_path(path)), limit=options.dlq_max_size, stored=dead_letters_stored
+            access, Spill(self.spill_file), limit=options.dlq_max_size, stored=dead_letters_stored
         )
         self.recorder = Recorder(
             access,
@@ -172,6 +174,14 @@ class StoreBackend:
     def waiting(self) -> int:
         """Return the number of dead letters that are neither in the store nor in the spill file yet."""
         return self._writer.waiting
+
+    def trouble(self) -> str:
+        """Return why the store is unavailable; empty while it is available."""
+        return self._access.trouble or ""
+
+    def take_unwritten(self) -> list[DeadLetter]:
+        """Return the dead letters that no disk had accepted when the producer stopped, and forget them."""
+        return self._writer.take_unwritten()
 
     def state(self, message_id: str) -> str | None:
         found = self.dead_letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
@@ -19,6 +20,10 @@ class StoredDeadLetters(Protocol):
     def messages(self, topic: str | None) -> list[Message]: ...
     def clear(self, topic: str | None) -> int: ...
     def waiting(self) -> int: ...
+    def trouble(self) -> str: ...
+    def take_unwritten(self) -> list[DeadLetter]: ...
+    @property
+    def spill_file(self) -> Path: ...
     def add(self, message: Message, error: str) -> None: ...
 
 
@@ -45,6 +50,23 @@ class StoreDeadLetterQueue:
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
         """Return a frame of the dead letters that the filter matches; see `DeadLetters.to_frame`."""
         return self._backend.dead_letters().to_frame(self._backend.own(where), **options)
+
+    @property
+    def store_trouble(self) -> str:
+        """Why the store is unavailable; empty while it is available."""
+        return self._backend.trouble()
+
+    @property
+    def spill_file(self) -> Path:
+        """The file that takes dead letters while the store is unavailable."""
+        return self._backend.spill_file
+
+    def take_unwritten(self) -> list[DeadLetter]:
+        """Return the dead letters that neither the store nor the spill file took, and forget them.
+
+        The caller must keep them. Call it after the producer was closed.
+        """
+        return self._backend.take_unwritten()
 
     def add_message(self, message: Message, error: str) -> None:
         """Add a message that failed permanently, with its error."""

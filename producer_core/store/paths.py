@@ -35,6 +35,11 @@ def default_path() -> Path:
     """Return `PRODUCER_CORE_STORE`, else `producer-core/store.duckdb` in the user's state directory."""
     if path := os.environ.get("PRODUCER_CORE_STORE"):
         return Path(path).expanduser()
+    return user_path()
+
+
+def user_path() -> Path:
+    """Return the path of the store in the user's state directory."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "producer-core" / "store.duckdb"
 

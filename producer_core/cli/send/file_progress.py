@@ -236,20 +236,23 @@ class FileProgress:
             return len(self._state.settled)
 
     def finish(self, rows: int, *, all_of_them: bool) -> bool:
-        """Return whether each of the first `rows` rows is settled. If so, at_least_once deletes the state file.
+        """Return whether each of the first `rows` rows is settled.
 
+        If so, at_least_once records that the run is complete, so that a later exactly_once send of the file is refused.
         `all_of_them`: the input has no more rows, so exactly_once records that nothing is left to send.
         """
         with self._lock:
             if not self._all_settled(rows):
                 return False
             self.begun = True
-            if all_of_them:
+            if all_of_them or self.keeps_reach:
                 self._state.rows = rows
-        if self.keeps_reach:
-            self._file.remove()
-        else:
+        try:
             self.save()
+        except JournalFull:
+            if not self.keeps_reach:
+                raise
+            self._file.remove()  # an older state would resume this run
         return True
 
     # the interface of the producer's journal

@@ -84,7 +84,7 @@ class JsonRows(InputRows):
             raise self._json_array("")
         if not self._explicit:
             raise InputError(
-                f"The first line of {self.name} is not JSON: {row.text}.",
+                f"The first line of {self.name} is {row.text}.",
                 fix="Use --format csv or parquet, or --format jsonl to keep such lines as dead letters.",
             )
 

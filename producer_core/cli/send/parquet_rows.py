@@ -45,10 +45,10 @@ class ParquetRows(InputRows):
             self.columns = tuple(self._file.schema_arrow.names)
         except untrusted_parquet.DecompressionBomb as error:
             raise InputError(
-                f"{self.name} is refused: {error}.", fix="Reading such a file would exhaust memory."
+                f"{self.name} is refused: {_text(error)}.", fix="Reading such a file would exhaust memory."
             ) from error
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.name} is not a Parquet file: {error}.") from error
+            raise InputError(f"{self.name} is not a Parquet file: {_text(error)}.") from error
         self._total = self._file.metadata.num_rows
         if len(set(self.columns)) < len(self.columns):
             raise InputError(
@@ -85,7 +85,7 @@ class ParquetRows(InputRows):
         try:
             yield from self._file.iter_batches(batch_size=_ROWS_AT_ONCE)
         except (pyarrow.ArrowException, OSError) as error:
-            raise InputError(f"{self.name} is damaged after row {self._read}: {error}.") from error
+            raise InputError(f"{self.name} is damaged after row {self._read}: {_text(error)}.") from error
 
     def _each(self, batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any]]:
         import pyarrow
@@ -94,7 +94,7 @@ class ParquetRows(InputRows):
             for part in untrusted_parquet.split_batch(batch):
                 yield from self._values(part)
         except pyarrow.ArrowException as error:  # a reference to a value that the dictionary lacks
-            raise InputError(f"{self.name} is damaged after row {self._read}: {error}.") from error
+            raise InputError(f"{self.name} is damaged after row {self._read}: {_text(error)}.") from error
 
     def _values(self, batch: pyarrow.RecordBatch) -> Iterator[dict[str, Any]]:
         names = batch.schema.names
@@ -120,12 +120,16 @@ class ParquetRows(InputRows):
             values: list[Any] = column.to_pylist()
         except (ValueError, OverflowError, pyarrow.ArrowException) as error:
             raise InputError(
-                f"The column {name!r} of {self.name} ({kind}) cannot be represented in JSON: {error}.",
+                f"The column {name!r} of {self.name} ({kind}) cannot be represented in JSON: {_text(error)}.",
                 fix="Cast the column, or drop it.",
             ) from error
         if types.is_primitive(kind) or types.is_string(kind) or types.is_large_string(kind):
             return values
         return [_without_bytes(value) for value in values]
+
+
+def _text(error: Exception) -> str:
+    return str(error).rstrip(".")
 
 
 def raw_of(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from producer_core._internal.plural import plural
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.input_file import InputError
 from producer_core.cli.send.recover_position import RecoveredPosition
@@ -54,6 +55,9 @@ def begin(
     `in_client` is the number of rows that a client can hold.
     """
     state, damage = _read(file, job, restart=restart)
+    if state is not None and state.complete and state.job.delivery == "at_least_once" and not restart:
+        _check_complete(state, job)
+        state = None  # at_least_once sends a file again
     if state is None and recover is not None and not restart:
         return _recovered(file, job, recover, damage)
     if state is None or restart:
@@ -61,7 +65,7 @@ def begin(
         new.offsets = ends()
         return ResumePoint(FileProgress(file, new), "new", "")
     check(state.job, job)
-    if state.rows is not None and len(state.settled) >= state.rows:
+    if state.complete:
         return ResumePoint(FileProgress(file, state), "complete", _complete(state))
     if (loss := _loss(state, truncated)) is not None:
         raise ResumeRefused(
@@ -169,6 +173,18 @@ def _complete(state: SendState) -> str:
     if dead:
         text += f", except {dead:,} that {'is a dead letter' if dead == 1 else 'are dead letters'}"
     return f"{text}; there is nothing to send. {_RESTART}"
+
+
+def _check_complete(state: SendState, now: SendJob) -> None:
+    """Refuse exactly_once for content that a complete at_least_once run has sent."""
+    sent = len(state.settled) - state.malformed
+    same = (state.job.size, state.job.sha256) == (now.size, now.sha256)
+    if now.delivery == "exactly_once" and same and sent:
+        rows, again = plural(sent, "row"), "row that is" if sent == 1 else "rows that are"
+        raise ResumeRefused(
+            f"An earlier run with --delivery at_least_once sent {rows} of this file to {now.topic}.",
+            fix=f"{_RESTART} The {again} still on the topic will then be there twice.",
+        )
 
 
 def check(before: SendJob, now: SendJob) -> None:

@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from producer_core.cli.send.keep_dead_letters import KeptDeadLetters
+
 if TYPE_CHECKING:
     from producer_core.cli.send.file_progress import FileProgress
     from producer_core.cli.send.rows import InputRows
@@ -42,8 +44,7 @@ class RunState:
     """Why the reading stopped before the end of the input."""
     problems: list[str] = field(default_factory=list)
     """The first malformed rows, each with its reason."""
-    kept_in: str = ""
-    """The spill file that holds the dead letters of a send without a store."""
+    kept: KeptDeadLetters = field(default_factory=KeptDeadLetters)
     complete: bool = False
     dead_before: int = field(init=False)
     malformed_before: int = field(init=False)

@@ -37,13 +37,16 @@ MALFORMED ROWS. A line that is not JSON, contains NaN, has the wrong number of f
 becomes a dead letter with its line number and bytes; its verdict is not_sent. --strict stops at the first one
 instead.
 
-RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the send. A small state file in
-the state folder records the position. The command refuses a file or options that have changed; --restart starts
-over. With --delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state
-file is lost, the command reads the topic instead. With at_least_once (the default), it reads the topic from the saved
-position, sends none of the rows found there, and reports how many rows may be there twice. On a compacted topic, a row
-that an earlier run may have sent becomes a dead letter if its key has a newer record. Running a completed command again
-sends the file again with at_least_once, and nothing with exactly_once. Standard input and --dedup cannot be resumed.
+RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the send. A small state file in the
+folder sends records the position. That folder is beside $PRODUCER_CORE_STORE if it is set, else in
+$XDG_STATE_HOME/producer-core (default ~/.local/state/producer-core); --store does not change it. With another folder,
+the saved position is not found. The command refuses a file or options that have changed; --restart starts over. With
+--delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state file is lost,
+the command reads the topic instead. With at_least_once (the default), it reads the topic from the saved position,
+sends none of the rows found there, and reports how many rows may be there twice. On a compacted topic, a row that an
+earlier run may have sent becomes a dead letter if its key has a newer record. Running a completed command again sends
+the file again with at_least_once, and nothing with exactly_once. After a completed at_least_once run, exactly_once is
+refused without --restart, because the rows would be on the topic twice. Standard input and --dedup cannot be resumed.
 
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.
@@ -226,6 +229,8 @@ def send(
         with send_run.interruptible(run), progress_bar.show_progress(run.state):
             run.run()
     summary = run.summary()
+    if note := summary.note():
+        output.say(f"Note: {note}", err=True)
     output.emit(summary.to_json()) if as_json else _print(summary, rows)
     ctx.exit(summary.exit_code)
 

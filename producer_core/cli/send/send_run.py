@@ -20,6 +20,7 @@ import orjson
 from producer_core.cli import output
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.fingerprint import Fingerprint, transactional_id_of
+from producer_core.cli.send.keep_dead_letters import KeptDeadLetters, keep_dead_letters
 from producer_core.cli.send.key_field import key_of
 from producer_core.cli.send.open_rows import InputRow, InputRows, MalformedRow
 from producer_core.cli.send.parquet_rows import raw_of
@@ -27,7 +28,6 @@ from producer_core.cli.send.resume_check import ResumableJob
 from producer_core.cli.send.run_state import RunState
 from producer_core.cli.send.summary import SendSummary
 from producer_core.config import client_config
-from producer_core.dlq import Spill
 from producer_core.errors import (
     ConfigError,
     Fenced,
@@ -42,10 +42,9 @@ from producer_core.events import Hook, Notice, Remark
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import encode_headers
 from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
-from producer_core.producer.dead_letter_backend import spill_path
 from producer_core.producer.guarantees import DeliveryGuarantee
 from producer_core.producer.producer import ReliableKafkaProducer
-from producer_core.store import Store, default_path
+from producer_core.store import Store
 from producer_core.store.paths import check_writable
 
 _BLOCK_MS = 500
@@ -239,7 +238,7 @@ class SendRun:
         self.state.phase = "settling"
         self._settle()
         self._producer.close(timeout=0.0 if self._listener.ended.is_set() else 30.0)
-        self._spill_dead_letters()
+        self._keep_dead_letters()
         self._finish()
         self.state.phase = "done"
 
@@ -279,7 +278,7 @@ class SendRun:
     def give_up(self) -> None:
         """Make messages in flight dead letters at once. A resumable send reads them from the file again."""
         self._producer.close(timeout=0.5)
-        self._spill_dead_letters()
+        self._keep_dead_letters()
 
     def summary(self) -> SendSummary:
         elapsed = time.monotonic() - self.state.started
@@ -409,19 +408,10 @@ class SendRun:
         if len(state.problems) < _PROBLEMS_SHOWN:
             state.problems.append(f"{self._input.unit} {position}: {text}")
 
-    def _spill_dead_letters(self) -> None:
-        """Write dead letters that only this process holds to the spill file. The next producer with a store reads it."""
-        dead_letters = self._producer.dlq.dead_letters() if self._producer.store is None else []
-        if not dead_letters:
-            return
-        spill = Spill(spill_path(default_path()))
-        spill.append(dead_letters)
-        ids = [dead_letter.message_id for dead_letter in dead_letters]
-        self._producer.dlq.remove(ids)
-        if self.state.progress is not None:
-            self.state.progress.give_up(self.state.progress.rows_of(ids))
-            self.state.progress.save()
-        self.state.kept_in = str(spill.path)
+    def _keep_dead_letters(self) -> None:
+        """Keep the dead letters once. A second Ctrl-C at the end of a run calls this again."""
+        if self.state.kept == KeptDeadLetters():
+            self.state.kept = keep_dead_letters(self._producer, self.state.progress)
 
     def _dedup_key(self, row: InputRow) -> str:
         """Return a hash of the whole row's bytes: identical rows are duplicates."""

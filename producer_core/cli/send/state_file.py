@@ -52,7 +52,11 @@ class SendState:
     doubtful: int = 0
     """Rows that were sent again although a broker may already have them."""
     rows: int | None = None
-    """The number of rows in the input, known once all of them are settled."""
+    """The number of rows of a complete job, known once all of them are settled."""
+
+    @property
+    def complete(self) -> bool:
+        return self.rows is not None and len(self.settled) >= self.rows
 
     def possible(self) -> int:
         """Return the number of rows that may have been sent and are not known to be settled."""
@@ -101,7 +105,7 @@ class StateFile:
         except OSError as error:
             raise JournalError(
                 f"The state of this send cannot be written to {path.parent}: {error.strerror or error}.",
-                fix="Make the folder writable, or set XDG_STATE_HOME to another one.",
+                fix=f"Make the folder writable, or set {_folder_setting()}.",
             ) from error
 
     def read(self) -> SendState | None:
@@ -159,6 +163,13 @@ class StateFile:
             self.path.with_suffix(".lock").unlink(missing_ok=True)
         self._lock.release()
         self._lock = None
+
+
+def _folder_setting() -> str:
+    """Return the setting that selects the folder; see `default_path`."""
+    if os.environ.get("PRODUCER_CORE_STORE"):
+        return "PRODUCER_CORE_STORE to a path in another one"
+    return "XDG_STATE_HOME to another one"
 
 
 def _locked(path: Path) -> FileLock:

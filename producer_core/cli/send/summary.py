@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core._internal.plural import plural
 from producer_core.cli import output
 from producer_core.cli.lazy_group import INTERRUPTED
+from producer_core.cli.send.keep_dead_letters import KeptDeadLetters
 from producer_core.errors import ProducerError
 from producer_core.metrics.counters import Snapshot
 from producer_core.metrics.histogram import quantiles
@@ -47,7 +48,7 @@ class SendSummary:
     error: str
     reasons: tuple[tuple[str, int], ...]
     problems: tuple[str, ...]
-    kept_in: str
+    kept: KeptDeadLetters
     delivery: str = "at_least_once"
     already_done: int = 0
     """Rows that an earlier run settled."""
@@ -94,7 +95,7 @@ class SendSummary:
             error="" if problem is None else str(problem),
             reasons=tuple(_reasons(snapshot)),
             problems=tuple(state.problems),
-            kept_in=state.kept_in,
+            kept=state.kept,
             delivery=state.delivery,
             already_done=state.already_done,
             dead_before=state.dead_before,
@@ -113,7 +114,7 @@ class SendSummary:
         """Return the summary of a send that an earlier run completed."""
         return cls(
             topic=topic, source=rows.name, unit=rows.unit, rows=progress.done, p50=None, p95=None, p99=None,
-            elapsed=0.0, interrupted=False, stopped="", error="", reasons=(), problems=(), kept_in="",
+            elapsed=0.0, interrupted=False, stopped="", error="", reasons=(), problems=(), kept=KeptDeadLetters(),
             delivery="exactly_once", already_done=progress.done, dead_before=progress.dead,
             malformed_before=progress.malformed_rows, complete=True, accepted=0, acknowledged=0, retried=0, dead=0,
             malformed=0, duplicates=0, blank=0, last_position=0,
@@ -199,9 +200,22 @@ class SendSummary:
             yield f"  --skip {self.last_position} skips every {self.unit} of {self.source}."
         yield from self._troubles()
 
+    def note(self) -> str:
+        """Return why the store is unavailable and where the dead letters are; empty where there is nothing to report."""
+        kept = self.kept
+        parts = [f"The store is unavailable: {kept.store_trouble}"] if kept.store_trouble else []
+        if kept.store_trouble and kept.kept_in and (self.dead or self.malformed):
+            parts.append(f"The dead letters are in {kept.kept_in}.")
+        if kept.unkept:
+            parts.append(f"{plural(kept.unkept, 'dead letter')} could not be kept: {kept.unkept_reason}")
+        return " ".join(parts)
+
     def _dead_letter_hint(self) -> str:
-        if self.kept_in:
-            return f"The dead letters are in {self.kept_in}. The next producer that uses the store in that folder imports them."
+        kept = self.kept
+        if kept.kept_in and kept.store_trouble:
+            return "The next producer that can open the store in that folder imports the dead letters."
+        if kept.kept_in:
+            return f"The dead letters are in {kept.kept_in}. The next producer that uses the store in that folder imports them."
         return (
             "List the dead letters: producer-core dlq groups. Explain an error: producer-core explain CODE."
         )
@@ -213,7 +227,7 @@ class SendSummary:
             yield f"  ... and {self.malformed - len(self.problems):,} more malformed."
         for reason, number in self.reasons:
             yield f"  {number:,} x {reason}"
-        if self.dead or self.malformed:
+        if (self.dead or self.malformed) and (self.kept.kept_in or not self.kept.unkept):
             yield self._dead_letter_hint()
         if self.error:
             yield f"Reading failed after {self.unit} {self.last_position:,}: {self.error}"

@@ -6,6 +6,8 @@ import gzip
 
 import pytest
 
+from producer_core.cli.send.input_file import open_source
+from producer_core.cli.send.json_rows import JsonRows
 from producer_core.cli.send.open_rows import InputError, InputRow, MalformedRow, open_rows
 from tests.fixtures.input_rows import values, written
 
@@ -40,6 +42,19 @@ def test_a_malformed_line_keeps_its_bytes_its_number_and_the_reason(tmp_path, li
     assert [type(row) for row in rows] == [InputRow, MalformedRow, InputRow]
     assert (rows[1].position, rows[1].raw) == (3, line)
     assert reason in rows[1].text
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [(b"hello\n", "is not JSON: unexpected character"), (b'"\xff"\n', "is not UTF-8 text.")],
+)
+def test_a_malformed_first_line_is_refused_with_its_reason_once(tmp_path, line, reason):
+    rows = JsonRows(open_source(written(tmp_path, "a", line)), explicit=False)
+    with pytest.raises(InputError) as refusal:
+        list(rows)
+
+    assert f"The first line of a {reason}" in refusal.value.what
+    assert refusal.value.what.count("not JSON") == reason.count("not JSON")
 
 
 def test_blank_lines_are_counted_and_skipped(tmp_path):

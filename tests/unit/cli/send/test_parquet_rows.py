@@ -53,5 +53,7 @@ def test_parquet_is_detected_by_its_first_bytes_and_read_row_by_row(tmp_path):
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="not a Parquet file"):
+    with pytest.raises(InputError, match="not a Parquet file") as refusal:
         values(written(tmp_path, "a.parquet", "PAR1 nonsense"))
+
+    assert not refusal.value.what.endswith("..")

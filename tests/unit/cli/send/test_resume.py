@@ -35,17 +35,64 @@ def test_rows_beyond_the_end_of_the_input_do_not_count_as_possibly_sent(file):
     assert saved(file).possible() == 13
 
 
-def test_at_least_once_deletes_the_state_of_a_finished_job_and_exactly_once_keeps_it(file):
+def test_a_complete_at_least_once_job_is_sent_again_and_a_complete_exactly_once_job_is_not(file):
     least = FileProgress(file, SendState(LEAST, 0))
     least.settle(range(3))
     assert not least.finish(4, all_of_them=True)
     assert least.finish(3, all_of_them=True)
-    assert file.read() is None
+    again = begin(file, LEAST)
+    assert (again.mode, again.text, again.progress.done) == ("new", "", 0)
 
+    file.remove()
     once = FileProgress(file, SendState(JOB, 0))
     once.settle(range(3))
     assert once.finish(3, all_of_them=True)
     assert begin(file, JOB, recover=empty_topic).mode == "complete"
+
+
+def complete_at_least_once(file, *, all_of_them=True):
+    progress = FileProgress(file, SendState(LEAST, 0))
+    progress.settle(range(3))
+    assert progress.finish(3, all_of_them=all_of_them)
+
+
+@pytest.mark.parametrize("all_of_them", [True, False], ids=["whole file", "limit"])
+@pytest.mark.parametrize("options", [JOB.options, {}], ids=["same options", "other options"])
+def test_exactly_once_is_refused_after_a_complete_at_least_once_run_of_the_same_content(
+    file, path, all_of_them, options
+):
+    complete_at_least_once(file, all_of_them=all_of_them)
+    before = path.read_bytes()
+
+    with pytest.raises(ResumeRefused, match="at_least_once sent 3 rows of this file to orders") as refusal:
+        begin(file, replace(JOB, options=options), recover=empty_topic)
+
+    assert "--restart" in refusal.value.fix
+    assert path.read_bytes() == before
+    assert begin(file, JOB, restart=True, recover=empty_topic).mode == "new"
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_new_content_is_sent_after_a_complete_at_least_once_run(file, delivery):
+    complete_at_least_once(file)
+
+    start = begin(file, replace(JOB, delivery=delivery, sha256="cd" * 32), recover=empty_topic)
+
+    assert (start.mode, start.progress.done) == ("new", 0)
+
+
+def test_a_full_disk_after_the_last_row_leaves_no_state_that_would_resume_the_run(file, path, monkeypatch):
+    progress = FileProgress(file, SendState(LEAST, 0))
+    progress.reach(2)
+    progress.settle(range(3))
+
+    def full(data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file, "write_bytes", full)
+
+    assert progress.finish(3, all_of_them=True)
+    assert not path.exists()
 
 
 def test_the_first_run_starts_a_new_send(file):

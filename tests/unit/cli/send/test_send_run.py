@@ -10,6 +10,10 @@ from click.testing import CliRunner
 
 from producer_core.brokers import embedded
 from producer_core.cli import main
+from producer_core.cli.send.send_run import SendRun
+from producer_core.dlq import Spill
+from producer_core.errors import StoreFull
+from producer_core.store import Store, file_errors
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +148,108 @@ def test_a_wrong_option_is_refused_before_every_row_becomes_a_dead_letter(send, 
     assert refused.exit_code == 2
     assert message in " ".join(refused.stderr.split())
     assert list(state.rglob("*.duckdb")) == []
+
+
+def damage(path):
+    path.write_bytes(b"no DuckDB file" * 100)
+    return path
+
+
+def spilled(path):
+    return [dead_letter.source for dead_letter in Spill(path).take()]
+
+
+@pytest.mark.slow
+def test_a_send_with_a_damaged_default_store_reports_it_and_keeps_the_dead_letters_beside_it(
+    send, tmp_path, monkeypatch
+):
+    store = damage(tmp_path / "bad.duckdb")
+    monkeypatch.setenv("PRODUCER_CORE_STORE", str(store))
+
+    done = send("--json")
+
+    assert (done.exit_code, json.loads(done.stdout)["malformed"]) == (1, 1)
+    (note,) = [line for line in done.stderr.splitlines() if "The store is unavailable" in line]
+    assert f"The file {store} is not a DuckDB file" in note
+    assert f"The dead letters are in {store}.spill." in note
+    assert spilled(tmp_path / "bad.duckdb.spill") == ["line 3 of orders.csv"]
+
+
+@pytest.mark.slow
+def test_a_send_whose_rows_are_all_acknowledged_succeeds_without_its_store(send, tmp_path, monkeypatch):
+    (tmp_path / "orders.csv").write_text("id,name\n1,a\n2,b\n")
+    monkeypatch.setenv("PRODUCER_CORE_STORE", str(damage(tmp_path / "bad.duckdb")))
+
+    done = send()
+
+    assert done.exit_code == 0, done.output
+    assert "acknowledged 2" in done.stdout
+    assert done.stderr.count("The store is unavailable") == 1
+    assert "dead letters are in" not in done.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--no-store",)], ids=["store", "no store"])
+def test_dead_letters_go_to_the_state_folder_if_the_folder_of_the_store_cannot_be_written(
+    send, state, monkeypatch, options
+):
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "/proc/no/such.duckdb")
+
+    done = send(*options)
+
+    spill = state / "producer-core" / "store.duckdb.spill"
+    assert done.exit_code == 1
+    assert f"The dead letters are in {spill}." in done.output
+    assert spilled(spill) == ["line 3 of orders.csv"]
+
+
+@pytest.mark.slow
+def test_an_abandoned_send_still_reports_where_its_dead_letters_are(send, state, monkeypatch):
+    def second_interrupt(run):
+        run.state.stopped = "abandoned after a second Ctrl-C"
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "/proc/no/such.duckdb")
+    monkeypatch.setattr(SendRun, "_finish", second_interrupt)
+
+    done = send()
+
+    spill = state / "producer-core" / "store.duckdb.spill"
+    assert f"The dead letters are in {spill}." in done.stderr
+    assert spilled(spill) == ["line 3 of orders.csv"]
+
+
+@pytest.mark.slow
+def test_dead_letters_that_no_folder_accepts_are_reported(send, monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "/proc/no/such.duckdb")
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/no")
+
+    done = send("--json")
+
+    assert done.exit_code == 1
+    assert "1 dead letter could not be kept: The spill file /proc/no/" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_full_disk_under_an_explicit_store_loses_no_dead_letter(send, state, tmp_path, monkeypatch):
+    def full(path, *more, **options):
+        raise file_errors.disk_full(tmp_path / "s.duckdb")
+
+    def refuse(spill, dead_letters):
+        if spill.path.parent == tmp_path:
+            raise StoreFull("The disk is full.")
+        append(spill, dead_letters)
+
+    append = Spill.append
+    monkeypatch.setattr(Store, "open", full)
+    monkeypatch.setattr(Spill, "append", refuse)
+
+    done = send("--store", str(tmp_path / "s.duckdb"))
+
+    spill = state / "producer-core" / "store.duckdb.spill"
+    assert done.exit_code == 1
+    assert f"is full; committed data is safe. Free some space, or choose another path with --store. The dead letters are in {spill}." in done.stderr  # fmt: skip
+    assert spilled(spill) == ["line 3 of orders.csv"]
 
 
 @pytest.mark.slow

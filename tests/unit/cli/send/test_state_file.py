@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from producer_core.cli.send.state_file import StateFile, decode, encode
-from producer_core.errors import JournalLocked
+from producer_core.errors import JournalError, JournalLocked
 from tests.fixtures.sends import JOB, state
 
 
@@ -90,6 +91,21 @@ def test_a_second_process_is_refused_with_the_process_id_of_the_owner(file, path
 
     assert other.returncode != 0
     assert f"JournalLocked: Process {os.getpid()} is already sending this file to this topic" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("store", "setting"),
+    [("/proc/no/such.duckdb", "PRODUCER_CORE_STORE to a path in"), ("", "XDG_STATE_HOME to")],
+)
+def test_a_folder_that_cannot_be_written_is_refused_with_the_setting_that_selects_it(
+    monkeypatch, store, setting
+):
+    monkeypatch.setenv("PRODUCER_CORE_STORE", store)
+
+    with pytest.raises(JournalError) as refusal:
+        StateFile(Path("/proc/no/sends/a.state"))
+
+    assert refusal.value.fix == f"Make the folder writable, or set {setting} another one."
 
 
 def test_a_killed_owner_leaves_no_lock(path):
