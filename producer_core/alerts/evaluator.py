@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from producer_core._internal.lease_watch import LEASE
+from producer_core._internal.log_fields import with_fields
 from producer_core.alerts.alert_log import AlertLog
 from producer_core.alerts.alert_state import Alert, AlertChange
 from producer_core.alerts.evaluation import evaluate
@@ -84,7 +85,7 @@ class AlertEvaluator:
             if not self.leads:
                 return ()
             if jump:
-                logger.warning("the system clock was changed", extra={"seconds": round(jump, 1)})
+                logger.warning(**with_fields("the system clock was changed", seconds=round(jump, 1)))
                 self._log.shift(jump)
             read = self._read(rules, now)
         snapshot, open_alerts = read

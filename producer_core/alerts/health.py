@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
@@ -249,7 +250,7 @@ def _call(callbacks: Sequence[AlertCallback], alert: dict[str, Any]) -> None:
         except BaseException as error:
             if not is_containable(error):
                 raise
-            logger.exception("alert callback failed", extra={"alert": alert["type"]})
+            logger.exception(**with_fields("alert callback failed", alert=alert["type"]))
 
 
 def default_alert_handler(alert: Mapping[str, Any]) -> None:

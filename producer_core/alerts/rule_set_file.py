@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.alerts.rule_parser import read
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.errors import ConfigError
@@ -79,7 +80,7 @@ class RuleSetFile:
         if version != self._version:
             self._version, self._rule_set = version, rule_set_of(self._store)
             if self._rule_set.problem:
-                logger.warning("alert rules refused", extra={"problem": self._rule_set.problem})
+                logger.warning(**with_fields("alert rules refused", problem=self._rule_set.problem))
         return self._rule_set
 
     def _current_version(self) -> tuple[Path | None, int, int]:

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from producer_core._internal.lease_watch import LEASE
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.notification import Notification, RouteResult
@@ -90,7 +91,7 @@ class RouteSender:
             try:
                 self._lease.drop()
             except StoreError as error:
-                logger.info("lease not released", extra={"error": str(error)})
+                logger.info(**with_fields("lease not released", error=str(error)))
 
     def flush_soon(self) -> None:
         """Wake the thread, because a notification may be due."""
@@ -129,7 +130,7 @@ class RouteSender:
                 failing = False
             except StoreError as error:
                 if not failing:
-                    logger.warning("cannot read the notifications to send", extra={"error": str(error)})
+                    logger.warning(**with_fields("cannot read the notifications to send", error=str(error)))
                 failing = True
 
     def _send_group(self, entries: list[OutboxEntry]) -> bool:
@@ -150,8 +151,12 @@ class RouteSender:
             return True
         for entry in self._outbox.mark_failed(unsent, answer, now):
             logger.error(
-                "notification abandoned",
-                extra={"route": self.route.name, "alert": entry.alert.alert_id, "answer": answer.text},
+                **with_fields(
+                    "notification abandoned",
+                    route=self.route.name,
+                    alert=entry.alert.alert_id,
+                    answer=answer.text,
+                )
             )
         return False
 
@@ -167,12 +172,12 @@ class RouteSender:
         answer = self.route.send(message)
         if answer.accepted:
             if self._failures:
-                logger.warning("notification delivery has recovered", extra={"route": self.route.name})
+                logger.warning(**with_fields("notification delivery has recovered", route=self.route.name))
             self._failures = 0
             return answer
         if not self._failures:
             logger.warning(
-                "notifications are failing", extra={"route": self.route.name, "answer": answer.text}
+                **with_fields("notifications are failing", route=self.route.name, answer=answer.text)
             )
         self._failures += 1
         if not answer.refused:

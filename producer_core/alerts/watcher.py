@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.alerts.alert_state import Alert, AlertChange, alert, resolved
@@ -103,7 +104,7 @@ class AlertWatcher:
         try:
             self._evaluator.stop()
         except StoreError as error:
-            logger.info("lease not released", extra={"error": str(error)})
+            logger.info(**with_fields("lease not released", error=str(error)))
 
     def __enter__(self) -> AlertWatcher:
         self.start()
@@ -156,7 +157,7 @@ class AlertWatcher:
         moment = self._monotonic()
         if self._unavailable_since is None:
             self._unavailable_since = moment
-            logger.warning("alerts cannot be evaluated", extra={"error": str(error)})
+            logger.warning(**with_fields("alerts cannot be evaluated", error=str(error)))
         if self._store_alert is None and moment - self._unavailable_since >= STORE_UNAVAILABLE_AFTER:
             now = self._clock()
             self._store_alert = alert("store_unavailable", self._store_path, now, reason=str(error))
@@ -180,5 +181,5 @@ def _configured(rule_set: RuleSet) -> tuple[Route, ...]:
     try:
         return routes_of(rule_set)
     except ConfigError as error:
-        logger.error("alert routes refused", extra={"error": str(error)})
+        logger.error(**with_fields("alert routes refused", error=str(error)))
         return ()

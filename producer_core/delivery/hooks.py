@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.reports import DeliveryReport, as_message, delivery_report
@@ -93,7 +94,7 @@ class HookDispatcher:
         except BaseException as error:
             if not is_containable(error):
                 raise
-            logger.exception("delivery callback failed", extra={"topic": topic})
+            logger.exception(**with_fields("delivery callback failed", topic=topic))
         finally:
             self._local.calling = False
 
@@ -106,7 +107,7 @@ def _call_each(listeners: Sequence[Callable[..., None]], *event: Any) -> None:
             if not is_containable(error):
                 raise
             hook = type(getattr(listener, "__self__", listener)).__name__
-            logger.exception("hook failed", extra={"hook": hook, "event": listener.__name__})
+            logger.exception(**with_fields("hook failed", hook=hook, event=listener.__name__))
 
 
 def _delivery_failed(dead_letter: DeadLetter) -> DeliveryFailed:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.late_requests import FailedAttempt, LateRequests
 from producer_core.events import Acknowledged
@@ -177,7 +178,7 @@ class OutcomeProber:
                     self._answered(request, result, newer, absent)
                 except Exception:
                     topic = request.delivery.topic
-                    logger.exception("ambiguous message not settled", extra={"topic": topic})
+                    logger.exception(**with_fields("ambiguous message not settled", topic=topic))
 
     def _probe(self, deliveries: Sequence[Delivery]) -> Mapping[str, ProbeResult]:
         topic, first = deliveries[0].topic, min(delivery.seq for delivery in deliveries)
@@ -190,7 +191,7 @@ class OutcomeProber:
                 timeout=_TIMEOUT,
             )
         except Exception:  # an error in a probe must not lose a message: its outcome stays ambiguous
-            logger.exception("probe failed", extra={"topic": topic})
+            logger.exception(**with_fields("probe failed", topic=topic))
             return {}
 
     def _search(self, deliveries: Sequence[Delivery]) -> NewerRecords:
@@ -206,7 +207,7 @@ class OutcomeProber:
         try:
             return self._search_newer(topic, missing, number=self._number, timeout=_TIMEOUT)
         except Exception:  # as with a probe, an error must not lose a message
-            logger.exception("search for newer records failed", extra={"topic": topic})
+            logger.exception(**with_fields("search for newer records failed", topic=topic))
             return NewerRecords(unknown=frozenset(one.message_id for one in missing))
 
     def _next_requests(self) -> list[ProbeRequest]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
 from producer_core.kafka.classify import Failure, failure_of, lookup, retriable_codes
@@ -182,7 +183,7 @@ class RetryManager:
         if isinstance(decision, RetryAfter):
             self.schedule(_as_retry(message, retries + 1, error), decision.seconds)
             return True
-        logger.error("message not retriable", extra={"topic": message.topic, "reason": decision.reason})
+        logger.error(**with_fields("message not retriable", topic=message.topic, reason=decision.reason))
         with self._lock:
             self._counts["failed"] += 1
         return False
@@ -227,7 +228,7 @@ class RetryManager:
                 if self._send is not None:
                     self._send(item)
             except Exception:
-                logger.exception("retry failed", extra={"topic": item.topic})
+                logger.exception(**with_fields("retry failed", topic=item.topic))
 
     def _next(self) -> Any:
         """Wait until an item is due and return it; None when stopped."""

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core._internal import forks
 from producer_core._internal.librdkafka import client_log
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.user_callbacks import call_both
 from producer_core.config import ClientConfig
@@ -291,7 +292,7 @@ class KafkaTransport:
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():
             logger.warning(
-                "poll reported an error", extra={"code": error.name(), "error": mask_or_hide(error.str())}
+                **with_fields("poll reported an error", code=error.name(), error=mask_or_hide(error.str()))
             )
             return
         self._drain(5.0)
@@ -323,7 +324,7 @@ class KafkaTransport:
             try:
                 return self._new_client()
             except KafkaException as error:
-                logger.warning("kafka client not created", extra={"error": mask_or_hide(str(error))})
+                logger.warning(**with_fields("kafka client not created", error=mask_or_hide(str(error))))
                 if self._stopping.wait(1.0):
                     raise
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq.dataframe import LIMIT, frame
 from producer_core.dlq.filter import DeadLetterFilter
@@ -86,8 +87,7 @@ class DeadLetterQueue:
         dead = replace(message, status=MessageStatus.DLQ, last_error=text)
         self._insert(dead_letter_of(dead, text, now), dead)
         logger.warning(
-            "dead letter",
-            extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(text)},
+            **with_fields("dead letter", message_id=message.id, topic=message.topic, error=mask_or_hide(text))
         )
 
     def get_messages_by_topic(self, topic: str) -> list[Message]:
@@ -108,7 +108,7 @@ class DeadLetterQueue:
     def clear_topic(self, topic: str) -> int:
         """Remove a topic's dead letters and return their number."""
         removed = self.remove([dead_letter.message_id for dead_letter in self.dead_letters(topic)])
-        logger.info("dead letters cleared", extra={"topic": topic, "count": removed})
+        logger.info(**with_fields("dead letters cleared", topic=topic, count=removed))
         return removed
 
     # the interface of DeadLetters, without a store
@@ -212,7 +212,7 @@ class DeadLetterQueue:
         else:
             if not self.dropped:
                 logger.warning(
-                    "dead letter queue full, dropping the oldest", extra={"max_size": self.max_size}
+                    **with_fields("dead letter queue full, dropping the oldest", max_size=self.max_size)
                 )
             self.dropped += 1
         self._remove(oldest.message_id)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from producer_core._internal import private_files
 from producer_core._internal.file_lock import lock_file
+from producer_core._internal.log_fields import with_fields
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import StoreFull, StoreUnavailable
 from producer_core.events import DeadLetter
@@ -90,7 +91,7 @@ class Spill:
         with os.fdopen(file, "ab") as kept:
             kept.write(b"\n".join([*lines, b""]))
         logger.warning(
-            "damaged lines moved out of the spill file", extra={"path": str(aside), "count": len(lines)}
+            **with_fields("damaged lines moved out of the spill file", path=str(aside), count=len(lines))
         )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
@@ -53,6 +54,7 @@ class DeadLetterWriter:
         self._dead_letters: list[DeadLetter] = []
         self._writing = 0
         self._written = threading.Event()
+        self.trouble = ""  # the error of the spill file while dead letters are in memory only
         self.spilled = True  # whether a spill file may exist; an earlier process may have left one
 
     def add(self, dead_letter: DeadLetter) -> None:
@@ -73,7 +75,9 @@ class DeadLetterWriter:
     def flush(self) -> None:
         """Write all dead letters to the store, or to the spill file while the store is unavailable."""
         dead_letters = self._take()
-        if not self._store.use(lambda destination: self._write(destination, dead_letters)):
+        if not self._store.use(
+            lambda destination: self._write(destination, dead_letters), part="dead letters"
+        ):
             self._spill_or_keep(dead_letters)
         self._writing = 0
         self._written.set()
@@ -119,6 +123,7 @@ class DeadLetterWriter:
             destination.dead_letters.add(dead_letters)
             self._stored([dead_letter.message_id for dead_letter in dead_letters])
             dead_letters.clear()
+            self.trouble = ""
         if self.spilled:
             with self._spill.taking() as spilled:
                 destination.dead_letters.add(spilled)
@@ -132,9 +137,14 @@ class DeadLetterWriter:
             self._spill.append(dead_letters)
             self.spilled = True
             self._stored([dead_letter.message_id for dead_letter in dead_letters])
+            self.trouble = ""
         except StoreError as error:
-            logger.error(
-                "dead letters cannot be spilled", extra={"count": len(dead_letters), "error": str(error)}
-            )
+            self._log_trouble(str(error), len(dead_letters))
             with self._lock:
                 self._dead_letters[:0] = dead_letters
+
+    def _log_trouble(self, error: str, count: int) -> None:
+        """Log an error of the spill file once, until dead letters are on disk again."""
+        if error != self.trouble:
+            logger.error(**with_fields("dead letters cannot be spilled", count=count, error=error))
+        self.trouble = error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError
 from producer_core.events import Hook, Notice
@@ -151,7 +152,7 @@ class ReplicationWatch(Hook):
         try:
             view = self._describe_topic(topic)
         except BrokerError as error:
-            logger.debug("replication unknown", extra={"topic": topic, "error": str(error)})
+            logger.debug(**with_fields("replication unknown", topic=topic, error=str(error)))
             return False
         replication = judge(view)
         if replication.weak and not self._stopped:

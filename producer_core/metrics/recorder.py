@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from producer_core._internal import time_budget
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.metrics.batch import Batch
@@ -45,6 +46,8 @@ _MAINTENANCE_INTERVAL = 60.0
 _SPILL_TIMEOUT = 15.0
 """Seconds that stop() waits beyond its timeout for dead letters to be on disk: another process may hold the spill file."""
 
+_TIMED_OUT = "The store and the spill file did not respond in time."
+
 
 class BatchPublisher(Protocol):
     """Publishes batches to a telemetry topic."""
@@ -60,6 +63,8 @@ class WritesDeadLetters(Protocol):
     def waiting(self) -> int: ...
     @property
     def spilled(self) -> bool: ...
+    @property
+    def trouble(self) -> str: ...
     def add(self, dead_letter: DeadLetter) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
@@ -143,9 +148,18 @@ class Recorder(Hook):
         if self._dead_letters.waiting:
             self._thread.join(_SPILL_TIMEOUT)
         if self._dead_letters.waiting:
-            logger.critical("dead letters could not be stored", extra={"count": self._dead_letters.waiting})
+            self._log_lost()
         if self._telemetry is not None:
             self._telemetry.close()
+
+    def _log_lost(self) -> None:
+        logger.critical(
+            **with_fields(
+                "dead letters could not be stored",
+                count=self._dead_letters.waiting,
+                error=self._dead_letters.trouble or self._store.trouble or _TIMED_OUT,
+            )
+        )
 
     def _run(self) -> None:
         mark_background_thread()
@@ -180,9 +194,9 @@ class Recorder(Hook):
         self._limit_batches()
         if self._dead_letters.spilled:
             self._dead_letters.flush()
-        self._store.use(lambda destination: self._flush_batches(destination, write))
+        self._store.use(lambda destination: self._flush_batches(destination, write), part="statistics")
         for step in self._each_second:
-            self._store.use(step)
+            self._store.use(step, part=step)
 
     # statistics
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter, Notice
 from producer_core.metrics.batch import Batch
@@ -40,7 +41,8 @@ class RecorderDestination:
 class StoreAccess:
     """The recorder's way to the store. Only the recorder's thread calls `use`; any thread may read `trouble`.
 
-    `notice` receives one notice when the store becomes unavailable, and one when it is available again.
+    `notice` receives one notice when the store becomes unavailable, and one when it is available again: when each part of
+    the work that failed has succeeded. In a damaged file, some tables can be used and others cannot.
     """
 
     def __init__(
@@ -54,27 +56,30 @@ class StoreAccess:
         self._notice = notice
         self._clock = clock
         self._destination: RecorderDestination | None = None
+        self._failing: set[Hashable] = set()  # the parts of the work whose last attempt failed
         self.trouble: str | None = None  # the error of the store while it is not available
 
-    def use(self, work: Callable[[RecorderDestination], None]) -> bool:
-        """Do the work with the open store; return False if the store is not available."""
+    def use(self, work: Callable[[RecorderDestination], None], *, part: Hashable = "") -> bool:
+        """Do a part of the work with the open store; return False if the store is not available."""
         try:
             self._destination = self._destination or self._open()
             work(self._destination)
         except StoreError as error:
-            self._failed(error)
+            self._failed(error, part)
             return False
-        self._recovered()
+        self._succeeded(part)
         return True
 
-    def _failed(self, error: StoreError) -> None:
+    def _failed(self, error: StoreError, part: Hashable) -> None:
+        self._failing.add(part)
         if self.trouble is None:
-            logger.warning("store unavailable", extra={"error": str(error)})
+            logger.warning(**with_fields("store unavailable", error=str(error)))
             self._notice(Notice("store_unavailable", "critical", str(error), self._clock()))
         self.trouble = str(error)
 
-    def _recovered(self) -> None:
-        if self.trouble is not None:
+    def _succeeded(self, part: Hashable) -> None:
+        self._failing.discard(part)
+        if self.trouble is not None and not self._failing:
             self.trouble = None
             logger.warning("store available again")
             self._notice(Notice("store_available", "info", "The store is available again.", self._clock()))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.periodic import run_periodically
 from producer_core.errors import StoreError
 from producer_core.pipeline.spark_errors import explained
@@ -151,6 +152,6 @@ class _Row:
         except StoreError as error:
             if not self._failing:
                 logger.warning(
-                    "pipeline job not recorded", extra={"job": self._identity["name"], "error": str(error)}
+                    **with_fields("pipeline job not recorded", job=self._identity["name"], error=str(error))
                 )
             self._failing = True

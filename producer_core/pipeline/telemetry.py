@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.periodic import run_periodically
 from producer_core._internal.plural import plural
 from producer_core.config import ClientConfig, client_config
@@ -164,7 +165,7 @@ class _Run:
         """Report a transient error, and wait longer after each one."""
         first, longest = _RETRY
         self._pause = min(longest, self._pause * 2 or first)
-        logger.warning("telemetry stream failed", extra={"error": str(trouble), "again_in": self._pause})
+        logger.warning(**with_fields("telemetry stream failed", error=str(trouble), again_in=self._pause))
         self._report(str(trouble))
 
     def wait(self) -> None:
@@ -301,7 +302,7 @@ def _maintained(store: Store, files: ParquetHistory | None, clock: Callable[[], 
         try:
             maintain(store, files, clock())
         except (ProducerError, OSError) as error:
-            logger.warning("maintenance failed", extra={"error": str(error)})
+            logger.warning(**with_fields("maintenance failed", error=str(error)))
 
     with run_periodically(run_maintenance, _MAINTENANCE, name="pipeline-maintenance"):
         yield

@@ -1,4 +1,4 @@
-"""Log broker connection failures and recoveries, and the causes of dead letters.
+"""Log broker connection failures and recoveries, damage of the journal, and the causes of dead letters.
 
 A separate thread writes the lines, so a logging handler that blocks delays no message.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.events import DeadLetter, Hook, Notice
 
@@ -23,6 +24,8 @@ _REPEAT_AFTER_S = 60.0
 _MAX_CAUSES = 100
 _MAX_LINES = 1_000
 _FAILED, _LOST, _RESTORED = "broker connection failed", "no broker is connected", "broker connection restored"
+
+_JOURNAL = {"journal_damaged": "journal damaged", "journal_torn": "journal write interrupted"}
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ class EventLog(Hook):
             elif notice.kind == "connected" and self._failed_before:
                 self._failed_before = False
                 self._put(_RESTORED, {})
+            elif notice.kind in _JOURNAL:
+                self._put(_JOURNAL[notice.kind], {"reason": notice.text})
 
     def died(self, dead_letter: DeadLetter) -> None:
         key, now = (dead_letter.topic, dead_letter.fingerprint), self._clock()
@@ -106,8 +111,7 @@ class EventLog(Hook):
     def _run(self) -> None:
         while (lines := self._next()) is not None:
             for text, fields in lines:
-                details = ", ".join(f"{name}={value}" for name, value in fields.items())
-                self._log.warning(f"{text}: {details}" if details else text, extra=dict(fields))
+                self._log.warning(**with_fields(text, **fields))
 
     def _next(self) -> list[tuple[str, Mapping[str, Any]]] | None:
         """Wait for lines that are due and return them. Return None, and end the thread, if no more can come."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
@@ -337,7 +338,7 @@ class ReliableKafkaProducer:
         if self._shutdown.forked:
             raise ForkedProducer
         if not self._engine.wait_idle(timeout):
-            logger.warning("flush timed out", extra={"pending": self._engine.waiting})
+            logger.warning(**with_fields("flush timed out", pending=self._engine.waiting, timeout=timeout))
 
     # dead letters
 

@@ -17,6 +17,7 @@ from producer_core import __version__
 from producer_core._internal import time_budget
 from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
@@ -53,6 +54,8 @@ _STORED_WITHIN = 10.0
 
 _CLUSTER_WITHIN = 2.0
 """Seconds that a call waits for the brokers to report the cluster id, while it is unknown."""
+
+_SEND_HERE = "To send them to this cluster too, pass to_cluster={!r}."
 
 _LISTED = 10_000
 """Maximum number of dead letters in an in-memory listing."""
@@ -207,8 +210,9 @@ class StoreBackend:
             replace(dead_letter, cluster_id=self._cluster_id, producer_id=self._producer.identity)
         )
         logger.warning(
-            "dead letter",
-            extra={"message_id": message.id, "topic": message.topic, "error": mask_or_hide(error)},
+            **with_fields(
+                "dead letter", message_id=message.id, topic=message.topic, error=mask_or_hide(error)
+            )
         )
 
     def replay(
@@ -252,13 +256,14 @@ class StoreBackend:
         others = {cluster: count for cluster, count in by_cluster.items() if cluster not in ("", own)}
         if others:
             logger.warning(
-                "dead letters of other clusters skipped",
-                extra={
-                    "topic": where.topic,
-                    "count": sum(others.values()),
-                    "clusters": sorted(others),
-                    "own": own,
-                },
+                **with_fields(
+                    "dead letters of other clusters skipped",
+                    topic=where.topic,
+                    count=sum(others.values()),
+                    clusters=sorted(others),
+                    own=own,
+                    fix=own and _SEND_HERE.format(own),
+                )
             )
 
     def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
@@ -348,11 +353,11 @@ def _open_if_available(store: Store | Path | str, clock: Callable[[], float]) ->
     try:
         return _open(store, clock)
     except (StoreLocked, StoreFull) as error:
-        logger.warning("store not available yet", extra={"error": str(error)})
+        logger.warning(**with_fields("store not available yet", error=str(error)))
     except StoreError as error:
         if store != "auto":
             raise
-        logger.warning("default store not available", extra={"error": str(error)})
+        logger.warning(**with_fields("default store not available", error=str(error)))
     return None
 
 

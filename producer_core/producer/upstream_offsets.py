@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from confluent_kafka import TopicPartition
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.reports import DeliveryReport
 
@@ -223,4 +224,4 @@ class _InOrder:
         except BaseException as error:
             if not is_containable(error):
                 raise
-            logger.exception("delivery callback failed", extra={"topic": entry.lane[0]})
+            logger.exception(**with_fields("delivery callback failed", topic=entry.lane[0]))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.errors import NotAccepted, ProducerClosed
 from producer_core.replay.doubtful_records import search_orphans, still_doubtful
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
@@ -120,7 +121,7 @@ class AtLeastOnceReplay:
         except ValueError as error:  # includes InvalidMessage: the record can never be sent unchanged
             outcome = RecordOutcome(dead_letter.message_id, "failed", str(error))
         except NotAccepted as error:
-            logger.info("replay waits for queue space", extra={"error": str(error)})
+            logger.info(**with_fields("replay waits for queue space", error=str(error)))
             self._send_due = time.monotonic() + 1.0
             outcome = RecordOutcome(dead_letter.message_id, "pending")
         self._sent.pop(dead_letter.message_id, None)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.errors import ProducerError, StoreError
 from producer_core.replay.claims import BYTES, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
@@ -375,7 +376,7 @@ class ReplayExecution:
             step()
         except StoreError as error:
             if not self._store_away:
-                logger.warning("store unavailable during a replay", extra={"error": str(error)})
+                logger.warning(**with_fields("store unavailable during a replay", error=str(error)))
             self._store_away = True
             self._record_outcomes(self._strategy.gather(self._settings.interval))
         else:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.lease_watch import LEASE, LeaseWatch
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.config import ClientConfig
 from producer_core.delivery.prober import QUIET_PERIOD_S
@@ -204,7 +205,7 @@ class ReplayRunner:
     def _away(self, error: ProducerError) -> None:
         """Log the error once until the store is available again."""
         if not self._store_away:
-            logger.warning("cannot read replays from the store", extra={"error": str(error)})
+            logger.warning(**with_fields("cannot read replays from the store", error=str(error)))
         self._store_away = True
 
     def _free(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -228,14 +229,14 @@ class ReplayRunner:
                 return False
             if not preflight:
                 self._store.begin_replay()
-            logger.info("replay started", extra={"operation": operation_id})
+            logger.info(**with_fields("replay started", operation=operation_id))
             execution = self._execution(claims, operations.get(self._store, operation_id))
             if preflight:
                 execution.run_check(started=started)
             else:
                 execution.run(until=until, started=started)
             after = operations.get(self._store, operation_id)
-            logger.info("replay released", extra={"operation": operation_id, "state": after.state})
+            logger.info(**with_fields("replay released", operation=operation_id, state=after.state))
             return True
 
     def _execution(self, claims: ReplayClaims, operation: Operation) -> ReplayExecution:

@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.dead_letter import ReplayRecord, delivery_of
 from producer_core.delivery.delivery import Report
 from producer_core.delivery.exactly_once.read_back import ReadBack, ReadBackResult
@@ -291,7 +292,7 @@ class TransactionalReplay:
         )
 
     def _after_failure(self, failed: TransactionFailed, sent: int) -> list[RecordOutcome]:
-        logger.info("replay transaction failed", extra={"error": str(failed)})
+        logger.info(**with_fields("replay transaction failed", error=str(failed)))
         client_unused, self._client_unused = self._client_unused, False
         if self._yields and failed.error.name() in FENCING and not client_unused:
             raise ClientStopped
@@ -418,7 +419,7 @@ class TransactionalReplay:
             self._client.serve()
 
     def _connection_error(self, error: KafkaError) -> None:
-        logger.debug("replay connection error", extra={"error": error.str()})
+        logger.debug(**with_fields("replay connection error", error=error.str()))
 
     def _destroy(self) -> None:
         if self._client is not None:

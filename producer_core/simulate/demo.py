@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.alerts.health import default_alert_handler
 from producer_core.brokers import embedded
 from producer_core.config import RetryConfig, client_config
@@ -247,7 +248,7 @@ def redis_client(url: str, say: Say) -> Any:
         client = redis.Redis.from_url(url, socket_connect_timeout=1, socket_timeout=1)
         client.ping()
     except (redis.RedisError, ValueError) as error:
-        logging.getLogger(__name__).debug("redis unavailable", extra={"error": str(error)})
+        logging.getLogger(__name__).debug(**with_fields("redis unavailable", error=str(error)))
         say(f"Redis: no response from {place}; deduplicating in memory")
         return None
     say(f"Redis: {place}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.errors import ProducerError
 
 logger = logging.getLogger(__name__)
@@ -182,4 +183,4 @@ class FaultRun:
             try:
                 executor.apply(faults)
             except ProducerError as error:
-                logger.warning("fault could not be applied", extra={"error": str(error)})
+                logger.warning(**with_fields("fault could not be applied", error=str(error)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.config import DEFAULT_SERVERS
 from producer_core.delivery.reports import DeliveryReport
 from producer_core.errors import BrokerError
@@ -160,5 +161,5 @@ class KafkaDataProducer:
 def _known(topic: str) -> bool:
     if topic in TOPICS:
         return True
-    logger.warning("unknown topic ignored", extra={"topic": topic})
+    logger.warning(**with_fields("unknown topic ignored", topic=topic))
     return False

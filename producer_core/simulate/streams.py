@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.errors import NotAccepted
 
 logger = logging.getLogger(__name__)
@@ -81,5 +82,5 @@ class Streams:
                 refused = False
             except NotAccepted as error:
                 if not refused:  # logged once, until a record is accepted again
-                    logger.warning("record not accepted", extra={"topic": stream.topic, "error": str(error)})
+                    logger.warning(**with_fields("record not accepted", topic=stream.topic, error=str(error)))
                 refused = True

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
+from producer_core._internal.log_fields import with_fields
 from producer_core.events import SAFE_VERDICTS
 from producer_core.store import dead_letter_counts
 
@@ -85,5 +86,5 @@ def _write(connection: duckdb.DuckDBPyConnection, path: Path, number: int) -> No
         private_files.write(draft, str(number))
         draft.replace(_file(path))
     except OSError as error:
-        logger.warning("store generation not written", extra={"path": str(_file(path)), "error": str(error)})
+        logger.warning(**with_fields("store generation not written", path=str(_file(path)), error=str(error)))
     connection.execute("UPDATE store_generation SET number = ?", [number])

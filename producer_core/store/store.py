@@ -15,6 +15,7 @@ import duckdb
 import orjson
 
 from producer_core._internal.actor import current_actor
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core._internal.read_activity import unattended
 from producer_core.errors import StoreUnavailable
@@ -64,7 +65,9 @@ class Store:
         store = cls(paths.resolve(path), create=create, clock=clock)
         store._prepare()
         if network := paths.network_file_system(store.path):
-            logger.warning("store on a network file system", extra={"path": str(store.path), "type": network})
+            logger.warning(
+                **with_fields("store on a network file system", path=str(store.path), type=network)
+            )
         return store
 
     def borrow(
@@ -278,7 +281,7 @@ class Store:
         if not revoked:
             return
         logger.error(
-            "the store was restored from a copy", extra={"path": str(self.path), "dead_letters": revoked}
+            **with_fields("the store was restored from a copy", path=str(self.path), dead_letters=revoked)
         )
         text = f"{generation.RESTORED} The topics are probed for {plural(revoked, 'dead letter')} before a resend."
         self.audit(
@@ -286,7 +289,7 @@ class Store:
         )
 
     def _report_emptied(self) -> None:
-        logger.error("the store was empty; a new one was created", extra={"path": str(self.path)})
+        logger.error(**with_fields("the store was empty; a new one was created", path=str(self.path)))
         text = "The file was empty (0 bytes) although it had been a store. A new store was created; all content is lost."
         self.audit(who=current_actor(), origin="store", action="create", selection={}, count=0, outcome=text)
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
@@ -253,7 +254,7 @@ class MessageDeduplicator:
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning("deduplication uses memory only", extra={"error": mask_or_hide(text)})
+            logger.warning(**with_fields("deduplication uses memory only", error=mask_or_hide(text)))
         else:
             logger.warning("deduplication uses redis again")
         if self.on_degraded is None:

@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.dedup.claims import Claim, ClaimUpdate
 from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import DedupError
@@ -140,7 +141,7 @@ class RedisClaimOutbox:
             self._closing = False  # the outbox may be used again
             left = len(self._updates)
         if left:
-            logger.warning("claim updates were not sent to Redis", extra={"keys": left})
+            logger.warning(**with_fields("claim updates were not sent to Redis", keys=left))
         self._backend.close()
 
     # the queue

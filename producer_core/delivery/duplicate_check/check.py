@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.duplicate_check.gap_reader import GapReadResult, Read
 from producer_core.delivery.duplicate_check.offset_gaps import OffsetGaps, PartitionGaps, TopicPartition
@@ -200,7 +201,7 @@ class DuplicateCheck(Hook):
             try:
                 result = self._read(gaps, _LAST_READ_TIMEOUT if self._stopping else _READ_TIMEOUT)
             except Exception:
-                logger.exception("gaps were not read", extra={"topic": gaps[0].topic})
+                logger.exception(**with_fields("gaps were not read", topic=gaps[0].topic))
                 result = GapReadResult(unread=_offset_counts(gaps))
             with self._changed:
                 if self._reading is not gaps:
@@ -235,10 +236,12 @@ class DuplicateCheck(Hook):
             self._counted(topic)
         counts = {"topic": topic, "copies": copies, "not_read": unread}
         if copies:
-            logger.warning("records were written twice when the producer epoch was bumped", extra=counts)
+            logger.warning(
+                **with_fields("records were written twice when the producer epoch was bumped", **counts)
+            )
         elif unread:
             text = "offsets could not be checked for duplicates after an epoch bump; all count as possible duplicates"
-            logger.warning(text, extra=counts)
+            logger.warning(**with_fields(text, **counts))
 
     def _is_copy(self, message_id: bytes) -> bool:
         with self._changed:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPosition, LogPositions, PartitionId, split
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
@@ -257,7 +258,7 @@ class Shard:
         except _IdTaken:
             self._listener.fenced(self._id)
         except Exception:
-            logger.exception("shard stopped", extra={"transactional_id": self._id})
+            logger.exception(**with_fields("shard stopped", transactional_id=self._id))
             text = "An internal error stopped part of exactly-once delivery. The journal keeps its messages."
             self._listener.notice("shard_ended", "critical", text)
         finally:

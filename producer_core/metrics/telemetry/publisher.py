@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core._internal.librdkafka import client_log
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.config import ClientConfig, client_config
 from producer_core.metrics.telemetry.recent_windows import RecentWindows, WindowShare
@@ -86,7 +87,7 @@ class TelemetryPublisher:
             self._queue.put(batch)
         except TypeError as error:  # orjson refuses invalid text
             self.counts["refused"] += 1
-            logger.warning("telemetry has no JSON form", extra={"topic": self.topic, "error": str(error)})
+            logger.warning(**with_fields("telemetry has no JSON form", topic=self.topic, error=str(error)))
         self._wake.set()
 
     def share(self) -> WindowShare:
@@ -114,8 +115,10 @@ class TelemetryPublisher:
         self._wake.set()
         self._thread.join(_CLOSE_TIMEOUT + 1.0)
         if self._queue:
-            extra = {"topic": self.topic, "batches": len(self._queue), "kept": self._queue.on_disk}
-            logger.warning("telemetry not flushed", extra=extra)
+            batches, kept = len(self._queue), self._queue.on_disk
+            logger.warning(
+                **with_fields("telemetry not flushed", topic=self.topic, batches=batches, kept=kept)
+            )
 
     # the thread
 
@@ -181,7 +184,7 @@ class TelemetryPublisher:
             self._windows.sent(entry.first, entry.sequence)
             if self._logged:
                 self._logged.clear()
-                logger.info("telemetry sent again", extra={"topic": self.topic})
+                logger.info(**with_fields("telemetry sent again", topic=self.topic))
             return
         self._failed(error)
         if error.name() in _PERMANENT_ERRORS:
@@ -206,7 +209,7 @@ class TelemetryPublisher:
             self._client.purge()
             self._client.poll(0)
         except KafkaException as error:
-            logger.debug("telemetry client stopped", extra={"error": mask_or_hide(error.args[0].str())})
+            logger.debug(**with_fields("telemetry client stopped", error=mask_or_hide(error.args[0].str())))
 
     def _failed(self, error: KafkaError) -> None:
         code, text = error.name(), mask_or_hide(error.str())
@@ -216,8 +219,8 @@ class TelemetryPublisher:
         if code not in self._logged:  # a repeated error is counted each time and logged once
             self._logged.add(code)
             level, event = _LOG_EVENTS.get(code, (logging.WARNING, "telemetry not sent"))
-            extra = {"topic": self.topic, "code": code, "error": text}
-            logger.log(logging.INFO if self._closing.is_set() else level, event, extra=extra)
+            fields = with_fields(event, topic=self.topic, code=code, error=text)
+            logger.log(logging.INFO if self._closing.is_set() else level, **fields)
 
 
 _LOG_EVENTS = {

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core.metrics.batch_size import concatenate
 from producer_core.metrics.telemetry.schema import decode, encode
@@ -226,7 +227,7 @@ class SendQueue:
             new.replace(path)
         except OSError as error:
             if not self._disk_failed:
-                logger.warning("telemetry waits in memory", extra={"path": str(path), "error": str(error)})
+                logger.warning(**with_fields("telemetry waits in memory", path=str(path), error=str(error)))
             self._disk_failed = True
             return None
         self._disk_failed = False
@@ -250,7 +251,7 @@ class SendQueue:
             return None
 
     def _drop_damaged(self, entry: QueuedBatch, error: Exception) -> None:
-        logger.warning("queued telemetry is damaged", extra={"path": str(entry.path), "error": str(error)})
+        logger.warning(**with_fields("queued telemetry is damaged", path=str(entry.path), error=str(error)))
         self._drop(entry)
 
     def _remove(self, entry: QueuedBatch) -> None:
@@ -274,7 +275,7 @@ class SendQueue:
             private_files.make_folder(folder)
             paths = sorted(folder.iterdir())
         except OSError as error:
-            logger.warning("telemetry waits in memory", extra={"path": str(folder), "error": str(error)})
+            logger.warning(**with_fields("telemetry waits in memory", path=str(folder), error=str(error)))
             self._folder = None
             return
         for path in paths:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.exactly_once.transactional_client import ClientStopped
 from producer_core.events import Attempt
@@ -170,7 +171,7 @@ class _Slice:
             floors=task.floors,
             supervisor=Supervisor(
                 abandoned,
-                lambda text: logger.info("replay waits", extra={"why": text}),
+                lambda text: logger.info(**with_fields("replay waits", why=text)),
                 fenced=self._check_seal,
             ),
             most=pace.transaction_size,

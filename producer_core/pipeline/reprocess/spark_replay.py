@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.exactly_once.read_back import ReadBack
 from producer_core.delivery.exactly_once.transactional_client import ClientStopped
 from producer_core.pipeline.reprocess import batches
@@ -287,8 +288,12 @@ class SparkReplay:
         except BatchLost as lost:
             self._lost += 1
             logger.warning(
-                "replay batch lost",
-                extra={"operation": self._progress.operation_id, "error": str(lost), "cause": lost.__cause__},
+                **with_fields(
+                    "replay batch lost",
+                    operation=self._progress.operation_id,
+                    error=str(lost),
+                    cause=lost.__cause__,
+                )
             )
             self._report(f"{batch.sender} lost a batch, which is being settled: {lost}")
             if self._lost >= _MAX_LOST:

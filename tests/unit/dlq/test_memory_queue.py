@@ -94,7 +94,7 @@ def test_the_first_dropped_dead_letter_logs_a_warning(caplog):
     for number in range(3):
         queue.add(dead_letter(number))
 
-    assert caplog.messages.count("dead letter queue full, dropping the oldest") == 1
+    assert caplog.messages == ["dead letter queue full, dropping the oldest: max_size=1"]
 
 
 def test_a_message_that_fails_again_is_held_once_with_all_attempts():

@@ -43,8 +43,8 @@ def test_a_truncated_last_line_is_logged_and_moved_to_another_file(spill, caplog
     spill.append([dead_letter(3)])
 
     assert [one.message_id for one in spill.take()] == ["m-1", "m-3"]
-    assert "damaged lines moved out of the spill file" in caplog.messages
     damaged = spill.path.with_name("spill.jsonl.damaged")
+    assert f"damaged lines moved out of the spill file: path={damaged}, count=1" in caplog.messages
     assert damaged.read_bytes() == b'{"message_id": "m-2", "topi\n'
     assert stat.S_IMODE(damaged.stat().st_mode) == 0o600
 

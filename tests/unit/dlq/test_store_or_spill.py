@@ -121,3 +121,34 @@ def test_a_recorder_without_room_for_dead_letters_loses_none(running):
     running.recorder.flush_soon(60)
     eventually(lambda: len(running.store.dead_letters) == 4)
     assert not running.writer.full
+
+
+def test_an_error_of_the_spill_file_is_logged_once_until_dead_letters_are_on_disk_again(rig, caplog):
+    def lines():
+        return [text for text in caplog.messages if text.startswith("dead letters cannot be spilled")]
+
+    rig.store.trouble = StoreLocked()
+    rig.spill.trouble = StoreFull("The disk of the spill file s.spill is full.", fix="Free up disk space.")
+    for number in range(25):
+        rig.writer.add(dead_letter(number))
+        rig.writer.flush()
+    assert lines() == [
+        "dead letters cannot be spilled: count=1, "
+        "error=The disk of the spill file s.spill is full. Free up disk space."
+    ]
+
+    rig.store.trouble = None
+    rig.writer.flush()
+    rig.store.trouble = StoreLocked()
+    rig.writer.add(dead_letter(25))
+    rig.writer.flush()
+    assert len(lines()) == 2
+
+
+def test_dead_letters_that_a_stopped_recorder_could_not_write_are_logged_with_the_reason(rig, caplog):
+    rig.store.trouble, rig.spill.trouble = StoreLocked("held"), StoreFull("The disk is full.")
+    rig.recorder.start()
+    rig.recorder.died(dead_letter(1))
+    rig.recorder.stop()
+
+    assert "dead letters could not be stored: count=1, error=The disk is full." in caplog.messages

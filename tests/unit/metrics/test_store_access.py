@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.errors import StoreFull, StoreLocked
+from producer_core.errors import StoreCorrupt, StoreFull, StoreLocked
 from producer_core.metrics.store_access import StoreAccess
 
 
@@ -35,3 +35,27 @@ def test_an_error_of_another_kind_is_raised():
     with pytest.raises(ZeroDivisionError):
         access.use(lambda destination: 1 / 0)
     assert access.trouble is None
+
+
+def failing_until(fixed):
+    def work(destination):
+        if not fixed:
+            raise StoreCorrupt("The store s.duckdb is damaged.", fix="Move it aside.")
+
+    return work
+
+
+def test_a_damaged_store_is_logged_once_while_some_parts_of_the_work_succeed_and_others_fail(caplog):
+    notices, fixed = [], []
+    access = StoreAccess(object, notice=notices.append, clock=lambda: 7.0)
+    for _ in range(20):
+        assert access.use(lambda destination: None, part="statistics")
+        assert not access.use(failing_until(fixed), part="dead letters")
+        assert access.trouble
+
+    assert caplog.messages == ["store unavailable: error=The store s.duckdb is damaged. Move it aside."]
+    assert len(notices) == 1
+
+    fixed.append(True)
+    assert access.use(failing_until(fixed), part="dead letters") and access.trouble is None
+    assert caplog.messages[1:] == ["store available again"]

@@ -64,6 +64,17 @@ def test_a_recovery_is_logged_but_not_the_first_connection(log, lines):
     assert lines.lines[1] == "broker connection restored"
 
 
+def test_damage_of_the_journal_is_logged_with_the_text_of_its_notice(log, lines):
+    log.notice(Notice("journal_damaged", "critical", "17 bytes of j/1.journal cannot be decoded.", 0.0))
+    log.notice(Notice("journal_torn", "warning", "A crash interrupted the last write.", 0.0))
+
+    eventually(lambda: len(lines.lines) == 2)
+    assert lines.lines == [
+        "journal damaged: reason=17 bytes of j/1.journal cannot be decoded.",
+        "journal write interrupted: reason=A crash interrupted the last write.",
+    ]
+
+
 def test_two_hundred_dead_letters_are_logged_as_one_line_per_cause_with_a_count(log, lines):
     for number in range(200):
         log.died(dead(number))

@@ -42,7 +42,7 @@ def test_streaming_sends_until_it_is_stopped(legacy, caplog):
     assert {"elapsed_seconds", "messages_per_second", "bytes_per_second"} <= set(legacy.get_stats())
     assert legacy.health_check()["active_threads"] == 0
     assert [record.getMessage() for record in caplog.records if record.name.endswith("streaming")] == [
-        "unknown topic ignored",
+        "unknown topic ignored: topic=no-such-topic",
         "already streaming; nothing started",
     ]
 

@@ -227,4 +227,4 @@ def test_a_network_file_system_is_logged(tmp_path, monkeypatch, caplog):
     store = Store.open(tmp_path / "store.duckdb")
 
     assert store.info().network_file_system == "nfs4"
-    assert "store on a network file system" in caplog.messages
+    assert f"store on a network file system: path={store.path}, type=nfs4" in caplog.messages

@@ -131,8 +131,12 @@ def test_a_rejected_batch_is_counted_logged_once_with_its_code_and_sent_later(br
         record for record in caplog.records if record.name == "producer_core.metrics.telemetry.publisher"
     ]
     assert [(one.levelname, one.message) for one in logged] == [
-        ("WARNING", "telemetry not sent"),
-        ("INFO", "telemetry sent again"),
+        (
+            "WARNING",
+            "telemetry not sent: topic=refused, code=TOPIC_AUTHORIZATION_FAILED, "
+            "error=Broker: Topic authorization failed",
+        ),
+        ("INFO", "telemetry sent again: topic=refused"),
     ]
     assert (logged[0].code, logged[0].topic) == ("TOPIC_AUTHORIZATION_FAILED", "refused")
     assert publisher.counts["failed"] == sum(publisher.errors.values()) and publisher.counts["sent"] == 3
@@ -215,7 +219,7 @@ def test_batches_that_close_cannot_send_are_kept_for_the_next_start(tmp_path, ca
     publisher.publish(batch())
     publisher.close()
     publisher.close()
-    (warning,) = [record for record in caplog.records if record.message == "telemetry not flushed"]
+    (warning,) = [record for record in caplog.records if record.message.startswith("telemetry not flushed")]
     assert (warning.batches, warning.kept) == (1, True) and len(list(tmp_path.iterdir())) == 1
 
 
@@ -245,4 +249,4 @@ def test_close_without_a_broker_logs_a_warning_and_returns_within_its_timeout(ca
     publisher.publish(batch())
     publisher.close()  # returns after its own timeout, which is shorter than the delivery timeout
 
-    assert "telemetry not flushed" in [record.message for record in caplog.records]
+    assert "telemetry not flushed: topic=telemetry, batches=1, kept=False" in caplog.messages

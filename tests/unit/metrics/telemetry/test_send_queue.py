@@ -238,10 +238,11 @@ def test_a_damaged_file_is_dropped_and_logged_and_the_others_are_sent(tmp_path, 
     queue = make_queue(tmp_path / "t")
     for number in range(3):
         queue.put(batch(number))
-    sorted((tmp_path / "t").iterdir())[1].write_bytes(b"damaged")
+    damaged = sorted((tmp_path / "t").iterdir())[1]
+    damaged.write_bytes(b"damaged")
 
     assert [one.sequence for one in next_batches(make_queue(tmp_path / "t"))] == [0, 2]
-    assert "queued telemetry is damaged" in [record.message for record in caplog.records]
+    assert f"queued telemetry is damaged: path={damaged}" in caplog.text
 
 
 def test_batches_are_kept_in_memory_if_the_disk_refuses_them(tmp_path, caplog):
