@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from producer_core._internal.librdkafka import client_refusal, knows_property, property_names, refusal
+from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
 from producer_core._internal.user_callbacks import short_repr
+from producer_core._internal.value_rejection import rejection
 from producer_core.errors import ConfigError
 
 DEFAULT_SERVERS = ("localhost:9092",)
@@ -78,8 +79,6 @@ _CONNECTION = (
 )  # fmt: skip
 _SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
 _ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@\0]+)(?::(?P<port>\d{1,5}))?$")
-_WHOLE = re.compile(r"[+-]?\d{1,100}")
-_RANGE = re.compile(r"-?\d+\.\.-?\d+")
 _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 _ALTERNATIVES = {
     "partitioner": "Use the name of one of librdkafka's partitioners, for example 'murmur2_random', or pass partition= "
@@ -209,7 +208,7 @@ def client_config(
     """
     bootstrap_servers, given = servers_and_settings(bootstrap_servers, overrides)
     own = _own_settings(given)
-    chosen = _translate(given)
+    chosen, origin = _translate(given)
     if "bootstrap.servers" not in chosen:
         chosen["bootstrap.servers"] = addresses(bootstrap_servers)
     else:
@@ -219,7 +218,7 @@ def client_config(
     for name, value in DEFAULTS.items():
         chosen.setdefault(name, value)
     _drop_contradicting_defaults(chosen, explicit)
-    _check_values(chosen)
+    _check_values(chosen, origin)
     _check(chosen)
     _check_security(chosen)
     _check_serializers(own)
@@ -343,7 +342,8 @@ def _own_settings(given: dict[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
+def _translate(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings under librdkafka's names, and for each the name that the user gave."""
     chosen: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for name, value in given.items():
@@ -358,7 +358,8 @@ def _translate(given: Mapping[str, Any]) -> dict[str, Any]:
             chosen[target], origin[target] = converted, name
     if "request.timeout.ms" in chosen:  # kafka-python's setting covers both of librdkafka's
         chosen.setdefault("socket.timeout.ms", chosen["request.timeout.ms"])
-    return chosen
+        origin.setdefault("socket.timeout.ms", origin["request.timeout.ms"])
+    return chosen, origin
 
 
 def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -395,32 +396,25 @@ def _drop_contradicting_defaults(chosen: dict[str, Any], explicit: Mapping[str, 
         chosen.pop("request.timeout.ms", None)
 
 
-def _check_values(chosen: Mapping[str, Any]) -> None:
+def _check_values(chosen: Mapping[str, Any], origin: Mapping[str, str]) -> None:
+    """Raise ConfigError for a value that the client rejects, under the name that the user gave."""
     for name, value in chosen.items():
         if callable(value) and name in _CALLBACKS:
             continue
         if callable(value):
             raise ConfigError(
-                f"Setting {name!r} does not accept a function.",
+                f"Setting {origin.get(name, name)!r} does not accept a function.",
                 fix=_ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md for its values."),
             )
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if (reason := _number_refusal(name, value, text) or refusal(name, text)) is not None:
-            problem = "Its value is not valid" if _SECRET.search(name) else reason
+        if (rejected := rejection(name, value)) is not None:
+            problem = "Its value is not valid" if _SECRET.search(name) else rejected.reason
+            given = (
+                name if name == "queue.buffering.max.kbytes" else origin.get(name, name)
+            )  # bytes as buffer_memory
             raise ConfigError(
-                f"Setting {name!r}: {problem.rstrip().rstrip('.')}.",
-                fix=_ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md."),
+                f"Setting {given!r}: {problem}.",
+                fix=rejected.fix or _ALTERNATIVES.get(name, "See librdkafka's CONFIGURATION.md."),
             )
-
-
-def _number_refusal(name: str, value: Any, text: str) -> str | None:
-    """Return why a number is not valid that librdkafka would misread: NaN, infinity, or more than 32 bits."""
-    if isinstance(value, numbers.Real) and not math.isfinite(value):
-        return f"{value!r} is not a number that the client accepts; use a finite one"
-    if not _WHOLE.fullmatch(text) or -(2**31) <= int(text) < 2**31 or refusal(name, "x") is None:
-        return None
-    found = _RANGE.search(refusal(name, str(2**31 - 1)) or refusal(name, str(-(2**31))) or "")
-    return f"{text} is outside the allowed range {found[0] if found else f'up to {2**31 - 1}'}"
 
 
 def _check_security(chosen: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ COMMANDS = (
     Command(
         "pipeline", "Run Spark jobs: telemetry, integrity audit, large replays.", "pipeline.pipeline_group"
     ),
-    Command("dashboard", "Open the live dashboard in a browser.", "dashboard"),
+    Command("dashboard", "Serve the live dashboard and print its address.", "dashboard"),
 )
 
 

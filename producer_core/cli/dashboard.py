@@ -59,7 +59,7 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
     return f"/{path}" if path else ""
 
 
-@click.group(invoke_without_command=True, short_help="Open the live dashboard in a browser.")
+@click.group(invoke_without_command=True, short_help="Serve the live dashboard and print its address.")
 @options.store_option
 @click.option(
     "--port",
@@ -141,7 +141,7 @@ def dashboard(
     _serve(store_path, port, listener)
 
 
-@dashboard.command()
+@dashboard.command(short_help="Print the line that lets NAME sign in.")
 @click.argument("name")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the password from standard input.")
 def password(name: str, from_stdin: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import click
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 
@@ -50,8 +51,8 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
     producers = store.rows("producers", since=now - _MAX_AGE)
     firing = store.rows("alerts_firing", now=now)
     alerts = [row for row in firing if not (row["silenced"] or row["muted_by"])]
-    (totals,) = store.rows("totals", since=int(now - _WINDOW))
-    found = assess(producers, alerts, totals, now)
+    topics = store.rows("totals_by_topic", since=int(now - _WINDOW))
+    found = assess(producers, alerts, topics, now)
     if as_json:
         output.emit(_json(found, producers, alerts))
     else:
@@ -62,7 +63,7 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
 def assess(
     producers: Sequence[Mapping[str, Any]],
     alerts: Sequence[Mapping[str, Any]],
-    totals: Mapping[str, Any],
+    topics: Sequence[Mapping[str, Any]],
     now: float,
 ) -> Health:
     """Return the health that follows from rows of the store."""
@@ -73,13 +74,18 @@ def assess(
     ]
     found = [(status, issue) for status, issue in found if issue]
     found += [("unhealthy" if row["severity"] == "critical" else "degraded", row["text"]) for row in alerts]
-    dead, acknowledged = totals["dead"], totals["acknowledged"]
+    dead, acknowledged = (sum(row[name] for row in topics) for name in ("dead", "acknowledged"))
     if dead > _MAX_ERROR_RATE * (dead + acknowledged):
         share = dead / (dead + acknowledged)
-        found.append(("unhealthy", f"{share:.1%} of messages became dead letters in the last 5 minutes."))
+        found.append(
+            (
+                "unhealthy",
+                f"{share:.1%} of {plural(dead + acknowledged, 'settled message')} became dead letters in the last 5 minutes.",
+            )
+        )
     healthy: Status = "healthy"
     status = max((status for status, _ in found), key=_ORDER.index, default=healthy)
-    return Health(status, tuple(dict.fromkeys(issue for _, issue in found)), _summary(producers, totals, now))
+    return Health(status, tuple(dict.fromkeys(issue for _, issue in found)), _summary(producers, topics, now))
 
 
 def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
@@ -103,7 +109,7 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     return "healthy", ""
 
 
-def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], now: float) -> str:
+def _summary(producers: Sequence[Mapping[str, Any]], topics: Sequence[Mapping[str, Any]], now: float) -> str:
     alive = sum(row["closed_at"] is None and now - row["seen_at"] <= _ALIVE for row in producers)
     last = max(row["seen_at"] for row in producers)
     running = (
@@ -111,10 +117,18 @@ def _summary(producers: Sequence[Mapping[str, Any]], totals: Mapping[str, Any], 
         if alive
         else f"No producer running; last heartbeat {output.ago(last)}"
     )
+    acknowledged, dead = (sum(row[name] for row in topics) for name in ("acknowledged", "dead"))
     return (
-        f"{running}; in the last 5 minutes {plural(totals['acknowledged'], 'message was', 'messages were')} acknowledged and "
-        f"{plural(totals['dead'], 'became a dead letter', 'became dead letters')}."
+        f"{running}; in the last 5 minutes {plural(acknowledged, 'message was', 'messages were')} acknowledged and "
+        f"{plural(dead, 'became a dead letter', 'became dead letters')}{_by_topic(topics)}."
     )
+
+
+def _by_topic(topics: Sequence[Mapping[str, Any]]) -> str:
+    """Return the topics with dead letters, most first: ` (12 of orders and 1 of payments)`."""
+    failing = sorted((row for row in topics if row["dead"]), key=lambda row: -row["dead"])
+    named = join_names((f"{row['dead']:,} of {row['topic']}" for row in failing), most=5)
+    return f" ({named})" if failing else ""
 
 
 def _print(found: Health, alerts: Sequence[Mapping[str, Any]]) -> None:

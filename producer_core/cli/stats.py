@@ -43,7 +43,8 @@ def stats(store_path: Path | None, since: float | None, topic: str | None, as_js
 
     The JSON object has the keys of get_stats(): messages_sent (acknowledged), messages_failed (attempts),
     messages_duplicate, messages_retried, messages_dlq (dead), total_bytes_sent, messages_per_second, error_rate,
-    message_error_rate, latency_stats (in ms), topic_stats, pending_messages, dlq_stats (pending dead letters).
+    message_error_rate (dead / (sent + dead)), latency_stats (in ms), topic_stats, pending_messages, dlq_stats (pending
+    dead letters). A dead letter that a replay delivers counts as dead and as sent.
     """
     from producer_core.store import Store
 
@@ -138,12 +139,17 @@ def _print(found: Mapping[str, Any]) -> None:
     )
     output.say(
         f"{plural(found['messages_sent'], 'message')} sent, {found['messages_per_second']:,.1f}/s, "
-        f"{output.size(found['total_bytes_sent'])}; {found['message_error_rate']:.2%} became dead letters; "
-        f"{found['pending_messages']:,} pending."
+        f"{output.size(found['total_bytes_sent'])}; {_dead_share(found)}; {found['pending_messages']:,} pending."
     )
     if latencies := found.get("latency_stats"):
         figures = ", ".join(f"{name} {latencies[f'{key}_ms']:,.1f} ms" for name, key in _LATENCIES)
         output.say(f"Latency: {figures}.")
+
+
+def _dead_share(found: Mapping[str, Any]) -> str:
+    """Return the share of dead letters with its base, in which a replay settles its message a second time."""
+    settled = found["messages_sent"] + found["messages_dlq"]
+    return f"{found['message_error_rate']:.2%} of {plural(settled, 'settled message')} became dead letters"
 
 
 _LATENCIES = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))

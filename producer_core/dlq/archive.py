@@ -101,6 +101,8 @@ class Archive:
                 if moment is None
                 else _changed_since(connection, moment, count)
             )
+            if not count and not left.get("purged"):
+                reasons += _purged(connection, where, moment)
             sentences = [f"Restored {dead_letters(count)}.", *reasons]
             return self._audited("restore", where, ArchiveResult(count, " ".join(sentences), now, left))
 
@@ -247,6 +249,20 @@ def _changed_since(
         if changed == 1
         else f"{changed:,} have changed since they were archived and were not restored."
     ]
+
+
+def _purged(
+    connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, moment: float | None
+) -> list[str]:
+    """Return a sentence for the selected dead letters that a purge deleted, if there are any."""
+    condition, parameters = replace(where, state="purged").where()
+    if moment is not None:
+        archived = "SELECT message_id FROM letter_events WHERE what = 'archived' AND happened_at = ?"
+        condition, parameters = f"{condition} AND message_id IN ({archived})", [*parameters, moment]
+    sql = f"SELECT count(*) FROM dead_letters WHERE {condition}"
+    number = _rows(connection, sql, parameters)[0][0]
+    were = plural(number, "matching dead letter was", "matching dead letters were")
+    return [f"{were} purged and cannot be restored."] if number else []
 
 
 def _skipped_by_replay(row: Sequence[Any]) -> str:

@@ -38,6 +38,8 @@ class Failure:
 
 _MAX_DIGITS = 6
 _PRINTED_CODE = re.compile(r"(?:cimpl\.)?KafkaError\{code=([A-Z0-9_]+)")
+_SIMILAR = 0.75
+"""The least similarity of a suggested name: a typing error is above it, an unrelated word below."""
 _QUALIFIED = re.compile(r"(?:[A-Za-z_]\w*[.$])+([A-Za-z_]\w*)(?::.*)?", re.DOTALL)
 
 
@@ -61,7 +63,7 @@ def lookup(name: str) -> Failure:
     code = _codes().get(_normalise_name(text))
     if code is None:
         _reject_non_errors(text)
-        matches = difflib.get_close_matches(_normalise_name(text), _codes(), n=1, cutoff=0.5)
+        matches = difflib.get_close_matches(_normalise_name(text), _codes(), n=1, cutoff=_SIMILAR)
         suggestion = (
             f"Did you mean {_codes()[matches[0]]}?" if matches else "See producer-core explain --all."
         )

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -129,7 +130,7 @@ class Demo:
         metrics = summary.get("metrics", {})
         self._numbers(
             Status=summary["status"],
-            Timestamp=summary.get("timestamp", "no check yet"),
+            Timestamp=_with_zone(summary.get("timestamp")),
             Average_error_rate=f"{metrics.get('avg_error_rate', 0):.2%}",
             Average_latency=_ms(metrics.get("avg_latency_ms")),
             Largest_DLQ=metrics.get("max_dlq_size", 0),
@@ -140,8 +141,13 @@ class Demo:
         self._title("Batch: 20 purchases in one call, which returns when all are settled")
         purchases = self._generator.generate_transactions(20)
         result = self._producer.send_batch(TRANSACTIONS, purchases, lambda purchase: purchase["user_id"])
-        self._numbers(**{name.capitalize(): value for name, value in result.items() if name != "message_ids"})
+        self._numbers(
+            **{name.capitalize(): result[name] for name in ("total", "sent", "failed", "duplicate")}
+        )
         self._say(f"Message ids: {len(result['message_ids'])}, the first {result['message_ids'][0]}")
+        self._say(
+            f"Results: {len(result['results'])}, one per purchase, the first {result['results'][0].status}"
+        )
 
     def final(self) -> None:
         self._title("Final statistics")
@@ -253,6 +259,11 @@ def redis_client(url: str, say: Say) -> Any:
         return None
     say(f"Redis: {place}")
     return client
+
+
+def _with_zone(timestamp: str | None) -> str:
+    """Return a local time with the offset from UTC."""
+    return datetime.fromisoformat(timestamp).astimezone().isoformat() if timestamp else "no check yet"
 
 
 def _ms(value: float | None) -> str:

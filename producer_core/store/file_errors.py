@@ -17,6 +17,9 @@ from producer_core.errors import (
     StoreUnavailable,
 )
 
+CHOOSE_PATH = "--store on the command line, store= in Python, or PRODUCER_CORE_STORE"
+"""How a user chooses the path of a store: the same error reaches the commands and Python."""
+
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 
 
@@ -60,6 +63,13 @@ def directory(path: Path) -> StoreUnavailable:
     )
 
 
+def without_content(path: Path, *, was_store: bool) -> StoreUnavailable:
+    """Return the error for a path with an empty file, which may have been a store, or with no file."""
+    if was_store:
+        return emptied(path)
+    return empty(path) if path.exists() else missing(path)
+
+
 def emptied(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} is empty (0 bytes): it was truncated, and all its content is lost.",
@@ -67,31 +77,39 @@ def emptied(path: Path) -> StoreUnavailable:
     )
 
 
+def empty(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The file {path} is empty (0 bytes) and is not a store.",
+        fix=f"Start a producer that writes there, or specify another path: {CHOOSE_PATH}.",
+    )
+
+
 def missing(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"There is no store at {path}.",
-        fix="Start a producer that writes there, or specify the path with --store or PRODUCER_CORE_STORE.",
+        fix=f"Start a producer that writes there, or specify the path: {CHOOSE_PATH}.",
     )
 
 
 def disk_full(path: Path) -> StoreFull:
     return StoreFull(
         f"The disk of the store {path} is full; committed data is safe.",
-        fix="Free some space, or choose another path with --store.",
+        fix=f"Free some space, or choose another path: {CHOOSE_PATH}.",
     )
 
 
 def read_only(path: Path) -> StoreUnavailable:
     return StoreUnavailable(
         f"The store {path} cannot be opened with the permissions of this user.",
-        fix="Grant this user read and write permission on the file and its directory, or choose another path with --store.",
+        fix="Grant this user read and write permission on the file and its directory, or choose another path: "
+        f"{CHOOSE_PATH}.",
     )
 
 
 def not_a_store(path: Path) -> StoreCorrupt:
     return StoreCorrupt(
         f"The file {path} is not a DuckDB file; it was not changed.",
-        fix="Choose another path with --store.",
+        fix=f"Choose another path: {CHOOSE_PATH}.",
     )
 
 

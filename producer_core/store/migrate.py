@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 
 from producer_core.errors import StoreTooNew, StoreUnavailable
+from producer_core.store.file_errors import CHOOSE_PATH
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
@@ -58,12 +59,12 @@ def check(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
         raise StoreTooNew(
             f"The store {path} has schema version {version}, but this producer_core supports only up to {newest()}; "
             "nothing was changed.",
-            fix="Upgrade producer-core, or choose another store with --store.",
+            fix=f"Upgrade producer-core, or choose another store: {CHOOSE_PATH}.",
         )
     if version == 0 and (others := _tables(connection)):
         raise StoreUnavailable(
             f"The DuckDB file {path} contains other tables ({', '.join(sorted(others)[:3])}); nothing was changed.",
-            fix="Choose another path with --store.",
+            fix=f"Choose another path: {CHOOSE_PATH}.",
         )
     return version
 

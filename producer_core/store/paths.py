@@ -93,7 +93,7 @@ def make_folder(folder: Path) -> None:
     except OSError as error:
         raise StoreUnavailable(
             f"The directory {folder} for the store cannot be created ({error.strerror}).",
-            fix="Create it, or choose another path with --store.",
+            fix=f"Create it, or choose another path: {file_errors.CHOOSE_PATH}.",
         ) from error
 
 

@@ -248,7 +248,7 @@ class Store:
         if not paths.has_content(self.path):
             emptied = paths.was_emptied(self.path)
             if not self._create:
-                raise file_errors.emptied(self.path) if emptied else file_errors.missing(self.path)
+                raise file_errors.without_content(self.path, was_store=emptied)
             created = self._create_file()
             if emptied:
                 self._report_emptied()

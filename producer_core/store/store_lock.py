@@ -13,6 +13,7 @@ from pathlib import Path
 from producer_core._internal import read_activity, time_budget
 from producer_core._internal.file_lock import FileLock
 from producer_core.errors import StoreLocked, StoreUnavailable
+from producer_core.store.file_errors import CHOOSE_PATH
 
 _MAX_PAUSE = 0.02
 
@@ -99,5 +100,6 @@ class StoreLock:
 def _cannot_open(store: Path, path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(
         f"The lock file {path} cannot be opened ({error.strerror}), so nothing can be written to {store}.",
-        fix="Grant this user write permission on the directory and its files, or choose another path with --store.",
+        fix="Grant this user write permission on the directory and its files, or choose another path: "
+        f"{CHOOSE_PATH}.",
     )

@@ -1,5 +1,6 @@
 """The demo as users run it."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -69,9 +70,11 @@ def test_the_first_health_status_has_its_timestamp():
     result = demo("--demo", "health", "--disable-dedup")
 
     assert result.returncode == 0, result.stderr
+    found = numbers(result.stdout)
     assert {"Status", "Timestamp", "Average error rate", "Average latency", "Largest DLQ", "Issues"} <= set(
-        numbers(result.stdout)
+        found
     )
+    assert re.fullmatch(r".*[+-]\d\d:\d\d|no check yet", found["Timestamp"])
 
 
 def test_the_batch_part_prints_the_result():
@@ -79,6 +82,7 @@ def test_the_batch_part_prints_the_result():
 
     assert (found["Total"], found["Failed"], found["Duplicate"]) == ("20", "0", "0")
     assert found["Message ids"].startswith("20, the first ")
+    assert found["Results"] == "20, one per purchase, the first sent"
 
 
 def test_the_command_prints_the_same_as_the_script():

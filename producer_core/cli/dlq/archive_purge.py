@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.lazy_group import Failed
@@ -103,6 +104,8 @@ def purge(
     except ConfigError as error:
         raise Failed(str(error), f"For scripts: --confirmation {phrase!r}.") from error
     _print(result, as_json)
+    if not result.count and not as_json and (younger := dead.count(where)):
+        output.say(_younger(younger))
 
 
 COMMANDS = (archive, restore, purge)
@@ -113,6 +116,12 @@ def _dead(store_path: Path | None) -> DeadLetters:
     from producer_core.store import Store
 
     return DeadLetters(Store.open(store_path, create=False))
+
+
+def _younger(number: int) -> str:
+    """Return how to purge archived dead letters that are younger than the minimum age."""
+    letters = plural(number, "matching dead letter was", "matching dead letters were")
+    return f"{letters} archived more recently. Specify a lower --min-age to purge {'it' if number == 1 else 'them'}, for example --min-age 1h."
 
 
 def _typed(phrase: str) -> str:

@@ -84,6 +84,7 @@ def test_stats_text_names_the_topics_and_the_latency(path):
     assert "orders" in shown
     assert "p95" in shown
     assert "100 messages sent" in shown
+    assert "0.99% of 101 settled messages became dead letters" in shown
 
 
 def test_stats_of_an_empty_store_report_no_messages(path):
@@ -122,7 +123,17 @@ def test_a_nearly_full_queue_is_degraded(path):
 
 
 def test_many_dead_letters_are_unhealthy(path):
-    assert as_json(stored(path, dead=50), "health")["status"] == "unhealthy"
+    found = as_json(stored(path, dead=50), "health")
+
+    assert found["status"] == "unhealthy"
+    assert found["issues"] == ["33.3% of 150 settled messages became dead letters in the last 5 minutes."]
+
+
+def test_the_health_of_a_healthy_producer_names_the_topics_of_its_dead_letters(path):
+    assert (
+        "100 messages were acknowledged and 1 became a dead letter (1 of orders)."
+        in run(stored(path), "health").output
+    )
 
 
 @pytest.mark.slow

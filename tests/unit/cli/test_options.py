@@ -58,6 +58,14 @@ def test_help_of_a_group_lists_its_subcommands():
     assert "  fetch " in run("pipeline", "--help").output
 
 
+@pytest.mark.parametrize("name", ["dlq", "replay", "alerts", "store", "broker", "pipeline", "dashboard"])
+def test_help_of_a_group_describes_each_subcommand_in_a_complete_sentence(name):
+    listed = run(name, "--help").output.partition("Commands:")[2].strip()
+
+    assert listed.endswith(".")
+    assert "..." not in listed
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_every_command_has_a_detailed_help(name):
     result = run(name, "--help")

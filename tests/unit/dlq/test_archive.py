@@ -221,3 +221,20 @@ def test_a_purge_deletes_only_matching_dead_letters(dead_letters, clock):
 
     assert dead_letters.get(message_id(2)) == dead_letter(2, topic="b", state="archived")
     assert dead_letters.restore(ANY, **ANN).count == 1
+
+
+def test_a_restore_reports_purged_dead_letters(dead_letters, clock):
+    dead_letters.add([dead_letter(1, topic="a"), dead_letter(2, topic="a")])
+    act = dead_letters.archive(ALL, **ANN)
+    clock.forward(86401)
+    dead_letters.purge(ANY, confirmation="purge 2", **ANN)
+
+    restored = dead_letters.restore(DeadLetterFilter(topic="a", state="archived"), **ANN)
+    undone = dead_letters.restore(ANY, moment=act.moment, **ANN)
+    chosen = dead_letters.restore(DeadLetterFilter(ids=(message_id(1),)), **ANN)
+
+    assert restored.text == (
+        "Restored 0 dead letters. 2 matching dead letters were purged and cannot be restored."
+    )
+    assert undone.text.endswith(" 2 matching dead letters were purged and cannot be restored.")
+    assert chosen.text == "Restored 0 dead letters. 1 is already purged."

@@ -126,6 +126,13 @@ def test_a_misspelt_name_gets_a_suggestion():
         lookup("NotLeaderForPartitonError")
 
 
+@pytest.mark.parametrize("name", ["nonsense", "foo", "hello"])
+def test_an_unrelated_name_gets_the_list_of_codes_instead_of_a_suggestion(name):
+    with pytest.raises(ConfigError) as raised:
+        lookup(name)
+    assert raised.value.fix == "See producer-core explain --all."
+
+
 def test_the_default_retriable_errors_are_codes():
     assert retriable_codes(DEFAULT_RETRIABLE) == {
         "_MSG_TIMED_OUT",

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from producer_core.errors import StoreCorrupt, StoreError, StoreUnavailable
-from producer_core.store import Store, paths, store_lock
+from producer_core.store import Store, file_errors, paths, store_lock
 
 ORDINARY = 65534
 CHILD = """
@@ -76,6 +76,30 @@ def test_a_missing_store_is_reported_if_it_must_not_be_created(tmp_path):
     with pytest.raises(StoreUnavailable, match=r"There is no store at .*none.duckdb.*--store"):
         Store.open(tmp_path / "none.duckdb", create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_reported_as_empty_if_no_store_must_be_created(tmp_path):
+    path = tmp_path / "empty.duckdb"
+    path.touch()
+
+    with pytest.raises(StoreUnavailable, match=r"empty.duckdb is empty \(0 bytes\) and is not a store"):
+        Store.open(path, create=False)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        file_errors.missing,
+        file_errors.empty,
+        file_errors.not_a_store,
+        file_errors.read_only,
+        file_errors.disk_full,
+    ],
+)
+def test_a_wrong_path_is_fixed_on_the_command_line_in_python_and_by_the_environment(tmp_path, error):
+    for way in ("--store on the command line", "store= in Python", "PRODUCER_CORE_STORE"):
+        assert way in error(tmp_path / "store.duckdb").fix
 
 
 def test_a_file_cannot_be_the_stores_directory(tmp_path):

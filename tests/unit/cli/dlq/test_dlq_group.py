@@ -223,6 +223,7 @@ def test_purge_requires_the_typed_count_and_a_minimum_age(path):
     right = run(path, "dlq", "purge", "--min-age", "0s", "--confirmation", "purge 2")
 
     assert "more than 24 h ago" in young.output
+    assert "2 matching dead letters were archived more recently. Specify a lower --min-age" in young.output
     assert (alone.exit_code, wrong.exit_code, right.exit_code) == (2, 2, 0)
     assert "purge 2" in alone.stderr
     assert "Purged 2 dead letters" in right.output

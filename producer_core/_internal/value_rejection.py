@@ -1,0 +1,81 @@
+"""Explain why the Kafka client rejects the value of a setting, and which values are valid."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from producer_core._internal.join_names import join_names
+from producer_core._internal.librdkafka import refusal
+from producer_core._internal.user_callbacks import short_repr
+
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "acks": ("all", "0", "1"),
+        "broker.address.family": ("any", "v4", "v6"),
+        "client.dns.lookup": ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
+        "partitioner": (
+            "murmur2_random", "murmur2", "consistent_random", "consistent", "fnv1a_random", "fnv1a", "random",
+        ),
+        "queuing.strategy": ("fifo", "lifo"),
+        "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
+        "ssl.endpoint.identification.algorithm": ("https", "none"),
+    }
+)  # fmt: skip
+"""The valid values of settings with a few values, which librdkafka's messages do not list."""
+
+_WHOLE = re.compile(r"[+-]?\d{1,100}")
+_RANGE = re.compile(r"-?\d+\.\.-?\d+")
+_PROPERTY = re.compile(r' for (?:configuration property )?"[^"]*"')
+_LARGEST = 2**31 - 1
+
+
+class Rejection(NamedTuple):
+    """Why a value is not valid, and what to write instead; `fix` is empty if that is not known."""
+
+    reason: str
+    fix: str
+
+
+def rejection(name: str, value: Any) -> Rejection | None:
+    """Return why the client rejects, or would misread, this value of a property; None for a valid one."""
+    if isinstance(value, numbers.Real) and not math.isfinite(value):
+        return Rejection(f"{value!r} is not a number that the client accepts", "Use a finite number.")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    reason = refusal(name, text)
+    if reason is None and not _overflows(name, text):
+        return None
+    if choices := CHOICES.get(name):
+        return Rejection(f"{short_repr(value)} is not valid", f"Valid: {join_names(choices, 'or')}.")
+    if limits := _limits(name):
+        return _outside(value, text, limits)
+    if reason is not None and reason.startswith("Expected bool"):
+        return Rejection(f"{short_repr(value)} is not valid", "Use True or False.")
+    return Rejection(_PROPERTY.sub("", reason or "Invalid value").strip().rstrip("."), "")
+
+
+def _overflows(name: str, text: str) -> bool:
+    """Whether a number has more than 32 bits, which librdkafka would misread."""
+    whole = _WHOLE.fullmatch(text) is not None
+    return whole and not -_LARGEST - 1 <= int(text) <= _LARGEST and refusal(name, "x") is not None
+
+
+def _limits(name: str) -> str | None:
+    """Return the range of a numeric property; None for a property of another type."""
+    if refusal(name, "x") is None:
+        return None
+    found = _RANGE.search(refusal(name, str(_LARGEST)) or refusal(name, str(-_LARGEST - 1)) or "")
+    if found:
+        return found[0]
+    return f"up to {_LARGEST}" if refusal(name, str(_LARGEST)) is None else None
+
+
+def _outside(value: Any, text: str, limits: str) -> Rejection:
+    if _WHOLE.fullmatch(text):
+        return Rejection(f"{text} is outside the allowed range {limits}", "Use a number in this range.")
+    return Rejection(f"{short_repr(value)} is not valid", f"Use a number in the range {limits}.")
