@@ -373,8 +373,7 @@ class JournalFeeder:
         )  # fmt: skip
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
-        with (
-            self._gate
-        ):  # without it, a writer that left the message here may not have kept its callbacks yet
+        # Without the gate, a writer that left the message here may not have kept its callbacks yet.
+        with self._gate:
             delivery.callbacks = self._callbacks.get(record.seq)
         return delivery
