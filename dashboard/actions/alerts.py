@@ -127,7 +127,7 @@ def _run_test(store: Store, name: str, who: str) -> ActionResult:
     except ProducerError as error:
         return ActionResult(False, str(error))
     if route is None:
-        return ActionResult(False, "The route is no longer configured in this server.")
+        return ActionResult(False, "The route is no longer configured on this server.")
     answer = send_test_alert(route, rule_set, store=str(store.path), who=who)
     outcome = "Accepted" if answer.accepted else "NOT accepted"
     response = f" Response: {answer.body}" if answer.body else ""

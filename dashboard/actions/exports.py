@@ -65,7 +65,7 @@ def check_size(store: Store, where: DeadLetterFilter) -> None:
     sizes = dead_letters.table(where, limit=MAX_DEAD_LETTERS).column("value_size").to_pylist()
     if (size := sum(filter(None, sizes))) > MAX_BYTES:
         raise _too_large(
-            f"The selection has {size / (1 << 20):,.0f} MiB; one download holds at most {MAX_BYTES >> 20} MiB."
+            f"The selection is {size / (1 << 20):,.0f} MiB; one download holds at most {MAX_BYTES >> 20} MiB."
         )
 
 

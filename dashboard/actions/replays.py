@@ -86,7 +86,7 @@ def _nothing_left(store: Store, where: DeadLetterFilter) -> str:
     if any(operation.selection == replay.selection_text(where) for operation in replay.live(store)):
         return ""
     if not where.ids:
-        return "Nothing to replay: all of these dead letters were already handled."
+        return "Nothing to replay: the selection was already handled."
     return none_pending(DeadLetters(store).count_by(DeadLetterFilter(state=None, ids=where.ids), "state"))
 
 

@@ -118,7 +118,7 @@ export default {
         setText(row.name, one.name)
         setText(row.error, one.error)
         setText(row.advice, one.advice)
-        setText(row.safe, one.fingerprint && !one.safe ? 'Some may already be on the broker; a replay checks first.' : '')
+        setText(row.safe, one.fingerprint && !one.safe ? `${one.count === 1 ? 'May' : 'Some may'} already be on the broker; a replay checks first.` : '')
         row.replay.disabled = !!state.why_not
         row.replay.title = state.why_not
         row.replay.setAttribute('aria-label', `Replay ${one.count}: ${one.name}`)

@@ -118,7 +118,8 @@ class WidgetActions:
         count = DeadLetters(self._store).count(where)
         dead_letters = wording.plural(count, "dead letter")
         if act == "clear":
-            lines = ["Moves them to the archive. Nothing is deleted; Undo restores them."]
+            them = wording.them(count)
+            lines = [f"Moves {them} to the archive. Nothing is deleted; Undo restores {them}."]
             title, yes = f"Clear {dead_letters}?", f"Clear {count:,}"
         else:
             lines = list(dry_run(self._store, where).sentences)

@@ -101,6 +101,6 @@ def _cluster_not_checked(reach: ClusterConnection | None) -> DoctorFinding:
     if reach is None or not reach.servers:
         text = "No producer has recorded its connection settings, so no broker was checked."
         return DoctorFinding("cluster", "ok", text)
-    text = f"{reach.servers} requires credentials that the dashboard does not have, so it was not checked."
+    text = f"The cluster at {reach.servers} requires credentials that the dashboard does not have, so it was not checked."
     fix = "Run this command where the credentials are available: producer-core doctor --config-file FILE"
     return DoctorFinding("cluster", "warning", text, fix)

@@ -96,10 +96,11 @@ def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton,
 
 def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
     allowed, reason = actions.may_act()
+    them = wording.them(offer.count)
     st.button(
         wording.button_label("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
         disabled=not (allowed and offer.count), on_click=_clear, args=(path, offer.about, press),
-        help=reason or "Archives them without deleting anything. Undo restores them.",
+        help=reason or f"Archives {them} without deleting anything. Undo restores {them}.",
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton
     st.button(
         wording.button_label("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
         disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
-        help=reason or "Makes them pending again, unchanged.",
+        help=reason or f"Makes {wording.them(offer.count)} pending again, unchanged.",
     )  # fmt: skip
 
 
@@ -128,7 +129,8 @@ def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries
 
 
 def _cannot_replay(path: Path, offer: queries.ReplayOffer) -> None:
-    common.message("warning", f"These dead letters cannot be replayed now. {mask_text(offer.refused)}")
+    these = "This dead letter" if offer.count == 1 else "These dead letters"
+    common.message("warning", f"{these} cannot be replayed now. {mask_text(offer.refused)}")
     common.note(replay_wording.REMEDIES[offer.remedy])
     st.code(
         replay_detail.command(path, offer.about, other_cluster=offer.remedy == "cluster"),

@@ -143,7 +143,7 @@ def _causes(causes: dead_letter_queries.CauseGroups | None, selected: str | None
     )
     if causes.others:
         common.note(
-            f"{wording.plural(causes.others, 'dead letter')} in smaller groups. Narrow the filters to see them."
+            f"Not shown: {wording.plural(causes.others, 'dead letter')} of smaller groups. Narrow the filters to see more groups."
         )
 
 

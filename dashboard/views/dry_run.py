@@ -76,7 +76,7 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
             else dry_run_wording.KEEP_INCONCLUSIVE,
             key=f"inconclusive_{key}",
             required=True,
-            help="The audit log records it.",
+            help="The audit log records this choice.",
         )
         common.note(dry_run_wording.INCONCLUSIVE_REASON)
     if not operation.by_spark and (run.quarantined or st.session_state.get(f"quarantined_{key}")):

@@ -138,7 +138,7 @@ def _groups(page: ErrorsPage, selected: str | None) -> None:
         Column("Cause", wide=True),
         Column("Trend"),
         Column("Failed", number=True),
-        Column("Pending", number=True, tooltip="They can be replayed or cleared."),
+        Column("Pending", number=True, tooltip="Dead letters of this group that can be replayed or cleared."),
         Column("Topics"),
         Column("Last"),
     )
@@ -315,7 +315,7 @@ def _last(at: float, now: float) -> TablePart:
 def _more(number: int, noun: str) -> None:
     if number > _MAX_ROWS:
         common.note(
-            f"{wording.plural(number - _MAX_ROWS, f'more {noun}')}. Select a topic or a shorter range to see them."
+            f"{wording.plural(number - _MAX_ROWS, f'more {noun}')}. Select a topic or a shorter range to see all."
         )
 
 

@@ -44,7 +44,7 @@ _JOB_COLUMNS = (
     Column("Job"),
     Column("State"),
     Column("Progress", number=True),
-    Column("Lag", number=True, tooltip="Records on its topics that it has not read yet."),
+    Column("Lag", number=True, tooltip="Records on the job's topics that the job has not read yet."),
     Column("Last success"),
     Column("Message", wide=True),
 )

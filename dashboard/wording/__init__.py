@@ -24,6 +24,7 @@ from producer_core.dashboard.wording.numbers import (
     sentence_case,
     short,
     size,
+    them,
 )
 from producer_core.dashboard.wording.overview import (
     as_of,
@@ -106,6 +107,7 @@ __all__ = [
     "size",
     "spark",
     "stamp",
+    "them",
     "topics_left",
     "when",
     "why_no_replay",

@@ -51,8 +51,8 @@ DEAD_LETTER_STATES: Mapping[str, str] = {
 }
 
 NONE_YET = (
-    "No topic has been audited yet. An audit reads a topic and checks every message id for loss, duplicates and order. It "
-    "compares the topic with the ledgers of its producers. producer-core send writes a ledger, and so does a producer with "
+    "No topic has been audited yet. An audit reads a topic and checks every message for loss, duplication and reordering. "
+    "It compares the topic with the ledgers of its producers. producer-core send writes a ledger, and so does a producer with "
     "telemetry_topic= or ledger=True. To audit a topic:"
 )
 IN_PARQUET = "All findings are available as Parquet:"

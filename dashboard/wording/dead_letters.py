@@ -141,7 +141,9 @@ def about(total: int, listed: int, *, first: bool, found: bool = False) -> str:
 def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | None) -> str:
     """Return the size of the selection, and how much of it is on other pages or was changed by someone else."""
     text = f"{ids:,} selected"
-    text += f", {elsewhere:,} on other pages." if elsewhere else "."
+    if elsewhere:
+        text += f", {plural(elsewhere, 'on another page', 'on other pages')}"
+    text += "."
     changed = {name: number for name, number in states.items() if state is not None and name != state}
     skipped = [
         f"the {number:,} that {_are(number)} now {STATE_PHRASES.get(name, name)}"
@@ -159,7 +161,7 @@ def _are(count: int) -> str:
 def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: str | None) -> str:
     """Return the progress of a body search."""
     if complete:
-        return f"Searched all {of:,}: {found:,} found."
+        return f"Searched {plural(of, 'dead letter')}: {found:,} found."
     back = f", back to {back_to}" if back_to else ""
     return (
         f"Searched the latest {looked_at:,} of {of:,}{back}: {found:,} found so far. "

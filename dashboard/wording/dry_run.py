@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.numbers import size
 from producer_core.dashboard.wording.replays import duration
@@ -66,13 +67,18 @@ def newer_reason(run: DryRun) -> str:
     affected = [topic for topic in run.check.topics if topic.newer_keys] if run.check else []
     unknown = [topic.topic for topic in affected if topic.cleanup_policy is None]
     compacted = [topic.topic for topic in affected if topic.compacted]
-    kept = "Keeping the records loses nothing: they remain dead letters and can be sent later."
+    one = run.newer_keys == 1
+    kept = (
+        "Keeping the record loses nothing: it remains a dead letter and can be sent later."
+        if one
+        else "Keeping the records loses nothing: they remain dead letters and can be sent later."
+    )
     if unknown:
         policy = "cleanup policy of {} is" if len(unknown) == 1 else "cleanup policies of {} are"
         return (
             f"The {policy.format(_names(unknown))} unknown, because the topic configuration cannot be read. On a compacted "
-            f"topic, an old value sent now permanently replaces the newer one. {kept} Send them only if each record is "
-            "an independent event."
+            f"topic, an old value sent now permanently replaces the newer one. {kept} Send {'it' if one else 'them'} only "
+            f"if {'the' if one else 'each'} record is an independent event."
         )
     if compacted:
         are = "is" if len(compacted) == 1 else "are"
@@ -85,7 +91,7 @@ def newer_reason(run: DryRun) -> str:
 
 
 def _names(topics: Sequence[str]) -> str:
-    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
+    return join_names(topics, most=3)
 
 
 def estimate(number: int, most: float | None) -> str:

@@ -65,6 +65,6 @@ def dead_jobs(number: int) -> str:
 def telemetry_stopped(seconds: float) -> str:
     """Return why producers of other hosts may look silent; `seconds` have passed since a telemetry job was seen."""
     return (
-        f"No telemetry job running; last seen {age(seconds)} ago. Producers that report through it look silent but may be "
+        f"No telemetry job is running; the last one was seen {age(seconds)} ago. Producers that report through it look silent but may be "
         "healthy. Restart producer-core pipeline telemetry; it also merges the missed telemetry."
     )

@@ -94,8 +94,8 @@ def gaps(windows: int, producers: int) -> tuple[str, str]:
         return "", ""
     return (
         f" · {plural(windows, 'window')} from {plural(producers, 'producer')} missing",
-        f" · {plural(windows, 'window')} of statistics, one second each, missing from the charts although later ones arrived. "
-        "Producers keep them and send them when the telemetry topic is available; the alert telemetry_lost reports "
+        f" · {plural(windows, 'one-second window')} of statistics missing from the charts although later ones arrived. "
+        "Producers keep missing windows and send them when the telemetry topic is available; the alert telemetry_lost reports "
         "windows that no longer fit into the producer's buffer.",
     )
 

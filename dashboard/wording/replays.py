@@ -31,8 +31,8 @@ OTHER_FILTER = (
 
 REMEDIES: Mapping[str, str] = {
     "no_runner": (
-        "Start a producer on this store to run it, or start this dashboard with PRODUCER_CORE_CONFIG set to a client "
-        "configuration file. To send from a shell with access to the brokers:"
+        "To run the replay, start a producer on this store, or start this dashboard with PRODUCER_CORE_CONFIG set to a "
+        "client configuration file. To send from a shell with access to the brokers:"
     ),
     "cluster": "If the records belong on a different cluster that can be reached, send them from a shell:",
 }
@@ -64,7 +64,7 @@ _MASKED_FILTERS = {"key": "key “{}”", "text": "error text contains “{}”"
 def runner_setup(variable: str, file: str = "", servers: str = "", problem: str = "") -> str:
     """Return which processes run replays that were started from a page."""
     if not file:
-        return f"Run by producers. To run them on this server too, set {variable} to a client configuration file."
+        return f"Run by producers. To run replays on this server too, set {variable} to a client configuration file."
     if problem:
         return f"This server cannot run replays with {file}: {problem}"
     return f"Run by this server with {file} ({servers}), and by producers."
@@ -118,7 +118,10 @@ def none_pending(states: Mapping[str, int]) -> str:
         f"{number:,} {_is(number)} {STATE_PHRASES.get(state, state)}" for state, number in states.items()
     ]
     if not parts:
-        return "The selected dead letters are no longer in this store."
+        return "The selection is no longer in this store."
+    if sum(states.values()) == 1:
+        (state,) = states
+        return f"The selected dead letter is not pending: it is {STATE_PHRASES.get(state, state)}."
     return f"None of the selected dead letters is pending: {', '.join(parts)}."
 
 

@@ -14,8 +14,8 @@ MEANINGS: Mapping[str, str] = {
     "keep_settled": "Replayed, found and purged dead letters; then deleted. Archived ones are kept until purged.",
     "keep_ledger": "Ledger of acknowledged sequences, if a producer keeps one here. Deleted afterwards.",
     "dlq_max_size": "Pending dead letters.",
-    "dlq_max_bytes": "Total size of their values.",
-    "dlq_max_age": "Age of the oldest.",
+    "dlq_max_bytes": "Total size of the values of pending dead letters.",
+    "dlq_max_age": "Age of the oldest pending dead letter.",
 }
 """The meaning of each setting of a store."""
 

@@ -101,20 +101,21 @@ def load(path: Path) -> MaskingRules:
     try:
         given = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _invalid(path, f"cannot be read as TOML: {error}") from error
+        raise _invalid(path, f"the file cannot be read as TOML: {error}") from error
     known = [field.name for field in fields(MaskingRules) if field.name != "path"]
     for name, value in given.items():
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             raise _invalid(
-                path, f"has no setting {name!r}. {f'Did you mean {close[0]}?' if close else _choices(known)}"
+                path,
+                f"there is no setting {name!r}. {f'Did you mean {close[0]}?' if close else _choices(known)}",
             )
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise _invalid(path, f"{name} must be a list of strings")
     found = MaskingRules(**{name: tuple(value) for name, value in given.items()}, path=path)
     for part in found.hide:
         if part not in _HIDABLE:
-            raise _invalid(path, f"cannot hide {part!r}. {_choices(_HIDABLE)}")
+            raise _invalid(path, f"{part!r} cannot be hidden. {_choices(_HIDABLE)}")
     for pattern in found.patterns:
         _check_pattern(path, pattern)
     return found

@@ -236,7 +236,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "producer_desynchronised": AlertRule(
             "warning",
             "{text}",
-            "Nothing is lost. If it recurs, check the broker logs for restarts, and the broker's "
+            "Nothing is lost. If this recurs, check the broker logs for restarts, and the broker's "
             "producer.id.expiration.ms.",
         ),
         "topic_recreated": AlertRule(

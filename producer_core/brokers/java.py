@@ -13,8 +13,8 @@ from producer_core.errors import MissingTool
 
 MIN_VERSION = 17  # Kafka 4's servers
 _FIX = (
-    "Install one: apt-get install openjdk-17-jre-headless (Debian, Ubuntu), or any build of Java 17 or newer, "
-    "such as Eclipse Temurin; then set JAVA_HOME or put java on PATH."
+    "Install Java 17 or newer: run apt-get install openjdk-17-jre-headless (Debian, Ubuntu), or install another build, "
+    "such as Eclipse Temurin. Then set JAVA_HOME or put java on PATH."
 )
 
 

@@ -171,4 +171,4 @@ class MockCluster:
 
     def _fail(self, name: str, error: int) -> None:
         reason = self._lib.rd_kafka_err2str(error).decode()
-        raise BrokerError(f"The embedded broker rejected {name.replace('_', ' ')}: {reason}.")
+        raise BrokerError(f"The embedded broker rejected the call {name}: {reason}.")

@@ -32,6 +32,7 @@ from confluent_kafka.admin import (
 )
 
 from producer_core._internal import private_files
+from producer_core._internal.join_names import join_names
 from producer_core.brokers.layout import Node
 from producer_core.errors import BrokerError, ConfigError, MissingTool
 from producer_core.kafka.acls import Permission
@@ -202,7 +203,7 @@ def _write(path: Path, text: str) -> None:
 
 def _known(user: str) -> str:
     if user not in USERS:
-        raise ConfigError(f"Unknown user {user!r}.", fix=f"Use one of {', '.join(USERS)}.")
+        raise ConfigError(f"Unknown user {user!r}.", fix=f"Use {join_names(USERS, 'or')}.")
     return user
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from producer_core._internal.dashboard_entry import load_dashboard
+from producer_core._internal.join_names import join_names
 from producer_core._internal.stop_signal import StopSignal
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
@@ -182,7 +183,7 @@ def _require_packages() -> None:
     missing = [name for name in ("streamlit", "plotly", "pandas") if find_spec(name) is None]
     if missing:
         raise Failed(
-            f"The dashboard requires {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed.",
+            f"The dashboard requires {join_names(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed.",
             "pip install 'producer-core[dashboard]'",
         )
 
@@ -224,7 +225,7 @@ def _check_redirect(address: str, listener: _Listener) -> None:
     missing = [name for name in ("authlib", "httpx") if find_spec(name) is None]
     if missing:
         raise Failed(
-            f"Sign-in with OIDC requires {' and '.join(missing)}.", "pip install 'producer-core[oidc]'"
+            f"Sign-in with OIDC requires {join_names(missing)}.", "pip install 'producer-core[oidc]'"
         )
     serve: Any = load_dashboard("commands").command
     host, path = urlsplit(address).hostname or "", urlsplit(address).path

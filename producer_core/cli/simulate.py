@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.cli import options, simulate_setup
 from producer_core.cli import output as cli_output
@@ -171,7 +172,7 @@ def _stream(
         shop, address, client, simulate_setup.store_of(store_path, no_store), seed
     ) as generation:
         cli_output.say(
-            f"Sending {', '.join(chosen)} to {address} for {cli_output.duration(duration)}; press Ctrl-C to stop.",
+            f"Sending {join_names(chosen)} to {address} for {cli_output.duration(duration)}; press Ctrl-C to stop.",
             err=True,
         )
         with _interruptible("Interrupted; waiting for pending messages."):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.dlq import codec
 from producer_core.dlq.filter import DeadLetterFilter, content_matches
 from producer_core.dlq.listing import PageCursor, listing
@@ -51,7 +52,7 @@ class SearchResult:
     def text(self) -> str:
         """Say how many dead letters were searched and found."""
         if self.complete:
-            return f"Searched all {self.of:,}: {len(self.dead_letters):,} found."
+            return f"Searched {plural(self.of, 'dead letter')}: {len(self.dead_letters):,} found."
         back = (
             f", back to {datetime.fromtimestamp(self.next.failed_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
             if self.next

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from producer_core._internal.plural import plural
 from producer_core.messages import ID_HEADER
 
 logger = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class Seen:
             memory.reported = True
             label = scope[0] if scope[1] is None else f"{scope[0]}, partition {scope[1]}"
             self._report(
-                f"a record of {label} is older than the {self._size:,} records remembered, so it is passed on although "
+                f"a record of {label} is older than the window of {plural(self._size, 'record')}, so it is passed on although "
                 "it may be a duplicate. Use a larger window to detect it."
             )
 

@@ -155,7 +155,7 @@ class _Search:
             text = f"The record is on {topic}, partition {partition}, at offset {offset}."
             return ProbeResult("found", partition, offset, self.records_read, text)
         if self.complete:
-            text = f"The record is not on {topic}: {_were(self.records_read)} read to the end."
+            text = f"The record is not on {topic}: the topic was read to its end ({plural(self.records_read, 'record')})."
             if self.unread:
                 text = (
                     f"The record is not on {topic} according to timestamps: {_were(self.records_read)} read; "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.join_names import join_names
 from producer_core.config import ClientConfig, connection_settings
 from producer_core.errors import ConfigError
 
@@ -33,7 +34,7 @@ def kafka_options(config: ClientConfig) -> dict[str, str]:
     unknown = [name for name in given if name not in (*_SAME, *_TRANSLATED) and not name.startswith(_IGNORED)]
     if unknown:
         raise ConfigError(
-            f"Spark's Kafka client does not support {', '.join(sorted(unknown))}.",
+            f"Spark's Kafka client does not support {join_names(sorted(unknown), 'or')}.",
             fix="Use SASL (PLAIN, SCRAM) or TLS with PEM files: sasl.username, ssl.ca.location, ssl.key.location.",
         )
     return {f"kafka.{name}": value for name, value in options.items()}
@@ -46,7 +47,7 @@ def _sasl(given: Mapping[str, Any]) -> dict[str, str]:
     if mechanism not in _LOGIN:
         raise ConfigError(
             f"Spark's Kafka client cannot authenticate with sasl.mechanism={mechanism or '(none)'} and a password.",
-            fix=f"Use one of {', '.join(_LOGIN)}.",
+            fix=f"Use {join_names(_LOGIN, 'or')}.",
         )
     user, password = (_quoted(str(given.get(f"sasl.{part}", ""))) for part in ("username", "password"))
     return {"sasl.jaas.config": f"{_LOGIN[mechanism]} required username={user} password={password};"}

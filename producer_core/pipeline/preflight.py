@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Sequence
 
+from producer_core._internal.join_names import join_names
+from producer_core._internal.plural import plural
 from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError
 from producer_core.kafka.cluster import Cluster, ClusterView
@@ -51,8 +53,7 @@ def _missing(topic: str, view: ClusterView) -> BrokerError:
 
 
 def _listed(names: Sequence[str]) -> str:
-    first = sorted(names)[:5]
-    return ", ".join(first) + (f" and {len(names) - len(first)} more" if len(names) > len(first) else "")
+    return join_names(sorted(names), most=5)
 
 
 def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
@@ -60,8 +61,10 @@ def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
     if found.leaderless:
         verb = "has" if found.leaderless == 1 else "have"
         raise BrokerError(
-            f"{found.leaderless} of the {found.partitions} partitions of topic {topic!r} {verb} no leader.",
-            fix="Wait until their brokers are back; the partitions cannot be read until then.",
+            f"{found.leaderless} of {plural(found.partitions, 'partition')} of topic {topic!r} {verb} no leader.",
+            fix="Wait until its brokers are back; the partition cannot be read until then."
+            if found.leaderless == 1
+            else "Wait until their brokers are back; the partitions cannot be read until then.",
         )
     if found.operations is not None and not found.operations & {operation, "ALL"}:
         raise BrokerError(

@@ -261,7 +261,11 @@ def _stop(query: Any) -> None:
 
 def summary(done: MergeResult, behind: int | None) -> str:
     """Return the state of a run in one line."""
-    text = f"merged {done.merged:,} of {done.batches:,} batches" if done.batches else "no batches yet"
+    text = (
+        f"merged {done.merged:,} of {plural(done.batches, 'batch', 'batches')}"
+        if done.batches
+        else "no batches yet"
+    )
     if done.set_aside:
         text += f", {plural(done.set_aside, 'record')} set aside"
     return text + (f"; {plural(behind, 'record')} behind" if behind else "")

@@ -190,7 +190,7 @@ def _text(store: Store) -> str:
         totals = store.rows("totals")[0]
         pending = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
         return (
-            f"Messages: {totals['acknowledged']:,} acknowledged, {totals['dead']:,} dead. "
+            f"Messages: {totals['acknowledged']:,} acknowledged, {totals['dead']:,} failed. "
             f"Pending dead letters: {pending:,}. {_NO_WIDGET}"
         )
 

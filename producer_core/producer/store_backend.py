@@ -216,6 +216,7 @@ class StoreBackend:
         if self.store is None:
             raise ReplayError("The store is unavailable, so dead letters cannot be replayed now.")
         own = self._find_cluster(_CLUSTER_WITHIN)
+        self._set_cluster(own)
         where = DeadLetterFilter(topic=topic)
         if to_cluster is None:
             self._log_other_clusters(where, own)
@@ -303,10 +304,14 @@ class StoreBackend:
 
     def _name_cluster(self, destination: RecorderDestination) -> None:
         """Set the cluster of dead letters recorded before it was known. Two passes cover a batch in progress."""
-        assert self._producer is not None and self.store is not None
         if self._naming_passes and self._cluster_id:
-            self.store.execute("name_cluster", cluster=self._cluster_id, producer=self._producer.identity)
+            self._set_cluster(self._cluster_id)
             self._naming_passes -= 1
+
+    def _set_cluster(self, cluster: str) -> None:
+        assert self._producer is not None and self.store is not None
+        if cluster:
+            self.store.execute("name_cluster", cluster=cluster, producer=self._producer.identity)
 
     def _next_batch(self) -> int | None:
         """Return the number above all batches of this session in the store; None while the store is unavailable."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core._internal.plural import plural
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -142,9 +141,11 @@ def _sentences(growing: Sequence[ActiveCause], alert: str | None, now: float) ->
     if growing:
         died, last = sum(one.died for one in growing), max(one.last for one in growing)
         codes = ", ".join(dict.fromkeys(one.code for one in growing[:2]))
-        dead_letters = plural(died, "new dead letter")
+        ago = f"{max(0.0, now - last):.0f} s ago ({codes})"
         parts.append(
-            f"{dead_letters} within {LATELY / 60:.0f} min, the last one {max(0.0, now - last):.0f} s ago ({codes})"
+            f"1 new dead letter {ago}"
+            if died == 1
+            else f"{died:,} new dead letters within {LATELY / 60:.0f} min, the last one {ago}"
         )
     if alert is not None:
         parts.append(f"an alert is firing: {mask_or_hide(alert)}")

@@ -23,9 +23,7 @@ FRESH = 60.0
 """Seconds for which a search result is used."""
 LOOKS = 10
 """Maximum number of searches in a row without a result."""
-_KEPT = (
-    "inconclusive, so not sent; choose to send it anyway (--inconclusive send) if a duplicate does no harm"
-)
+_KEPT = "inconclusive, so not sent; to send anyway, use --inconclusive send if a duplicate does no harm"
 
 
 class DoubtfulRecord:

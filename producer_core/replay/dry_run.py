@@ -258,7 +258,7 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
         )
     if unsearched:
         yield (
-            f"These records are sent at least {QUIET_PERIOD_S:.0f} s after they failed, "
+            f"A record that may already be on its topic is sent no earlier than {QUIET_PERIOD_S:.0f} s after it failed, "
             "because late requests usually arrive by then."
         )
 
@@ -301,7 +301,8 @@ def _topic_problems(run: DryRun) -> Iterator[str]:
         if topic.newer_keys and topic.compacted and not skips(run.newer, topic):
             yield (
                 f"{records(topic.newer_keys)} of {topic.topic} will permanently replace a newer record with the same key: "
-                "the topic is compacted. Skip them unless the old values are correct."
+                f"the topic is compacted. Skip {_them(topic.newer_keys)} unless the old "
+                f"{'value is' if topic.newer_keys == 1 else 'values are'} correct."
             )
     for topic in topics:
         if topic.partitions is None:

@@ -50,7 +50,7 @@ def replay_guarantee(client: ClientConfig, topics: Sequence[str], cluster_id: st
     except ProducerError:
         return UNKNOWN
     return (
-        ReplayGuarantee("at_least_once", f"its client lacks {missing}")
+        ReplayGuarantee("at_least_once", f"the sending client lacks {missing}")
         if missing
         else ReplayGuarantee("exactly_once")
     )

@@ -9,27 +9,27 @@ from producer_core._internal.plural import plural
 
 # reasons for which a record is not sent
 
-NO_TOPIC = "its topic no longer exists; create it and replay again"
+NO_TOPIC = "the topic no longer exists; create it and replay again"
 NEWER_KEY = "the topic has a newer record with its key, and consumers would read the old value last"
-NEVER_SENT = "not replayable; fix it at its source"
-QUARANTINED = "quarantined: it failed again"
+NEVER_SENT = "not replayable; fix the source"
+QUARANTINED = "quarantined after failing again"
 OTHER_CLUSTER = "from another cluster"
-UNKNOWN_CLUSTER = "it may be on an unknown cluster, so it is not sent to this one"
+UNKNOWN_CLUSTER = "possibly on an unknown cluster, so not sent to this one"
 CHANGED = "changed after the replay was planned"
-CANCELLED = "cancelled before it was sent"
+CANCELLED = "cancelled before being sent"
 UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(
     {
         "archived": "archived after the replay was planned",
         "purged": "purged after the replay was planned",
         "replaying": "claimed by another replay",
         "replayed": "delivered by another replay",
-        "landed": "already found on its topic",
-        "dead": "it cannot be replayed",
+        "landed": "already found on the topic",
+        "dead": "not replayable",
         None: "no longer in the store",
     }
 )
 """Why a record could not be claimed, by the current state of its dead letter."""
-ABANDONED = "its runner stopped, and no other runner can look it up on the topic"
+ABANDONED = "the runner stopped, and no other runner can search the topic"
 
 SENT_ANYWAY = "inconclusive records are sent anyway, which may create duplicates"
 """The note in the audit log for the choice to send inconclusive records."""

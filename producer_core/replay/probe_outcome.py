@@ -11,8 +11,8 @@ from producer_core.kafka.newer_keys import NEWER_RECORD
 from producer_core.replay.outcome import RecordOutcome
 
 _REMOVED = (
-    "inconclusive, so not sent; to send it anyway, use --inconclusive send. It may have been among the records of "
-    "{topic} that retention or deletion of the topic removed before the search."
+    "inconclusive, so not sent; to send anyway, use --inconclusive send. Retention or deletion removed records of "
+    "{topic} before the search, possibly including this message."
 )
 _COMPACTED = f"inconclusive, so not sent. {NEWER_RECORD}"
 

@@ -341,7 +341,7 @@ class ReplayRunner:
         if (known := guarantee_from_cluster_id(self._sender.cluster_id or operation.cluster_id)).delivery:
             return known.why
         missing = missing_permissions(ClientConfig(client), topics)
-        return f"its client lacks {missing}" if missing else ""
+        return f"the sending client lacks {missing}" if missing else ""
 
     def check(self, operation: Operation) -> None:
         """Raise ReplayError or OtherCluster if this runner must not run the operation; call it before any change."""

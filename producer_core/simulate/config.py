@@ -232,11 +232,11 @@ class DataGenerationConfig:
         return found
 
     def _weight_tables(self) -> Iterable[tuple[str, Iterable[float]]]:
-        yield "Payment methods", self.payment_methods.values()
-        yield "Device types", self.device_types.values()
+        yield "Payment method", self.payment_methods.values()
+        yield "Device type", self.device_types.values()
         yield "Age distribution", self.age_weights.values()
-        yield "Marketing channels", self.marketing_channels.values()
-        yield "Fraud patterns", self.fraud_patterns.values()
+        yield "Marketing channel", self.marketing_channels.values()
+        yield "Fraud pattern", self.fraud_patterns.values()
 
 
 def opening_hours(hours: Any) -> tuple[int, int]:

@@ -159,7 +159,8 @@ class Store:
                 else:
                     self.set_setting(name, value)
             outcome = ", ".join(
-                f"{name} is {'the default' if value is None else value}" for name, value in changes.items()
+                f"{name} {'reset to the default' if value is None else f'set to {value}'}"
+                for name, value in changes.items()
             )
             self.audit(
                 who=who, origin=origin, action="set", selection=changes, count=len(changes), outcome=outcome

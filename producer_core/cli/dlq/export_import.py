@@ -145,7 +145,9 @@ def import_(
             output.say(f"  … and {done.refused - len(done.bad):,} more", err=True)
         if done.new and not dry_run:
             output.say(
-                "The source store may still contain them. Archive them there, so that they are not replayed twice."
+                "The source store may still contain it. Archive it there, so that it is not replayed twice."
+                if done.new == 1
+                else "The source store may still contain them. Archive them there, so that they are not replayed twice."
             )
     context.exit(1 if done.refused else 0)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
-from producer_core.events import SAFE_VERDICTS
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter, DeadLetters
@@ -89,11 +89,10 @@ def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
 
 
 def summary(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
-    """Return the selection for a confirmation, for example `43 dead letters of orders, payments`."""
+    """Return the selection for a confirmation, for example `43 dead letters of orders and payments`."""
     topics = list(dead.count_by(where, "topic"))
-    named = ", ".join(topics[:3]) + (
-        f" and {plural(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
-    )
+    more = [plural(len(topics) - 3, "more topic")] if len(topics) > 3 else []
+    named = join_names([*topics[:3], *more])
     return f"{plural(number, 'dead letter')} of {named}" if topics else plural(number, "dead letter")
 
 
@@ -111,15 +110,3 @@ def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
         f"topic {where.topic!r} has no dead letters" if unknown else "the selection matches no dead letter"
     )
     return f"{reason}. Topics with dead letters: {named}{more}."
-
-
-def risks(verdicts: Mapping[str, int]) -> str:
-    """Return how many dead letters are safe to resend, and how a replay treats the others."""
-    safe = sum(number for verdict, number in verdicts.items() if verdict in SAFE_VERDICTS)
-    uncertain = sum(verdicts.values()) - safe
-    if not uncertain:
-        return "No broker has any of them, so a replay writes no duplicate."
-    return (
-        f"Safe to resend: {safe:,}. Possibly on their topic already: {uncertain:,}; the replay searches the topic for each "
-        "first, and those not found remain dead letters unless you choose to send them anyway."
-    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
@@ -171,9 +172,7 @@ def must_ask(
     run = _preview(job, preview_options, existing)
     output.say(dry_run_text.headline(run), err=True)
     _print_run(run, as_json=True)
-    raise Failed(
-        _question(run), "Standard input is not a terminal; use --yes to send them. Nothing was sent."
-    )
+    raise Failed(_question(run), "Standard input is not a terminal; use --yes to confirm. Nothing was sent.")
 
 
 def _preview(job: ReplayRun, preview_options: dict[str, Any], existing: Operation | None) -> DryRun:
@@ -230,8 +229,8 @@ def _print_run(run: DryRun, *, as_json: bool) -> None:
 
 def _question(run: DryRun) -> str:
     topics = list(run.by_topic)
-    more = f" and {plural(len(topics) - 3, 'more topic')}" if len(topics) > 3 else ""
-    return f"Replay {plural(run.total, 'dead letter')} of {', '.join(topics[:3]) or 'no topic'}{more}?"
+    more = [plural(len(topics) - 3, "more topic")] if len(topics) > 3 else []
+    return f"Replay {plural(run.total, 'dead letter')} of {join_names([*topics[:3], *more]) or 'no topic'}?"
 
 
 def _confirm_and_start(
@@ -268,9 +267,11 @@ def _confirm_and_start(
 def _inconclusive_question(run: DryRun) -> str:
     from producer_core.replay.phrases import inconclusive_fact
 
-    return (
-        f"{inconclusive_fact(run.doubtful.count)}. Send those not found there anyway? Duplicates are possible"
+    count = run.doubtful.count
+    anyway = (
+        "Send it anyway if it is not found there?" if count == 1 else "Send those not found there anyway?"
     )
+    return f"{inconclusive_fact(count)}. {anyway} Duplicates are possible"
 
 
 def _newer_question(run: DryRun) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
+from producer_core._internal.join_names import join_names
 from producer_core.cli import open_store, options, output
 from producer_core.cli.dlq import filter_options, replay_dead_letters
 from producer_core.cli.lazy_group import Failed
@@ -192,7 +193,7 @@ class ReprocessRun(ReplayRun):
     stop_timeout: ClassVar[float] = SPARK_STOP_TIMEOUT + 5
     pause_notice: ClassVar[str] = (
         "Spark has 8 s to finish its current batch. After that the batch is killed, and the job searches the topics "
-        "for its records (45 s at most). The rest stays in the store …"
+        "for its records (45 s at most). The other records stay in the store …"
     )
     _make: Callable[[Callable[[], SparkSession] | None], ReplayRunner] = field(init=False)
     _settings: Mapping[str, Any] = field(init=False)
@@ -281,7 +282,7 @@ def _refuse_changes(where: DeadLetterFilter, plan: Mapping[str, Any]) -> None:
         given.insert(0, "a selection")
     if given:
         raise Failed(
-            f"The dead letters and the plan of an existing replay cannot be changed, but you specified {', '.join(given)}.",
+            f"The dead letters and the plan of an existing replay cannot be changed, but you specified {join_names(given)}.",
             "With --operation, only --rate may change.",
         )
 

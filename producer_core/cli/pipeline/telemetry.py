@@ -163,7 +163,7 @@ def merged(done: MergeResult, path: Path) -> str:
         return f"{batches} arrived; {path} already had {'it' if done.batches == 1 else 'them'}."
     if done.merged == done.batches:
         return f"Merged {batches} into {path}."
-    return f"Merged {done.merged:,} of {batches} into {path}, which already had the others."
+    return f"Merged {done.merged:,} of {batches} into {path}, which already had {'the other' if done.batches - done.merged == 1 else 'the others'}."
 
 
 def _reasons(versions: Mapping[int | None, int]) -> Mapping[str, int]:
@@ -179,7 +179,7 @@ def _reason(version: int | None) -> str:
 
     if version is not None and version > SCHEMA_VERSION:
         return (
-            f"they use schema version {version}, but this producer-core supports version {SCHEMA_VERSION}. Upgrade "
-            "producer-core, then run once with a new --checkpoint: the job reads them again and counts nothing twice."
+            f"schema version {version}, but this producer-core supports version {SCHEMA_VERSION}. Upgrade producer-core, "
+            "then run once with a new --checkpoint: the job reads everything again and counts nothing twice."
         )
     return "not telemetry, or damaged."

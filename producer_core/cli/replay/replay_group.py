@@ -161,7 +161,7 @@ def go(
 @options.store_option
 @options.as_json
 def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
-    """Pause a replay. Records in flight are settled; the rest waits for resume."""
+    """Pause a replay. Records in flight are settled; the rest wait until the replay is resumed."""
     from producer_core.replay import pause as act
 
     _print("Paused", act(_store(store_path), operation_id, **_who()), as_json)

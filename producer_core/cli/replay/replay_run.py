@@ -40,7 +40,7 @@ class ReplayRun:
     stop_timeout: ClassVar[float] = 20.0
     """Seconds for the runner of this process to release the operation."""
     pause_notice: ClassVar[str] = (
-        "Waiting for the records in flight, 20 s at most; the rest stays in the store …"
+        "Waiting for the records in flight, 20 s at most; the rest stay in the store …"
     )
     """Printed after Ctrl-C."""
     _cluster: str = field(default="", init=False)

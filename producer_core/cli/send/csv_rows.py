@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from producer_core._internal.join_names import join_names
 from producer_core.cli.send import column_types
 from producer_core.cli.send.input_file import InputError, InputSource, lines
 from producer_core.cli.send.rows import InputRow, InputRows, MalformedRow
@@ -104,8 +105,8 @@ class CsvRows(InputRows):
                 f"{self.name} has a carriage return (CR) inside its header line; lines must end with LF or CR LF.",
                 fix=f"If each line ends with CR only, convert the file: tr '\\r' '\\n' < {self.name}.",
             )
-        problem = header.problem if header else ""
-        return InputError(f"{self.name} has no header line with the column names. {problem}".strip())
+        problem = f": {header.problem}" if header and header.problem else ""
+        return InputError(f"{self.name} has no header line with the column names{problem}.")
 
     def _check_delimiter(self, column: str) -> None:
         other = next((one for one in _DELIMITERS if one in column and one != self._delimiter), None)
@@ -137,10 +138,10 @@ class CsvRows(InputRows):
         marked = [name for name, kind in zip(names, kinds, strict=True) if kind & column_types.MARK]
         typed = dict(zip(names, map(column_types.describe, kinds), strict=True))
         if nulled := [name for name in marked if typed[name] not in ("text", "empty")]:
-            self.notes.append(f"NA and similar markers were read as null in {', '.join(nulled)}.")
+            self.notes.append(f"NA and similar markers were read as null in {join_names(nulled)}.")
         if kept := [name for name in marked if typed[name] in ("text", "empty")]:
             self.notes.append(
-                f"NA and similar markers were kept as text in {', '.join(kept)}; --null NA makes them null."
+                f"NA and similar markers were kept as text in {join_names(kept)}; --null NA makes them null."
             )
 
 

@@ -35,4 +35,4 @@ def _key(value: Any, name: str) -> str | int | None:
         return str(value)
     if isinstance(value, datetime | date):
         return value.isoformat()
-    raise InvalidMessage(f"The field {name!r} is {type(value).__name__}, which cannot be a key.")
+    raise InvalidMessage(f"The field {name!r} is of type {type(value).__name__}, which cannot be a key.")

@@ -111,7 +111,8 @@ def _sentence(state: RunState) -> str:
     pending = state.producer.pending_count
     if state.phase == "settling":
         text += f"; waiting for {pending:,}"
-        text += " (press Ctrl-C again to abandon them)" if state.interrupted else ""
+        them = "it" if pending == 1 else "them"
+        text += f" (press Ctrl-C again to abandon {them})" if state.interrupted else ""
     return text + (_connection_trouble(state, anything=bool(snapshot.acknowledged)) if pending else "")
 
 

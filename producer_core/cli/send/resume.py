@@ -126,14 +126,17 @@ def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client:
     for start, end in unsaved.rows:
         state.settled.add(start, end)
     text = f"Resuming: {_rows_are(len(state.settled))} settled"
-    text += f", {found:,} of them found on {topic}." if (found := len(state.settled) - saved) else "."
+    text += f", {found:,} found on {topic}." if (found := len(state.settled) - saved) else "."
     if unsaved.rows.highest >= state.reached:
         text += " The state file is older than these rows."
         state.reached = unsaved.rows.highest + 1 + in_client
     possible = state.possible()
     state.doubtful += possible + unsaved.copies
     if possible:
-        text += f" Up to {possible:,} more may already be on {topic}; they are sent again with the same ids."
+        again = (
+            "it is sent again with the same id" if possible == 1 else "they are sent again with the same ids"
+        )
+        text += f" Up to {possible:,} more may already be on {topic}; {again}."
     elif not unsaved.unread:
         text += " No row is sent twice."
     return ResumePoint(FileProgress(file, state, unsaved), "resumed", text + _limits(topic, unsaved))

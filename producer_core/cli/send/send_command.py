@@ -37,7 +37,7 @@ MALFORMED ROWS. A line that is not JSON, contains NaN, has the wrong number of f
 becomes a dead letter with its line number and bytes; its verdict is not_sent. --strict stops at the first one
 instead.
 
-RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the file. A small state file in
+RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the send. A small state file in
 the state folder records the position. The command refuses a file or options that have changed; --restart starts
 over. With --delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state
 file is lost, the command reads the topic instead. With at_least_once (the default), it reads the topic from the saved

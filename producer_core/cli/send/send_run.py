@@ -325,7 +325,7 @@ class SendRun:
         if self._options.key is not None and columns is not None and self._options.key not in columns:
             raise ConfigError(
                 f"{self._input.name} has no column {self._options.key!r} for the key.",
-                fix=f"It has {', '.join(columns)}.",
+                fix=f"Columns: {', '.join(columns)}.",
             )
 
     def _read_rows(self) -> Iterator[tuple[InputRow | MalformedRow, int]]:
@@ -396,7 +396,7 @@ class SendRun:
 
     def _stop_at(self, position: int, text: str) -> None:
         self._unread()
-        self.state.stopped = f"{self._input.unit} {position}: {text}"
+        self.state.stopped = f"{self._input.unit} {position}: {text.rstrip('.')}"
 
     def _reject(self, position: int, raw: bytes, text: str) -> None:
         """Keep a malformed row as a dead letter."""

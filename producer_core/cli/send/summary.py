@@ -177,8 +177,7 @@ class SendSummary:
         if self.already_done:
             done = plural(self.already_done, "row was", "rows were")
             yield (
-                f"  {done} settled by earlier runs: {self.dead_before:,} of them dead, "
-                f"{self.malformed_before:,} malformed."
+                f"  {done} settled by earlier runs ({self.dead_before:,} dead, {self.malformed_before:,} malformed)."
             )
         if self.possibly_twice:
             rows = plural(self.possibly_twice, "row")
@@ -188,7 +187,10 @@ class SendSummary:
         if self.held_back:
             rows = plural(self.held_back, "row was", "rows were")
             yield (
-                f"  {rows} not sent, from row {self.first_held_back:,} on: an earlier run may have sent them, and "
+                f"  {rows} not sent (row {self.first_held_back:,}): an earlier run may have sent it, and {self.topic} has a "
+                "newer record with its key."
+                if self.held_back == 1
+                else f"  {rows} not sent, from row {self.first_held_back:,} on: an earlier run may have sent them, and "
                 f"{self.topic} has newer records with their keys."
             )
         if self.blank:

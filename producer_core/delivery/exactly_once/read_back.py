@@ -339,7 +339,8 @@ def _waiting_text(waiting: Mapping[PartitionId, tuple[int, int]]) -> str:
     others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     return (
         f"The read-back of {topic} [{number}]{others} is waiting: a broker is unavailable, or another producer has an open "
-        "transaction there. The producer sends nothing to this partition until the read-back is complete."
+        "transaction there. The producer sends nothing to "
+        f"{'these partitions' if others else 'this partition'} until the read-back is complete."
     )
 
 

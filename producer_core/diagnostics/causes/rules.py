@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 
+from producer_core._internal.plural import plural
 from producer_core.diagnostics.causes.values import CauseFinding, CauseInputs
 from producer_core.kafka.classify import failure_of
 
@@ -248,8 +249,8 @@ def failing(now: CauseInputs) -> Iterator[CauseFinding]:
     dead_letters = "a dead letter" if dead == 1 else "dead letters"
     yield CauseFinding(
         "failing",
-        f"{dead:,} of {settled:,} messages became {dead_letters}{place}{meaning}",
-        f"{most:,} of them with {code}{'' if place else f' on {topic}'}; {_percent(share)} of all messages."
+        f"{dead:,} of {plural(settled, 'message')} became {dead_letters}{place}{meaning}",
+        f"{'Error' if dead == 1 else f'{most:,} of them with'} {code}{'' if place else f' on {topic}'}; {_percent(share)} of all messages."
         if failure
         else f"{_percent(share)} of all messages.",
         failure.advice if failure else "Each dead letter shows its error.",

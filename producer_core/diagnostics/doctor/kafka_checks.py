@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from producer_core._internal.join_names import join_names
+from producer_core._internal.plural import plural
 from producer_core.config import DEFAULTS, ClientConfig, client_config
 from producer_core.diagnostics.doctor.finding import DoctorFinding, Level, of_error
 from producer_core.errors import BrokerError, ConfigError
@@ -116,8 +118,8 @@ def check_topic(
     if topic.leaderless:
         verb = "has" if topic.leaderless == 1 else "have"
         yield DoctorFinding(
-            check, "problem", f"{topic.leaderless} of {topic.partitions} partitions {verb} no leader and cannot be "
-            "written to.", "Start the brokers that hold these partitions."
+            check, "problem", f"{topic.leaderless} of {plural(topic.partitions, 'partition')} {verb} no leader and cannot be "
+            "written to.", f"Start the brokers that hold {'this partition' if topic.leaderless == 1 else 'these partitions'}."
         )  # fmt: skip
     yield _replicas(check, topic)
     if topic.in_sync < topic.replication_factor and not topic.leaderless:
@@ -160,7 +162,7 @@ def _permissions(
     missing = missing_permissions(list(needs.values()), {topic: operations})
     if not missing:
         return DoctorFinding(check, "ok", f"Permissions granted: {', '.join(needs)}.")
-    names = ", ".join(need.operation for need in missing)
+    names = join_names(need.operation for need in missing)
     reasons = ", ".join(f"{need.operation} ({need.reason})" for need in missing)
     text = f"Permissions missing: {reasons}."
     if "standing" in features and any(need.operation in ("READ", "DESCRIBE") for need in missing):

@@ -34,7 +34,7 @@ class Manifest:
     """Describes an exported file. `filter` is the result of DeadLetterFilter.to_query().
 
     At the start `matched` dead letters matched, and `rows` of them are in the file. `changed` of these rows changed
-    before they were read; the file has their state at the time of reading. `missing` were deleted or no longer matched.
+    before they were read; the file has the state at the time of reading. `missing` were deleted or no longer matched.
     """
 
     file: str
@@ -70,7 +70,7 @@ class Manifest:
             sentences.append("Raw: keys, values, headers and error texts are unmasked.")
         if self.changed:
             sentences.append(
-                f"{self.changed:,} changed during the export; the file has their state at the time of reading."
+                f"{self.changed:,} changed during the export; the file has the state at the time of reading."
             )
         if self.missing:
             sentences.append(

@@ -33,7 +33,7 @@ def confirm(config: ClientConfig, report: AuditReport) -> None:
         first = found[0]
         raise PipelineError(
             f"Spark did not read all records: of {plural(len(chosen), 'record')} that seemed lost, "
-            f"{plural(len(found), 'is', 'are')} in the log, such as "
+            f"{'1 is in the log:' if len(found) == 1 else f'{len(found):,} are in the log, such as'} "
             f"{first['message_id']} in partition {first['partition']} at offset {first['offset']:,}.",
             fix="A partition's leader may have changed during the audit: audit again.",
         )

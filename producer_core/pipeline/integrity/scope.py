@@ -26,7 +26,7 @@ class AuditScope:
                 "An audit has one start.", fix="Use one of since, from_offsets and incremental."
             )
         if self.incremental and self.until is not None:
-            raise ConfigError("An incremental audit ends at the topic's end.", fix="Omit until.")
+            raise ConfigError("An incremental audit ends at the topic's end.", fix="Omit `until`.")
         if self.since is not None and self.until is not None and self.until <= self.since:
             raise ConfigError("The audit would end before it begins.", fix="Choose an `until` after `since`.")
         if self.isolation not in ("read_committed", "read_uncommitted"):

@@ -87,7 +87,12 @@ def check_partitions(wanted: Iterable[int], existing: Collection[int]) -> None:
     """Raise ConfigError when a wanted partition does not exist."""
     if unknown := sorted({*wanted} - {*existing}):
         raise ConfigError(
-            f"The topic has no partition {unknown[0]}; it has {len(existing)}, from 0.",
+            f"The topic has no partition {unknown[0]}; "
+            + (
+                "it has only partition 0."
+                if len(existing) == 1
+                else f"its partitions are 0 to {len(existing) - 1}."
+            ),
             fix="Specify only partitions that it has.",
         )
 

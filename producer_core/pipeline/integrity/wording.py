@@ -89,8 +89,8 @@ def sentences(report: AuditOutcome) -> Iterator[str]:
         yield f"{_are(report.given_up_found, f'dropped by {whose}')} in the log."
     if report.foreign:
         yield (
-            f"{report.foreign:,} of {report.records:,} records {'has' if report.foreign == 1 else 'have'} no producer_core "
-            "message id; they were counted, not checked."
+            f"{report.foreign:,} of {plural(report.records, 'record')} {'has' if report.foreign == 1 else 'have'} no "
+            f"producer_core message id; {'it was' if report.foreign == 1 else 'they were'} counted, not checked."
         )
     yield from _holes(report)
     yield from report.notes
@@ -115,7 +115,8 @@ def _undecidable(report: AuditOutcome) -> Iterator[str]:
 
 def _expired(report: AuditOutcome) -> str:
     listed = [
-        f"partition {one.partition}, {one.count:,} at offsets {one.first:,} to {one.last:,}"
+        f"partition {one.partition}, {one.count:,} at "
+        + (f"offset {one.first:,}" if one.first == one.last else f"offsets {one.first:,} to {one.last:,}")
         for one in report.expired_ranges
     ]
     more = len(listed) - _MAX_LISTED
@@ -152,7 +153,7 @@ def finding(
         case "duplicated":
             return f"a copy at {here}; the original is at {there}offset {other:,}"
         case "reordered" if other == -1:
-            return f"at {here}, after a message of its session with a higher sequence below this range"
+            return f"at {here}, after a message of its session that has a higher sequence and is below this range"
         case "reordered":
             return f"at {here}, after a message of its session with a higher sequence at offset {other:,}"
         case "pending" if offset is None:

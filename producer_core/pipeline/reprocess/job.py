@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core import replay
 from producer_core._internal.actor import current_actor
+from producer_core._internal.join_names import join_names
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import ConfigError, PipelineError, ReplayError
 from producer_core.kafka.record_lookup import prober
@@ -143,7 +144,7 @@ def _check_continuation(selection: DeadLetterFilter | None, plan: Mapping[str, A
     if given:
         raise ConfigError(
             "A replay that has started keeps its dead letters and its plan, so it cannot be combined with "
-            f"{', '.join(given)}.",
+            f"{join_names(given)}.",
             fix="With operation_id, only rate may change.",
         )
 

@@ -20,6 +20,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from producer_core._internal.join_names import join_names
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.exactly_once.read_back import ReadBack
@@ -78,7 +79,7 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
     """
     count = _partitions_of(settings, topic)
     if missing := acls.check(ClientConfig(settings), [topic], feature="exactly_once"):
-        names = ", ".join(map(str, missing))
+        names = join_names(map(str, missing))
         raise BrokerError(
             f"The topic {topic}, which stores the progress of replays, cannot be used: "
             f"the credentials lack {names}.",

@@ -234,7 +234,7 @@ class SparkReplay:
             return []
         batch.cancel()
         self._report(
-            f"{batch.sender} had to stop a batch of {records(len(self._unsettled))}; its records are looked up on their topics"
+            f"{batch.sender} had to stop a batch of {records(len(self._unsettled))}; the batch is looked up on its topics"
         )
         self._batch, self._leave_at = None, float("inf")
         if not self._holds():

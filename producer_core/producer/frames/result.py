@@ -69,13 +69,13 @@ class FrameResult:
 
     def _sentences(self) -> Iterator[str]:
         counts = [
-            f"{count:,} {word}"
-            for count, word in (
-                (self.acknowledged, "acknowledged"),
-                (self.dead, "died"),
-                (self.refused, "refused"),
-                (self.duplicate, "duplicates suppressed"),
-                (self.pending, "pending"),
+            plural(count, word, words)
+            for count, word, words in (
+                (self.acknowledged, "acknowledged", "acknowledged"),
+                (self.dead, "dead letter", "dead letters"),
+                (self.refused, "refused", "refused"),
+                (self.duplicate, "duplicate suppressed", "duplicates suppressed"),
+                (self.pending, "pending", "pending"),
             )
             if count
         ]
@@ -93,14 +93,16 @@ class FrameResult:
 
     def __repr__(self) -> str:
         named = [f"row {one.row:,} refused: {one.text}" for one in self.refusals[:_IN_REPR]]
-        named += [f"row {one.row:,} dead: {one.text} ({one.verdict})" for one in self.deaths[:_IN_REPR]]
+        named += [
+            f"row {one.row:,} is a dead letter: {one.text} ({one.verdict})" for one in self.deaths[:_IN_REPR]
+        ]
         return mask_or_hide("\n".join([*self.sentences, *named]))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
 
         rows: list[Sequence[object]] = [(one.row, "refused", one.text) for one in self.refusals]
-        rows += [(one.row, f"dead, {one.verdict}", one.text) for one in self.deaths]
+        rows += [(one.row, f"dead letter, {one.verdict}", one.text) for one in self.deaths]
         first, *lines = self.sentences
         more = self.refused + self.dead - len(rows)
         return html.page(first, columns=("row", "", "why"), rows=rows, lines=lines, more=more)

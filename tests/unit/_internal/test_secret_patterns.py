@@ -88,7 +88,7 @@ def test_a_changed_file_takes_effect_immediately(rules):
         ("nmaes = []", "no setting 'nmaes'. Did you mean names?"),
         ("names = 'x'", "names must be a list"),
         ("names = [1]", "names must be a list"),
-        ("hide = ['errors']", "cannot hide 'errors'. Use one of keys, values, headers"),
+        ("hide = ['errors']", "'errors' cannot be hidden. Use one of keys, values, headers"),
         ("patterns = ['(a']", "is not valid RE2"),
         ("patterns = ['(?=a)']", "is not valid RE2"),
         ("patterns = ['x*']", "matches the empty string"),

@@ -291,7 +291,7 @@ def test_list_prints_the_cursor_of_the_next_page(dead_letters, dlq):
 @pytest.mark.slow
 def test_list_reports_the_progress_of_a_body_search(dead_letters, dlq):
     dead_letters.add([dead_letter(1, value=b"needle"), dead_letter(2)])
-    assert "Searched all 2: 1 found." in dlq("list", "--body", "needle").stdout
+    assert "Searched 2 dead letters: 1 found." in dlq("list", "--body", "needle").stdout
     found = json.loads(dlq("list", "--body", "needle", "--json").stdout)
     assert [row["message_id"] for row in found["records"]] == ["m-1"]
     assert found["search"]["complete"]

@@ -46,7 +46,7 @@ def test_a_missing_record_is_not_found_only_after_everything_was_read(broker):
 
     assert result.outcome == "not_found"
     assert result.records_read == COUNT + 1
-    assert "2,001 records were read" in result.text
+    assert "read to its end (2,001 records)" in result.text
 
 
 def test_an_empty_topic_does_not_have_the_record(broker):
@@ -83,12 +83,12 @@ def test_a_lookup_that_reaches_its_limit_is_inconclusive(broker):
     assert "the limit of 10 records was reached, and 2,001 records were not read" in result.text
 
 
-@pytest.mark.parametrize(("read", "text"), [(1, "1 record was read"), (2, "2 records were read")])
-def test_the_result_agrees_with_the_number_of_records_read(read, text):
+@pytest.mark.parametrize(("read", "records", "verb"), [(1, "1 record", "was"), (2, "2 records", "were")])
+def test_the_result_agrees_with_the_number_of_records_read(read, records, verb):
     search = record_lookup._Search({"an-id"}, deadline=0.0, max_records=10, records_read=read)
-    assert text in search.result_of("an-id", "orders").text
+    assert f"{records} {verb} read" in search.result_of("an-id", "orders").text
     search.complete = True
-    assert f"{text} to the end." in search.result_of("an-id", "orders").text
+    assert f"the topic was read to its end ({records})." in search.result_of("an-id", "orders").text
 
 
 def test_a_lookup_on_a_missing_topic_or_partition_names_it(broker):

@@ -158,6 +158,16 @@ def test_without_a_cluster_id_only_dead_letters_of_an_unknown_cluster_are_used(s
 
 
 @pytest.mark.slow
+def test_a_replay_sets_the_cluster_of_the_producers_own_dead_letters(store):
+    with producer_of(store) as producer:
+        producer._components.dead_letter_backend._naming_passes = 0  # the passes of the recorder ran before
+        own, other = dead_letter(5, cluster_id="", producer_id=producer.identity), dead_letter(6, cluster_id="")
+        DeadLetters(store).add([own, other])
+        producer.replay_dlq_messages("orders", timeout=0)
+    assert DeadLetters(store).count_by(DeadLetterFilter(state=None), "cluster_id") == {"here": 1, "": 1}
+
+
+@pytest.mark.slow
 def test_the_readme_example_works_again_on_a_new_embedded_broker(store, broker):
     DeadLetters(store).add([dead_letter(4, topic="refunds", cluster_id="mockClusterOfTheFirstRun")])
 

@@ -44,7 +44,7 @@ def test_a_producer_without_a_store_explains_how_to_get_a_monitor():
 def test_without_the_widget_the_monitor_names_the_package_to_install(store, monkeypatch):
     monkeypatch.setattr("producer_core._internal.dashboard_entry.entry_points", lambda **_: ())
     monitor = Monitor(store)
-    assert "Messages: 90 acknowledged, 10 dead. Pending dead letters: 10." in repr(monitor)
+    assert "Messages: 90 acknowledged, 10 failed. Pending dead letters: 10." in repr(monitor)
     assert "pip install" in repr(monitor) and "pip install" in monitor._repr_html_()
     assert monitor._display_() == repr(monitor)
     with pytest.raises(NotImplementedError):  # IPython then shows the text

@@ -90,7 +90,7 @@ def test_cancel_leaves_the_rest_dead_and_settles_records_in_flight(store, clock)
     running.stop()
 
     done = replay.get(store, operation.operation_id)
-    assert done.message == "Cancelled: replayed 4 of 10; 6 skipped: cancelled before it was sent"
+    assert done.message == "Cancelled: replayed 4 of 10; 6 skipped: cancelled before being sent"
     assert sorted(states(store).values()) == ["dead"] * 6 + ["replayed"] * 4
 
 

@@ -42,7 +42,7 @@ def test_a_missing_permission_is_named(permissions):
     permissions([missing])
 
     assert replay_guarantee(None, ["orders"], "lkc-1") == ReplayGuarantee(
-        "at_least_once", f"its client lacks {missing}"
+        "at_least_once", f"the sending client lacks {missing}"
     )
 
 

@@ -152,7 +152,7 @@ def test_a_record_that_failed_in_three_replays_is_quarantined(store):
     done = run(store, ScriptedSender())
 
     assert (done.acknowledged, done.skipped) == (0, 1)
-    assert "quarantined: it failed again in 3 replays" in done.message
+    assert "quarantined after failing again in 3 replays" in done.message
     assert DeadLetters(store).get(poison).quarantined
     assert run(store, ScriptedSender(), allow_quarantined=True).acknowledged == 1
 

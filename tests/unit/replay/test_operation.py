@@ -113,7 +113,7 @@ def test_a_rate_changes_only_with_a_valid_resume(store, clock):
 
 @pytest.mark.slow
 def test_cancelling_a_dry_run_reports_records_that_another_replay_delivered(store, clock):
-    """Regression: it reported "4 skipped: cancelled before it was sent", but 2 of them had been replayed elsewhere."""
+    """Regression: it reported "4 skipped: cancelled before being sent", but 2 of them had been replayed elsewhere."""
     add_dead_letters(store, 2)
     DeadLetters(store).add([dead_letter(8, topic="payments"), dead_letter(9, topic="payments")])
     dry = replay.plan(store, ALL, **BY, can_run=CLUSTER, check_first=True, clock=clock)
@@ -124,7 +124,7 @@ def test_cancelling_a_dry_run_reports_records_that_another_replay_delivered(stor
     done = replay.cancel(store, dry.operation_id, **BY, clock=clock)
 
     assert done.message == (
-        "Cancelled: replayed 0 of 4; 2 skipped: cancelled before it was sent; "
+        "Cancelled: replayed 0 of 4; 2 skipped: cancelled before being sent; "
         "2 skipped: delivered by another replay"
     )
     assert sorted(states(store).values()) == ["dead"] * 2 + ["replayed"] * 2

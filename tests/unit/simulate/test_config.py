@@ -99,7 +99,7 @@ def test_validate_lists_every_invalid_setting():
     config.age_distribution = [0.9, 0.9]
 
     assert config.validate() == [
-        "Payment methods weights sum to more than 1.0",
+        "Payment method weights sum to more than 1.0",
         "Age distribution weights sum to more than 1.0",
         "Total users must be positive",
         "Total products must be positive",

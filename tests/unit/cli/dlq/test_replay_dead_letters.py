@@ -127,7 +127,7 @@ def test_the_python_api_skips_old_values_of_unknown_policy_topics_and_of_deleted
         assert producer.replay_dlq_messages("orders") == 0
         assert producer.replay_dlq_messages("gone") == 0
     assert DeadLetters(store).count_by(ALL, "topic") == {"gone": 1, "orders": 2}
-    assert "its topic no longer exists" in replay.list_operations(store)[0].message
+    assert "the topic no longer exists" in replay.list_operations(store)[0].message
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_without_yes_or_a_terminal_the_dry_run_is_printed_and_nothing_is_sent(st
         "2 records of orders will be skipped: the topic has a newer record with the same key"
         in refused.stderr
     )
-    assert "Standard input is not a terminal; use --yes to send them. Nothing was sent." in refused.stderr
+    assert "Standard input is not a terminal; use --yes to confirm. Nothing was sent." in refused.stderr
     assert replay.list_operations(store) == []
 
 

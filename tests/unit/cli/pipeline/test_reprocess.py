@@ -18,7 +18,7 @@ def test_a_started_operation_keeps_its_plan():
     nothing = {"limit": None, "rate": 5.0, "canary": None, "allow_quarantined": False, "to_cluster": None}
     _refuse_changes(DeadLetterFilter(), nothing)
 
-    with pytest.raises(Failed, match="a selection, --canary, --include-quarantined"):
+    with pytest.raises(Failed, match="a selection, --canary and --include-quarantined"):
         _refuse_changes(DeadLetterFilter(topic="orders"), {**nothing, "canary": 0, "allow_quarantined": True})
 
 

@@ -147,9 +147,9 @@ def test_without_a_terminal_replay_prints_the_dry_run_and_plans_nothing(store):
     result = run(store, "dlq", "replay")
 
     assert result.exit_code == 2
-    assert "Replay 5 dead letters of orders, payments?" in result.stderr
+    assert "Replay 5 dead letters of orders and payments?" in result.stderr
     assert "Dry run: 5 records" in result.stderr
-    assert "use --yes to send them" in result.stderr
+    assert "use --yes to confirm" in result.stderr
     assert replay.list_operations(store) == []
 
 

@@ -198,7 +198,7 @@ def test_rows_found_on_the_topic_are_settled(file):
 
     start = begin(file, LEAST, unsaved=lambda state: UnsavedRows(Ranges([(7, 9), (12, 15)]), copies=2))
 
-    assert "15 rows are settled, 5 of them found on orders" in start.text
+    assert "15 rows are settled, 5 found on orders" in start.text
     assert "Up to 5 more" in start.text
     assert start.progress.is_settled(14)
     assert start.progress.possibly_twice == 4 + 5 + 2

@@ -136,7 +136,7 @@ def test_missing_windows_are_gaps_with_an_explanation(store):
     assert lost and set(lost) == {None} and line.connectgaps is False
 
     note, tooltip = wording.gaps(*page.missing)
-    assert note == " · 3 windows of 1 producer missing" and "telemetry_lost" in tooltip
+    assert note == " · 3 windows from 1 producer missing" and "telemetry_lost" in tooltip
     assert wording.gaps(0, 0) == ("", "")
     store.append(Batch("p", 5, first=3))  # the missing windows arrive later in one batch
     assert queries.overview(store, "5 min", NOW).missing == (0, 0)

@@ -13,7 +13,7 @@ from tests.fixtures.pages import html_of
 def test_a_body_search_shows_its_progress(path, store, monkeypatch):
     DeadLetters(store).add([dead_letter(1, value=b"needle"), dead_letter(2)])
     page = page_of(path, monkeypatch, body="needle")
-    assert "Searched all 2: 1 found." in html_of(page)
+    assert "Searched 2 dead letters: 1 found." in html_of(page)
     page = page_of(path, monkeypatch, body="nothing")
-    assert "Searched all 2: 0 found." in html_of(page)
+    assert "Searched 2 dead letters: 0 found." in html_of(page)
     assert page.button(key="clear").disabled

@@ -43,7 +43,7 @@ def test_a_manual_selection_ignores_later_filters(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1), dead_letter(2, topic="orders")])
     page = page_of(path, monkeypatch, selected=("m-1",), topic="orders")
-    assert "1 selected, 1 on other pages." in html_of(page)
+    assert "1 selected, 1 on another page." in html_of(page)
     page.button(key="clear").click().run()
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
 
@@ -79,7 +79,7 @@ def test_without_a_producer_replay_is_disabled_with_a_reason(path, store, monkey
     DeadLetters(store).add([dead_letter(1)])
     page = opened("dead_letters", path, monkeypatch)
     assert page.button(key="replay").disabled
-    assert "These dead letters cannot be replayed now." in text_of(page)
+    assert "This dead letter cannot be replayed now." in text_of(page)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ def test_the_page_shows_jobs_and_marks_dead_ones(path, store, now, monkeypatch):
     assert "dead: never finished, last seen" in dead[1] and dead[0].startswith("Audit integrity orders")
     assert "hunter2" not in text_of(page)
     assert runs[2:4] == ["312 batches", "none"] and "running for 10 min" in runs[1]
-    assert "1 job is dead" in text_of(page) and "No telemetry job running" not in text_of(page)
+    assert "1 job is dead" in text_of(page) and "No telemetry job is running" not in text_of(page)
     assert not any("pipeline telemetry" in code.value for code in page.code)
 
 
@@ -27,7 +27,7 @@ def test_a_stopped_telemetry_job_is_reported_before_silent_producers(path, store
     store.append(Batch("web", 0, producer=producer("web", now, seen_at=now - 400)))
     job(store, began=now - 900, seen=now - 400)
     text = text_of(opened("fleet", path, monkeypatch))
-    cause, effect = "No telemetry job running; last seen 7 min ago.", "1 is not reporting"
+    cause, effect = "No telemetry job is running; the last one was seen 7 min ago.", "1 is not reporting"
     assert 0 <= text.find(cause) < text.find(effect)
 
 

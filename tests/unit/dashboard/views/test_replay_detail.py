@@ -40,7 +40,7 @@ def test_a_replay_is_paused_resumed_at_another_rate_and_cancelled(path, store):
     page.button(key=f"cancel_{one}").click().run()
     assert replay.get(store, one).state == "cancelled"
     assert not page.exception
-    assert "Cancelled: replayed 0 of 3; 3 skipped: cancelled before it was sent." in text_of(page)
+    assert "Cancelled: replayed 0 of 3; 3 skipped: cancelled before being sent." in text_of(page)
     assert [row["action"] for row in store.rows("replay_audit", operation=one)] == [
         "replay_end", "replay_cancel", "replay_resume", "replay_pause", "replay",
     ]  # fmt: skip

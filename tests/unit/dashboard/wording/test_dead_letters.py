@@ -97,7 +97,7 @@ def test_a_filter_is_described_in_words():
 
 
 def test_a_selection_reports_other_pages_and_changed_states():
-    assert dead_letter_wording.chosen(3, {"dead": 3}, 1, "dead") == "3 selected, 1 on other pages."
+    assert dead_letter_wording.chosen(3, {"dead": 3}, 1, "dead") == "3 selected, 1 on another page."
     assert (
         dead_letter_wording.chosen(4, {"dead": 1, "landed": 2}, 0, "dead")
         == "4 selected. Actions skip the 2 that are now found on the topic and the 1 that is no longer in this store."

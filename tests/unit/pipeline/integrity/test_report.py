@@ -15,7 +15,7 @@ def test_each_finding_has_its_position():
         "a copy at partition 1, offset 90; the original is at offset 40",
         "a copy at partition 0, offset 91; the original is at partition 1, offset 40",
         "at partition 0, offset 7, after a message of its session with a higher sequence at offset 5",
-        "at partition 0, offset 8, after a message of its session with a higher sequence below this range",
+        "at partition 0, offset 8, after a message of its session that has a higher sequence and is below this range",
         "at partition 0, offset 9; in no ledger",
     ]
     assert found.ids("duplicated") == ["s-2"]

@@ -37,7 +37,7 @@ def test_an_audit_ends_before_the_first_offset_that_is_too_late():
 
 
 def test_a_partition_that_does_not_exist_is_rejected():
-    with pytest.raises(ConfigError, match="no partition 7; it has 1"):
+    with pytest.raises(ConfigError, match="no partition 7; it has only partition 0"):
         spans({0: PartitionBounds(0, 1, 1)}, begin={7: 0})
 
 

@@ -117,7 +117,7 @@ def test_further_facts_follow_as_sentences():
 def test_one_record_of_another_producer_is_counted_in_the_singular():
     texts = report(records=10, foreign=1).sentences
 
-    assert "1 of 10 records has no producer_core message id; they were counted, not checked." in texts
+    assert "1 of 10 records has no producer_core message id; it was counted, not checked." in texts
 
 
 def test_single_gaps_in_the_ledgers_are_reported_in_the_singular():

@@ -63,7 +63,9 @@ def test_reprocess_in_python_keeps_the_plan_of_a_started_operation(store, monkey
     def continue_replay(**plan):
         return job.reprocess(Session, store, "broker:9092", operation_id=one, **plan)
 
-    with pytest.raises(ConfigError, match=r"combined with selection, limit, canary\. .*only rate may change"):
+    with pytest.raises(
+        ConfigError, match=r"combined with selection, limit and canary\. .*only rate may change"
+    ):
         continue_replay(selection=DeadLetterFilter(topic="orders"), limit=3, rate=9.0, canary=0, reason=None)
     assert replay.get(store, one).state == "paused"
 

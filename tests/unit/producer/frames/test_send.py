@@ -61,7 +61,7 @@ def test_the_counts_add_up_and_dead_rows_are_listed(tmp_path):
         assert {one.verdict for one in result.deaths} == {"rejected"}
         frame = producer.dlq.to_frame()
         assert set(frame["message_id"]) == {one.message_id for one in result.deaths}
-        assert "3 died" in repr(result) and "dead letters" in result._repr_html_()
+        assert "3 dead letters" in repr(result) and "dead letters" in result._repr_html_()
 
 
 def test_an_empty_frame_sends_nothing(sent):
