@@ -263,6 +263,7 @@ def _targets(runs: Runs, kind: Kind) -> Iterator[Target]:
         ("de-duplication in Redis with `send_batch` vs. default", "redis-batch", "ours", 0.4),
         ('`journal_level="process"` vs. default', "process", "ours", 0.8),
         ('`journal_level="power"` with `send_batch` vs. default', "power-batch", "ours", 0.6),
+        ('`journal_level="power"` with 16 threads vs. one', "power-threads", "power", 3.0),
     )
     for text, case, peer, bound in comparisons:
         if case in runs:

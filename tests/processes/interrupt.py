@@ -1,6 +1,6 @@
 """Send on the main thread, which a signal interrupts at random places, and on other threads; print the outcome.
 
-python -m tests.processes.interrupt strict 1500 [journal folder]
+python -m tests.processes.interrupt strict 1500 [journal folder, journal level]
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Run:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
-def main(ordering, interrupts, folder=None):
-    journal = {} if folder is None else {"journal_dir": folder}
+def main(ordering, interrupts, folder=None, level="process"):
+    journal = {} if folder is None else {"journal_dir": folder, "journal_level": level}
     with embedded.start(topics={"orders": 2}) as broker:
         producer = ReliableKafkaProducer(
             broker.bootstrap_servers, {"linger_ms": 1}, store=None, ordering=ordering, **journal

@@ -58,11 +58,9 @@ class JournalCursor:
                 yield content
 
 
-def slice_of(segment: Segment, after: int, start: int) -> JournalSlice:
-    """Return the slice from `start` to the segment's current end. Call under the journal's lock."""
-    return JournalSlice(
-        segment, segment.size, _contents(segment, segment.duplicate_handle(), after, start, segment.size)
-    )
+def slice_of(segment: Segment, after: int, start: int, end: int) -> JournalSlice:
+    """Return the slice between two offsets of the segment. Call under the journal's lock."""
+    return JournalSlice(segment, end, _contents(segment, segment.duplicate_handle(), after, start, end))
 
 
 def _contents(segment: Segment, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:

@@ -23,7 +23,7 @@ def set_aside(path: Path, damage: FrameDamage, data: bytes, notify: NoticeHandle
     saved = _write_copy(copy, data)
     location = f"{plural(len(data), 'byte')} of {path} from byte {damage.start:,}"
     copy_text = f"A copy is kept in {copy.name}." if saved else "The disk had no room for a copy."
-    if damage.last and is_torn(data):
+    if damage.last and is_torn(data, damage.start):
         notify(
             "journal_torn",
             "warning",

@@ -18,6 +18,8 @@ MAGIC = b"\xc5JR1"
 _HEADER = struct.Struct(">4sII")
 HEADER_SIZE = _HEADER.size
 _WINDOW_BYTES = 1 << 18
+_SECTOR_BYTES = 512
+"""The least that a disk writes: a power failure leaves each sector old or new."""
 _OFFSET_MULTIPLIER = 0x9E3779B1
 """An odd number, so that neighboring offsets start their checksums far apart."""
 
@@ -82,12 +84,28 @@ def scan(file: int, offset: int, end: int, seed: int) -> Iterator[JournalFrame]:
         size = _WINDOW_BYTES if offset > window_start else size * 2
 
 
-def is_torn(data: bytes) -> bool:
-    """Return whether the last bytes of a file look like an interrupted write and not like changed bytes."""
-    if len(data) < HEADER_SIZE or not data.rstrip(b"\0"):
+def is_torn(data: bytes, start: int = 0) -> bool:
+    """Return whether the last bytes of a file, from this offset on, look like an interrupted write.
+
+    An interrupted write is too short, or zeros take the place of its first or last sector. Other bytes were changed.
+    """
+    if len(data.rstrip(b"\0")) < HEADER_SIZE or data.startswith(bytes(HEADER_SIZE)):
         return True
     magic, length, _ = _HEADER.unpack_from(data)
-    return bool(magic == MAGIC and (HEADER_SIZE + length > len(data) or data.endswith(bytes(512))))
+    last_sector = data[-((start + len(data) - 1) % _SECTOR_BYTES + 1) :]
+    return bool(magic == MAGIC and (HEADER_SIZE + length > len(data) or not last_sector.strip(b"\0")))
+
+
+def without_free_space(data: bytes) -> bytes:
+    """Return the damaged bytes at the end of a file without the zeros of its preallocated space.
+
+    Zeros below the end that the frame states are kept: they are content or missing bytes.
+    """
+    stripped = data.rstrip(b"\0")
+    if len(stripped) < HEADER_SIZE:
+        return stripped
+    magic, length, _ = _HEADER.unpack_from(stripped)
+    return data[: max(len(stripped), HEADER_SIZE + length)] if magic == MAGIC else stripped
 
 
 def _frame_at(data: bytes, offset: int, seed: int, base: int) -> JournalFrame | None:

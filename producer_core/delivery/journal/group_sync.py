@@ -1,65 +1,102 @@
-"""Group sync: one thread syncs the file for all waiting threads."""
+"""Group sync: one thread syncs a file for all waiting threads."""
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
-from producer_core.delivery.journal.ranges import Ranges
+_RECHECK_S = 1.0
+"""Seconds after which a waiting thread checks whether another thread still syncs: an interrupt can end the syncing
+thread before it notifies the others."""
 
 
 class GroupSync:
-    """Sync once for many writers: `written` returns a ticket, `wait` returns after a sync that started after it."""
+    """Sync an append-only file for many threads: `wait` returns after a sync that started after their writes.
 
-    def __init__(self, sync: Callable[[], None]) -> None:
+    `size` returns the current size of the file, which only grows.
+    """
+
+    def __init__(self, sync: Callable[[], None], size: Callable[[], int]) -> None:
         self._sync_file = sync
-        # Guards the fields below. Taken as `_lock`, because an interrupt inside Condition would leave it locked.
+        self._size = size
+        # Changed by the syncing thread only, and without a lock, so that no interrupt can lose a failure.
+        self.synced = 0  # the bytes below this offset are on disk
+        self.failed = False
+        self._leader: int | None = None  # the id of the syncing thread
+        # Guards the fields below. A waiting thread sleeps on a lock of its own: an interrupt inside Condition.wait would
+        # raise RuntimeError in its place.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._written = 0
-        self._synced = 0
-        self._failed = Ranges()
-        self._syncing = False
+        # Threads whose writes the running sync includes, and threads with later writes: one of these syncs next.
+        self._included: list[threading.Lock] = []
+        self._later: list[threading.Lock] = []
+        self._target = 0  # the running sync includes the bytes below this offset
 
-    def written(self) -> int:
-        """Return the ticket of a write. Call under the journal's lock."""
-        self._written += 1
-        return self._written
+    def wait(self, end: int) -> None:
+        """Wait until the bytes below this offset are on disk. Raise OSError when their sync failed.
 
-    def wait(self, ticket: int) -> None:
-        """Wait until the write of this ticket is on disk. Raise OSError when its sync failed.
-
-        A later successful sync proves nothing: after a failure the kernel has dropped the pages.
+        A later successful sync would prove nothing: after a failure the kernel has dropped the pages. There is none.
         """
-        while not self._sync_once(ticket):
-            pass
+        while self.synced < end:
+            if self.failed:
+                raise OSError(errno.EIO, "the disk did not confirm the write")
+            if self._leader == threading.get_ident():
+                self._sync_again()
+            else:
+                self._wait_or_lead(end)
 
-    def fail(self) -> None:
-        """Mark everything that was written and not synced as failed."""
-        with self._lock:
-            if self._written > self._synced:
-                self._failed.add(self._synced + 1, self._written + 1)
-            self._changed.notify_all()
+    def _sync_again(self) -> None:
+        """Sync in a signal handler that interrupted the sync of its own thread: that sync cannot end before."""
+        self._sync(self._size())
+        self._notify(len(self._later))
 
-    def _sync_once(self, ticket: int) -> bool:
-        """Return whether the write is on disk; if not, sync once. An interrupt resets `_syncing`."""
-        leading, target, synced = False, 0, 0
+    def _wait_or_lead(self, end: int) -> None:
+        leading, received, notified = False, False, threading.Lock()
+        notified.acquire()
         try:
             with self._lock:
-                while self._syncing and self._synced < ticket and ticket not in self._failed:
-                    self._changed.wait()
-                if ticket in self._failed:
-                    raise OSError(5, "the disk did not confirm the write")
-                if self._synced >= ticket:
-                    return True
-                leading = self._syncing = True
-                target = self._written
-            self._sync_file()
-            synced = target
+                if self._leader is not None:
+                    (self._included if end <= self._target else self._later).append(notified)
+                elif self.synced < end and not self.failed:
+                    self._leader, leading = threading.get_ident(), True
+                    self._target = self._size()
+                    self._included, self._later = self._included + self._later, []
+                else:
+                    received = True  # by now there is nothing to wait for
+            if leading:
+                self._sync(self._target)
+            elif not received:
+                received = notified.acquire(timeout=_RECHECK_S)
         finally:
             if leading:
-                with self._lock:
-                    self._syncing = False
-                    self._synced = max(self._synced, synced)
-                    self._changed.notify_all()
-        return False
+                self._leader = None
+                self._notify(len(self._later) if self.failed else 1)
+            elif not received:
+                self._stop_waiting(notified)
+
+    def _stop_waiting(self, notified: threading.Lock) -> None:
+        """Pass a notification on that arrived after the wait: it may have been the only one."""
+        with self._lock:
+            waiting = self._later if notified in self._later else self._included
+            if notified in waiting:
+                waiting.remove(notified)
+                return
+        self._notify(1)
+
+    def _sync(self, target: int) -> None:
+        """Sync the file, whose size is at least the target. Read the target before: a later write may not be included."""
+        try:
+            self._sync_file()
+        except OSError:
+            self.failed = True
+            raise
+        if not self.failed and target > self.synced:
+            self.synced = target
+
+    def _notify(self, later: int) -> None:
+        """Notify the threads whose sync has ended, and this many of the others."""
+        with self._lock:
+            notified = self._included + self._later[:later]
+            self._included, self._later = [], self._later[later:]
+        for one in notified:
+            one.release()

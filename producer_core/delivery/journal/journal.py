@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import shutil
@@ -19,10 +20,9 @@ from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, s
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
-from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import ranges_of
 from producer_core.delivery.journal.record import JournalRecord, encode, topic_and_time
-from producer_core.delivery.journal.segment_list import SegmentList
+from producer_core.delivery.journal.segment_list import SegmentList, SyncTicket
 from producer_core.delivery.journal.settle_log import SettleLog, SettleStep
 from producer_core.delivery.journal.start_offsets import StartOffsets
 from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, JournalFull
@@ -62,6 +62,7 @@ class Journal:
     ) -> None:  # fmt: skip
         self._folder = folder
         self._level = level
+        self.syncs = level == "power"  # whether a written record is accepted only after a sync
         self._max_bytes = max_bytes
         self._notify = notify
         self._clock = clock
@@ -69,7 +70,7 @@ class Journal:
         self.lasting_id = folder.identity.folder_id
         self._lock = threading.RLock()  # guards the fields below
         self._segments = SegmentList(
-            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=level == "power"
+            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=self.syncs
         )
         self._log = SettleLog(folder)
         self._start_offsets = StartOffsets(folder)
@@ -78,10 +79,10 @@ class Journal:
         self._buffered_bytes = 0
         self._flush_failed = False  # appends are rejected until a flush succeeds
         self._next_file_check = 0.0
+        self._closing = False  # appends are rejected, so that close() waits for one sync only
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
         self.ids = folder.begin_session(self.next_sequence, self._segments.has_records)
-        self._sync = GroupSync(self._sync_for_all)
         self._stopping = threading.Event()
         if level == "buffered":
             flush = partial(self._flush_periodically, buffered_ms / 1000)
@@ -125,39 +126,70 @@ class Journal:
     def append(self, record: JournalRecord | Delivery) -> None:
         """Store a message and return when the level's guarantee holds. JournalFull leaves the journal unchanged."""
         seq, content = record.seq, encode(record)
-        self._write(((seq, content),), seq, len(content))
+        if ticket := self._write(((seq, content),), seq, len(content)):
+            self.wait_synced(ticket, (seq,))
 
     def append_many(self, records: Sequence[JournalRecord | Delivery]) -> None:
         """Append all records or none, in one write and, at the level `power`, with one sync."""
+        if ticket := self.write(records):
+            self.wait_synced(ticket, [record.seq for record in records])
+
+    def write(self, records: Sequence[JournalRecord | Delivery]) -> SyncTicket | None:
+        """Write all records or none, without a sync. Return the ticket for `wait_synced`, or None when they need no sync."""
         contents = [(record.seq, encode(record)) for record in records]
         last = max(seq for seq, _ in contents)
-        self._write(contents, last, sum(len(content) for _, content in contents))
+        return self._write(contents, last, sum(len(content) for _, content in contents))
 
-    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> None:
+    def wait_synced(self, ticket: SyncTicket, seqs: Sequence[int]) -> None:
+        """Wait for a sync that includes the records of this ticket. One sync serves all threads that wait.
+
+        When it fails, the records are withdrawn, and JournalFull says so.
+        """
+        try:
+            ticket.wait()
+        except OSError as error:
+            self.withdraw(seqs)
+            full = self._journal_full(error)
+            full.withdrawn = True
+            raise full from error
+        except BaseException:  # an interrupt
+            self.withdraw(seqs)
+            raise
+
+    def _write(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> SyncTicket | None:
         if not self._process_mark[0]:  # `_check_process`, inlined for speed
             raise ForkedProducer
         try:
-            with self._lock:
-                self._check_room(size)
-                try:
-                    self._folder.reserve(last)
-                    if self._level == "buffered":
-                        self._buffer.update(contents)
-                        self._buffered_bytes += size
-                    else:
-                        self._segments.write(contents)
-                except OSError as error:
-                    raise self._journal_full(error) from error
-                if last >= self._next:
-                    self._next = last + 1
-                ticket = self._sync.written() if self._level == "power" else 0
-            if ticket:
-                self._make_durable(ticket, [seq for seq, _ in contents])
+            while True:
+                with self._lock:
+                    self._check_room(size)
+                    unsynced = self._segments.unsynced_full() if self.syncs else None
+                    if unsynced is None:
+                        return self._write_locked(contents, last, size)
+                # The threads of the full segment report its failed sync. The next segment takes this write.
+                with contextlib.suppress(OSError):
+                    unsynced.wait()
         except JournalError:
             raise
-        except BaseException:  # an interrupt during the write or the sync
+        except BaseException as error:  # an interrupt during the write
             self.withdraw([seq for seq, _ in contents])
+            if self._closed and isinstance(error, Exception):  # by close() in a signal handler of this thread
+                raise _closed_error() from error
             raise
+
+    def _write_locked(self, contents: Sequence[tuple[int, bytes]], last: int, size: int) -> SyncTicket | None:
+        try:
+            self._folder.reserve(last)
+            if self._level == "buffered":
+                self._buffer.update(contents)
+                self._buffered_bytes += size
+            else:
+                self._segments.write(contents)
+        except OSError as error:
+            raise self._journal_full(error) from error
+        if last >= self._next:
+            self._next = last + 1
+        return self._segments.ticket() if self.syncs else None
 
     def withdraw(self, seqs: Iterable[int]) -> None:
         """Settle messages that were written but not accepted, so that they are never sent. Their sequences stay used."""
@@ -179,7 +211,7 @@ class Journal:
         with self._lock:
             self._check()
             try:
-                self._log.append(step, sync=self._level == "power" and not step.ranges)
+                self._log.append(step, sync=self.syncs and not step.ranges)
                 if not step.ranges:
                     self._start_offsets.add(step.offsets)
             except OSError as error:
@@ -196,10 +228,8 @@ class Journal:
         with self._lock:
             self._check()
             self._flush()
-            try:
-                self._segments.sync()
-            except OSError as error:
-                raise self._journal_full(error) from error
+            unsynced = self._segments.unsynced()
+        self._wait_for(unsynced)
 
     # reading
 
@@ -244,19 +274,16 @@ class Journal:
         if not self._process_mark[0]:
             return
         self._stopping.set()
-        with self._lock:
-            if self._closed:
-                return
-            try:
+        try:
+            with self._lock:
+                if self._closed:
+                    return
+                self._closing = True
                 self._flush()
-                self._segments.sync()
-            except OSError as error:
-                raise self._journal_full(error) from error
-            finally:
-                self._closed = True
-                self._segments.close()
-                self._log.close()
-                self._folder.close(self._next)
+                unsynced = self._segments.unsynced()
+            self._wait_for(unsynced)
+        finally:
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -268,6 +295,21 @@ class Journal:
 
     # internals
 
+    def _wait_for(self, unsynced: SyncTicket | None) -> None:
+        try:
+            if unsynced is not None:
+                unsynced.wait()
+        except OSError as error:
+            raise self._journal_full(error) from error
+
+    def _release(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._segments.close()
+                self._log.close()
+                self._folder.close(self._next)
+
     def _check_process(self) -> None:
         """Reject a forked child before it takes the lock, which a thread that it lacks may hold forever."""
         if not self._process_mark[0]:
@@ -275,10 +317,11 @@ class Journal:
 
     def _check(self) -> None:
         if self._closed:
-            raise JournalError("The journal is closed.")
+            raise _closed_error()
 
     def _check_room(self, more: int) -> None:
-        self._check()
+        if self._closing:
+            raise _closed_error()
         if self._buffered_bytes > _BUFFER_BYTES or self._flush_failed:
             self._flush()
         if (now := self._clock()) >= self._next_file_check:
@@ -321,26 +364,6 @@ class Journal:
                 if start <= seq < end and seq in self._buffer:
                     self._buffered_bytes -= len(self._buffer.pop(seq))
 
-    def _make_durable(self, ticket: int, seqs: Sequence[int]) -> None:
-        try:
-            self._sync.wait(ticket)
-        except OSError as error:
-            self.withdraw(seqs)
-            full = self._journal_full(error)
-            full.withdrawn = True
-            raise full from error
-
-    def _sync_for_all(self) -> None:
-        """Sync for all waiting threads. After a failure nothing more is written to that file."""
-        segment = self._segments.active
-        try:
-            if segment is not None:
-                segment.sync()
-        except OSError:
-            with self._lock:
-                self._sync.fail()
-            raise
-
     def _flush_periodically(self, seconds: float) -> None:
         failing = False
         while not self._stopping.wait(seconds):
@@ -377,8 +400,9 @@ class Journal:
                 logger.debug("journal buffer is read from memory")
             for segment in self._segments:
                 start = last.end if last and segment is last.segment else 0
-                if segment.size > start and (last is None or segment.number >= last.segment.number):
-                    return slice_of(segment, after, start)
+                end = segment.readable_end
+                if end > start and (last is None or segment.number >= last.segment.number):
+                    return slice_of(segment, after, start, end)
         return None
 
     def unwritten(self) -> list[tuple[int, bytes]]:
@@ -430,6 +454,10 @@ class Journal:
             logger.warning("start offsets not written", extra={"error": str(error)})
         self._segments.delete_settled()
         return above
+
+
+def _closed_error() -> JournalError:
+    return JournalError("The journal is closed.")
 
 
 def _unusable(path: Path, error: OSError) -> JournalError:

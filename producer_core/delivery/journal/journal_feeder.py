@@ -31,6 +31,8 @@ _MAX_PROBED = 20_000
 
 _LAST_PASS_MAX = 1_000
 """The number of messages below which the last pass, which blocks the writers, may start."""
+_ACCEPTING_CHECK_S = 0.001
+"""Seconds between two checks whether another thread has accepted its message."""
 _NO_SEQUENCE = 1 << 64
 
 
@@ -44,8 +46,12 @@ class JournalFeeder:
         self._first = journal.next_sequence  # lower sequences belong to an earlier process
         # If true, the transport settles the journal and also reads outcomes back itself.
         self._transport_settles = sender.transport.settles_journal
-        # Guards the fields below. A message is written and offered to the client in one step under it.
+        # Guards the fields below. A message is written and offered to the client in one step under it. Batches, and
+        # messages that are synced, are written without it and are in `_accepting` until they are offered.
         self._gate = threading.RLock()
+        # By the lowest sequence of each call, the sequences of its messages. Not guarded: an entry ends with its call,
+        # even at an interrupt.
+        self._accepting: dict[int, frozenset[int]] = {}
         self._behind = journal.unsettled() > 0
         self._low = 0  # messages written since the last pass began have this sequence or a higher one
         self._callbacks: dict[int, Callbacks] = {}
@@ -83,8 +89,8 @@ class JournalFeeder:
         return max(1, int(self.journal.unsettled()) - len(self._sender.pending))
 
     def holds(self, seq: int) -> bool:
-        """Return whether a message is in the journal and not yet in the client."""
-        return self._behind and self._is_waiting(seq)
+        """Return whether an accepted message is in the journal and not yet in the client."""
+        return self._behind and self._is_unfed(seq)
 
     @property
     def unstored_dead_letters(self) -> int:
@@ -95,6 +101,9 @@ class JournalFeeder:
 
     def take(self, delivery: Delivery) -> None:
         """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull when it is full."""
+        if self.journal.syncs:
+            self.take_many((delivery,), [])
+            return
         with self._gate:
             if self._fenced is not None:
                 raise self._fenced
@@ -115,24 +124,33 @@ class JournalFeeder:
 
         Raise JournalFull and accept none when the journal has no room for all of them.
         """
-        with self._gate:
-            if self._fenced is not None:
-                raise self._fenced
-            if self._behind:  # before the write, because the feeder reads without the gate
-                self._low = min(self._low, *(one.seq for one in deliveries))
-            try:
-                self.journal.append_many(deliveries)
-                for delivery in deliveries:
-                    if not self._offer_directly(delivery):
-                        self._leave_to_feeder(delivery)
-                    taken.append(delivery)
-            except JournalError:
-                raise
-            except BaseException:  # the caller gets an exception: this message and the rest are not accepted
-                self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
-                raise
+        if self._fenced is not None:
+            raise self._fenced
+        lowest = min(one.seq for one in deliveries)
+        try:
+            self._accepting[lowest] = frozenset(one.seq for one in deliveries)
+            self.journal.append_many(deliveries)  # without the gate, so that threads share a sync
+            with self._gate:
+                if self._fenced is not None:
+                    raise self._fenced
+                self._offer_all(deliveries, taken)
+                self._accepting.pop(lowest, None)  # under the gate: a last pass skips what is being accepted
+        except JournalError:
+            raise
+        except BaseException:  # the caller gets an exception: this message and the rest are not accepted
+            self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
+            raise
+        finally:
+            if self._accepting.pop(lowest, None) and taken:
+                self._feed_from(lowest)
         if self._behind:
             self._wake()
+
+    def _offer_all(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
+        for delivery in deliveries:
+            if not self._offer_directly(delivery):
+                self._leave_to_feeder(delivery)
+            taken.append(delivery)
 
     def _offer_directly(self, delivery: Delivery) -> bool:
         """Offer the message to the client without the feeder. Return whether the client took it."""
@@ -145,6 +163,13 @@ class JournalFeeder:
         self._behind = True
         if delivery.callbacks is not None:  # callbacks cannot be stored in the journal
             self._callbacks[delivery.seq] = delivery.callbacks
+
+    def _feed_from(self, seq: int) -> None:
+        """Feed from this sequence on: a last pass may have skipped an accepted message of an interrupted call."""
+        with self._gate:
+            self._low = min(self._low, seq) if self._behind else seq
+            self._behind = True
+        self._wake()
 
     # settling
 
@@ -235,16 +260,31 @@ class JournalFeeder:
 
     def _backlog(self, floor: int) -> Iterator[JournalRecord]:
         for record in self.journal.read(floor - 1):
+            self._wait_until_accepted(record.seq)
             if self._stopping.is_set() or self._low < floor:
                 return  # stopped, or a lower sequence was written, from which the next pass starts
             if self._is_waiting(record.seq):
                 yield record
 
+    def _wait_until_accepted(self, seq: int) -> None:
+        """Wait while another thread may still leave the message to the feeder, or one with a lower sequence.
+
+        Without the wait, a later message of that thread could overtake it.
+        """
+        while self._is_being_accepted(seq) and not self._stopping.wait(_ACCEPTING_CHECK_S):
+            pass
+
+    def _is_being_accepted(self, seq: int) -> bool:
+        return bool(self._accepting) and any(seq in one for one in self._accepting.copy().values())
+
     def _last_pass(self) -> bool:
-        """Feed the rest without waiting. Return whether the client took everything. Call with the gate held."""
+        """Feed the rest without waiting. Return whether the client took everything. Call with the gate held.
+
+        A thread offers the messages that it is still accepting itself, after this pass.
+        """
         with self._starting_at_low() as low:
             unfed = self.journal.read(low - 1) if low < _NO_SEQUENCE else ()
-            for records in groups(record for record in unfed if self._is_waiting(record.seq)):
+            for records in groups(record for record in unfed if self._is_unfed(record.seq)):
                 if self._offer(self._deliveries(records)):
                     self._low = min(self._low, low)
                     return False
@@ -265,24 +305,24 @@ class JournalFeeder:
             if earlier := self._claim_awaited_by.pop(later.seq, None):
                 self._sender.transfer_claim(later, earlier)
         self._sender.renew([one for one in deliveries if one.seq < self._first], self._is_later)
-        self._sender.renew([one for one in deliveries if one.seq >= self._first], self._is_unfed)
+        self._sender.renew([one for one in deliveries if one.seq >= self._first], self._has_to_feed)
 
     def claim_requested(self, message_id: bytes, earlier: Delivery) -> None:
         seq = self._ids.number(message_id)
         if seq is not None and self.holds(seq):
             self._claim_awaited_by[seq] = earlier
 
-    def _is_unfed(self, message_id: bytes) -> bool:
+    def _has_to_feed(self, message_id: bytes) -> bool:
         """Return whether the feeder still has to feed this message. Called on the feeding thread."""
         seq = self._ids.number(message_id)
         with self._gate:  # without it, a writer could be passing the message to the client
-            return seq is not None and self._is_waiting(seq)
+            return seq is not None and self._is_unfed(seq)
 
     def _is_later(self, message_id: bytes) -> bool:
         """Return whether a message comes after those of an earlier process. Messages not written yet do."""
         seq = self._ids.number(message_id)
         with self._gate:
-            if self._is_unfed(message_id):
+            if self._has_to_feed(message_id):
                 return True
             if seq is None or seq < self._first or self._settling.contains(message_id, seq):
                 return False
@@ -290,6 +330,9 @@ class JournalFeeder:
             # with a transport that settles the journal does a settled message hold a claim.
             self._claim_lost.add(seq)
             return True
+
+    def _is_unfed(self, seq: int) -> bool:
+        return not self._is_being_accepted(seq) and self._is_waiting(seq)
 
     def _is_waiting(self, seq: int) -> bool:
         """Return whether the message is in the journal only.
@@ -330,7 +373,7 @@ class JournalFeeder:
         )  # fmt: skip
         delivery.accepted_at = record.accepted_at
         delivery.checksum = record.checksum
+        # Without the gate, a writer that left the message here may not have kept its callbacks yet.
         with self._gate:
             delivery.callbacks = self._callbacks.get(record.seq)
-
         return delivery

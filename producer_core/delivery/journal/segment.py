@@ -9,18 +9,23 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
-from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan
+from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan, without_free_space
+from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
 _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
+_PREALLOCATE_BYTES = (1 << 20, 1 << 16)
+"""Disk space reserved ahead of time, so that most syncs need not write the file's size."""
+_ALLOCATION_UNIT = 1 << 16
+"""A file with preallocated space has a multiple of this size. Zeros at the end of other files are damage."""
 
 
 class Segment:
-    """Store records in one file. Guarded by the journal's lock, except `sync` and `read`."""
+    """Store records in one file. Guarded by the journal's lock, except `group_sync` and `read`."""
 
-    def __init__(self, path: Path, seed: int, *, create: bool = False) -> None:
+    def __init__(self, path: Path, seed: int, *, create: bool = False, durable: bool = False) -> None:
         self.path = path
         self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -28,7 +33,9 @@ class Segment:
         self.size = 0
         self.sequences = Ranges()
         self.settled = Ranges()
-        self.sync_failed = False
+        self.group_sync = GroupSync(self._sync_file, lambda: self.size)
+        self._durable = durable
+        self._allocated_end = 0
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
@@ -39,6 +46,11 @@ class Segment:
     @property
     def number(self) -> int:
         return int(self.path.stem)
+
+    @property
+    def readable_end(self) -> int:
+        """Return the offset up to which records may be read: a record that must be synced is not accepted before."""
+        return self.group_sync.synced if self._durable else self.size
 
     @property
     def in_place(self) -> bool:
@@ -53,11 +65,14 @@ class Segment:
         for _, content in contents:
             parts.append(data := frame(content, self._seed, offset))
             offset += len(data)
+        if self._durable and offset > self._allocated_end:
+            self._preallocate(offset)
         try:
             write_whole(self._file, b"".join(parts), start)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, start)
+            self._allocated_end = 0
             raise
         self.size = offset
         if start >= self._next_index_offset:
@@ -70,16 +85,21 @@ class Segment:
         for low, high in self.sequences.overlap(start, end):
             self.settled.add(low, high)
 
-    def sync(self) -> None:
-        """Sync the file. Another thread may close the segment during the call: settled records need no sync."""
-        file = self._file
-        try:
-            if file is not None:
-                os.fdatasync(file)
-        except OSError:
-            if self._file is not None:
-                self.sync_failed = True  # a second attempt would succeed and prove nothing
-                raise
+    @property
+    def is_synced(self) -> bool:
+        """Return whether no sync is left to wait for. After a failed one there is none: no record since was accepted."""
+        return self.group_sync.failed or self.readable_end >= self.size
+
+    def finish(self) -> None:
+        """Release the preallocated space. Nothing more is written to the file. OSError: call it again.
+
+        The caller has waited until `is_synced`, or all records are settled. This method does not wait for other threads.
+        """
+        changed = self._trim() or not self.is_synced
+        if changed and self._durable and not self.group_sync.failed and self._file is not None:
+            # Sync the new size: zeros at the end of a file that is not the last one are damage.
+            os.fdatasync(self._file)
+        self._allocated_end = 0
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
@@ -94,25 +114,46 @@ class Segment:
             if (seq := sequence(found.content)) > after:
                 yield seq, found.content
 
-    def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> None:
-        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off."""
+    def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool], *, last: bool = True) -> None:
+        """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off.
+
+        Zeros at the end of the `last` segment are not damage if its writer preallocated space.
+        """
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
             if not isinstance(found, FrameDamage):
                 self._add_sequence(sequence(found.content), found.start)
-            elif on_damage(self.path, found, data[found.start : found.end]) and found.last:
-                assert self._file is not None, "an open segment"
-                os.ftruncate(self._file, found.start)
-                return
+            elif found.last:
+                self._recover_end(data, found, on_damage, preallocated=last and _is_preallocated(data))
+                break
+            else:
+                on_damage(self.path, found, data[found.start : found.end])
             self.size = found.end
+        self.group_sync.synced = self.size
+
+    def _recover_end(
+        self, data: bytes, damage: FrameDamage, on_damage: Callable[[Path, FrameDamage, bytes], bool], *, preallocated: bool
+    ) -> None:  # fmt: skip
+        """Cut off the damaged end. Without room for a copy of it, cut off only the zeros after it."""
+        assert self._file is not None, "an open segment"
+        damaged = data[damage.start :]
+        if preallocated:
+            damaged = without_free_space(damaged)
+        end = damage.start + len(damaged)
+        if damaged and not on_damage(self.path, damage._replace(end=end), damaged):
+            self.size = damage.start + len(damaged.rstrip(b"\0"))
+        os.ftruncate(self._file, self.size)
 
     def without_settled(self) -> Segment:
-        """Replace the file atomically by one without settled records. OSError leaves this one in place."""
+        """Replace the file atomically by one without settled records. OSError leaves this one in place.
+
+        Records whose sync failed are not kept either: they were not accepted.
+        """
         handle = self.duplicate_handle()
         try:
             kept = [
                 (seq, content)
-                for seq, content in self.read(handle, -1, 0, self.size)
+                for seq, content in self.read(handle, -1, 0, self.readable_end)
                 if seq not in self.settled
             ]
         finally:
@@ -122,10 +163,11 @@ class Segment:
             parts.append(frame(content, self._seed, offset))
             offset += len(parts[-1])
         replace(self.path, b"".join(parts))
-        rewritten = Segment(self.path, self._seed)
+        rewritten = Segment(self.path, self._seed, durable=self._durable)
         for (seq, _), part in zip(kept, parts, strict=True):
             rewritten._add_sequence(seq, rewritten.size)
             rewritten.size += len(part)
+        rewritten.group_sync.synced = rewritten.size
         return rewritten
 
     def delete(self) -> None:
@@ -134,9 +176,46 @@ class Segment:
         self.close()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._trim()
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
+
+    def _trim(self) -> bool:
+        """Cut off the preallocated space, and the records whose sync failed: they were not accepted.
+
+        Return whether there were any.
+        """
+        end = self.group_sync.synced if self.group_sync.failed else self.size
+        if self._file is None or max(self._allocated_end, self.size) <= end:
+            return False
+        os.ftruncate(self._file, end)
+        return True
+
+    def _sync_file(self) -> None:
+        """Sync the file. The segment may be closed during the call: settled records need no sync, and close() syncs."""
+        file = self._file
+        try:
+            if file is not None:
+                os.fdatasync(file)
+        except OSError:
+            if self._file is not None:
+                raise
+
+    def _preallocate(self, end: int) -> None:
+        assert self._file is not None, "an open segment"
+        for ahead in _PREALLOCATE_BYTES:
+            allocated_end = -(-(end + ahead) // _ALLOCATION_UNIT) * _ALLOCATION_UNIT
+            try:
+                os.posix_fallocate(self._file, self.size, allocated_end - self.size)
+            except OSError:  # without preallocation, each write allocates its own space
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, self.size)  # a full disk allocates a part of the space
+                self._allocated_end = 0
+            else:
+                self._allocated_end = allocated_end
+                return
 
     def _add_sequence(self, seq: int, offset: int) -> None:
         if offset >= self._next_index_offset:
@@ -147,3 +226,8 @@ class Segment:
         """Add an index entry: records with sequences not seen so far start at this offset."""
         self._index.append((self.sequences.highest, offset))
         self._next_index_offset = offset + _INDEX_STEP_BYTES
+
+
+def _is_preallocated(data: bytes) -> bool:
+    """Return whether the writer of this file had preallocated its end."""
+    return len(data) % _ALLOCATION_UNIT == 0 and data.endswith(b"\0")

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
@@ -17,6 +18,20 @@ logger = logging.getLogger(__name__)
 _NAME = re.compile(r"\d{20}\.journal")
 _SPARSE_SHARE = 0.5
 """The highest share of unsettled records at which a segment is rewritten to make room."""
+
+
+class SyncTicket(NamedTuple):
+    """A segment, and the offset below which its bytes must be on disk."""
+
+    segment: Segment
+    end: int
+
+    def wait(self) -> None:
+        """Wait for the sync, and raise OSError when it failed.
+
+        Call it without the journal's lock: a signal handler of the syncing thread may need the lock before its sync ends.
+        """
+        self.segment.group_sync.wait(self.end)
 
 
 class SegmentList:
@@ -33,10 +48,11 @@ class SegmentList:
     def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> int:
         """Read the segments on disk. Return a number above every sequence found."""
         above = 0
-        for path in sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name)):
-            segment = Segment(path, self._folder.seed(path.name))
+        paths = sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name))
+        for path in paths:
+            segment = Segment(path, self._folder.seed(path.name), durable=self._durable)
             self._segments.append(segment)
-            segment.recover(on_damage)
+            segment.recover(on_damage, last=path == paths[-1])
             self.size += segment.size
             self._number = segment.number
             above = max(above, segment.sequences.highest + 1, segment.number)
@@ -85,9 +101,18 @@ class SegmentList:
         """Return the settled sequences that are still in a file."""
         return sorted(span for segment in self._segments for span in segment.settled)
 
-    def sync(self) -> None:
-        if self._durable and self.active is not None:
-            self.active.sync()
+    def ticket(self) -> SyncTicket:
+        """Return the ticket of the last write."""
+        return SyncTicket(self._segments[-1], self._segments[-1].size)
+
+    def unsynced(self) -> SyncTicket | None:
+        """Return the ticket of the last write, or None when there is no sync to wait for."""
+        return None if self.active is None or self.active.is_synced else self.ticket()
+
+    def unsynced_full(self) -> SyncTicket | None:
+        """Return the same if the next write starts a new segment: wait for it before."""
+        is_full = self.active is not None and self.active.size >= self._segment_bytes
+        return self.unsynced() if is_full else None
 
     def delete_settled(self, *, include_active: bool = False) -> None:
         """Delete the segments without unsettled records, the active one only on request."""
@@ -118,17 +143,17 @@ class SegmentList:
     def _writable_segment(self, seq: int) -> Segment:
         if self._segments:
             active = self._segments[-1]
-            if active.size < self._segment_bytes and not active.sync_failed:
+            if active.size < self._segment_bytes and not active.group_sync.failed:
                 return active
         return self._rotate(seq)
 
     def _rotate(self, seq: int) -> Segment:
-        if self.active is not None and not self.active.sync_failed:
-            self.sync()
+        if self.active is not None:
+            self.active.finish()
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
-        segment = Segment(path, self._folder.seed(path.name), create=True)
+        segment = Segment(path, self._folder.seed(path.name), create=True, durable=self._durable)
         try:
             if self._durable:
                 self._folder.sync()

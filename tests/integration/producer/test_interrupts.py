@@ -9,12 +9,14 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize(("ordering", "journal"), [("strict", False), ("key", False), ("key", True)])
-def test_interrupts_block_no_message_and_lose_no_accepted_message(tmp_path, ordering, journal):
+@pytest.mark.parametrize(
+    ("ordering", "level"), [("strict", None), ("key", None), ("key", "process"), ("key", "power")]
+)
+def test_interrupts_block_no_message_and_lose_no_accepted_message(tmp_path, ordering, level):
     command = [sys.executable, "-m", "tests.processes.interrupt", ordering, "1500"]
-    result = subprocess.run(
-        [*command, str(tmp_path / "j")] if journal else command, capture_output=True, text=True, timeout=300
-    )
+    if level is not None:
+        command += [str(tmp_path / "j"), level]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     assert result.returncode == 0, result.stderr
     counts = json.loads(result.stdout.splitlines()[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
 import pytest
@@ -210,11 +211,11 @@ def test_messages_whose_sync_failed_get_new_sequences(tmp_path, monkeypatch):
 def test_an_interrupt_during_a_sync_leaves_no_record_in_the_journal(tmp_path, monkeypatch):
     producer, transport = memory_producer(tmp_path, journal_level="power")
 
-    def interrupted(ticket):
+    def interrupted(file):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(producer.journal._sync, "wait", interrupted)
+        patch.setattr(os, "fdatasync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             producer.send_message("orders", {"n": 1})
         with pytest.raises(KeyboardInterrupt):
@@ -226,6 +227,54 @@ def test_an_interrupt_during_a_sync_leaves_no_record_in_the_journal(tmp_path, mo
     with Journal.open(copy) as again:
         assert kept(again) == []
     assert not transport.log["orders"]
+
+
+@pytest.fixture
+def signal_during_sync(monkeypatch):
+    """Return a function that sets a signal handler. The signal arrives during the next sync, on the syncing thread."""
+    before = signal.getsignal(signal.SIGUSR1)
+    sync = os.fdatasync
+
+    def interrupted(file):
+        monkeypatch.setattr(os, "fdatasync", sync)
+        signal.raise_signal(signal.SIGUSR1)
+        sync(file)
+
+    def handle(handler):
+        signal.signal(signal.SIGUSR1, lambda *_: handler())
+        monkeypatch.setattr(os, "fdatasync", interrupted)
+
+    yield handle
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_close_in_a_signal_handler_during_a_sync_ends(tmp_path, signal_during_sync, together):
+    """Regression: close() waited forever for the sync that the signal had interrupted."""
+    producer, transport = memory_producer(tmp_path, journal_level="power")
+    producer.send_message("orders", {"n": 0})
+    producer.flush(10)
+    reports = []
+    signal_during_sync(lambda: reports.append(producer.close(10)))
+
+    if together:
+        assert counts(producer.send_batch("orders", [{"n": 1}]))["failed"] == 1
+    else:
+        with pytest.raises(ProducerClosed):
+            producer.send_message("orders", {"n": 1})
+
+    assert [report.acknowledged for report in reports] == [1]
+    assert len(transport.log["orders"]) == 1
+
+
+def test_a_message_sent_in_a_signal_handler_during_a_sync_is_accepted(tmp_path, signal_during_sync):
+    producer, transport = memory_producer(tmp_path, journal_level="power")
+    signal_during_sync(lambda: producer.send_message("orders", {"n": 2}))
+
+    producer.send_message("orders", {"n": 1})
+
+    assert producer.close(10).acknowledged == 2
+    assert len(transport.log["orders"]) == 2
 
 
 def test_an_accepted_batch_ends_the_state_of_a_full_journal(tmp_path):

@@ -24,6 +24,11 @@ def tiny_record(seq):
     return JournalRecord(seq, "t", b"k", b"%d" % seq * (seq + 1))
 
 
+def remove_copies(path):
+    for damaged in path.glob("*.damaged"):
+        damaged.unlink()
+
+
 @pytest.fixture(scope="module")
 def small_journal(tmp_path_factory):
     """Return the path of a journal with three records of different lengths, and the end of each record."""
@@ -49,6 +54,7 @@ def test_a_journal_torn_at_any_byte_keeps_every_intact_record(small_journal, tmp
             journal.append(tiny_record(3))
             assert kept(journal)[-1] == 3
         assert notices == ([] if length in (0, *ends) else ["journal_torn"])
+        remove_copies(copy)  # the same damage is reported once
 
 
 def test_a_changed_byte_loses_only_its_record_and_never_invents_one(small_journal, tmp_path, no_sync):
@@ -199,6 +205,160 @@ def test_a_failed_sync_confirms_no_message_and_the_next_segment_works(tmp_path, 
     journal.close()
     with Journal.open(tmp_path / "journal") as again:
         assert kept(again) == [0, 2]
+
+
+def test_a_sync_that_fails_before_the_next_segment_fails_the_waiting_messages(tmp_path, monkeypatch):
+    with Journal.open(tmp_path / "journal", level="power", segment_bytes=1) as journal:
+        ticket = journal.write([a_record(0)])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", lambda file: (_ for _ in ()).throw(OSError(5, "bad disk")))
+            with pytest.raises(JournalFull):
+                journal.append(a_record(1))
+
+        journal.append(a_record(2))  # the sync of the next segment proves nothing about the first
+        with pytest.raises(JournalFull):
+            journal.wait_synced(ticket, [0])
+        assert kept(journal) == [2]
+
+
+def test_a_record_is_read_only_after_its_sync(tmp_path):
+    with Journal.open(tmp_path / "journal", level="power") as journal:
+        fill(journal, [0])
+        ticket = journal.write([a_record(1)])
+        cursor = journal.cursor()
+
+        assert [record.seq for record in cursor.more()] == [0]
+        journal.wait_synced(ticket, [1])
+        assert [record.seq for record in cursor.more()] == [1]
+
+
+def test_a_journal_torn_at_any_byte_and_extended_with_zeros_keeps_every_intact_record(
+    small_journal, tmp_path, no_sync
+):
+    """After a power failure, the file can have its new size without its last bytes."""
+    path, ends = small_journal
+    intact = segment_of(path).read_bytes()
+    copy = crash(path, tmp_path)
+    for length in range(len(intact)):
+        data = intact[:length].ljust(len(intact) + 600, b"\0")
+        segment_of(copy).write_bytes(data)
+        notices = []
+        with Journal.open(copy, notice=lambda kind, *_: notices.append(kind)) as journal:
+            assert kept(journal) == [seq for seq, end in enumerate(ends) if data[:end] == intact[:end]]
+            journal.append(tiny_record(3))
+            assert kept(journal)[-1] == 3
+        assert notices == ["journal_torn"]
+        remove_copies(copy)
+
+
+@pytest.mark.parametrize("level", ["process", "power"])
+def test_preallocated_space_of_a_killed_process_is_not_damage(tmp_path, level):
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power") as journal:
+        fill(journal, range(3))
+        copy = crash(path, tmp_path)
+        assert segment_of(copy).stat().st_size > journal.size()
+
+    with Journal.open(copy, level=level, notice=lambda *notice: notices.append(notice)) as journal:
+        fill(journal, [3])
+        assert kept(journal) == [0, 1, 2, 3]
+    assert notices == []
+    assert not list(copy.glob("*.damaged"))
+
+
+def test_zeros_at_the_end_of_an_earlier_segment_are_reported(tmp_path):
+    """A segment with preallocated space is the last one, so zeros elsewhere are lost records."""
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power", segment_bytes=1) as journal:
+        fill(journal, range(2))
+        copy = crash(path, tmp_path)
+    first, last = sorted(copy.glob("*.journal"))
+    assert first.stat().st_size < 1000 < last.stat().st_size
+    os.truncate(first, last.stat().st_size)
+
+    with Journal.open(copy, level="power", notice=lambda kind, *_: notices.append(kind)) as journal:
+        assert kept(journal) == [0, 1]
+    assert notices == ["journal_torn"]
+
+
+@pytest.fixture
+def crashed_power_journal(tmp_path):
+    """Return the folder that a killed process left at the level `power`, with three records, and their size."""
+    with Journal.open(tmp_path / "journal", level="power") as journal:
+        fill(journal, [0])
+        journal.append(JournalRecord(1, "orders", None, b"x" * 900))
+        journal.append(JournalRecord(2, "orders", None, b"x" * 10 + bytes(20)))
+        return crash(tmp_path / "journal", tmp_path), journal.size()
+
+
+def change(path, start, content):
+    data = bytearray(path.read_bytes())
+    data[start : start + len(content)] = content
+    path.write_bytes(data)
+
+
+def recovered(folder):
+    """Open the journal and return its sequences, and the kinds of the notices."""
+    notices = []
+    with Journal.open(folder, level="power", notice=lambda kind, *_: notices.append(kind)) as journal:
+        return kept(journal), notices
+
+
+def test_a_changed_record_that_ends_with_zeros_is_not_taken_for_an_interrupted_write(crashed_power_journal):
+    folder, size = crashed_power_journal
+    change(segment_of(folder), size - 25, b"?")
+
+    assert recovered(folder) == ([0, 1], ["journal_damaged"])
+
+
+@pytest.mark.parametrize("sector", [0, 1])
+def test_a_record_without_its_first_or_last_sector_is_an_interrupted_write(tmp_path, sector):
+    path = tmp_path / "journal"
+    with Journal.open(path, level="power") as journal:
+        journal.append(JournalRecord(0, "orders", None, b"x" * 700))
+        folder = crash(path, tmp_path)
+    change(segment_of(folder), 512 * sector, bytes(512))
+
+    assert recovered(folder) == ([], ["journal_torn"])
+
+
+def test_a_torn_end_on_a_full_disk_leaves_no_preallocated_space_in_the_journal(
+    crashed_power_journal, monkeypatch
+):
+    """Without room for a copy, the torn bytes stay in the file. The zeros after them do not."""
+    folder, size = crashed_power_journal
+    torn_end = size - 40
+    change(segment_of(folder), torn_end, bytes(40))
+
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("producer_core._internal.private_files.write", full)
+        with Journal.open(folder, level="power", notice=lambda *_: None) as journal:
+            assert journal.size() <= torn_end
+            fill(journal, [3])
+            assert kept(journal) == [0, 1, 3]
+    assert recovered(folder)[0] == [0, 1, 3]
+    (damaged,) = folder.glob("*.damaged")
+    assert damaged.stat().st_size < 100
+
+
+def test_damage_before_preallocated_space_is_reported_without_it(tmp_path):
+    path, notices = tmp_path / "journal", []
+    with Journal.open(path, level="power") as journal:
+        fill(journal, range(3))
+        size = journal.size()
+        copy = crash(path, tmp_path)
+    data = bytearray(segment_of(copy).read_bytes())
+    data[size - 10] ^= 1
+    segment_of(copy).write_bytes(data)
+
+    with Journal.open(copy, level="power", notice=lambda kind, *_: notices.append(kind)) as journal:
+        assert kept(journal) == [0, 1]
+    assert notices == ["journal_damaged"]
+    (damaged,) = copy.glob("*.damaged")
+    assert damaged.stat().st_size == size * 1 // 3
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -119,6 +120,64 @@ def test_messages_confirmed_by_an_append_survive_kill_9(tmp_path, level):
     assert confirmed <= {record.seq for record in records}
     assert all(int(record.value) == record.seq for record in records)
     assert len({record.seq for record in records}) == len(records)
+
+
+FEEDER = """
+import os, random, sys, threading
+from types import SimpleNamespace
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.journal import Journal
+from producer_core.delivery.journal.journal_feeder import JournalFeeder
+journal = Journal.open(sys.argv[1], level=sys.argv[2], segment_bytes=100_000)
+class Target:
+    transport = SimpleNamespace(settles_journal=True)
+    pending, offered = {}, []
+    def offer(self, delivery):
+        if random.random() < 0.05:
+            return False
+        self.pending[delivery.id] = delivery
+        return True
+    def renew(self, deliveries, waits):
+        pass
+feeder = JournalFeeder(journal, Target())
+feeder.start()
+lock, numbers = threading.Lock(), iter(range(journal.next_sequence, 1 << 60))
+def delivery():
+    with lock:
+        seq = next(numbers)
+    return Delivery(journal.ids.of(seq), seq, "orders", b"k", b"%d" % seq)
+def send():
+    while True:
+        batch = [delivery() for _ in range(random.choice((1, 1, 1, 3, 40)))]
+        feeder.take(batch[0]) if len(batch) == 1 else feeder.take_many(batch, [])
+        os.write(1, b"".join(b"%d\\n" % one.seq for one in batch))
+for _ in range(8):
+    threading.Thread(target=send).start()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["process", "power"])
+def test_messages_accepted_from_many_threads_survive_kill_9_at_random_moments(tmp_path, level):
+    path, accepted, rng = tmp_path / "journal", set(), random.Random(3)
+    for _ in range(12):
+        sender = subprocess.Popen([sys.executable, "-c", FEEDER, str(path), level], stdout=subprocess.PIPE)
+        received = b""
+        for _ in range(rng.choice((1, 2, 30, 200))):
+            received += sender.stdout.read1()
+        sender.send_signal(signal.SIGKILL)
+        received += sender.stdout.read()
+        sender.wait()
+        sender.stdout.close()
+        accepted |= {int(line) for line in received.split(b"\n")[:-1]}
+
+    notices = []
+    with Journal.open(path, notice=lambda kind, *_: notices.append(kind)) as journal:
+        records = list(journal.read())
+    assert len(accepted) > 100
+    assert accepted <= {record.seq for record in records}
+    assert all(int(record.value) == record.seq for record in records)
+    assert "journal_damaged" not in notices
 
 
 def test_a_forked_child_does_not_keep_the_lock_of_a_killed_owner(tmp_path):

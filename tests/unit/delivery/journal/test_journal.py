@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from producer_core.delivery.journal import Journal, JournalRecord
+from producer_core.delivery.journal import frame as frame_module
 from producer_core.delivery.journal.ranges import Ranges, ranges_of
 from producer_core.delivery.journal.record import decode, encode
 from producer_core.errors import JournalError, JournalFull
@@ -362,3 +363,25 @@ def test_records_whose_sync_failed_are_not_accepted(tmp_path, monkeypatch):
             journal.append_many([a_record(seq) for seq in range(3)])
         monkeypatch.undo()
         assert kept(journal) == []
+
+
+@pytest.mark.parametrize("level", ["process", "power"])
+def test_close_in_a_signal_handler_during_a_write_is_reported_as_a_closed_journal(
+    tmp_path, monkeypatch, level
+):
+    """Regression: the interrupted write raised TypeError, because its file was closed."""
+    journal = Journal.open(tmp_path / "own", level=level)
+    fill(journal, [0])
+    checksum = frame_module._checksum
+
+    def closing(*args):
+        journal.close()
+        return checksum(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frame_module, "_checksum", closing)
+        with pytest.raises(JournalError, match="closed"):
+            fill(journal, [1])
+
+    with Journal.open(tmp_path / "own", level=level) as again:
+        assert kept(again) == [0]

@@ -161,7 +161,8 @@ def fast_sync(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda file: None)
     monkeypatch.setattr(os, "fdatasync", lambda file: None)
     monkeypatch.setattr("producer_core.delivery.journal.settle_log._REWRITE_BYTES", 1000)
-    monkeypatch.setattr("producer_core.delivery.journal.settle_log._PREALLOCATE_BYTES", (4096,))
+    for module in ("settle_log", "segment"):
+        monkeypatch.setattr(f"producer_core.delivery.journal.{module}._PREALLOCATE_BYTES", (4096,))
 
 
 @pytest.mark.slow
