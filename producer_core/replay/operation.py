@@ -115,7 +115,9 @@ def get(store: Store, operation_id: str) -> Operation:
     """Return the operation's current state; raise ReplayError if it does not exist."""
     found = store.rows("operations", operation=operation_id)
     if not found:
-        raise ReplayError(f"There is no replay {operation_id}.", fix="`producer-core replay list` lists the latest replays.")
+        raise ReplayError(
+            f"There is no replay {operation_id}.", fix="`producer-core replay list` lists the latest replays."
+        )
     return operation_of(found[0])
 
 

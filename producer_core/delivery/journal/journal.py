@@ -15,6 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from producer_core._internal import forks
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, slice_of
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
@@ -202,7 +203,9 @@ class Journal:
             try:
                 self._log.append(step, sync=False)
             except OSError:
-                logger.warning("messages that were not accepted may be sent", extra={"ranges": step.ranges})
+                logger.warning(
+                    **with_fields("messages that were not accepted may be sent", ranges=str(step.ranges))
+                )
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Settle messages that are acknowledged or stored elsewhere, in one atomic step. On JournalFull none is settled."""
@@ -387,7 +390,7 @@ class Journal:
             self._folder.sync()  # the new log omits deleted files, so their deletion must be on disk first
             self._log.rewrite(SettleStep(self._segments.settled(), self._offsets, complete=True))
         except OSError as error:
-            logger.warning("settle log cannot be rewritten", extra={"error": str(error)})
+            logger.warning(**with_fields("settle log cannot be rewritten", error=str(error)))
 
     def next_slice(self, last: JournalSlice | None, after: int) -> JournalSlice | None:
         """Return the records added to the cursor's segment, or the next segment. A rewritten segment starts again."""
@@ -451,7 +454,7 @@ class Journal:
         try:
             self._start_offsets.add_missing(self._offsets)
         except OSError as error:  # for example a full disk: the next start tries again
-            logger.warning("start offsets not written", extra={"error": str(error)})
+            logger.warning(**with_fields("start offsets not written", error=str(error)))
         self._segments.delete_settled()
         return above
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.grouping import groups
 from producer_core.delivery.journal import Journal, JournalRecord
@@ -204,7 +205,7 @@ class JournalFeeder:
             self.journal.settle(sequences)
         except JournalError as error:
             if not self._settle_failing:
-                logger.warning("messages cannot be settled in the journal", extra={"error": str(error)})
+                logger.warning(**with_fields("messages cannot be settled in the journal", error=str(error)))
             self._settle_failing = True
             return False
         self._settle_failing = False

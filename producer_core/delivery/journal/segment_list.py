@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
 from producer_core.delivery.journal.segment import Segment
@@ -131,7 +132,7 @@ class SegmentList:
                 try:
                     self._segments[index] = rewritten = segment.without_settled()
                 except OSError as error:
-                    logger.warning("journal segment cannot be truncated", extra={"error": str(error)})
+                    logger.warning(**with_fields("journal segment cannot be truncated", error=str(error)))
                     return
                 self.size += rewritten.size - segment.size
                 segment.close()
