@@ -116,11 +116,8 @@ class FailureHandler:
         decidable, self._awaiting_statistics = self._awaiting_statistics, []
         for pending in decidable:
             verdict: Verdict = pending.expected if self._is_proved(pending) else "possibly_persisted"
-            text, reason = pending.text, self._connection.unreachable
-            if verdict == "not_sent" and reason is not None and not self._purged_at_close(pending.failure):
-                text = f"{text} (no broker was connected: {reason})"
             pending.delivery.state = QUEUED
-            self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
+            self._record(pending.delivery, pending.failure, pending.text, verdict, pending.partition)
 
     def _is_proved(self, pending: PendingVerdict) -> bool:
         disproved = (
@@ -140,10 +137,13 @@ class FailureHandler:
         self._follow(delivery, failure, verdict, partition)
 
     def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
-        """Return the cause and its text: for a message purged at close, the reason why no broker was reachable."""
+        """Return the cause and its text, with the reason why no broker is reachable if that kept the message unsent."""
         reason = self._connection.unreachable
-        if reason is None or not self._purged_at_close(failure):
+        if reason is None:
             return failure, text
+        if not self._purged_at_close(failure):
+            unsent = verdict == "not_sent" and failure.kind in _PROVABLE
+            return failure, f"{text} (no broker was connected: {reason})" if unsent else text
         text = f"closed while no broker was connected: {reason}"
         return (failure_of(self._connection.cause), text) if verdict == "not_sent" else (failure, text)
 

@@ -14,7 +14,9 @@ NEWER_KEY = "the topic has a newer record with its key, and consumers would read
 NEVER_SENT = "not replayable; fix the source"
 QUARANTINED = "quarantined after failing again"
 OTHER_CLUSTER = "from another cluster"
-UNKNOWN_CLUSTER = "possibly on an unknown cluster, so not sent to this one"
+UNKNOWN_CLUSTER = (
+    "possibly on an unknown cluster, so not sent to this one; to send it here, specify this cluster with --to"
+)
 CHANGED = "changed after the replay was planned"
 CANCELLED = "cancelled before being sent"
 UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(

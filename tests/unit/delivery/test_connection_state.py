@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import ReliableKafkaProducer
+from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers.ports import free_ports
 from producer_core.delivery.connection_state import ConnectionState
 from tests.support import eventually
@@ -217,4 +217,20 @@ def test_health_and_dead_letters_name_the_reason_when_no_broker_is_reachable():
     (dead_letter,) = producer.dlq.dead_letters("orders")
     assert f":{port}" in issue and "Connection refused" in issue
     assert (dead_letter.code, dead_letter.verdict) == ("_ALL_BROKERS_DOWN", "not_sent")
+    assert f":{port}" in dead_letter.error_text and "Connection refused" in dead_letter.error_text
+
+
+@pytest.mark.slow
+def test_a_message_that_times_out_while_no_broker_is_reachable_names_the_reason():
+    (port,) = free_ports(1)
+    no_retries = RetryConfig(max_retries=0)
+    with ReliableKafkaProducer(
+        f"127.0.0.1:{port}", {"message.timeout.ms": 2000}, no_retries, store=None
+    ) as producer:
+        producer.send_message("orders", b"1")
+        producer.flush(60)
+        (dead_letter,) = producer.dlq.dead_letters("orders")
+
+    assert (dead_letter.code, dead_letter.verdict) == ("_MSG_TIMED_OUT", "not_sent")
+    assert "no broker was connected: " in dead_letter.error_text
     assert f":{port}" in dead_letter.error_text and "Connection refused" in dead_letter.error_text
