@@ -79,6 +79,8 @@ class FailureHandler:
         partition = None if message is None else message.partition()
         expected = self._expected_verdict(delivery, failure, verdict, message)
         if expected is None:
+            if message is not None:  # else the client refused the record, whatever the connection
+                text = self._with_reason(failure, text, verdict)
             self._record(delivery, failure, text, verdict, partition)
         else:
             self._defer(PendingVerdict(delivery, expected, failure, text, partition, _produced_at(message)))
@@ -116,8 +118,9 @@ class FailureHandler:
         decidable, self._awaiting_statistics = self._awaiting_statistics, []
         for pending in decidable:
             verdict: Verdict = pending.expected if self._is_proved(pending) else "possibly_persisted"
+            text = self._with_reason(pending.failure, pending.text, verdict)
             pending.delivery.state = QUEUED
-            self._record(pending.delivery, pending.failure, pending.text, verdict, pending.partition)
+            self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 
     def _is_proved(self, pending: PendingVerdict) -> bool:
         disproved = (
@@ -136,14 +139,19 @@ class FailureHandler:
         delivery.attempts = (*delivery.attempts, (Attempt(self._clock(), failure.code, text), verdict))
         self._follow(delivery, failure, verdict, partition)
 
-    def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
-        """Return the cause and its text, with the reason why no broker is reachable if that kept the message unsent."""
+    def _with_reason(self, failure: Failure, text: str, verdict: Verdict) -> str:
+        """Return the text of an unsent message, with the reason why no broker was reachable."""
         reason = self._connection.unreachable
-        if reason is None:
+        provable = verdict == "not_sent" and failure.kind in _PROVABLE
+        if reason is None or not provable or self._purged_at_close(failure):
+            return text
+        return f"{text} (no broker was connected: {reason})"
+
+    def _cause(self, failure: Failure, text: str, verdict: Verdict) -> tuple[Failure, str]:
+        """Return the cause and its text: for a message purged at close, the reason why no broker was reachable."""
+        reason = self._connection.unreachable
+        if reason is None or not self._purged_at_close(failure):
             return failure, text
-        if not self._purged_at_close(failure):
-            unsent = verdict == "not_sent" and failure.kind in _PROVABLE
-            return failure, f"{text} (no broker was connected: {reason})" if unsent else text
         text = f"closed while no broker was connected: {reason}"
         return (failure_of(self._connection.cause), text) if verdict == "not_sent" else (failure, text)
 
