@@ -1,6 +1,6 @@
 """Texts of the dashboard: plain sentences with units, composed from the numbers of the store."""
 
-from producer_core._internal.plural import plural
+from producer_core._internal.plural import plural, them
 from producer_core.dashboard.wording.alerts import TONES, alert
 from producer_core.dashboard.wording.dead_letters import (
     VERDICTS,
@@ -24,7 +24,6 @@ from producer_core.dashboard.wording.numbers import (
     sentence_case,
     short,
     size,
-    them,
 )
 from producer_core.dashboard.wording.overview import (
     as_of,

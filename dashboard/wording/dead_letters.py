@@ -146,16 +146,12 @@ def chosen(ids: int, states: Mapping[str, int], elsewhere: int, state: str | Non
     text += "."
     changed = {name: number for name, number in states.items() if state is not None and name != state}
     skipped = [
-        f"the {number:,} that {_are(number)} now {STATE_PHRASES.get(name, name)}"
+        f"the {plural(number, 'that is', 'that are')} now {STATE_PHRASES.get(name, name)}"
         for name, number in changed.items()
     ]
     gone = ids - sum(states.values())
-    skipped += [f"the {gone:,} that {_are(gone)} no longer in this store"] if gone > 0 else []
+    skipped += [f"the {plural(gone, 'that is', 'that are')} no longer in this store"] if gone > 0 else []
     return f"{text} Actions skip {' and '.join(skipped)}." if skipped else text
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def searched(looked_at: int, of: int, found: int, *, complete: bool, back_to: str | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.numbers import size
@@ -76,22 +74,18 @@ def newer_reason(run: DryRun) -> str:
     if unknown:
         policy = "cleanup policy of {} is" if len(unknown) == 1 else "cleanup policies of {} are"
         return (
-            f"The {policy.format(_names(unknown))} unknown, because the topic configuration cannot be read. On a compacted "
+            f"The {policy.format(join_names(unknown, most=3))} unknown, because the topic configuration cannot be read. On a compacted "
             f"topic, an old value sent now permanently replaces the newer one. {kept} Send {'it' if one else 'them'} only "
             f"if {'the' if one else 'each'} record is an independent event."
         )
     if compacted:
         are = "is" if len(compacted) == 1 else "are"
-        return f"{_names(compacted)} {are} compacted: an old value sent now permanently replaces the newer one. {kept}"
+        return f"{join_names(compacted, most=3)} {are} compacted: an old value sent now permanently replaces the newer one. {kept}"
     are = "is" if len(affected) == 1 else "are"
     return (
-        f"{_names([topic.topic for topic in affected])} {are} not compacted, so no record is replaced. A consumer that keeps "
+        f"{join_names([topic.topic for topic in affected], most=3)} {are} not compacted, so no record is replaced. A consumer that keeps "
         f"the last value per key would end up with the old value. {kept}"
     )
-
-
-def _names(topics: Sequence[str]) -> str:
-    return join_names(topics, most=3)
 
 
 def estimate(number: int, most: float | None) -> str:

@@ -44,10 +44,6 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.2f}%" if share < 0.1 else f"{100 * share:.1f}%"
 
 
-def them(number: int) -> str:
-    return "it" if number == 1 else "them"
-
-
 def retries(saved: int, given_up: int) -> str:
     """Return the definition of retry success, with its numbers."""
     total = saved + given_up

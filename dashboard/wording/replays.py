@@ -88,7 +88,7 @@ def why_dry_run(number: int, most: int, doubtful: int, left_out: int, held: int)
     if left_out:
         reasons.append(f"{plural(left_out, 'record')} would be skipped")
     if held:
-        reasons.append(f"{plural(held, 'record')} {_is(held)} already in a replay")
+        reasons.append(f"{plural(held, 'record is', 'records are')} already in a replay")
     if number > most:
         reasons.append(f"one click replays at most {most:,} records")
     return f"Replay opens a dry run first: {' and '.join(reasons)}." if reasons else ""
@@ -115,7 +115,7 @@ def count_changed(shown: int | None, total: int) -> str:
 def none_pending(states: Mapping[str, int]) -> str:
     """Return why none of the selected dead letters can be replayed."""
     parts = [
-        f"{number:,} {_is(number)} {STATE_PHRASES.get(state, state)}" for state, number in states.items()
+        f"{plural(number, 'is', 'are')} {STATE_PHRASES.get(state, state)}" for state, number in states.items()
     ]
     if not parts:
         return "The selection is no longer in this store."
@@ -149,11 +149,7 @@ def audit_entry(action: str, outcome: str) -> AuditEntry:
 
 def more_in_progress(number: int) -> str:
     """Return how many replays in progress the page does not list."""
-    return f"{number:,} more {_is(number)} in progress; see Replays."
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
+    return f"{plural(number, 'more is', 'more are')} in progress; see Replays."
 
 
 def _was(number: int) -> str:

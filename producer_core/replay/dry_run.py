@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from producer_core._internal.plural import them
 from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.active_cause import still_active
@@ -241,7 +242,7 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
         return
     if unsearched:
         yield (
-            f"{inconclusive_fact(unsearched)}: the replay searches for {_them(unsearched)} first. "
+            f"{inconclusive_fact(unsearched)}: the replay searches for {them(unsearched)} first. "
             "Records that it finds are marked as already on their topic and are not sent."
         )
     if inconclusive:
@@ -301,7 +302,7 @@ def _topic_problems(run: DryRun) -> Iterator[str]:
         if topic.newer_keys and topic.compacted and not skips(run.newer, topic):
             yield (
                 f"{records(topic.newer_keys)} of {topic.topic} will permanently replace a newer record with the same key: "
-                f"the topic is compacted. Skip {_them(topic.newer_keys)} unless the old "
+                f"the topic is compacted. Skip {them(topic.newer_keys)} unless the old "
                 f"{'value is' if topic.newer_keys == 1 else 'values are'} correct."
             )
     for topic in topics:
@@ -318,7 +319,7 @@ def _topic_problems(run: DryRun) -> Iterator[str]:
             yield (
                 f"{records(topic.too_large)} of {topic.topic} will probably fail again: "
                 f"{_they(topic.too_large)} {_are(topic.too_large)} larger than the topic allows"
-                f"{_bytes(topic.max_message_bytes)}, unless compression makes {_them(topic.too_large)} small enough."
+                f"{_bytes(topic.max_message_bytes)}, unless compression makes {them(topic.too_large)} small enough."
             )
     yield from _newer(run, topics)
 
@@ -328,12 +329,12 @@ def _newer(run: DryRun, topics: Iterable[TopicCheck]) -> Iterator[str]:
         if topic.newer_keys and skips(run.newer, topic):
             yield (
                 f"{records(topic.newer_keys)} of {topic.topic} will be skipped: the topic has a newer record with the same "
-                f"key{_compaction(topic)}. {stay_dead_letters(topic.newer_keys)}; you can choose to send {_them(topic.newer_keys)}."
+                f"key{_compaction(topic)}. {stay_dead_letters(topic.newer_keys)}; you can choose to send {them(topic.newer_keys)}."
             )
         elif topic.newer_keys and not topic.compacted:
             yield (
                 f"{records(topic.newer_keys)} of {topic.topic} {_have(topic.newer_keys)} a newer record with the same key: "
-                f"consumers will read the old value last{_compaction(topic)}. You can skip {_them(topic.newer_keys)}."
+                f"consumers will read the old value last{_compaction(topic)}. You can skip {them(topic.newer_keys)}."
             )
 
 
@@ -353,7 +354,7 @@ def _left_out(run: DryRun) -> Iterator[str]:
         yield (
             f"{records(run.not_replayable)} {_are(run.not_replayable)} left out because "
             f"{_they(run.not_replayable)} {_were(run.not_replayable)} never sent as {'a message' if run.not_replayable == 1 else 'messages'}. "
-            f"Fix {_them(run.not_replayable)} at the source."
+            f"Fix {them(run.not_replayable)} at the source."
         )
     if run.quarantined:
         yield f"{records(run.quarantined)} {_are(run.quarantined)} left out: quarantined after repeated failures."
@@ -398,10 +399,6 @@ def _bytes(limit: int | None) -> str:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def _them(count: int) -> str:
-    return "it" if count == 1 else "them"
 
 
 def _they(count: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core._internal.plural import plural
+from producer_core._internal.plural import plural, them
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.lazy_group import Failed
@@ -120,8 +120,8 @@ def _dead(store_path: Path | None) -> DeadLetters:
 
 def _younger(number: int) -> str:
     """Return how to purge archived dead letters that are younger than the minimum age."""
-    letters = plural(number, "matching dead letter was", "matching dead letters were")
-    return f"{letters} archived more recently. Specify a lower --min-age to purge {'it' if number == 1 else 'them'}, for example --min-age 1h."
+    younger = plural(number, "matching dead letter was", "matching dead letters were")
+    return f"{younger} archived more recently. Specify a lower --min-age to purge {them(number)}, for example --min-age 1h."
 
 
 def _typed(phrase: str) -> str:

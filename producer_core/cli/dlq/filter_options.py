@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,9 +91,14 @@ def frozen(dead: DeadLetters, where: DeadLetterFilter) -> DeadLetterFilter:
 def summary(dead: DeadLetters, where: DeadLetterFilter, number: int) -> str:
     """Return the selection for a confirmation, for example `43 dead letters of orders and payments`."""
     topics = list(dead.count_by(where, "topic"))
-    more = [plural(len(topics) - 3, "more topic")] if len(topics) > 3 else []
-    named = join_names([*topics[:3], *more])
+    named = named_topics(topics)
     return f"{plural(number, 'dead letter')} of {named}" if topics else plural(number, "dead letter")
+
+
+def named_topics(topics: Sequence[str]) -> str:
+    """Return the first topics as text, and the number of the others: `a, b, c and 2 more topics`."""
+    more = [plural(len(topics) - 3, "more topic")] if len(topics) > 3 else []
+    return join_names([*topics[:3], *more])
 
 
 def none(dead: DeadLetters, where: DeadLetterFilter) -> str:

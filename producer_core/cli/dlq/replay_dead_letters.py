@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
@@ -228,9 +227,8 @@ def _print_run(run: DryRun, *, as_json: bool) -> None:
 
 
 def _question(run: DryRun) -> str:
-    topics = list(run.by_topic)
-    more = [plural(len(topics) - 3, "more topic")] if len(topics) > 3 else []
-    return f"Replay {plural(run.total, 'dead letter')} of {join_names([*topics[:3], *more]) or 'no topic'}?"
+    topics = filter_options.named_topics(list(run.by_topic))
+    return f"Replay {plural(run.total, 'dead letter')} of {topics or 'no topic'}?"
 
 
 def _confirm_and_start(

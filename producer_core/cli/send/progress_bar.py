@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core._internal.periodic import run_periodically
-from producer_core._internal.plural import plural
+from producer_core._internal.plural import plural, them
 from producer_core.cli import output
 from producer_core.cli.plain_text import plain
 
@@ -111,8 +111,7 @@ def _sentence(state: RunState) -> str:
     pending = state.producer.pending_count
     if state.phase == "settling":
         text += f"; waiting for {pending:,}"
-        them = "it" if pending == 1 else "them"
-        text += f" (press Ctrl-C again to abandon {them})" if state.interrupted else ""
+        text += f" (press Ctrl-C again to abandon {them(pending)})" if state.interrupted else ""
     return text + (_connection_trouble(state, anything=bool(snapshot.acknowledged)) if pending else "")
 
 

@@ -134,7 +134,7 @@ class Segment:
     def _recover_end(
         self, data: bytes, damage: FrameDamage, on_damage: Callable[[Path, FrameDamage, bytes], bool], *, preallocated: bool
     ) -> None:  # fmt: skip
-        """Cut off the damaged end. Without room for a copy of it, cut off only the zeros after it."""
+        """Cut off the damaged end. Without room for a copy, cut off only the zeros that follow."""
         assert self._file is not None, "an open segment"
         damaged = data[damage.start :]
         if preallocated:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core._internal.plural import plural
+from producer_core._internal.plural import plural, them
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,7 @@ def test_a_noun_agrees_with_its_number(number, text):
 
 def test_an_irregular_plural_is_given():
     assert [plural(number, "is", "are") for number in (1, 2)] == ["1 is", "2 are"]
+
+
+def test_the_pronoun_agrees_with_the_number():
+    assert [them(number) for number in (0, 1, 2)] == ["them", "it", "them"]

@@ -235,6 +235,17 @@ class ReadOrder:
         return False
 
 
+def start_behind(monkeypatch, feeder, target, delivery):
+    """Start a feeder that has this message to feed, and return the order of its reads once it has read."""
+    order = ReadOrder(monkeypatch, feeder)
+    target.has_room = lambda: False
+    feeder.take(delivery)
+    target.has_room = lambda: True
+    feeder.start()
+    assert order.first_read.wait(20)
+    return order
+
+
 @pytest.fixture(params=["process", "power"])
 def level(request):
     return request.param
@@ -251,12 +262,7 @@ def test_the_feeder_sends_no_message_of_a_batch_before_an_earlier_one(
     """Regression: of a batch with the messages 3 and 8, a feeder that read from message 5 on sent 8 first."""
     with Journal.open(tmp_path / "journal", level=level) as journal:
         feeder = JournalFeeder(journal, target)
-        order = ReadOrder(monkeypatch, feeder)
-        target.has_room = lambda: False
-        feeder.take(a_delivery(journal, 5))
-        target.has_room = lambda: True
-        feeder.start()
-        assert order.first_read.wait(20)
+        order = start_behind(monkeypatch, feeder, target, a_delivery(journal, 5))
         pause = pause_of(level, monkeypatch, journal)
         taken = threads.submit(feeder.take_many, [a_delivery(journal, seq) for seq in (3, 8)], [])
         assert pause.written.wait(20)
@@ -293,12 +299,7 @@ def test_a_batch_that_the_journal_refuses_leaves_the_backlog_complete(
 def test_an_interrupted_message_is_neither_sent_nor_kept(feeder, journal, target, disk, threads, monkeypatch):
     """Regression: the feeder had taken the message over and sent it, although send_message raised."""
     disk.open.set()
-    order = ReadOrder(monkeypatch, feeder)
-    target.has_room = lambda: False
-    feeder.take(a_delivery(journal, 0))
-    target.has_room = lambda: True
-    feeder.start()
-    assert order.first_read.wait(20)
+    order = start_behind(monkeypatch, feeder, target, a_delivery(journal, 0))
     pause = Pause(monkeypatch, journal, "wait_synced")
     pause.error = KeyboardInterrupt()
     taken = threads.submit(feeder.take, a_delivery(journal, 1))
@@ -320,12 +321,7 @@ def test_the_feeder_leaves_a_message_with_its_callbacks_to_the_thread_that_accep
     feeder, journal, target, disk, threads, monkeypatch
 ):
     disk.open.set()
-    order = ReadOrder(monkeypatch, feeder)
-    target.has_room = lambda: False
-    feeder.take(a_delivery(journal, 0))
-    target.has_room = lambda: True
-    feeder.start()
-    assert order.first_read.wait(20)
+    order = start_behind(monkeypatch, feeder, target, a_delivery(journal, 0))
     pause = Pause(monkeypatch, journal, "wait_synced")
     later = a_delivery(journal, 1)
     later.callbacks = Callbacks(on_delivery=lambda report: None)
