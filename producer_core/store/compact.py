@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from producer_core.errors import StoreFull
-from producer_core.store import file_errors, paths
+from producer_core.store import file_errors, paths, write_ahead_log
 from producer_core.store.connection_pool import ConnectionPool
 from producer_core.store.migrate import migrate
 
@@ -45,7 +45,7 @@ def _merge_wal(pool: ConnectionPool, path: Path) -> None:
     """Move the content of a write-ahead log, left by a crash, to the file before it is copied."""
     with pool.attached(path, write=True):
         pass
-    if path.with_name(path.name + ".wal").exists():
+    if write_ahead_log.path_of(path).exists():
         raise StoreFull(
             f"The write-ahead log of {path} could not be merged into the file.", fix="Free some disk space."
         )

@@ -16,8 +16,11 @@ import duckdb
 
 from producer_core._internal import at_exit, time_budget
 from producer_core.errors import StoreError, StoreLocked
-from producer_core.store import file_errors
+from producer_core.store import file_errors, write_ahead_log
+from producer_core.store.checkpoint import checkpointed
+from producer_core.store.query_limit import cancelled_after
 from producer_core.store.store_lock import StoreLock
+from producer_core.store.undo_log import UndoLog
 
 ALIAS = "store"
 READ_LIMIT = 2.0
@@ -45,6 +48,7 @@ class ConnectionPool:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file_lock = StoreLock(path)
+        self._undo_log = UndoLog(path)
         self._begin()
         _pools.add(self)
 
@@ -78,7 +82,7 @@ class ConnectionPool:
                 yield self._current
             return
         deadline = time.monotonic() + timeout
-        with self._locked(deadline, timeout), self._file_lock.hold(exclusive=write, deadline=deadline):
+        with self._locked(deadline, timeout), self._whole_file(exclusive=write, deadline=deadline):
             with self._attached(self._path, write=write, deadline=deadline) as connection:
                 self._owner, self._writing, self._current = threading.get_ident(), write, connection
                 try:
@@ -91,7 +95,7 @@ class ConnectionPool:
     def alone(self, *, timeout: float = 10.0) -> Iterator[None]:
         """Lock out all other users while the file itself is created or replaced."""
         deadline = time.monotonic() + timeout
-        with self._locked(deadline, timeout), self._file_lock.hold(exclusive=True, deadline=deadline):
+        with self._locked(deadline, timeout), self._whole_file(exclusive=True, deadline=deadline):
             yield
 
     @contextlib.contextmanager
@@ -102,7 +106,7 @@ class ConnectionPool:
 
     def stamp(self) -> object:
         """Return the state of the file and its write-ahead log; see `Store.stamp`."""
-        return _stamp(self._path), _stamp(_wal_path(self._path))
+        return _stamp(self._path), _stamp(write_ahead_log.path_of(self._path))
 
     def recently_read(self) -> bool:
         """Whether any process has read the file within the last seconds."""
@@ -159,6 +163,19 @@ class ConnectionPool:
                 lock.release()
 
     @contextlib.contextmanager
+    def _whole_file(self, *, exclusive: bool, deadline: float) -> Iterator[None]:
+        """Lock the file, once no checkpoint of a killed process is left to undo."""
+        while True:
+            with self._file_lock.hold(exclusive=exclusive, deadline=deadline):
+                if exclusive:
+                    self._undo_log.undo()
+                if exclusive or not self._undo_log.is_pending():
+                    yield
+                    return
+            with self._file_lock.hold(exclusive=True, deadline=deadline):
+                self._undo_log.undo()
+
+    @contextlib.contextmanager
     def _attached(self, path: Path, *, write: bool, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
         instance = self._get_instance()
         cursor, pid = instance.cursor(), os.getpid()
@@ -169,10 +186,10 @@ class ConnectionPool:
             yield cursor
         finally:
             if os.getpid() == pid:
-                self._detach(instance, cursor)
+                self._detach(instance, cursor, path, write=write)
                 self._attached_now = ()
                 if write:
-                    _delete_empty_wal(path)
+                    write_ahead_log.delete_empty(path)
 
     def _get_instance(self) -> duckdb.DuckDBPyConnection:
         """Return the instance, or a new one after many borrows."""
@@ -202,16 +219,22 @@ class ConnectionPool:
                     raise store_error from error
             pause.wait(0.02)
         if write:
-            _create_wal(path)
+            write_ahead_log.create(path)
 
-    def _detach(self, instance: duckdb.DuckDBPyConnection, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Detach the file, which runs a checkpoint. If the disk is full, the data stays in the write-ahead log."""
+    def _detach(
+        self,
+        instance: duckdb.DuckDBPyConnection,
+        cursor: duckdb.DuckDBPyConnection,
+        path: Path,
+        *,
+        write: bool,
+    ) -> None:
         try:
             cursor.close()
-            instance.execute(f"DETACH {ALIAS}")
-        except duckdb.Error as error:
-            if "CHECKPOINT during DETACH failed" not in str(error):
-                self._discard()
+            with checkpointed(instance, ALIAS, path) if write else contextlib.nullcontext():
+                instance.execute(f"DETACH {ALIAS}")
+        except duckdb.Error:
+            self._discard()
         except BaseException:
             self._discard()
             raise
@@ -227,7 +250,7 @@ class ConnectionPool:
     ) -> contextlib.AbstractContextManager[None]:
         if write:
             return _transaction(connection, self._path)
-        return _cancelled_after(connection, READ_LIMIT if limit is None else limit)
+        return cancelled_after(connection, READ_LIMIT if limit is None else limit)
 
 
 def _acquired(lock: threading.Lock, deadline: float) -> bool:
@@ -249,7 +272,8 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _in_memory(path: Path) -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(
+    """Create an instance that runs a checkpoint only when told to, because each one needs an undo log."""
+    instance = duckdb.connect(
         ":memory:",
         config={
             "threads": 1,  # no background threads: cheap to keep, and safe to fork
@@ -257,8 +281,11 @@ def _in_memory(path: Path) -> duckdb.DuckDBPyConnection:
             "temp_directory": str(path.with_name(path.name + ".tmp")),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
+            "checkpoint_threshold": "1TB",
         },
     )
+    instance.execute("PRAGMA disable_checkpoint_on_shutdown")
+    return instance
 
 
 @contextlib.contextmanager
@@ -276,49 +303,12 @@ def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[
         raise
 
 
-def _create_wal(path: Path) -> None:
-    """Create the write-ahead log, which holds message bodies, for its owner only; DuckDB would apply the umask."""
-    with contextlib.suppress(OSError):  # without room, DuckDB's own error is more specific
-        os.close(os.open(_wal_path(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
-def _delete_empty_wal(path: Path) -> None:
-    """Delete an empty log: DuckDB deletes only a log that it has written."""
-    log = _wal_path(path)
-    with contextlib.suppress(OSError):
-        if log.stat().st_size == 0:
-            log.unlink()
-
-
-def _wal_path(path: Path) -> Path:
-    return path.with_name(path.name + ".wal")
-
-
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-@contextlib.contextmanager
-def _cancelled_after(connection: duckdb.DuckDBPyConnection, limit: float) -> Iterator[None]:
-    done = threading.Event()
-    watch = threading.Thread(target=_watch, args=(connection, done, limit), name="store-limit", daemon=True)
-    watch.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watch.join()
-
-
-def _watch(connection: duckdb.DuckDBPyConnection, done: threading.Event, limit: float) -> None:
-    pause = limit
-    while not done.wait(pause):  # an interrupt between two queries has no effect, so it is repeated
-        connection.interrupt()
-        pause = 0.05
 
 
 def _each(action: Callable[[ConnectionPool], None]) -> Callable[[], None]:

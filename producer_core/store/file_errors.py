@@ -120,6 +120,13 @@ def damaged(path: Path, text: str) -> StoreCorrupt:
     )
 
 
+def other_log(path: Path) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"The write-ahead log {path}.wal belongs to another version of the store {path}.",
+        fix="If the store was restored from a copy, restore the copy's log too. If the copy has none, move this log aside.",
+    )
+
+
 def _from_text(text: str, path: Path) -> StoreError | None:
     if "No space left on device" in text or "Disk quota exceeded" in text:
         return disk_full(path)
@@ -137,6 +144,8 @@ def _from_text(text: str, path: Path) -> StoreError | None:
 def _from_damage(text: str, path: Path) -> StoreCorrupt | None:
     if "not a valid DuckDB database" in text:
         return not_a_store(path)
+    if "WAL checkpoint iteration does not match" in text:
+        return other_log(path)
     if any(word in text for word in ("orrupt", "checksum", "Failure while replaying WAL", "deserializ")):
         return damaged(path, text)
     return None

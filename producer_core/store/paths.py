@@ -8,7 +8,8 @@ from pathlib import Path
 
 from producer_core._internal import private_files
 from producer_core.errors import StoreUnavailable
-from producer_core.store import file_errors
+from producer_core.store import file_errors, write_ahead_log
+from producer_core.store.undo_log import UndoLog
 
 _MAGIC, _MAGIC_AT = b"DUCK", 8
 MOUNTS = Path("/proc/mounts")
@@ -100,10 +101,10 @@ def make_folder(folder: Path) -> None:
 def clean_draft(path: Path) -> Path:
     """Return the path of a new store's draft, after removing leftovers of earlier attempts and of a deleted store."""
     draft = path.with_name(path.name + ".new")
-    for old in (draft, _wal_path(draft)):
+    for old in (draft, write_ahead_log.path_of(draft), UndoLog(draft).path):
         old.unlink(missing_ok=True)
-    if _wal_path(path).exists():
-        _wal_path(path).replace(path.with_name(path.name + ".wal.orphan"))
+    if write_ahead_log.path_of(path).exists():
+        write_ahead_log.path_of(path).replace(path.with_name(path.name + ".wal.orphan"))
     return draft
 
 
@@ -129,9 +130,9 @@ def copy(path: Path, target: Path) -> Path:
     draft = clean_draft(target)
     try:
         shutil.copyfile(path, draft)
-        if _wal_path(path).exists():
-            shutil.copyfile(_wal_path(path), _wal_path(target))
-            _wal_path(target).chmod(0o600)
+        if write_ahead_log.path_of(path).exists():
+            shutil.copyfile(write_ahead_log.path_of(path), write_ahead_log.path_of(target))
+            write_ahead_log.path_of(target).chmod(0o600)
         _sync(draft)
         publish(draft, target)
     except OSError as error:
@@ -150,10 +151,6 @@ def network_file_system(path: Path) -> str | None:
     mounted = [(point, kind) for point, kind in mounts if path.is_relative_to(point)]
     kind = max(mounted, key=lambda mount: len(mount[0]), default=("", ""))[1]
     return kind if kind in _NETWORK else None
-
-
-def _wal_path(path: Path) -> Path:
-    return path.with_name(path.name + ".wal")
 
 
 def _sync(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from producer_core.errors import StoreCorrupt, StoreError, StoreUnavailable
 from producer_core.store import Store, file_errors, paths, store_lock
+from producer_core.store.undo_log import UndoLog
 
 ORDINARY = 65534
 CHILD = """
@@ -171,6 +173,19 @@ def test_a_truncated_file_is_a_store_error(tmp_path):
 
     with pytest.raises(StoreError):
         Store.open(path).settings()
+
+
+def test_a_copy_restored_beside_a_log_of_another_version_is_a_store_error(tmp_path, monkeypatch):
+    store, copy = Store.open(tmp_path / "store.duckdb"), tmp_path / "copy.duckdb"
+    store.set_setting("x", 1)
+    shutil.copy(store.path, copy)
+    store.set_setting("x", 2)
+    monkeypatch.setattr(UndoLog, "saved", lambda *_: (tmp_path / "no directory" / "undo").open())
+    store.set_setting("x", 3)  # stays in the log, as after a kill
+    shutil.copy(copy, store.path)
+
+    with pytest.raises(StoreCorrupt, match=r"log .*\.wal belongs to another version.*move this log aside"):
+        store.settings()
 
 
 @pytest.mark.slow

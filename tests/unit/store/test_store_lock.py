@@ -240,7 +240,7 @@ def test_a_reader_sees_the_commit_of_a_killed_writer(store):
     code = (
         "import os, signal, sys; from producer_core.store import Store\n"
         "s = Store.open(sys.argv[1]); pool = s._pool\n"
-        "pool._detach = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "pool._detach = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "s.set_setting('x', 1)"
     )
     subprocess.run([sys.executable, "-c", code, str(store.path)], check=False)
