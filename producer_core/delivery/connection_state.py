@@ -15,6 +15,8 @@ _STATE_SUFFIX = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
 _SPECIFIC_CODES = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
 _CONNECT_SAMPLES = 3
 """Statistics, one second apart, that a client may take to connect for the first time."""
+_SAME_CLOCK_S = 60.0
+"""Seconds by which a statistics event may be older than its callback."""
 # librdkafka gives no reason if, for example, the client sends plain text to a broker's TLS listener.
 _NO_REASON = (
     "no broker could be reached, or none accepted the protocol: check the addresses, and security_protocol against the "
@@ -49,6 +51,7 @@ class ConnectionState:
         self._undisturbed_since = 0.0, 0.0  # no disconnect or request time-out since
         self._refusals: set[str] = set()  # reported since the last connection
         self._lost = False  # a connection was lost, which was reported
+        self._first_producer_id_at: float | None = None  # monotonic; None: unknown yet, 0: of no use
         self._unconnected_samples = 0  # consecutive statistics without a connection after an error
         self._all_brokers_down = False  # no broker could be reached since the last connection
         self._code = "_ALL_BROKERS_DOWN"  # of the last error that names a reason
@@ -75,6 +78,15 @@ class ConnectionState:
         """
         return _before(self._undisturbed_since, accepted_at, produced_at)
 
+    def transmitted_after(self, produced_at: float) -> float | None:
+        """Return the earliest monotonic time at which a message passed to the client then can have been transmitted.
+
+        The client transmits nothing before it has a producer id (rd_kafka_toppar_producer_serve), for which it waits at
+        least 500 ms after its start. None: the next statistics will tell.
+        """
+        first = self._first_producer_id_at
+        return None if first is None else max(first, produced_at)
+
     @property
     def unreachable(self) -> str | None:
         """The reason why no broker is connected, once the first attempts failed; None while one is or may be connected."""
@@ -100,6 +112,8 @@ class ConnectionState:
         if not _unchanged(self._interruptions, interruptions):
             self._undisturbed_since = self._clock(), time.monotonic()
         self._interruptions = interruptions
+        if self._first_producer_id_at is None:
+            self._first_producer_id_at = _first_producer_id_at(statistics)
         self._set_connected(any(broker.get("state") == "UP" for broker in brokers))
         self._check_first_connection()
 
@@ -137,6 +151,7 @@ class ConnectionState:
 
         The counters of the new client start at zero. Unless nothing was `sent`, its first statistics count as a change.
         """
+        self._first_producer_id_at = None
         if sent:
             self._transmitted = None
             self._undisturbed_since = self._clock(), time.monotonic()
@@ -172,6 +187,21 @@ class ConnectionState:
 
 def _before(since: tuple[float, float], accepted_at: float, produced_at: float) -> bool:
     return accepted_at < since[0] or produced_at < since[1]
+
+
+def _first_producer_id_at(statistics: Mapping[str, Any]) -> float | None:
+    """Return the monotonic time at which the client received its first producer id; None before that.
+
+    Return 0 if it is not known: with an id that is not the first one, without idempotence, or if librdkafka's clock, `ts`,
+    is not the monotonic clock (on macOS).
+    """
+    eos, emitted = statistics.get("eos") or {}, statistics.get("ts", 0) / 1e6
+    if eos.get("epoch_cnt") == 0:
+        return None
+    same_clock = 0 <= time.monotonic() - emitted < _SAME_CLOCK_S
+    if eos.get("epoch_cnt") != 1 or eos.get("idemp_state") != "Assigned" or not same_clock:
+        return 0.0
+    return float(emitted - eos["idemp_stateage"] / 1e3)
 
 
 def _interruptions(brokers: Iterable[Mapping[str, Any]]) -> dict[int, int]:

@@ -26,7 +26,7 @@ _PROVABLE = ("timed_out", "local")
 
 
 class PendingVerdict(NamedTuple):
-    """A failed attempt whose `expected` verdict the next statistics confirm or not. `produced_at` is monotonic time."""
+    """A failed attempt whose `expected` verdict the next statistics confirm or not. The times are monotonic."""
 
     delivery: Delivery
     expected: Literal["not_sent", "rejected"]
@@ -34,6 +34,7 @@ class PendingVerdict(NamedTuple):
     text: str
     partition: int | None
     produced_at: float
+    reported_at: float
 
 
 class FailureHandler:
@@ -83,7 +84,10 @@ class FailureHandler:
                 text = self._with_reason(failure, text, verdict)
             self._record(delivery, failure, text, verdict, partition)
         else:
-            self._defer(PendingVerdict(delivery, expected, failure, text, partition, _produced_at(message)))
+            now = time.monotonic()
+            self._defer(
+                PendingVerdict(delivery, expected, failure, text, partition, _produced_at(message, now), now)
+            )
 
     def _expected_verdict(
         self, delivery: Delivery, failure: Failure, verdict: Verdict, message: Any
@@ -91,12 +95,29 @@ class FailureHandler:
         """Return the verdict that the next statistics may confirm; None when the report alone decides."""
         if message is None or getattr(message, "verdict", None) is not None:
             return None
+        now = time.monotonic()
+        produced_at = _produced_at(message, now)
         if verdict == "rejected":
             return verdict
-        provable = verdict == "possibly_persisted" and failure.kind in _PROVABLE
-        if provable and not self._connection.may_have_sent(delivery.accepted_at, _produced_at(message)):
+        if verdict != "possibly_persisted":
+            return None
+        if self._may_be_rejected(failure, message, produced_at, now):
+            return "rejected"
+        if failure.kind in _PROVABLE and not self._connection.may_have_sent(
+            delivery.accepted_at, produced_at
+        ):
             return "not_sent"
         return None
+
+    def _may_be_rejected(
+        self, failure: Failure, message: Any, produced_at: float, reported_at: float
+    ) -> bool:
+        """Whether the message may have been transmitted once: it waited for the client's first producer id before that."""
+        if message.latency() is None:
+            return False
+        since = self._connection.transmitted_after(produced_at)
+        latency = 0.0 if since is None else reported_at - since
+        return judge(failure, latency=latency, retry_backoff=self._retry_backoff)[0] == "rejected"
 
     def _defer(self, pending: PendingVerdict) -> None:
         """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
@@ -123,12 +144,16 @@ class FailureHandler:
             self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 
     def _is_proved(self, pending: PendingVerdict) -> bool:
-        disproved = (
-            self._connection.may_have_repeated
-            if pending.expected == "rejected"
-            else self._connection.may_have_sent
-        )
-        return not disproved(pending.delivery.accepted_at, pending.produced_at)
+        times = pending.delivery.accepted_at, pending.produced_at
+        if pending.expected == "not_sent":
+            return not self._connection.may_have_sent(*times)
+        return self._was_fast(pending) and not self._connection.may_have_repeated(*times)
+
+    def _was_fast(self, pending: PendingVerdict) -> bool:
+        """Whether the rejection arrived before the client could transmit the message again."""
+        since = self._connection.transmitted_after(pending.produced_at)
+        latency = pending.reported_at - (pending.produced_at if since is None else since)
+        return judge(pending.failure, latency=latency, retry_backoff=self._retry_backoff)[0] == "rejected"
 
     def _record(
         self, delivery: Delivery, failure: Failure, text: str, verdict: Verdict, partition: int | None
@@ -241,10 +266,10 @@ class FailureHandler:
         return self._settlement.leave_to_journal(delivery, failure)
 
 
-def _produced_at(message: Any) -> float:
+def _produced_at(message: Any, now: float) -> float:
     """Return the monotonic time at which the client received a message; 0 when the report does not contain it."""
     age: float | None = message.latency()
-    return 0.0 if age is None else time.monotonic() - age
+    return 0.0 if age is None else now - age
 
 
 def _judge(failure: Failure, message: Any, backoff: float) -> Verdict:

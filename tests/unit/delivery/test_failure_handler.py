@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import MessageStatus, RetryConfig
+from producer_core import MessageStatus, ReliableKafkaProducer, RetryConfig
+from producer_core.brokers import embedded
 from producer_core.errors import ProducerClosed
 from tests.fixtures.enqueueing import quick_producer
 from tests.support import eventually
+
+INIT_PRODUCER_ID = 22
+"""The API key of the request for a producer id."""
 
 
 def test_a_retry_sends_the_message_again_and_counts_as_successful():
@@ -62,6 +68,25 @@ def test_a_slow_rejection_does_not_get_the_verdict_rejected():
 
     assert producer.dlq.get(message_id).verdict == "possibly_persisted"
     producer.close()
+
+
+@pytest.mark.slow
+def test_the_wait_for_the_producer_id_does_not_make_a_rejection_ambiguous():
+    """With real librdkafka. The wait is longer than the limit of a proof, 0.4 s."""
+    with embedded.start() as broker:
+        broker.reject("refunds", "POLICY_VIOLATION")
+        for number in (1, 2, 3):
+            code, wait_ms = ctypes.c_int(0), ctypes.c_int(1000)
+            broker._mock._do("broker_push_request_error_rtts", number, INIT_PRODUCER_ID, 1, code, wait_ms)
+        producer = ReliableKafkaProducer(
+            broker.bootstrap_servers, None, RetryConfig(max_retries=0), store=None
+        )
+        ids = [producer.send_message("refunds", {"n": n}, "key") for n in range(3)]
+        producer.flush(10)
+        verdicts = [producer.dlq.get(message_id).verdict for message_id in ids]
+        producer.close()
+
+    assert verdicts == ["rejected"] * 3
 
 
 def test_close_turns_unsettled_messages_into_dead_letters():
