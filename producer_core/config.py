@@ -476,7 +476,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
     if "transactional.id" in chosen:
         raise ConfigError(
             "With transactional.id as a setting, nothing would commit the transactions.",
-            fix='Leave it out and use delivery="exactly_once"; transactional_id= sets the name.',
+            fix='Leave it out and use delivery="exactly_once"; transactional_id= sets the id.',
         )
 
 

@@ -57,7 +57,7 @@ class DeliveryFailed(ProducerError):
         self.code = code
         """The error code, as `producer-core explain` accepts it."""
         self.verdict = verdict
-        """Whether a resend can write a second copy: not_sent, rejected or possibly_persisted."""
+        """Whether a resend can write a second copy, for example not_sent, rejected or inconclusive."""
 
 
 class NotAccepted(ProducerError):

@@ -84,8 +84,8 @@ class AlertLog:
     ) -> Silence:
         """Suppress the notifications of `rule` until a time. Its alerts still fire and resolve.
 
-        A receiver that was notified of the beginning of an alert is notified of its end. Alerts that still fire when
-        the silence ends are notified then.
+        A receiver that was notified of the beginning of an alert is notified of its end. For alerts that are still
+        firing when the silence ends, notifications are sent then.
         """
         known = self.rules()
         if rule not in known:

@@ -26,7 +26,8 @@ class Alert:
     `fired_at` is None while the alert is pending. `since` is the time at which the condition of a pending alert began,
     or at which the condition of a firing alert ended; None while it holds. `told_by` is the id of the producer that
     reports the alert; None for an evaluated rule. `muted_by` is the reason why no notification is sent. `telling`
-    decides the notification that the alert fires, `telling_end` the one that it is resolved; None is undecided.
+    is the decision about the notification when the alert fires, `telling_end` the one when it is resolved; None is
+    undecided.
     """
 
     rule: str

@@ -77,7 +77,7 @@ def evaluate(
 
 
 def summarise(history: Sequence[Mapping[str, Any]], thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """Return status, metrics and issues over the last ten of at least one sample.
+    """Return status, metrics and issues over the last ten samples. There must be at least one.
 
     A sample counts by its number of messages, so that idle checks do not dilute a rate. A missing or None threshold is
     never exceeded.

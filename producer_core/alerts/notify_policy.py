@@ -19,9 +19,9 @@ def decide(
 ) -> list[AlertChange]:
     """Return the changed decisions. `items` are the pending, firing and undecided resolved alerts.
 
-    The beginning of an alert is notified once it fires, is not muted and is not acknowledged. Its end is notified if
-    its beginning was. For a rule that producers report, the end is notified only after the rule's `keep_firing_for`;
-    an alert that fires again by then continues the episode without a notification.
+    The notification of an alert's beginning is sent once it fires, is not muted and is not acknowledged. The
+    notification of its end is sent if that of its beginning was. For a rule that producers report, it is sent only after
+    the rule's `keep_firing_for`; an alert that fires again by then continues the episode without a notification.
     """
     now, before = snapshot.now, tuple(items)
     firing = tuple(item for item in before if item.state == "firing")
@@ -56,7 +56,7 @@ _ORPHANED_AFTER = 600.0
 
 
 def _decide_begin(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Alert:
-    """Decide to notify the beginning unless it is muted, early or already decided."""
+    """Decide to send the notification of the beginning unless it is muted, early or already decided."""
     rule = rules.get(item.rule, _UNKNOWN)
     fired = item.fired_at if item.fired_at is not None else item.started_at
     early = isinstance(rule.condition, ReportedByProducer) and 0 <= now - fired < rule.for_
@@ -66,7 +66,7 @@ def _decide_begin(rules: Mapping[str, AlertRule], item: Alert, now: float) -> Al
 
 
 def _join(rules: Mapping[str, AlertRule], same: Sequence[Alert], after: dict[str, Alert], now: float) -> None:
-    """Let an episode continue the last one where the end of that one was not notified yet."""
+    """Let an episode continue the last one if no notification of the end of that one has been sent yet."""
     current = next((item for item in same if item.state == "firing"), None)
     ended = [item for item in same if item.state == "resolved" and item.telling in ("begin", "joined")]
     if current is None or not ended:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from producer_core._internal.join_names import join_names
 from producer_core.alerts.conditions import METRICS, WindowPair
 
 Convert = Callable[[Any], Any]
@@ -126,7 +127,8 @@ def labels(value: Any) -> dict[str, str]:
         raise InvalidValue("Expected label names with string values.", 'Write labels = { env = "prod" }.')
     if reserved := value.keys() & {"alertname", "severity", "subject", "store"}:
         raise InvalidValue(
-            f"{', '.join(sorted(reserved))} is a label of every alert.", "Choose another name."
+            f"{join_names(sorted(reserved))} {'is a label' if len(reserved) == 1 else 'are labels'} of every alert.",
+            "Choose another name." if len(reserved) == 1 else "Choose other names.",
         )
     return dict(value)
 

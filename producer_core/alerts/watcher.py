@@ -85,7 +85,7 @@ class AlertWatcher:
         self._thread.start()
 
     def add(self, route: Route) -> None:
-        """Add a route, also while the watcher runs."""
+        """Add a route. The watcher may already be running."""
         sender = self._sender(route)
         self._senders = [*self._senders, sender]
         if self._thread.is_alive():

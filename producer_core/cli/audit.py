@@ -58,7 +58,7 @@ def audit(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> N
 
 
 def _none(store: Store, given: dict[str, Any]) -> str:
-    """Return a message that no row matches. List the recorded actions if the action may be mistyped."""
+    """Return the message for a filter that matches no row. List the recorded actions if the action may be mistyped."""
     recorded = [row["action"] for row in store.rows("audit_actions")]
     if not recorded:
         return "No actions are recorded yet."

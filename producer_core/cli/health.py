@@ -20,6 +20,7 @@ _ALIVE = 15.0
 _MAX_AGE = 24 * 3600.0
 _WINDOW = 300.0
 _MAX_ERROR_RATE = 0.05
+_BECAME_DEAD = ("settled message became a dead letter", "settled messages became dead letters")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def assess(
         found.append(
             (
                 "unhealthy",
-                f"{share:.1%} of {plural(dead + acknowledged, 'settled message')} became dead letters in the last 5 minutes.",
+                f"{share:.1%} of {plural(dead + acknowledged, *_BECAME_DEAD)} in the last 5 minutes.",
             )
         )
     healthy: Status = "healthy"

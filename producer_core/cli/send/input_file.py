@@ -103,7 +103,9 @@ class InputSource:
         with readable(self.name):
             archive = zipfile.ZipFile(self.raw)
         members = [member for member in archive.infolist() if not member.is_dir()]
-        if len(members) != 1:
+        if not members:
+            raise InputError(f"{self.name} contains no file.", fix="Send an archive that contains one file.")
+        if len(members) > 1:
             raise InputError(
                 f"{self.name} contains {len(members)} files.",
                 fix="Extract the files and send them one by one.",
