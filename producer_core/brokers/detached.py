@@ -42,13 +42,13 @@ class DetachedState:
 
     @property
     def alive(self) -> tuple[int, ...]:
-        """Return the numbers of the nodes whose process runs."""
+        """Return the numbers of the nodes whose process is running."""
         pairs = zip(self.nodes, self.processes, strict=True)
         return tuple(node.number for node, process in pairs if process.alive)
 
 
 def status() -> DetachedState | None:
-    """Return the cluster that was started and not stopped, whether or not its brokers run."""
+    """Return the cluster that was started and not stopped, whether or not its brokers are running."""
     return _read()
 
 

@@ -51,7 +51,7 @@ class EmbeddedBroker:
         # 1: never to the brokers that are added for a topic of their own. These topics have four partitions.
         self._mock = MockCluster(1)
         self._rejections = Rejections(self._mock)
-        # The mock's thread and sockets end with the interpreter or this object, also without a call of stop().
+        # The mock's thread and sockets end with the interpreter or this object, even without a call to stop().
         self._finalizer = weakref.finalize(self, _close, self._rejections, self._mock, os.getpid())
         self._lock = RLock()  # guards all fields below; changes of leaders and broker states are serialized
         self._brokers = max(brokers, 4)
@@ -109,7 +109,7 @@ class EmbeddedBroker:
                 self._drain(home)
 
     def set_latency(self, seconds: float, broker: int | None = None) -> None:
-        """Delay all responses by `seconds`, of all brokers (also of those added later) or of one."""
+        """Delay all responses of all brokers (including those added later), or of one, by `seconds`."""
         with self._lock:
             if broker is None:
                 self._latency.clear()

@@ -55,9 +55,9 @@ def start(
     Without `folder` the data are in a temporary folder, which is deleted with the cluster; in a given folder they
     stay, and a later start continues with them. `properties` override all others; a function gets each Node (its
     ports, its folder), for example {"producer.id.expiration.ms": "5000"}. Topics are created automatically on first
-    use, with 4 partitions, unless `auto_create=False`. `advertise` gives clients another (host, port) than the one a
+    use, with 4 partitions, unless `auto_create=False`. `advertise` gives clients a different (host, port) from the one a
     node listens on, for a proxy in front of it: by node number, or as a function of the Node, which is called before
-    anything runs. Brokers among themselves, and `direct_servers`, do not use that address. With `secure`, clients
+    anything runs. Traffic between the brokers, and `direct_servers`, do not use that address. With `secure`, clients
     connect over SASL_SSL and need ACLs; the cluster's `security` has the users. `format_options` go to Kafka's
     storage tool (`--add-scram`, `--feature`).
     """
@@ -254,9 +254,7 @@ class KafkaCluster:
         for node in self.nodes:
             if node.number == number:
                 return node
-        raise BrokerError(
-            f"Node {number} does not exist; the nodes of the cluster are numbered 1 to {len(self.nodes)}."
-        )
+        raise BrokerError(f"Node {number} does not exist; the cluster has {_node_numbers(len(self.nodes))}.")
 
     def _running(self, number: int) -> TrackedProcess:
         self._node(number)
@@ -335,3 +333,7 @@ def tail(node: Node, lines: int = 12) -> str:
         if file.exists():
             found += file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
     return "\n".join(found) or "(the log is empty)"
+
+
+def _node_numbers(count: int) -> str:
+    return "node 1 only" if count == 1 else f"nodes 1 to {count}"

@@ -18,7 +18,7 @@ JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # 170 to 260 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node. Clients use `port`; `direct_port` is for the brokers among themselves, and for tests that bypass a
+    """A node. Clients use `port`; `direct_port` is for traffic between the brokers, and for tests that bypass a
     proxy."""
 
     number: int

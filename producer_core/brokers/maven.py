@@ -44,7 +44,7 @@ def fetch_jars(
 
     Each group is resolved alone; within a group, dependency management applies to all coordinates. `extra` is the
     extra of this package that installs jgo, `timeout` the seconds that a repository may send nothing, and `before` is
-    called when the folder must be filled. The folder is complete or absent, also when two processes fetch at the same
+    called when the folder must be filled. The folder is complete or absent, even when two processes fetch at the same
     time or one is killed: jars are collected in a temporary folder beside it, which is renamed at the end.
     """
     if is_complete(target):

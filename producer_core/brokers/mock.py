@@ -15,7 +15,7 @@ from producer_core.errors import BrokerError, MissingTool
 PRODUCE = 0  # ApiKey of the Produce request
 _BATCH = 100  # errors pushed in one variadic call; ctypes takes at most 1,024 arguments
 # The mock's thread runs a command before it reads the byte that woke it. The byte of a command that arrives in
-# between is read away, and that command waits for the thread's timer: one second. This pause avoids that.
+# between is consumed with it, and that command waits for the thread's timer: one second. This pause avoids that.
 _PAUSE = 0.001
 _WITHOUT_COMMAND = (
     "broker_push_request_error_rtts",

@@ -1,4 +1,4 @@
-"""Track a process by its id and start time, also from another process later."""
+"""Track a process by its id and start time, including from another process later."""
 
 from __future__ import annotations
 

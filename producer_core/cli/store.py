@@ -131,7 +131,7 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
 @options.yes
 @options.as_json
 def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
-    """Rewrite the store's file to release the space of deleted rows.
+    """Rewrite the store's file to release the space that deleted rows occupied.
 
     The store reuses the space of pruned and purged rows, but until then the file still contains their bytes. After this
     command, the file no longer contains them and has its minimum size. Other processes wait in the meantime: producers

@@ -116,7 +116,7 @@ class AmbiguityResolver:
         if message_id in newer.unknown:
             absent = False
             if _search_again(request, result, newer):
-                # the message stays pending, also while closing
+                # the message stays pending, even while closing
                 self._prober.request(request, after=_SEARCH_INTERVAL)
                 return None
             if newer.compacted or result.outcome == "not_found":

@@ -14,7 +14,7 @@ from producer_core.events import Notice
 _STATE_SUFFIX = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
 _SPECIFIC_CODES = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
 _CONNECT_SAMPLES = 3
-"""Statistics, one second apart, that a client may take to connect for the first time."""
+"""The number of statistics events, one second apart, within which a client connects for the first time."""
 _SAME_CLOCK_S = 60.0
 """Seconds by which a statistics event may be older than its callback."""
 # librdkafka gives no reason if, for example, the client sends plain text to a broker's TLS listener.
@@ -79,7 +79,7 @@ class ConnectionState:
         return _before(self._undisturbed_since, accepted_at, produced_at)
 
     def transmitted_after(self, produced_at: float) -> float | None:
-        """Return the earliest monotonic time at which a message passed to the client then can have been transmitted.
+        """Return the earliest monotonic time at which a message passed to the client then could have been transmitted.
 
         The client transmits nothing before it has a producer id (rd_kafka_toppar_producer_serve), for which it waits at
         least 500 ms after its start. None: the next statistics will tell.

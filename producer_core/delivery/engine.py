@@ -176,7 +176,7 @@ class DeliveryEngine:
         return len(self.pending) + (0 if self.pending_log is None else self.pending_log.waiting)
 
     def dead_letters_stored(self, message_ids: Iterable[str]) -> None:
-        """Settle messages in the journal whose dead letters are on disk."""
+        """Settle, in the journal, the messages whose dead letters are on disk."""
         if self.pending_log is not None:
             self.pending_log.dead_letters_stored(message_ids)
 
@@ -224,7 +224,7 @@ class DeliveryEngine:
         if self.pending:
             self.transport.purge()
             self._wait_reports(deadline.left(at_least=0.5, at_most=2.0))
-            if self.pending_log is None:  # with a journal the rest becomes no dead letters
+            if self.pending_log is None:  # with a journal, the rest do not become dead letters
                 self._wait_statistics(deadline.left(at_most=self._statistics_within))
         self.transport.stop(deadline.left(at_least=0.5, at_most=5.0))
         self._failure_handler.end()

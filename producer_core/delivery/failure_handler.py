@@ -112,7 +112,7 @@ class FailureHandler:
     def _may_be_rejected(
         self, failure: Failure, message: Any, produced_at: float, reported_at: float
     ) -> bool:
-        """Whether the message may have been transmitted once: it waited for the client's first producer id before that."""
+        """Whether the message may have been transmitted only once, after a wait for the client's first producer id."""
         if message.latency() is None:
             return False
         since = self._connection.transmitted_after(produced_at)

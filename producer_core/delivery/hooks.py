@@ -35,14 +35,14 @@ class HookDispatcher:
 
     @property
     def calling(self) -> bool:
-        """Whether this thread is inside a delivery callback of the user."""
+        """Whether this thread is inside a user's delivery callback."""
         return getattr(self._local, "calling", False)
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         _call_each(self._acknowledged, batch)
 
     def attempt_failed(self, delivery: Delivery, failure: Failure, retry_in: float | None) -> None:
-        """Report the latest attempt of a message; `retry_in` is seconds until the next one, None without a next one."""
+        """Report the latest attempt of a message; `retry_in` is seconds until the next one, None if there is none."""
         attempt, verdict = delivery.attempts[-1]
         event = AttemptFailed(
             id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),

@@ -1,8 +1,8 @@
 """Order messages in lanes, so that a later message does not overtake an earlier one that is retried.
 
 A lane is a key of a topic, or without a key a partition that the caller chose. Kafka guarantees order within a partition,
-and librdkafka keeps it within the delivery timeout. The producer sends a message again that librdkafka no longer retries, and the
-lanes keep its order.
+and librdkafka keeps it within the delivery timeout. The producer resends a message that librdkafka no longer retries, and the lanes
+keep its order.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Lanes:
     def yield_turn(self, delivery: Delivery) -> bool:
         """Let an earlier message of the lane go before a head that waits for its original; return False if there is none.
 
-        The earlier message may be that original: two threads can journal messages in another order than that of their
+        The earlier message may be that original: two threads can journal messages in an order other than that of their
         sequences.
         """
         lane = self._lane(delivery)

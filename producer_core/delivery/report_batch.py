@@ -1,7 +1,7 @@
 """Store delivery reports in columns, which keeps them out of the garbage collector's work.
 
 The client's own message holds a copy of key and value, which the garbage collector would visit until the batch is settled.
-The callback drops it, unless a callback of the user needs it. Measured with messages of 200 bytes: this saves a tenth of the
+The callback drops it, unless a user callback needs it. Measured with messages of 200 bytes: this saves a tenth of the
 cost of a send.
 """
 
@@ -115,7 +115,7 @@ class ReportBatch(Sequence["Report"]):
         return self.rows[2::_WIDTH], self.rows[_OFFSET::_WIDTH], latencies
 
     def with_real_offsets(self) -> ReportBatch:
-        """Set offsets to None that librdkafka derived from an unknown one; return this batch.
+        """Set to None the offsets that librdkafka derived from an unknown one; return this batch.
 
         A broker that has a batch already (DUPLICATE_SEQUENCE_NUMBER, a success) replies with the offset -1, and librdkafka
         counts from there: no offset for the first message of the batch, then 0, 1, 2 for the following ones

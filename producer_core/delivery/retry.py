@@ -44,8 +44,8 @@ def decide(
 ) -> RetryAfter | GiveUp:
     """Return the decision after failed attempt number `attempt` (from 1). Only transient failures are retried.
 
-    The default `retriable_errors` cover every code that the error table calls temporary or timed out. A list of the user
-    names the only codes that are retried.
+    The default `retriable_errors` cover every code that the error table calls temporary or timed out. A list given by
+    the user names the only codes that are retried.
     """
     if failure.kind not in ("temporary", "timed_out") and failure.code not in _CLIENT_FAILED:
         return GiveUp(f"{failure.code} is not transient")

@@ -59,7 +59,7 @@ class SettlingSet:
                 self._finished += sequences
 
     def finished(self, sequences: Iterable[int]) -> None:
-        """Mark messages as finished that the transport does not record."""
+        """Mark as finished the messages that the transport does not record."""
         with self._lock:
             self._finished += sequences
 

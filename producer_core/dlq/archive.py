@@ -267,7 +267,7 @@ def _purged(
 
 def _skipped_by_replay(row: Sequence[Any]) -> str:
     operation_id, who, number = row
-    return f"Replay {operation_id} by {who} skips {number:,} of them."
+    return f"Replay {operation_id} by {who} skips {plural(number, 'archived dead letter')}."
 
 
 def _are(number: int) -> str:

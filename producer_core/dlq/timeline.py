@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.plural import plural
 from producer_core.dlq.codec import BODY_COLUMNS, LETTER_COLUMNS, read_dead_letter
 from producer_core.dlq.lookup import fetch
 from producer_core.events import Attempt, DeadLetter
@@ -118,7 +119,7 @@ def _failure_events(dead_letter: DeadLetter, replays: Sequence[float]) -> Iterat
             dead_letter.failed_at,
             "quarantined",
             None,
-            f"failed again in {dead_letter.replay_count} replays",
+            f"failed again in {plural(dead_letter.replay_count, 'replay')}",
         )
 
 

@@ -43,7 +43,7 @@ ALIASES = {
     "BufferError": "_QUEUE_FULL",  # raised by confluent_kafka's produce()
     "UnknownServer": "UNKNOWN",
     "Serialization": "_VALUE_SERIALIZATION",
-    # other class names of kafka-python and Java, also of errors without a code in the protocol
+    # other class names of kafka-python and Java, including those of errors without a code in the protocol
     "AsyncProducerQueueFull": "_QUEUE_FULL",
     "Authentication": "SASL_AUTHENTICATION_FAILED",
     "AuthenticationMethodNotSupported": "UNSUPPORTED_SASL_MECHANISM",

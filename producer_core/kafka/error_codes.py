@@ -127,7 +127,7 @@ TABLE: tuple[Row, ...] = (
     ("TRANSACTION_ABORTABLE", "timed_out", "possibly_persisted", "The transaction must be aborted.", _READ_BACK),
     ("TRANSACTION_COORDINATOR_FENCED", "temporary", "possibly_persisted", "The transaction coordinator moved to another broker.", _TRANSIENT),
     # transactions that also commit a consumer's offsets
-    ("ILLEGAL_GENERATION", "timed_out", "possibly_persisted", "The consumer group was rebalanced, and another member owns these offsets now.", "Abort the transaction and continue from the committed offsets."),
+    ("ILLEGAL_GENERATION", "timed_out", "possibly_persisted", "The consumer group was rebalanced, and another member may own these partitions now.", "Abort the transaction and continue from the committed offsets."),
     ("UNKNOWN_MEMBER_ID", "timed_out", "possibly_persisted", "The consumer group removed this member.", "Abort the transaction, rejoin the group, and continue from the committed offsets."),
     ("FENCED_INSTANCE_ID", "timed_out", "possibly_persisted", "Another process took over this consumer's group.instance.id.", "Stop this process. Only one process may use an instance id."),
     ("REBALANCE_IN_PROGRESS", "temporary", "possibly_persisted", "The consumer group is rebalancing.", "Transient; retried automatically. Do not commit offsets of revoked partitions."),

@@ -54,21 +54,32 @@ def judge(topic: TopicView) -> Replication:
             f"Grant DESCRIBE_CONFIGS on topic {topic.name}, or check that its min.insync.replicas is 2."
         )  # fmt: skip
     facts = f"{facts}, min.insync.replicas={min_isr}"
-    if min_isr >= replicas:
+    if min_isr > replicas:
         return Replication(
-            "stops_at_once", f"{facts}: writes stop as soon as one broker fails.",
-            f"Set min.insync.replicas={replicas - 1}."
+            "stops_at_once", f"{facts}: the brokers reject every write with acks=all.", _advice(replicas, replicas - 1)
+        )  # fmt: skip
+    if min_isr == replicas:
+        return Replication(
+            "stops_at_once", f"{facts}: writes stop as soon as one broker fails.", _advice(replicas, replicas - 1)
         )  # fmt: skip
     if min_isr == 1:
+        others = "other replica is" if replicas == 2 else "other replicas are"
         return Replication(
-            "one_copy_at_times", f"{facts}: while the other replicas are behind, an acknowledged message is on only one "
+            "one_copy_at_times", f"{facts}: while the {others} behind, an acknowledged message is on only one "
             f"disk, even with acks=all. {_count(replicas - 1, 'broker')} may fail without stopping writes, but an "
-            "acknowledged message may then be lost.", "Set min.insync.replicas=2."
+            "acknowledged message may then be lost.", _advice(replicas, 2)
         )  # fmt: skip
     return Replication(
         "sound", f"{facts}: {_count(replicas - min_isr, 'broker')} may fail without stopping writes, and an "
         f"acknowledged message survives the loss of {_count(min_isr - 1, 'broker')}."
     )  # fmt: skip
+
+
+def _advice(replicas: int, min_isr: int) -> str:
+    """Return the advice for a topic with several replicas. With two, each value of min.insync.replicas has a weakness."""
+    if replicas == 2:
+        return "Use three replicas and min.insync.replicas=2."
+    return f"Set min.insync.replicas={min_isr}."
 
 
 class ReplicationWatch(Hook):

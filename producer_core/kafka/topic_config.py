@@ -132,7 +132,7 @@ def cleanup_policies(
 ) -> dict[str, str | None]:
     """Return the cleanup.policy of each topic, with one request; None if it cannot be read.
 
-    "" means that the broker has no settings at all, as librdkafka's mock broker, which never compacts.
+    "" means that the broker has no settings at all, like librdkafka's mock broker, which never compacts.
     """
     client = admin(settings)
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]

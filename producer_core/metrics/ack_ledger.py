@@ -25,7 +25,7 @@ MODULUS = 16_777_213
 _MAX_PLACES = 100_000
 """Places whose highest sequence and offset are kept."""
 _FOLD_SIZE = 65_536
-"""Acknowledgements of a place from which on they are stored as arrays."""
+"""The number of acknowledgements of a place above which they are stored as arrays."""
 _UNBOUNDED = 1 << 62
 
 _TOPIC_AND_PARTITION = itemgetter(0, 1)  # of Acknowledged

@@ -1,4 +1,4 @@
-"""Number the batches of a producer without gaps and repetitions, even if its session outlives the process."""
+"""Number the batches of a producer without gaps or repetitions, even if its session outlives the process."""
 
 from __future__ import annotations
 

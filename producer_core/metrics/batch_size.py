@@ -40,7 +40,7 @@ def sum_by_minute(first: Batch, second: Batch) -> Batch:
 
 
 def _sum_rows(rows: Sequence[tuple[Any, ...]], kind: RowKind) -> tuple[Any, ...]:
-    """Merge rows of any kind by minute and key: sums are added, of maxima the higher one is kept."""
+    """Merge rows of any kind by minute and key: sums are added, and for maxima the higher one is kept."""
     merges = [operator.add] * len(kind.sums) + [max] * len(kind.highest)
     minutes: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:

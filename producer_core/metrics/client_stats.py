@@ -125,7 +125,7 @@ class ClientStats:
         return count - before if count >= before else count
 
     def _epoch_rises(self, statistics: Mapping[str, Any]) -> int:
-        """Return how often the idempotent producer received a new epoch, without the first one at its connection."""
+        """Return how often the idempotent producer received a new epoch, not counting the first one."""
         epochs = statistics.get("eos", {}).get("epoch_cnt")
         if epochs is None:
             return 0
@@ -134,7 +134,7 @@ class ClientStats:
 
 
 def _brokers(statistics: Mapping[str, Any]) -> Iterator[tuple[Key, Mapping[str, Any]]]:
-    """Yield the brokers that the client has used, without the logical coordinator and brokers that only metadata names."""
+    """Yield the brokers that the client has used, except the logical coordinator and brokers named only in metadata."""
     for broker in statistics.get("brokers", {}).values():
         used = broker.get("connects") or broker.get("state") != _IDLE
         if broker.get("source") != "logical" and "nodeid" in broker and used:

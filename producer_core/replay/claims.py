@@ -205,7 +205,7 @@ class ReplayClaims:
                     operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                     return BatchResult(over=True)
                 case "paused" | "cancelled" if not busy:
-                    self.release()  # ends a cancelled operation, unless claimed records were not looked for yet
+                    self.release()  # ends a cancelled operation, unless some claimed records have not been looked for yet
                     return BatchResult(over=True)
                 case "planned" | "running" | "paused" | "cancelled":
                     return BatchResult(over=False, halt=True)

@@ -331,7 +331,7 @@ class ReplayExecution:
         self._record_outcomes([*outcomes, *self._strategy.send(sendable)])
 
     def _give_back(self) -> None:
-        """Return the records that were not sent yet with the next store update."""
+        """Return the records that have not been sent yet with the next store update."""
         self._outcomes += [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._claimed]
         self._outcomes += self._strategy.give_back()
         self._claimed = ()

@@ -72,5 +72,6 @@ class ReplayGuard:
             return f"The canary failed: {first} failed again"
         recent, failed = len(self._recent), sum(self._recent)
         if recent == self._recent.maxlen and failed * 100 > self._rule.percent * recent:
-            return f"Too many records failed again: {failed} of the last {recent}"
+            share = "the last one" if recent == 1 else f"{failed} of the last {recent}"
+            return f"Too many records failed again: {share}"
         return None

@@ -24,7 +24,7 @@ Newer = Literal["auto", "skip", "send"]
 may be, compacted."""
 
 Inconclusive = Literal["keep", "send"]
-"""How a record is handled that may be on its topic and was not found there: `keep` it as a dead letter, or `send` it,
+"""How to handle a record that may be on its topic but was not found there: `keep` it as a dead letter, or `send` it,
 which may write a second copy."""
 
 PIPELINE = "pipeline"
@@ -303,7 +303,7 @@ def _skipped(skipped: int, reasons: Sequence[dict[str, Any]]) -> Iterator[str]:
     for row in found[:_MOST_REASONS]:
         yield f"{row['count']:,} skipped: {mask_or_hide(row['text'] or 'no reason given')}"
     if rest := sum(row["count"] for row in found[_MOST_REASONS:]):
-        yield f"{rest:,} skipped for other reasons"
+        yield f"{rest:,} skipped for {'another reason' if rest == 1 else 'other reasons'}"
 
 
 def _why(reasons: Sequence[dict[str, Any]], state: str) -> str:

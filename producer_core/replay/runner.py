@@ -54,7 +54,7 @@ together, whatever their size. `BatchSizer` claims fewer if updates are slow or 
 SPARK_BATCH_RECORDS = 2000
 """Number of records that the Spark workers receive at once."""
 SPARK_STOP_TIMEOUT = 40.0
-"""Seconds for the Spark workers to finish their batch, or to be killed and to find out what they sent."""
+"""Seconds for the Spark workers to finish their batch, or to be killed, and for finding out what they sent."""
 SPARK_RATE_BURST = 5.0
 """Seconds for which a rate limit accumulates for the Spark workers, because a Spark batch takes a second to start."""
 SPARK_GROWTH = 10

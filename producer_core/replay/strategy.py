@@ -46,7 +46,7 @@ class ReplayStrategy(Protocol):
         """Return the outcomes that become known within about `seconds`."""
 
     def give_back(self) -> list[RecordOutcome]:
-        """Return the records that were not sent yet."""
+        """Return the records that have not been sent yet."""
 
     def close(self) -> None: ...
 

@@ -57,6 +57,8 @@ def rule(operation: Operation) -> str | None:
     if operation.stop_percent is None:
         return None
     first = f"a canary of {operation.canary:,} first; " if operation.canary else "no canary; "
+    if operation.stop_last == 1:
+        return f"{first}stops when a record fails again"
     return f"{first}stops when more than {operation.stop_percent:g}% of the last {operation.stop_last:,} fail again"
 
 

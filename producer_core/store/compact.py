@@ -22,7 +22,7 @@ _LAST = ("dead_letter_counts",)
 
 
 def compact(pool: ConnectionPool, path: Path, *, now: float) -> int:
-    """Replace the file with a copy that has no space of deleted rows; return the number of bytes saved.
+    """Replace the file with a copy without the space that deleted rows occupied; return the number of bytes saved.
 
     Other users of the store wait during this. The copy is complete and durable before it replaces the file; a process
     killed before that leaves the old file unchanged.

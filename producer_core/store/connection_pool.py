@@ -109,7 +109,7 @@ class ConnectionPool:
         return _stamp(self._path), _stamp(write_ahead_log.path_of(self._path))
 
     def recently_read(self) -> bool:
-        """Whether any process has read the file within the last seconds."""
+        """Whether any process has read the file within the last few seconds."""
         return self._file_lock.recently_read()
 
     def close(self) -> None:

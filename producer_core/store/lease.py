@@ -33,7 +33,7 @@ class Lease:
         self._renewed: float | None = None
 
     def hold(self, now: float) -> bool:
-        """Acquire or renew the lease. Costs one read, and one write in half its length."""
+        """Acquire or renew the lease. Costs one read, and one write per half of its length."""
         moment = self._monotonic()
         found = self._store.rows("lease_holder", name=self._name)
         if not found:

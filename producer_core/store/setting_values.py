@@ -30,6 +30,6 @@ def check(changes: Mapping[str, Any]) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not 1 <= value < min(2**63, math.inf):
             raise ConfigError(
-                f"{name} must be a number, 1 or more, not {value!r:.60}.",
+                f"{name} must be a number of 1 or more, not {value!r:.60}.",
                 fix="Use seconds, bytes or a count; None for the default; 0 removes a dlq_max_ limit.",
             )

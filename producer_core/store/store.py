@@ -114,7 +114,7 @@ class Store:
         return self._pool.stamp()
 
     def recently_read(self) -> bool:
-        """Whether a person, or a program on their behalf, has read this store within the last seconds, in any process."""
+        """Whether a person, or a program on their behalf, has read this store within the last few seconds, in any process."""
         return self._pool.recently_read()
 
     def take_lease(self, name: str, owner: str, seconds: float, now: float) -> bool:
@@ -223,7 +223,7 @@ class Store:
             return paths.copy(self.path, paths.resolve(target))
 
     def compact(self) -> int:
-        """Rewrite the file without the space of deleted rows; return the number of bytes saved.
+        """Rewrite the file without the space that deleted rows occupied; return the number of bytes saved.
 
         Afterwards the file contains no byte of purged content. Other users of the store wait during this, producers buffer
         or spill their writes, and the disk needs room for a second file.

@@ -45,7 +45,7 @@ class StoreLock:
             yield
 
     def recently_read(self) -> bool:
-        """Whether any process has read the store within the last seconds."""
+        """Whether any process has read the store within the last few seconds."""
         return read_activity.recently_read(self._gate)
 
     @contextlib.contextmanager

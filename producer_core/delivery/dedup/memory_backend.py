@@ -51,7 +51,7 @@ class MemoryClaimBackend:
         self._confirmed_count = 0
         self._next_sweep = self._next_claim_sweep = -math.inf
         self.new_claims = 0
-        """Claims that returned `NEW`, without renewals by the same owner."""
+        """Claims that returned `NEW`, not counting renewals by the same owner."""
 
     def claim(self, key: str, owner: str | bytes) -> Claim:
         with self._lock:

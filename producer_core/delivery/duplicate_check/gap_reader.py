@@ -20,7 +20,7 @@ _LOOKBACK = 10_000
 """Offsets read before the first acknowledged record of a partition. A copy of that record is among them unless other
 producers wrote more in between."""
 _SEEK_DISTANCE = 2_000
-"""Offsets between two gaps from which on the reader seeks to the next gap instead of reading up to it."""
+"""The distance in offsets between two gaps above which the reader seeks to the next gap instead of reading up to it."""
 _TRANSIENT = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 

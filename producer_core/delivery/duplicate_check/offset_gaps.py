@@ -16,7 +16,7 @@ from producer_core.metrics.ack_batch import Acknowledgements
 _KEPT_TICKS = 3
 """Ticks for which a gap is kept: it is recorded after the epoch rose, and the rise is detected a tick later at most."""
 _STRIDE = 4
-"""The length from which on `Acknowledgements.runs` may have skipped records of a run."""
+"""The length at and above which `Acknowledgements.runs` may have skipped records of a run."""
 
 _END = 2**63 - 1
 

@@ -3,7 +3,7 @@
 For each (topic, partition) it keeps `settled_offset`, the offset up to which all of this producer's records are settled.
 The offset is durable: the journal's settle log stores it in one atomic step with the sequences that it settles. It never
 runs ahead: a record that was read back but whose delivery has not been processed yet (after a restart in the middle of
-a transaction) holds it.
+a transaction) holds it back.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class JournalFolder:
         return MessageIds(session, first=first, earlier=earlier)
 
     def reserve(self, sequence: int) -> None:
-        """Persist that this sequence is used, before its first use, so that no later process reuses its id."""
+        """Record durably that this sequence is used, before its first use, so that no later process reuses its id."""
         if sequence >= self._usable_below:
             if not self._session_written:
                 self._write("session", self.identity.encode(), 0)

@@ -35,7 +35,7 @@ class GroupSync:
     def wait(self, end: int) -> None:
         """Wait until the bytes below this offset are on disk. Raise OSError when their sync failed.
 
-        A later successful sync would prove nothing: after a failure the kernel has dropped the pages. There is none.
+        A later successful sync would prove nothing: after a failure the kernel has dropped the pages. Therefore no sync follows a failed one.
         """
         while self.synced < end:
             if self.failed:
@@ -46,7 +46,7 @@ class GroupSync:
                 self._wait_or_lead(end)
 
     def _sync_again(self) -> None:
-        """Sync in a signal handler that interrupted the sync of its own thread: that sync cannot end before."""
+        """Sync in a signal handler that interrupted the sync of its own thread: that sync cannot end until the handler returns."""
         self._sync(self._size())
         self._notify(len(self._later))
 
@@ -75,7 +75,7 @@ class GroupSync:
                 self._stop_waiting(notified)
 
     def _stop_waiting(self, notified: threading.Lock) -> None:
-        """Pass a notification on that arrived after the wait: it may have been the only one."""
+        """Pass on a notification that arrived after the wait: it may have been the only one."""
         with self._lock:
             waiting = self._later if notified in self._later else self._included
             if notified in waiting:
@@ -84,7 +84,7 @@ class GroupSync:
         self._notify(1)
 
     def _sync(self, target: int) -> None:
-        """Sync the file, whose size is at least the target. Read the target before: a later write may not be included."""
+        """Sync the file, whose size is at least the target. Read the target first: a later write may not be included."""
         try:
             self._sync_file()
         except OSError:

@@ -49,7 +49,7 @@ class Segment:
 
     @property
     def readable_end(self) -> int:
-        """Return the offset up to which records may be read: a record that must be synced is not accepted before."""
+        """Return the offset up to which records may be read: a record that must be synced is not accepted until then."""
         return self.group_sync.synced if self._durable else self.size
 
     @property

@@ -111,7 +111,7 @@ class SegmentList:
         return None if self.active is None or self.active.is_synced else self.ticket()
 
     def unsynced_full(self) -> SyncTicket | None:
-        """Return the same if the next write starts a new segment: wait for it before."""
+        """Return the same if the next write starts a new segment: wait for it first."""
         is_full = self.active is not None and self.active.size >= self._segment_bytes
         return self.unsynced() if is_full else None
 

@@ -83,7 +83,7 @@ class PartitionCheckpoints:
         return [checkpoints[offset] for offset in sorted(checkpoints, reverse=True)]
 
     def before_pause(self, key: PartitionId) -> tuple[Checkpoint, ...]:
-        """Return the checkpoint before the longest pause of the last seconds, if there is one."""
+        """Return the checkpoint before the longest pause of the last few seconds, if there is one."""
         return self._trail.of(key)[1:]
 
     def next_window(self) -> None:
@@ -121,7 +121,7 @@ class PartitionCheckpoints:
         return earlier
 
     def mark_lost(self, topic: str, partition: int, checkpoint: Checkpoint) -> None:
-        """Replace a checkpoint whose record is lost by the newest one acknowledged since then."""
+        """Replace a checkpoint whose record is lost with the newest one acknowledged since then."""
         newest = self._newest_below.pop((topic, partition), None)
         self._trail.drop((topic, partition))
         if self.get(topic, partition) == checkpoint:

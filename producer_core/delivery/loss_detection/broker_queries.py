@@ -19,7 +19,7 @@ from producer_core.kafka.record_lookup import find_records
 from producer_core.messages import record_id
 
 _READER: Mapping[str, Any] = {
-    "isolation.level": "read_uncommitted",  # otherwise an open transaction limits the watermark
+    "isolation.level": "read_uncommitted",  # otherwise the end is the last stable offset
     "auto.offset.reset": "error",
     "fetch.message.max.bytes": 65_536,  # enough for one record; a larger record is still returned
     "queued.max.messages.kbytes": 4_096,
@@ -118,7 +118,7 @@ class KafkaBrokerQueries:
         return None if policy is None else "compact" in (policy.value or "")
 
     def _probe_message(self, item: RecordQuery, view: BrokerView, deadline: _Deadline) -> BrokerView:
-        """Look up the ambiguous message, first in the records of the last minutes, then in the whole partition."""
+        """Look up the ambiguous message, first in the records of the last few minutes, then in the whole partition."""
         if item.message_id is None:
             return view
         recently = int((time.time() - _RECENT_S) * 1000)

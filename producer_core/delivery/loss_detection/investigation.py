@@ -95,7 +95,7 @@ class Investigation:
             )
 
     def check_all(self, now: float) -> None:
-        """Check every partition: the epoch rose, so the client met an error that it did not report."""
+        """Check every partition: the epoch rose, so the client encountered an error that it did not report."""
         for topic in self.checkpoints.topics():
             for partition, checkpoint in self.checkpoints.of(topic).items():
                 self.add_routine_check((topic, partition), "epoch_rose", checkpoint, now)

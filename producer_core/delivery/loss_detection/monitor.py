@@ -44,7 +44,7 @@ class MonitorSettings:
 class AckedLogMonitor(Hook):
     """Check whether the log still has its acknowledged records.
 
-    As a hook it spends some nanoseconds per message on the poll thread. A thread of its own queries the broker and
+    As a hook it spends a few nanoseconds per message on the poll thread. A thread of its own queries the broker and
     calls `emit` with the notices. `ids` are the ids of this producer's messages. Without `queries` the monitor only
     records acknowledgements.
     """
@@ -270,7 +270,7 @@ class AckedLogMonitor(Hook):
         return self._stopping or bool(self._outbox) or self._check_all or is_due or self._are_topic_ids_due()
 
     def _pause(self) -> float:
-        """Return the seconds until work is due; a minute without any."""
+        """Return the seconds until work is due; a minute if there is none."""
         due, now = self._investigation.questions.next_due(), self._clock()
         moments = [
             moment

@@ -82,7 +82,7 @@ def _summary(suspicion: LossSuspicion, finding: LossFinding) -> str:
 
 
 class EpochWatch:
-    """Watch the idempotent client's epoch. It rises when the client meets an error that it does not report."""
+    """Watch the idempotent client's epoch. It rises when the client encounters an error that it does not report."""
 
     def __init__(self) -> None:
         self._producer_id: int | None = None

@@ -44,7 +44,7 @@ def export(
     The file gets its name once it is complete; the manifest is published first, so that no file is without one. The
     file name decides the format. Parquet and JSON Lines have all bytes and can be imported, unless `masked` is set. CSV
     is masked unless `masked=False` and cannot be imported. Memory use does not grow with the number of dead letters.
-    `progress` gets the number done and the total. An audit row is written, also for a failed export. Raise
+    `progress` gets the number done and the total. An audit row is written, even for a failed export. Raise
     TransferError or StoreError on failure.
     """
     target = Path(target)

@@ -139,7 +139,8 @@ class _Counts:
                 f"{self.replaying:,} exported during a replay; a replay first checks whether {they} on the topic."
             )
         if self.refused:
-            sentences.append(f"{plural(self.refused, 'row')} rejected; the first: {self.bad[0]}.")
+            first = "" if self.refused == 1 else "; the first"
+            sentences.append(f"{plural(self.refused, 'row')} rejected{first}: {self.bad[0]}.")
         return " ".join(sentences)
 
 

@@ -169,9 +169,7 @@ def _group(file: pyarrow.parquet.ParquetFile, group: int, first: int, rows: int)
                 done += part.num_rows
     except (pyarrow.ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:
         remaining = rows - done
-        yield RejectedRecord(
-            f"rows {first + done:,} to {first + rows - 1:,}", f"damaged ({error})", remaining
-        )
+        yield RejectedRecord(_row_numbers(first + done, first + rows - 1), f"damaged ({error})", remaining)
 
 
 def _row(number: int, row: dict[str, Any]) -> Item:
@@ -187,3 +185,7 @@ def _place(place: str, row: dict[str, Any]) -> str:
     """Return the place with the message id, if the record has one."""
     message_id = row.get("message_id")
     return f"{place} ({message_id[:80]})" if isinstance(message_id, str) and message_id else place
+
+
+def _row_numbers(first: int, last: int) -> str:
+    return f"row {first:,}" if first == last else f"rows {first:,} to {last:,}"

@@ -41,7 +41,7 @@ _STORED_COLUMNS = ("message_id", "state", "replayable")
 
 
 class NotDeadLetters(ConfigError):
-    """No record of the topic has dead-letter headers."""
+    """None of the topic's first records has dead-letter headers."""
 
 
 Progress = Callable[[int, int], None]
@@ -116,7 +116,7 @@ def fetch(
 
 @dataclass
 class _OffsetRange:
-    """The offsets of a partition to read, from `start` to before `end`. Earlier fetches have read all offsets before
+    """The offsets of a partition to read, from `start` up to but not including `end`. Earlier fetches have read all offsets before
     `stored_offset`; `is_contiguous` says that this fetch continues there without a gap."""
 
     partition: int
@@ -342,7 +342,8 @@ class _FetchJob:
                 "and a replay writes a second copy."
             )
         if self.not_replayable:
-            sentences.append(f"{self.not_replayable:,} cannot be replayed; see `source` of each record.")
+            record = "that record" if self.not_replayable == 1 else "each record"
+            sentences.append(f"{self.not_replayable:,} cannot be replayed; see the `source` of {record}.")
         if left or self.problem:
             sentences.append(
                 f"Up to {left:,} left: {self.problem or 'not read'}. Run the same command to continue."

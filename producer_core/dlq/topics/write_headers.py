@@ -16,7 +16,7 @@ from producer_core.kafka.classify import lookup
 MESSAGE = 1024
 STACKTRACE = 8192
 HISTORY = 5
-"""Most bytes of an error text and of a stack trace, and most attempts, in the headers of a record."""
+"""The maximum numbers of bytes of an error text and of a stack trace, and of attempts, in the headers of a record."""
 
 Pairs = Iterator[tuple[str, bytes]]
 

@@ -59,7 +59,7 @@ GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_missing
 -- Windows missing in the store, of producers seen since $since, although later ones of the same producer arrived.
--- A gap of millions is not one: a producer that could not continue its numbering started far above it.
+-- A gap of millions is not counted: a producer that could not continue its numbering started far above it.
 SELECT coalesce(sum(missing), 0)::BIGINT AS windows, count(DISTINCT producer_id) AS producers
 FROM (SELECT producer_id,
              first_batch - 1 - lag(last_batch) OVER (PARTITION BY producer_id ORDER BY first_batch) AS missing

@@ -41,7 +41,7 @@ ORDER BY created_at;
 
 -- name: replay_take
 -- Take an operation that is free or whose owner is gone; no row: another process was faster, or the owner is alive.
--- The start time is set when its first runner begins to send, not by the check or an operator's decision before.
+-- The start time is set when its first runner begins to send, not by the earlier check or an operator's decision.
 UPDATE operations
 SET owner = $owner, lease_until = $now + $lease, message = NULL,
     started_at = CASE WHEN state IN ('planned', 'running') THEN coalesce(started_at, $now) ELSE started_at END,

@@ -122,7 +122,7 @@ def test_a_replay_skips_archived_dead_letters_and_both_operators_see_it(store, d
     done = runner(store, ScriptedSender(), clock).run_one(operation.operation_id, 60)
 
     assert result.text == (
-        f"Archived 2 dead letters. Replay {operation.operation_id} by ann skips 2 of them."
+        f"Archived 2 dead letters. Replay {operation.operation_id} by ann skips 2 archived dead letters."
     )
     assert (done.acknowledged, done.skipped) == (3, 2)
     assert "archived" in done.message

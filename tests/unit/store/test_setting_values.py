@@ -21,14 +21,14 @@ def test_0_removes_a_limit_and_is_refused_as_a_retention(value):
     for name in BOUNDS:
         check({name: value})
     for name in KEPT:
-        with pytest.raises(ConfigError, match="must be a number, 1 or more"):
+        with pytest.raises(ConfigError, match="must be a number of 1 or more"):
             check({name: value})
 
 
 @pytest.mark.parametrize("value", [-1, 0.5, True, False, "3600", math.inf, math.nan, 2**63])
 def test_any_other_value_is_refused(value):
     for name in (*KEPT, *BOUNDS):
-        with pytest.raises(ConfigError, match=f"{name} must be a number, 1 or more, not "):
+        with pytest.raises(ConfigError, match=f"{name} must be a number of 1 or more, not "):
             check({name: value})
 
 
