@@ -33,7 +33,7 @@ END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
         "loss_suspected": EndCondition(by=_LOSS_FINDINGS),
         "acknowledged_lost": EndCondition(),
         "producer_desynchronised": EndCondition(after=_HOUR),
-        "topic_recreated": EndCondition(after=_HOUR),
+        "topic_recreated": EndCondition(),
         "retention_removed": EndCondition(after=_TEN_MINUTES),
         "standing_unknown": EndCondition(by=_LOSS_FINDINGS, after=_HOUR),
         "epoch_rose": EndCondition(after=_TEN_MINUTES),

@@ -242,7 +242,8 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "topic_recreated": AlertRule(
             "warning",
             "{text}",
-            "If the deletion was not intended, send the records of the old topic again.",
+            "If the deletion was not intended, send the records of the old topic again. Then acknowledge this alert.",
+            lasting=True,
         ),
         "retention_removed": AlertRule(
             "info",

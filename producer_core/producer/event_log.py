@@ -1,4 +1,4 @@
-"""Log broker connection failures and recoveries, damage of the journal, and the causes of dead letters.
+"""Log broker connection failures and recoveries, damage of the journal, lost records, and the causes of dead letters.
 
 A separate thread writes the lines, so a logging handler that blocks delays no message.
 """
@@ -26,6 +26,7 @@ _MAX_LINES = 1_000
 _FAILED, _LOST, _RESTORED = "broker connection failed", "no broker is connected", "broker connection restored"
 
 _JOURNAL = {"journal_damaged": "journal damaged", "journal_torn": "journal write interrupted"}
+_LOSSES = {"acknowledged_lost": "acknowledged records lost", "topic_recreated": "topic deleted or recreated"}
 
 
 @dataclass(slots=True)
@@ -74,6 +75,8 @@ class EventLog(Hook):
                 self._put(_RESTORED, {})
             elif notice.kind in _JOURNAL:
                 self._put(_JOURNAL[notice.kind], {"reason": notice.text})
+            elif notice.kind in _LOSSES:
+                self._put(_LOSSES[notice.kind], {"reason": notice.text})
 
     def died(self, dead_letter: DeadLetter) -> None:
         key, now = (dead_letter.topic, dead_letter.fingerprint), self._clock()

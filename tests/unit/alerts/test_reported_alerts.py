@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from producer_core.alerts import END_CONDITIONS, RULES, ReportedAlerts
 from producer_core.events import Notice
 from tests.fixtures.alerts import firing
@@ -68,6 +70,14 @@ def test_only_lasting_alerts_outlive_their_producer():
         kind for kind in RULES if RULES[kind].lasting
     }
     assert firing(alerts, 10**9, closed=True)
+
+
+@pytest.mark.parametrize("kind", ["acknowledged_lost", "topic_recreated", "journal_damaged"])
+def test_an_alert_of_lost_data_outlives_its_producer_and_does_not_expire(kind):
+    reported = ReportedAlerts()
+    reported.notice(Notice(kind, "critical", "x", 0.0))
+
+    assert [item.rule for item in reported.firing("p", 1e6, closed=True)] == [kind]
 
 
 def test_reported_alerts_are_bounded_and_keep_lasting_ones():

@@ -150,7 +150,7 @@ from producer_core.store import Store, connection_pool, dead_letter_counts
 dead_letter_counts._TRIGGER_LIMIT = 0
 dead_letters = DeadLetters(Store.open(sys.argv[1]))
 ids = dead_letters.ids(DeadLetterFilter())
-connection_pool.ConnectionPool._detach = lambda *_: os._exit(9)
+connection_pool.ConnectionPool._detach = lambda *_, **__: os._exit(9)
 dead_letters.claim("op", ids)
 """
 

@@ -75,6 +75,19 @@ def test_damage_of_the_journal_is_logged_with_the_text_of_its_notice(log, lines)
     ]
 
 
+def test_lost_records_are_logged_with_the_text_of_their_notice(log, lines):
+    log.notice(
+        Notice("topic_recreated", "warning", "The topic orders was deleted and recreated: 7 lost.", 0.0)
+    )
+    log.notice(Notice("acknowledged_lost", "critical", "3 acknowledged records of orders are gone.", 0.0))
+
+    eventually(lambda: len(lines.lines) == 2)
+    assert lines.lines == [
+        "topic deleted or recreated: reason=The topic orders was deleted and recreated: 7 lost.",
+        "acknowledged records lost: reason=3 acknowledged records of orders are gone.",
+    ]
+
+
 def test_two_hundred_dead_letters_are_logged_as_one_line_per_cause_with_a_count(log, lines):
     for number in range(200):
         log.died(dead(number))
