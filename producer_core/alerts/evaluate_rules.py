@@ -251,7 +251,8 @@ def _rate(sums: WindowSums) -> float:
 
 def _gone(name: str, rule: AlertRule, condition: Absence, snapshot: StoreSnapshot) -> Iterator[Alert]:
     for producer in snapshot.producers:
-        if not producer.closed and condition.after < producer.silent < condition.lookback:
+        ended = producer.closed or producer.succeeded
+        if not ended and condition.after < producer.silent < condition.lookback:
             yield alert(
                 name,
                 producer.producer_id,

@@ -39,13 +39,15 @@ class Writer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """The state of a producer. `silent`: seconds without a heartbeat, as measured by `Heartbeats`."""
+    """The state of a producer. `silent`: seconds without a heartbeat, as measured by `Heartbeats`. `succeeded`: a later
+    producer has its journal."""
 
     producer_id: str
     client: str
     seen_at: float
     silent: float
     closed: bool
+    succeeded: bool
     started_at: float
     connected: bool
     pending: int

@@ -230,6 +230,7 @@ def _producer_state(row: Row, silent: float) -> ProducerState:
         seen_at=row["seen_at"],
         silent=silent,
         closed=row["closed_at"] is not None,
+        succeeded=row["succeeded"],
         started_at=row["started_at"],
         connected=row["connected"],
         pending=row["pending"],

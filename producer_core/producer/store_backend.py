@@ -84,6 +84,7 @@ class StoreBackend:
         self._run_replays = False
         self._stopping = False
         client, store, topic = options.client, options.store, options.telemetry_topic
+        self._settings = _settings(client, session.folder)
         assert store is not None  # else MemoryBackend
         telemetry = _publisher(client, topic, session.folder, self._clock)
         self._alert_reporter = AlertReporter(
@@ -304,7 +305,7 @@ class StoreBackend:
             memory_limit=limit,
             runs_replays=self._run_replays,
             delivery=self._options.guarantees.delivery,
-            settings=orjson.dumps(self._options.client.masked(), default=str).decode(),
+            settings=self._settings,
         )
 
     def _report_alerts(self, destination: RecorderDestination) -> None:
@@ -381,6 +382,12 @@ def _publisher(
 def _ledger_enabled(ledger: bool | None, telemetry_topic: str | None) -> bool:
     """Whether to keep a ledger: on request, or with telemetry unless it was switched off."""
     return bool(ledger) or (ledger is None and telemetry_topic is not None)
+
+
+def _settings(client: ClientConfig, journal_dir: Path | None) -> str:
+    """Return the masked client settings, and the journal's directory, by which the journal's next producer is recognized."""
+    journal = {} if journal_dir is None else {"journal_dir": str(journal_dir.resolve())}
+    return orjson.dumps({**client.masked(), **journal}, default=str).decode()
 
 
 def _ledger(client: ClientConfig, session: StoredSession) -> AckLedger | None:

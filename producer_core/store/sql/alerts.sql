@@ -84,11 +84,13 @@ UPDATE silences SET until = $now WHERE rule = $rule AND subject = $subject AND u
 SELECT DISTINCT rule FROM alerts ORDER BY rule;
 
 -- name: alerts_producers
--- Producers that are open, or were closed recently, and were seen since.
+-- Producers that are open, or were closed recently, and were seen since. `succeeded`: a later producer opened the same
+-- journal, which it can do only after this one ended, and took over the messages in it.
 SELECT producer_id, client_id, host, pid, started_at, seen_at, closed_at, connected, pending, waiting_retry,
-       queue_messages, queue_limit, memory_bytes, memory_limit
-FROM producers
-WHERE seen_at > $since AND (closed_at IS NULL OR closed_at > $closed_since)
+       queue_messages, queue_limit, memory_bytes, memory_limit,
+       journal IS NOT NULL AND started_at < max(started_at) OVER (PARTITION BY host, journal) AS succeeded
+FROM (SELECT *, TRY_CAST(settings AS JSON)->>'$.journal_dir' AS journal FROM producers)
+QUALIFY seen_at > $since AND (closed_at IS NULL OR closed_at > $closed_since)
 ORDER BY seen_at;
 
 -- name: alerts_sums

@@ -11,11 +11,23 @@ from producer_core.store import Batch, ProducerRow
 from producer_core.store.connection_pool import ConnectionPool
 from tests.fixtures.alerts import kinds
 
+JOURNAL = '{"journal_dir": "/var/lib/shop/journal"}'
 
-def heartbeat(store, seen_at, *, closed_at=None, producer_id="p-1", pending=12):
+
+def heartbeat(
+    store,
+    seen_at,
+    *,
+    closed_at=None,
+    producer_id="p-1",
+    pending=12,
+    started_at=0.0,
+    host="host-7",
+    settings="{}",
+):
     row = ProducerRow(
-        producer_id, "c", "shop", "host-7", 4711, "0", 0.0, seen_at, closed_at, True, None, pending, 0, 0, 0, 0, None,
-        True, "at_least_once", "{}",
+        producer_id, "c", "shop", host, 4711, "0", started_at, seen_at, closed_at, True, None, pending, 0, 0, 0, 0, None,
+        True, "at_least_once", settings,
     )  # fmt: skip
     store.append(Batch(producer_id, time.monotonic_ns(), producer=row))
 
@@ -65,6 +77,27 @@ def test_a_closed_producer_is_not_gone(store):
     heartbeat(store, 1000.0, closed_at=1000.0)
 
     assert Watcher(store).at(2000.0) == []
+
+
+@pytest.mark.parametrize(
+    ("later", "gone"),
+    [
+        ({"settings": JOURNAL}, False),
+        ({"settings": JOURNAL, "closed_at": 1010.0}, False),
+        ({"settings": '{"journal_dir": "/other"}'}, True),
+        ({"settings": JOURNAL, "host": "host-8"}, True),
+        ({"settings": "{}"}, True),
+        ({"settings": "not JSON"}, True),
+    ],
+    ids=["running", "closed", "another journal", "another host", "no journal", "of an older version"],
+)
+def test_a_killed_producer_is_not_gone_once_its_journal_has_a_later_producer(store, later, gone):
+    heartbeat(store, 1000.0, settings=JOURNAL)
+    heartbeat(store, 5990.0, producer_id="p-2", started_at=1005.0, **{"closed_at": 5990.0, **later})
+
+    changes = Watcher(store).at(6000.0)
+
+    assert changes == ([("fired", "producer_gone")] if gone else [])
 
 
 @pytest.mark.slow

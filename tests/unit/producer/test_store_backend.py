@@ -76,3 +76,13 @@ def test_statistics_after_a_restart_with_a_journal_are_added_to_the_earlier_ones
             "SELECT first_batch, count(*) FROM merged_batches GROUP BY ALL"
         ).fetchall()
     assert ranges == [(0, 3)]  # each start has its own session, whose batches have no gaps
+
+
+def test_the_store_names_a_producers_journal_so_that_its_next_producer_is_recognized(tmp_path):
+    for _ in range(2):
+        run(tmp_path / "s.duckdb", 1, journal_dir=tmp_path / "j")
+
+    with Store.open(tmp_path / "s.duckdb").borrow(write=True) as connection:
+        connection.execute("UPDATE producers SET closed_at = NULL")  # as after a kill
+    rows = Store.open(tmp_path / "s.duckdb").rows("alerts_producers", since=0.0, closed_since=0.0)
+    assert [row["succeeded"] for row in sorted(rows, key=lambda row: row["started_at"])] == [True, False]
