@@ -20,6 +20,13 @@ from producer_core.errors import (
 CHOOSE_PATH = "--store on the command line, store= in Python, or PRODUCER_CORE_STORE"
 """How a user chooses the path of a store: the same error reaches the commands and Python."""
 
+_SIGNS_OF_DAMAGE = (
+    "orrupt",
+    "checksum",
+    "Failure while replaying WAL",
+    "deserializ",
+    "Could not read enough bytes",
+)
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 
 
@@ -146,7 +153,7 @@ def _from_damage(text: str, path: Path) -> StoreCorrupt | None:
         return not_a_store(path)
     if "WAL checkpoint iteration does not match" in text:
         return other_log(path)
-    if any(word in text for word in ("orrupt", "checksum", "Failure while replaying WAL", "deserializ")):
+    if any(sign in text for sign in _SIGNS_OF_DAMAGE):
         return damaged(path, text)
     return None
 

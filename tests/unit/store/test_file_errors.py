@@ -188,6 +188,15 @@ def test_a_copy_restored_beside_a_log_of_another_version_is_a_store_error(tmp_pa
         store.settings()
 
 
+def test_a_file_cut_in_the_middle_is_reported_as_damage_with_a_fix(tmp_path):
+    path = tmp_path / "store.duckdb"
+    Store.open(path).set_setting("x", 1)
+    os.truncate(path, 12_288)
+
+    with pytest.raises(StoreCorrupt, match=r"is damaged.*restore a snapshot"):
+        Store.open(path).settings()
+
+
 @pytest.mark.slow
 def test_a_read_only_file_can_be_read_but_not_written(folder, as_ordinary_user):
     path = folder / "store.duckdb"
