@@ -281,7 +281,7 @@ class TransactionalReplay:
         except TransactionFailed as error:
             failed = error.with_traceback(None)
         if failed is not None:
-            return self._after_failure(failed, len(batch))
+            return self._after_failure(failed)
         self._unknown, self._failures, self._client_unused = [], 0, False
         self._limit = min(self._most, self._limit * 2)
         dead_letters = {
@@ -291,7 +291,7 @@ class TransactionalReplay:
             refused, dead_letters
         )
 
-    def _after_failure(self, failed: TransactionFailed, sent: int) -> list[RecordOutcome]:
+    def _after_failure(self, failed: TransactionFailed) -> list[RecordOutcome]:
         logger.info(**with_fields("replay transaction failed", error=str(failed)))
         client_unused, self._client_unused = self._client_unused, False
         if self._yields and failed.error.name() in FENCING and not client_unused:
@@ -303,9 +303,7 @@ class TransactionalReplay:
         }
         if not refused:
             self._rest(f"A transaction failed and is being retried: {failed}")
-        # The client commits only after every report.
-        may_have_committed = sum(error is None for _, error, _ in failed.reports) == sent
-        return self._recover(refused, may_have_committed=may_have_committed)
+        return self._recover(refused, may_have_committed=failed.may_have_committed)
 
     def _refused_by_client(
         self, refused: Sequence[Report], dead_letters: _RecordsById

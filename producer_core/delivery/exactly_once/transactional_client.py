@@ -33,12 +33,18 @@ _MISSING_OFFSET = KafkaError(KafkaError._INCONSISTENT, "a message was acknowledg
 
 
 class TransactionFailed(Exception):
-    """The transaction did not commit, or its outcome is unknown. `reports` are the delivery reports received."""
+    """The transaction did not commit, or its outcome is unknown. `reports` are the delivery reports received.
 
-    def __init__(self, error: KafkaError, reports: Sequence[Report] = ()) -> None:
+    `may_have_committed`: the commit was requested.
+    """
+
+    def __init__(
+        self, error: KafkaError, reports: Sequence[Report] = (), *, may_have_committed: bool = False
+    ) -> None:
         super().__init__(f"{error.name()}: {error.str()}")
         self.error = error
         self.reports = reports
+        self.may_have_committed = may_have_committed
 
 
 class ClientStopped(Exception):
@@ -60,6 +66,7 @@ class TransactionalClient:
         self._stopping = stopping
         self._connection_error = connection_error
         self._reports: list[Report] = []
+        self._committing = False
         self._fatal: KafkaError | None = None
         self._connection_failed = False
         # Whether a connection failed before the fence was complete: a copy of its request may still be in flight.
@@ -119,7 +126,7 @@ class TransactionalClient:
 
         Raise TransactionFailed when it did not commit before `deadline` (monotonic) or when its outcome is unknown.
         """
-        self._reports = []
+        self._reports, self._committing = [], False
         try:
             self._client.begin_transaction()
             rejected = self._produce(deliveries, deadline)
@@ -180,6 +187,7 @@ class TransactionalClient:
 
     def _commit(self, deadline: float) -> None:
         """Commit. All reports are in, so this sends one request, and its flush has no messages to wait for."""
+        self._committing = True
         while True:
             try:
                 self._client.commit_transaction(_CALL_TIMEOUT_S)
@@ -191,7 +199,9 @@ class TransactionalClient:
 
     def _failed(self, error: KafkaError) -> TransactionFailed:
         """Return the failure. A fatal error is the cause of all other errors."""
-        return TransactionFailed(self._fatal or error, list(self._reports))
+        return TransactionFailed(
+            self._fatal or error, list(self._reports), may_have_committed=self._committing
+        )
 
     # callbacks and the end
 

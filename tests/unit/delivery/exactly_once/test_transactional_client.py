@@ -1,10 +1,16 @@
-"""Settings that a transactional client rejects."""
+"""Settings that a transactional client rejects, and failures after which a transaction may have committed."""
 
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from producer_core.delivery.exactly_once.transactional_client import check_settings
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.exactly_once.transactional_client import (
+    TransactionalClient,
+    TransactionFailed,
+    check_settings,
+)
 from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
 from producer_core.errors import ConfigError
 
@@ -12,3 +18,50 @@ from producer_core.errors import ConfigError
 def test_settings_that_exclude_transactions_are_rejected_at_once():
     with pytest.raises(ConfigError, match=r"max\.in\.flight"):
         check_settings(transactional_settings({"max.in.flight.requests.per.connection": 50}))
+
+
+class Broker:
+    """A client whose first record is refused locally and whose commit has no response. `error` fails the other records."""
+
+    def __init__(self, error=None):
+        self._error = error
+        self._callbacks = []
+
+    def begin_transaction(self):
+        pass
+
+    def produce(self, topic, value, key, partition, callback, *_):
+        if value == b"refused":
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        self._callbacks.append(callback)
+
+    def poll(self, timeout):
+        while self._callbacks:
+            self._callbacks.pop()(self._error, Report())
+
+    def commit_transaction(self, timeout):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+class Report:
+    def offset(self):
+        return 1
+
+
+def failure(broker):
+    client = TransactionalClient(
+        {"bootstrap.servers": ""}, "id", statistics=print, connection_error=print, stopping=lambda: False
+    )
+    client._producer = broker
+    deliveries = [Delivery(b"", 0, "orders", None, value, []) for value in (b"refused", b"sent")]
+    with pytest.raises(TransactionFailed) as raised:
+        client.transact(deliveries, float("inf"))
+    return raised.value
+
+
+def test_a_commit_without_a_response_may_have_happened_even_if_the_client_refused_a_record():
+    assert failure(Broker()).may_have_committed
+
+
+def test_a_transaction_with_a_failed_record_is_not_committed():
+    assert not failure(Broker(KafkaError(KafkaError._MSG_TIMED_OUT))).may_have_committed
