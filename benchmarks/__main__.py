@@ -57,7 +57,7 @@ def main() -> None:
         failed += [name for name in SEPARATE if not _succeeded(name)]
     page = _page(pages, targets)
     print(page.partition("\n### ")[0])
-    print(f"\n{(time.monotonic() - started) / 60:.0f} minutes.")
+    print(f"\n{(time.monotonic() - started) / 60:.0f} min.")
     _list_long()
     if options.write:
         README.write_text(_insert(README.read_text(), page))

@@ -3,7 +3,7 @@
     python -m benchmarks.compare ../before --pairs 9
 
 Each pair runs both checkouts in random order, each in its own process. The result of a case is the median of the ratios
-within the pairs: 1.03 means that this checkout uses 3 % more CPU time per message than the other one.
+within the pairs: 1.03 means that this checkout uses 3% more CPU time per message than the other one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
     )
     print(markdown(head, rows))
     print(
-        f"\n{options.pairs} pairs of {options.count:,} messages on {KINDS[options.broker]}. Machine: {machine()}."
+        f"\nPairs: {options.pairs}, of {options.count:,} messages on {KINDS[options.broker]}. Machine: {machine()}."
     )
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.exactly_once --rounds 5
 
 At full speed the queue fills, and its length determines the latency. Therefore the sender waits while the oldest
-unsettled message is older than 70 % of the bound. One message in fifty has a callback that measures its latency. With
+unsettled message is older than 70% of the bound. One message in fifty has a callback that measures its latency. With
 exactly-once delivery, acknowledged means committed.
 """
 

@@ -277,7 +277,7 @@ def main() -> None:
     print(f"Machine: {machine()}. Load average during the run: {min(loads):.0f} to {max(loads):.0f}.")
     print(
         f"Command: python -m benchmarks.guarantees --rounds {options.rounds} --seconds {options.seconds:g} "
-        f"({(time.monotonic() - started) / 60:.0f} minutes)."
+        f"({(time.monotonic() - started) / 60:.0f} min)."
     )
     size = len(json.dumps(message(12345), separators=(",", ":")))
     print(

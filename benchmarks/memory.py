@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory --rounds 5
 
-With `linger.ms` of five minutes every message stays in flight. The result is the growth of the resident memory without
+With a `linger.ms` of five minutes, every message stays in flight. The result is the growth of the resident memory without
 the bytes of keys and values, divided by the number of messages.
 """
 
@@ -63,7 +63,7 @@ def _ours(servers: str, topic: str, folder: Path, **options: Any) -> Send:
 
 
 def _discard(message_id: str | None) -> None:
-    """Drop the id, as a caller does that does not need it."""
+    """Drop the id, as a caller that does not need it does."""
 
 
 def _ours_with_callback(servers: str, topic: str, folder: Path) -> Send:

@@ -25,7 +25,7 @@ QUESTION = (
 )
 LIMITATIONS = (
     "the network and the browser (see `dashboard_pages`); many browsers at once; a store on a slow disk; concurrent writes "
-    "of producers."
+    "by producers."
 )
 SIZES: Mapping[str, int] = {"1 M": 1_000_000, "100 M": 100_000_000}
 WINDOWS = ("15 min", "1 hour", "24 hours", "30 days")

@@ -204,7 +204,7 @@ def main() -> None:
         f"\nFirst run of Spark's workers, cold: {first:,.0f} dead letters/s; start of the session: {startup:.1f} s."
     )
     print(
-        f"Dead letters of 200 bytes, {options.nodes} node(s), {options.master}, {options.runs} runs; {hardware()}; "
+        f"Dead letters of 200 bytes, nodes: {options.nodes}, {options.master}, runs: {options.runs}; {hardware()}; "
         f"load average {os.getloadavg()[0]:.1f} at the end."
     )
 

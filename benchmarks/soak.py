@@ -312,7 +312,7 @@ def report(
         verdict += f" (the run is too short for {', '.join(unknown)})"
     head = ("", "early", "late", "growth per hour, second half", "flat")
     return (
-        f"{options.minutes:g} minutes at {options.rate:,.0f} messages per second, {faults} faults: {verdict}.\n\n"
+        f"Duration {options.minutes:g} min at {options.rate:,.0f} messages per second, faults: {faults}; {verdict}.\n\n"
         f"{markdown(head, rows)}\n\n"
         f"{done['tried']:,} messages: {done['acknowledged']:,} acknowledged, {done['dead']:,} dead letters, "
         f"{done['refused']:,} not accepted, {done['left']:,} pending; {done['retried']:,} retried by the producer, "

@@ -101,8 +101,8 @@ _RETRY_FIX = {
 class RetryConfig:
     """Configure the resends of a message that librdkafka no longer retries.
 
-    `max_retries` counts our resends, each with the whole delivery timeout. A message therefore becomes a dead letter at
-    the latest after (max_retries + 1) x delivery timeout + the delays. `retriable_errors` accepts kafka-python's class
+    `max_retries` counts our resends, each with the whole delivery timeout. A message therefore becomes a dead letter
+    after at most (max_retries + 1) x the delivery timeout, plus the delays. `retriable_errors` accepts kafka-python's class
     names, Kafka's protocol names and librdkafka's names; an unknown name raises ConfigError.
     """
 

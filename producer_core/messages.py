@@ -177,7 +177,7 @@ def parse_id(text: str) -> bytes:
 
 
 def check_message_id(message_id: Any) -> None:
-    """Raise ConfigError unless the argument is a text. A text that is no id is valid: no message has it."""
+    """Raise ConfigError unless the argument is a string. A string that is not an id is valid: no message has it."""
     if not isinstance(message_id, str):
         raise ConfigError(
             f"{short_repr(message_id)} is not a message id.", fix="Pass the id that send_message returned."
@@ -312,8 +312,8 @@ def encode_headers(headers: Mapping[str, Any] | Headers | None) -> list[tuple[st
 def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str] = TIME_FIELDS) -> str:
     """Return the SHA-256 of topic, key and content without the ignored top-level fields. Key order does not matter.
 
-    The result is the same in every process. Raise InvalidMessage for a value that has no JSON form, even if a serializer
-    of the user can write it.
+    The result is the same in every process. Raise InvalidMessage for a value that has no JSON form, even if a user's
+    serializer can write it.
     """
     if (type(value) is dict or isinstance(value, Mapping)) and not value.keys().isdisjoint(ignored):
         value = {name: item for name, item in value.items() if name not in ignored}

@@ -43,13 +43,11 @@ def main() -> int:
     try:
         found = list(advisories(packages))
     except (OSError, ValueError) as error:
-        print(
-            f"advisories: {DATABASE} cannot be reached ({error}); {len(packages)} packages were NOT checked"
-        )
+        print(f"advisories: {DATABASE} cannot be reached ({error}); packages NOT checked: {len(packages)}")
         return 2 if required else 0
     for (_, name, version), advisory in found:
         print(f"advisories: {name} {version}: {advisory}")
-    print(f"advisories: {len(packages)} packages checked, {len(found)} advisories")
+    print(f"advisories: packages checked: {len(packages)}, advisories found: {len(found)}")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""Reject foreign frames, host names and WebSocket origins, and keep cookies of https off plain http."""
+"""Reject foreign frames, host names and WebSocket origins, and keep HTTPS cookies off plain HTTP."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Recognize browsers that have signed in with a name before, by a signed cookie.
 
-Attempts of a known device are counted separately, so that attempts of other clients do not delay its user (OWASP:
+Attempts by a known device are counted separately, so that attempts by other clients do not delay its user (OWASP:
 device cookies). The password hash is the key of the signature: the server keeps no state, a restart changes nothing,
 and a new password invalidates all devices of its name.
 """

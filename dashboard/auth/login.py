@@ -164,7 +164,7 @@ class LoginMiddleware:
     async def _problem(self, name: str, entered: str, address: str, device: str) -> str | None:
         """Check the password and return why the sign-in fails; None if it succeeds.
 
-        One password is checked at a time. The queue admits few requests of one address, so that a client that repeats
+        One password is checked at a time. The queue admits few requests from one address, so that a client that repeats
         its attempts leaves room for others.
         """
         if wait := self._attempts.wait(name, address, device):

@@ -1,6 +1,6 @@
 """Return the browser to the requested page after an OIDC sign-in.
 
-Streamlit itself always returns to the first page. During the sign-in a cookie of ten minutes holds the requested page.
+Streamlit itself always returns to the first page. During the sign-in a ten-minute cookie holds the requested page.
 """
 
 from __future__ import annotations

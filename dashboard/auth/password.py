@@ -25,7 +25,7 @@ def hashed(password: str) -> str:
 
 
 def verify(password: str, stored: str | None) -> bool:
-    """Return whether the password matches the stored hash. The call takes as long if `stored` is None."""
+    """Return whether the password matches the stored hash. The call takes just as long if `stored` is None."""
     expected = _parse(stored) if stored is not None else None
     compared = expected or _UNKNOWN_USER
     matches = hmac.compare_digest(compared.derive(password[:_MAX_LENGTH]), compared.key)

@@ -59,7 +59,7 @@ def outcomes(page: ErrorsPage) -> Any:
 
 
 def group_trend(page: GroupPage) -> Any:
-    """Return the dead letters of a group over time: in the range, or ever where the range has none."""
+    """Return the dead letters of a group over time: in the range, or since the beginning if the range has none."""
     group = page.inside or page.ever
     figure = blank(f"{group.fingerprint} {page.inside is None}")
     trend = group.trend

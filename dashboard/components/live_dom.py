@@ -34,5 +34,5 @@ def component() -> Any:
 
 
 def script() -> str:
-    """Return the component's module. Its files are joined, because the component cannot import them by an address."""
+    """Return the component's module. Its files are joined, because the component cannot import them by URL."""
     return "".join(asset(f"components/{name}.js") for name in ("browser_times", "row_selection", "live_dom"))

@@ -34,10 +34,10 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class TablePart:
-    """Describe a text, a link, a bar chart with its description as `tooltip`, or a button of a selectable table.
+    """Describe text, a link, a bar chart with its description as `tooltip`, or a button of a selectable table.
 
-    `href` is an address of `header.link`. `at` is a time in seconds since 1970, shown in the browser's zone instead of
-    a text. `button` is the ARIA state with which a button shows whether its row is the current one.
+    `href` is an address from `header.link`. `at` is a time in seconds since 1970, shown in the browser's zone instead of
+    text. `button` is the ARIA state with which a button shows whether its row is the current one.
     """
 
     text: str = ""

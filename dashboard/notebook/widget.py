@@ -56,7 +56,7 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
         return static_export.page(widget_state.moment(store), "alone")
 
     def _on_message(self, widget: Any, message: dict[str, Any], buffers: Any) -> None:
-        """Reply to one message of the browser; an error is a reply too."""
+        """Reply to one message from the browser; an error is a reply too."""
         with self._lock:
             self._answer(message)
 

@@ -40,7 +40,7 @@ class Confirmation(TypedDict):
 
 @dataclass(frozen=True)
 class ActionReply:
-    """Holds the reply to one message of the browser.
+    """Holds the reply to one message from the browser.
 
     `operation` is the id of the replay shown, `progress` its settled share, and `actions` what the operator can do with
     it.

@@ -29,7 +29,7 @@ SHOWN = 30
 
 
 class EvaluatorState(NamedTuple):
-    """Identifies the process that evaluates alerts, and whether it still runs; `here` marks this server."""
+    """Identifies the process that evaluates alerts, and whether it is still running; `here` marks this server."""
 
     name: str
     alive: bool

@@ -165,7 +165,7 @@ def _recent_samples(store: Store, since: int, until: int | None, producer: str |
 
 
 def _with_exact_outage(found: CauseFinding, rows: Rows, now: float) -> CauseFinding:
-    """Take the limits of a broker outage from the samples, because a slice may be longer than the outage."""
+    """Take the start and end of a broker outage from the samples, because a slice may be longer than the outage."""
     rows = [row for row in rows if found.since <= row["window_start"] < found.until]
     if found.key != "cut-off" or not rows:
         return found
@@ -175,7 +175,7 @@ def _with_exact_outage(found: CauseFinding, rows: Rows, now: float) -> CauseFind
 
 
 def _with_exact_failures(found: CauseFinding, times: Mapping[str, Any], now: float) -> CauseFinding:
-    """Take the limits of failing messages from their dead letters, because a slice may be longer than the failures."""
+    """Take the start and end of failing messages from their dead letters, because a slice may be longer than the failures."""
     first, last = times["first_at"], times["last_at"]
     if found.key != "failing" or first is None:
         return found

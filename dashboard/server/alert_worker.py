@@ -23,7 +23,7 @@ _SWEEP_EVERY = 5.0
 class AlertWorker:
     """Evaluate and send the alerts of one store, and end cancelled replays whose runner died.
 
-    A process has one worker a store. The store may be created later: the worker waits for it.
+    A process has one worker per store. The store may be created later: the worker waits for it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ _workers: dict[Path, AlertWorker] = {}
 
 
 def start(path: Path) -> None:
-    """Start the worker of a store, unless it runs already."""
+    """Start the worker of a store, unless it is already running."""
     with _lock:
         if path in _workers:
             return

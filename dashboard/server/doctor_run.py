@@ -1,4 +1,4 @@
-"""Run the doctor for the settings page: one run a store at a time, on its own thread, visible to every browser."""
+"""Run the doctor for the settings page: one run per store at a time, on its own thread, visible to every browser."""
 
 from __future__ import annotations
 

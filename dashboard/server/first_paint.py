@@ -15,7 +15,7 @@ _DELAYED_AFTER = 12_000
 """Milliseconds after which the page shows `DELAYED`."""
 
 _DRAWN = ".pc-title, .pc-message, [role=dialog], [data-testid=stMain] p, [data-testid=stException]"
-"""Each selector matches the drawn page, or a message of Streamlit that it cannot be drawn."""
+"""Each selector matches the drawn page, or a message from Streamlit that the page cannot be drawn."""
 
 _ROOT = b'<div id="root"></div>'
 

@@ -59,7 +59,7 @@ def worker_settings() -> WorkerSettings | None:
 class ReplayWorker:
     """Run the planned replays of one store with a producer of its own. Safe from any thread.
 
-    A process has one worker a store. The store may be created later: the worker waits for it.
+    A process has one worker per store. The store may be created later: the worker waits for it.
     """
 
     def __init__(self, path: Path, settings: WorkerSettings) -> None:
@@ -100,7 +100,7 @@ _workers: dict[Path, ReplayWorker] = {}
 
 
 def start(path: Path) -> None:
-    """Start the worker of a store if a settings file is configured and no worker runs for it yet."""
+    """Start the worker of a store if a settings file is configured and no worker is running for it yet."""
     with _lock:
         if path in _workers or (found := worker_settings()) is None:
             return

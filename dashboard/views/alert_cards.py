@@ -175,7 +175,7 @@ def act(path: Path, do: Callable[..., ActionResult], *about: object) -> None:
 
 
 def result() -> None:
-    """Show the result of the last action for some seconds, in the section where the user clicked."""
+    """Show the result of the last action for a few seconds, in the section where the user clicked."""
     done, at, section = st.session_state.get(_RESULT, (None, 0.0, None))
     if done is not None and time.time() - at < _RESULT_SHOWN and section == _section():
         common.message("good" if done.ok else "bad", mask_text(done.text))

@@ -177,7 +177,7 @@ def _partitions(page: audit_queries.AuditPage) -> None:
         Column("First offset", number=True),
         Column("End offset", number=True, tooltip="The first offset that the audit did not read."),
         Column("Low watermark", number=True, tooltip="Records below it were already deleted."),
-        Column("Last stable offset", number=True, tooltip="An open transaction hides the records above it."),
+        Column("Last stable offset", number=True, tooltip="An open transaction hides the records from this offset on."),
         *(Column(audit_wording.LABELS[kind], number=True) for kind in audit_queries.FAULTS),
     )  # fmt: skip
     rows = [_partition(page, part) for part in page.audit.parts[:_SHOWN_PARTITIONS]]

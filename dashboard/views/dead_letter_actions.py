@@ -48,7 +48,7 @@ def bar(
 
     Actions are callbacks, which run before the page is redrawn. A refresh at the same time therefore does not lose the
     click, and the click applies to what the button showed. An action is refused if the browser's URL now requests
-    another filter than `drawn`.
+    a different filter from `drawn`.
     """
     offer = reads.offer(path, actions.selected(where, ids))
     followed, press = _followed(path), PressedButton(_presses(), drawn)

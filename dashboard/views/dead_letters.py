@@ -143,7 +143,7 @@ def _causes(causes: dead_letter_queries.CauseGroups | None, selected: str | None
     )
     if causes.others:
         common.note(
-            f"Not shown: {wording.plural(causes.others, 'dead letter')} of smaller groups. Narrow the filters to see more groups."
+            f"Not shown: {wording.plural(causes.others, 'dead letter of a smaller group', 'dead letters of smaller groups')}. Narrow the filters to see more groups."
         )
 
 

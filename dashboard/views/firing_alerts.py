@@ -1,4 +1,4 @@
-"""Show the alerts that fire now on the overview page."""
+"""Show the alerts that are firing now on the overview page."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SHOWN_JOBS, _SHOWN_TOPICS = 20, 50
 
 
 def telemetry_warning(page: Fleet) -> None:
-    """Warn that no telemetry job runs, because silent producers may then be healthy."""
+    """Warn that no telemetry job is running, because silent producers may then be healthy."""
     telemetry = [job for job in page.jobs if job.kind == "telemetry"]
     if telemetry and page.states.get("silent") and not any(job.state == "running" for job in telemetry):
         common.message(

@@ -131,7 +131,7 @@ def _command(path: Path, row: queries.ReplayRow) -> None:
 def command(path: Path, where: DeadLetterFilter, *, other_cluster: bool = False) -> str:
     """Return the shell command that replays these dead letters; it joins an existing replay of the same selection.
 
-    With `other_cluster` it sends to another cluster than the one they come from.
+    With `other_cluster` it sends to a different cluster from the one they come from.
     """
     options = [*command_options(where), f"--store={path}"]
     to = " --to CLUSTER" if other_cluster else ""

@@ -315,6 +315,4 @@ def trend(counts: Sequence[int], width: float) -> str:
     """Return the text alternative of a sparkline."""
     if not counts:
         return "No trend"
-    return (
-        f"Dead letters per {age(width)}, {len(counts)} bars: maximum {max(counts):,}, latest {counts[-1]:,}"
-    )
+    return f"Dead letters per {age(width)}, {plural(len(counts), 'bar')}: maximum {max(counts):,}, latest {counts[-1]:,}"

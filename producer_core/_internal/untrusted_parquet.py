@@ -1,6 +1,6 @@
 """Read Parquet files from untrusted sources in bounded memory, and reject decompression bombs.
 
-A file of some kilobytes can hold gigabytes: it stores a value of some megabytes once, and a million rows refer to it.
+A file of a few kilobytes can hold gigabytes: it stores a value of a few megabytes once, and a million rows refer to it.
 Columns with a dictionary are therefore read as references and converted to Python values a few rows at a time.
 """
 

@@ -49,7 +49,7 @@ class ParquetHistory:
         self._last = ("", -1)
 
     def check(self, store: Store | None, place: Path) -> None:
-        """Raise ConfigError when the rows belong to another store than the one at `place` (None: it does not exist
+        """Raise ConfigError when the rows belong to a different store from the one at `place` (None: it does not exist
         yet)."""
         if self._pending.exists():
             with self._locked():

@@ -1,4 +1,4 @@
-"""Check brokers and topics before Spark starts, with the Python client: it reports errors in seconds, Spark takes a minute."""
+"""Check brokers and topics before Spark starts, with the Python client: it reports errors in seconds; Spark takes a minute."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Reached = Callable[[str], None]
 _END_TIMEOUT = 60.0
 _MIN_FOREIGN = 100
-"""Foreign records at the start of a topic, without any telemetry, from which on the topic counts as the wrong one."""
+"""The number of foreign records at the start of a topic without telemetry at which it counts as the wrong topic."""
 
 
 @dataclass(frozen=True)

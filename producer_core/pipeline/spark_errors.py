@@ -1,4 +1,4 @@
-"""Turn an error out of Spark into one sentence; its stack trace has sixty lines, and the last "Caused by:" is the
+"""Turn an error from Spark into one sentence; its stack trace has sixty lines, and the last "Caused by:" is the
 cause."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _TABLE = (
 
 
 def spark_error(error: BaseException) -> ProducerError | None:
-    """Return a typed error with its fix for an error of Spark, py4j or a worker; None for an unknown one.
+    """Return a typed error with its fix for an error from Spark, py4j or a worker; None for an unknown one.
 
     A ProducerError that passed through Spark (out of `foreachBatch`) is returned as it is.
     """

@@ -1,4 +1,4 @@
-"""Inject faults on the client side of a Kafka cluster of the user: reject, delay or hold messages before they are
+"""Inject faults on the client side of the user's Kafka cluster: reject, delay or hold messages before they are
 sent."""
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _free(number: int) -> bool:
 def _claim(number: int) -> socket.socket | None:
     """Bind a name that one process at a time can hold and that ends with it; return None when another process holds it.
 
-    The dashboard takes a second until it listens. Without this claim, two starts at the same moment would choose the
+    The dashboard takes a second to start listening. Without this claim, two starts at the same moment would choose the
     same port.
     """
     claim = socket.socket(socket.AF_UNIX)

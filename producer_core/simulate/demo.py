@@ -198,9 +198,9 @@ def run(
     say: Say = print,
     pause: Callable[[float], Any] | None = None,
 ) -> int:
-    """Run the demo and return how many messages became dead letters on a Kafka of the user.
+    """Run the demo and return how many messages became dead letters on the user's Kafka.
 
-    `redis_url` is used for deduplication; when Redis does not respond, de-duplication works in memory.
+    `redis_url` is used for deduplication; when Redis does not respond, deduplication works in memory.
     """
     client = redis_client(redis_url, say) if deduplicate and redis_url else None
     with _broker(kafka_servers, say) as (servers, broker):

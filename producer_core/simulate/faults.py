@@ -73,7 +73,7 @@ def shop_schedule(prefix: str = "") -> FaultSchedule:
     """Return the schedule of `make run`: one fault in each half minute, then a quiet phase.
 
     Seconds 8 to 20: payments are rejected. 26 to 32: some user events are throttled and retried. 36 to 44: every
-    answer is delayed by a quarter of a second. 50 to 55: no broker is up. 55 to 80: no fault. The audit log is always
+    response is delayed by a quarter of a second. 50 to 55: no broker is up. 55 to 80: no fault. The audit log is always
     rejected.
     """
     return FaultSchedule(

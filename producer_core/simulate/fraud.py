@@ -58,7 +58,7 @@ class FraudPatterns:
         return self._places.generate_location(region)
 
     def generate_amount_anomaly(self, user_avg_amount: float) -> float:
-        """Return an amount far above the user's average (70 %), or a tiny one that tests a stolen card."""
+        """Return an amount far above the user's average (70%), or a tiny one that tests a stolen card."""
         if self._rng.random() < 0.7:
             return user_avg_amount * self._rng.uniform(5, 20)
         return self._rng.uniform(0.01, 1.0)

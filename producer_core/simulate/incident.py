@@ -18,6 +18,7 @@ from typing import Any, Self, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from producer_core._internal.plural import plural
 from producer_core.brokers import embedded
 from producer_core.dlq import DeadLetterFilter
 from producer_core.kafka import clients
@@ -44,8 +45,8 @@ _READ = 20.0
 
 
 def schedule() -> FaultSchedule:
-    """Return the schedule: answers are slow for a while, then payments are rejected. The delay looks like the cause
-    and is not.
+    """Return the schedule: responses are slow for a while, then payments are rejected. The delay looks like the cause
+    but is not.
 
     The audit log is rejected from the first to the last second, which is an older, unrelated problem.
     """
@@ -76,8 +77,8 @@ class Proof:
     def __str__(self) -> str:
         word = "Proved" if self.holds else "Not proved"
         return (
-            f"{word}: of {self.accepted:,} accepted messages {self.once:,} are on their topics once, {self.twice:,} more "
-            f"than once, {self.dead:,} are dead letters, {self.missing:,} are missing."
+            f"{word}: {plural(self.accepted, 'accepted message')}: {self.once:,} on the right topic once, {self.twice:,} "
+            f"more than once, {plural(self.dead, 'dead letter')}, {self.missing:,} missing."
         )
 
     __repr__ = __str__
@@ -122,13 +123,13 @@ class Incident:
         threading.Event().wait(seconds)
         self._load.stop()
         faults.stop()
-        self.broker.reject("payments", "POLICY_VIOLATION")  # the cause is not repaired yet
+        self.broker.reject("payments", "POLICY_VIOLATION")  # the cause is not fixed yet
         self.broker.reject("audit-log", "INVALID_RECORD")
         self.producer.flush(_FLUSH)
         return self
 
     def repair(self) -> None:
-        """Repair the cause, the broker's policy: payments are accepted again."""
+        """Fix the cause, the broker's policy: payments are accepted again."""
         self.broker.accept("payments")
 
     def prove(self) -> Proof:

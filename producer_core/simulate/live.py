@@ -26,7 +26,7 @@ EARLIER = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until a signal. Exit code: 0 ended by a signal, 1 the dashboard kept ending, 2 the start failed."""
+    """Run until a signal. Exit code: 0 ended by a signal, 1 the dashboard kept exiting, 2 the start failed."""
     stop = StopSignal()  # before the slow imports, so that a Ctrl-C in the first second counts
     options = _options(arguments)
 

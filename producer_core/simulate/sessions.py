@@ -36,7 +36,7 @@ class ShopSessions:
         self._order: list[str] = []  # ids of `all`, for a random choice without a copy
 
     def visit(self, user: dict[str, Any], at: datetime) -> ShopSession:
-        """Return the session of the next event: an open one (70 %), else a new one of this user."""
+        """Return the session of the next event: an open one (70%), else a new one of this user."""
         if self._order and self._rng.random() < _CONTINUES:
             session = self.all[self._rng.choice(self._order)]
             if session.started <= at < session.ends and session.events_left:

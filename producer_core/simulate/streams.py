@@ -14,7 +14,7 @@ from producer_core.errors import NotAccepted
 logger = logging.getLogger(__name__)
 
 _MAX_BACKLOG = 1.0
-"""Seconds of delay that a stream catches up; it ignores a longer delay."""
+"""Seconds of delay that a stream makes up for; it ignores a longer delay."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The target of `make run`: the embedded broker, or a Kafka of the user."""
+"""The target of `make run`: the embedded broker, or the user's Kafka."""
 
 from __future__ import annotations
 

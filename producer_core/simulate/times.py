@@ -123,6 +123,6 @@ class SeasonalPatterns:
 
 
 def _near_holiday(day: date) -> bool:
-    """Return whether the day is within one day of a holiday, also across New Year."""
+    """Return whether the day is within one day of a holiday, including across New Year."""
     near = (day - timedelta(days=1), day, day + timedelta(days=1))
     return any((other.month, other.day) in _HOLIDAYS for other in near)

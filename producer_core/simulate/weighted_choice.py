@@ -26,7 +26,7 @@ class WeightedChoice(Generic[T]):
 
 
 def source(seed: int | str | None, name: str) -> Random:
-    """Return a random source for one purpose: with a seed always the same, without one always another."""
+    """Return a random source for one purpose: always the same with a seed, a different one each time without."""
     return Random() if seed is None else Random(f"{seed}/{name}")
 
 

@@ -194,7 +194,7 @@ def drawn(page):
 
 
 def external_requests(page):
-    """Return the requests to other hosts than this one."""
+    """Return the requests to hosts other than this one."""
     return [url for url in page.requested if not url.startswith(("http://127.0.0.1", "data:", "blob:"))]
 
 

@@ -154,7 +154,7 @@ def test_the_incident_notebook_finds_fixes_and_verifies(executed):
     assert "POLICY_VIOLATION on payments" in run and "INVALID_RECORD on audit-log" in run
     assert re.search(r"Replayed (\d+) of \1\b", run)
     assert re.search(
-        r"Proved: of [\d,]+ accepted messages [\d,]+ are on their topics once, 0 more than once", run
+        r"Proved: [\d,]+ accepted messages: [\d,]+ on the right topic once, 0 more than once", run
     )
     assert "0 are missing" in run
 

@@ -1,4 +1,4 @@
-"""One connection through the fault proxy: split both directions into frames, and match answers by correlation id."""
+"""One connection through the fault proxy: split both directions into frames, and match responses by correlation id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.proxy.rules import (
 )
 
 _HEAD_BYTES = 300
-"""Bytes of a request that are kept until its answer: enough for the transactional id."""
+"""Bytes of a request that are kept until its response: enough for the transactional id."""
 
 
 class Proxy(Protocol):
@@ -233,7 +233,7 @@ class Connection(_Frames):
         self._requests.put(frame, delay)
 
     def answer(self, frame: bytes) -> None:
-        """Handle an answer of the broker."""
+        """Handle a response from the broker."""
         pending = self._pending.pop(int.from_bytes(frame[4:8]), None)
         if pending is None:
             self._answers.put(frame)

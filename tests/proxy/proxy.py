@@ -188,7 +188,7 @@ class FaultProxy:
         self.loop.call_later(held.seconds, late)
 
     def answered(self, api: int, request: bytes) -> None:
-        """Note an answer that was passed to a client: a held EndTxn may be waiting for it."""
+        """Note a response that was passed to a client: a held EndTxn may be waiting for it."""
         for held in [one for one in self._held if one.into_next and one.transaction in request]:
             if api == APIS["EndTxn"]:
                 held.committed = True

@@ -43,7 +43,7 @@ def over_time(
     `last_minute` contains short slices of the last minute, which decide what is ongoing; without them the end of
     `slices` decides. `last_seconds` contains slices of one second, which decide whether a broker is connected. `dead` is
     the number of dead letters, where another page counts it too. Without a problem, one finding states that all is
-    well, also after earlier problems. Without measurements there are no findings.
+    well, even after earlier problems. Without measurements there are no findings.
     """
     if not slices:
         return ()

@@ -79,7 +79,8 @@ def audit(
     isolation: Isolation = "read_committed",
     findings: Path | str | None = None,
 ) -> AuditReport:
-    """Find out for each acknowledged message whether it is in the log, which is read once; of a long range, suspects twice.
+    """Find out for each acknowledged message whether it is in the log, which is read once (for a long
+    range, the suspects are read twice).
 
     Ledgers come from `ledger_topics` (the producers' telemetry topics) and from the store's own ledger. `since` and
     `until` are seconds since 1970 and refer to record timestamps; `incremental` reads only the offsets that the

@@ -44,9 +44,9 @@ def expired_ledger(
             first = topic_bounds.first_since(admin, source.facts, since)
             affected = [number for number in affected if (first[number] or 0) <= now[number].low]
         if affected:
-            where = ", ".join(f"{number} before offset {now[number].low:,}" for number in affected)
+            where = ", ".join(f"partition {number} before offset {now[number].low:,}" for number in affected)
             yield (
-                f"Retention has removed part of the ledger on {source.facts.name} (partition {where}): "
+                f"Retention has removed part of the ledger on {source.facts.name} ({where}): "
                 "losses among the acknowledgements recorded there are not detected."
             )
 

@@ -28,7 +28,7 @@ LookUp = Callable[[Sequence[tuple[int, int]]], Sequence[bytes | None]]
 """Returns the message ids at some places, each a partition and an offset (`offset_lookup.ids_at`)."""
 
 MAX_IDS = 50_000_000
-"""Records whose ids are fetched; of a longer range, Spark sums windows first, and ids of suspects follow."""
+"""Records whose ids are fetched; for a longer range, Spark sums windows first, and the ids of suspects follow."""
 
 _SETTLING = 60.0
 """Seconds before the request for the topic's end offsets in which an acknowledgement may lie above them.

@@ -1,4 +1,4 @@
-"""Confirm losses: look up their offsets again, one by one, with another client than Spark's.
+"""Confirm losses: look up their offsets again, one by one, with a client other than Spark's.
 
 A record that a read left out is not yet lost: Spark's reader skips records that a leader does not have at that
 moment, and records that retention removes.

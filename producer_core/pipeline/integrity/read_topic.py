@@ -83,8 +83,8 @@ def fetch_settings(ranges: int) -> dict[str, str]:
 
     Spark keeps the consumer of each range it has read, with its last records and its prefetched data, for five
     minutes (`session.py` shortens that), up to 64 of them over all audits: with 16 MiB and 20,000 records each, the
-    third audit of a session ran out of memory. With these sizes a plain read is a tenth slower, the first pass of an
-    audit is not (measured).
+    third audit of a session ran out of memory. With these sizes a plain read is a tenth slower, but the first pass of
+    an audit is not (measured).
     """
     return {
         "kafka.max.poll.records": str(max(_MIN_RECORDS, min(_MAX_RECORDS, _RECORDS // ranges))),

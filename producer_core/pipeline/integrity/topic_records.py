@@ -97,5 +97,5 @@ def in_slices(
 
 
 def covered_once(ranges: Mapping[int, Range]) -> int:
-    """Return the number of offsets in ranges of one per partition."""
+    """Return the number of offsets in the ranges, one per partition."""
     return covered({number: [one] for number, one in ranges.items()})

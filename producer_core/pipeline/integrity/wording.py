@@ -22,8 +22,7 @@ def sentence(report: AuditOutcome) -> str:
         if number
     ]
     if report.compacted:
-        counts = _join(bad) if bad else "none is duplicated or out of order"
-        return f"{report.topic} is compacted, so losses cannot be detected; of {_messages(report.ours)}, {counts}."
+        return f"{report.topic} is compacted, so losses cannot be detected; {_checked(report.ours, bad)}."
     if not report.acknowledged and not report.lost:
         return _unledgered(report, bad)
     if bad and report.lost > report.acknowledged:  # of a topic that was re-created
@@ -66,13 +65,16 @@ def _unledgered(report: AuditOutcome, bad: Sequence[tuple[int, str]]) -> str:
         )
     if not report.records:
         return f"{report.topic}: this range is empty, both in the log and in the ledgers."
-    counts = _join(bad) if bad else "none is duplicated or out of order"
-    ids = (
-        f"of {_messages(report.ours)}, {counts}"
-        if report.ours
-        else "no record has a producer_core message id"
-    )
+    ids = _checked(report.ours, bad) if report.ours else "no record has a producer_core message id"
     return f"{report.topic}: no ledger covers this range, so losses cannot be detected; {ids}."
+
+
+def _checked(ours: int, bad: Sequence[tuple[int, str]]) -> str:
+    if bad:
+        return f"of {_messages(ours)}, {_join(bad)}"
+    if ours == 1:
+        return "the only message is neither duplicated nor out of order"
+    return f"of {_messages(ours)}, none is duplicated or out of order"
 
 
 def sentences(report: AuditOutcome) -> Iterator[str]:

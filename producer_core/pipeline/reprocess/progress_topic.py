@@ -89,7 +89,7 @@ def require_topic(settings: Mapping[str, Any], topic: str) -> int:
 
 
 def _partitions_of(settings: Mapping[str, Any], topic: str) -> int:
-    # A broker may create a topic on request, with other settings than needed.
+    # A broker may create a topic on request, with settings other than those needed.
     client = admin(settings, {"allow.auto.create.topics": False})
     try:
         if count := _count(client, topic):
@@ -142,7 +142,7 @@ def seal(
     report: Callable[[str], None],
     clients: ClientPool | None = None,
 ) -> dict[int, int]:
-    """Prevent attempts with a smaller number from sending anything of these slices, and abort their open transactions.
+    """Prevent attempts with a smaller number from sending anything from these slices, and abort their open transactions.
 
     Returns, by slice, the offset directly below its seal. The clients that wrote the seals go into `clients`, if
     given. Waits while brokers are unavailable; raises Interrupted when `interrupt` asks for it.
@@ -236,7 +236,7 @@ def check_seal(
 ) -> None:
     """Check the newest seal after the fence: it must be this driver's, and not later than this attempt's batch.
 
-    Raises ClientStopped otherwise, also when there is no seal: the topic is then not the one that was sealed, so the
+    Raises ClientStopped otherwise, even when there is no seal: the topic is then not the one that was sealed, so the
     owner of the slice is unknown.
     """
     where, mark = progress.where(slice_), _mark(operation_id, slice_)

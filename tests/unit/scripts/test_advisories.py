@@ -58,7 +58,7 @@ def test_every_pinned_package_and_jar_is_looked_up():
     names = {name for name, _ in requested}
     assert {"confluent-kafka", "duckdb", "streamlit", "pyspark"} <= names
     assert {"org.apache.kafka:kafka-clients", "at.yawk.lz4:lz4-java"} <= names
-    assert f"{len(requested)} packages checked, 0 advisories" in done.stdout
+    assert f"packages checked: {len(requested)}, advisories found: 0" in done.stdout
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_an_unreachable_database_is_reported(options, code):
     done = check("http://127.0.0.1:1", *options)
 
     assert done.returncode == code
-    assert "were NOT checked" in done.stdout
+    assert "packages NOT checked: " in done.stdout
 
 
 def test_the_connector_replaces_jars_with_known_advisories():

@@ -178,7 +178,7 @@ SELECT partition, session, window_no, n, off_min, off_max
 FROM differing ANTI JOIN explained USING (partition, session, window_no) WHERE differs OR $compacted
 
 -- name: intervals
--- Returns the positions of these groups' records: of many groups, a few thousand intervals (`step` offsets each).
+-- Returns the positions of these groups' records: for many groups, a few thousand intervals (`step` offsets each).
 SELECT partition, min(off_min) AS off_min, max(off_max) AS off_max FROM read_groups WHERE n IS NOT NULL
 GROUP BY partition, off_min // $step
 

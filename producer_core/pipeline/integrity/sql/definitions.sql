@@ -73,7 +73,7 @@ CREATE MACRO pieces(rows) AS TABLE
     FROM split GROUP BY partition, session, window_no, zone, written_at, doubt
 
 -- name: decoded
--- Returns records with the session and the sequence of their ids; an id with a sequence beyond 63 bits is no id.
+-- Returns records with the session and the sequence of their ids; an id with a sequence beyond 63 bits is not an id.
 CREATE MACRO decoded(rows) AS TABLE
     WITH ids AS (
         SELECT partition, "offset" AS off, id[1:16]::UUID AS session, id[17:24]::BIT::BIGINT AS seq FROM query_table(rows))

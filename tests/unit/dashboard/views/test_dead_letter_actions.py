@@ -230,4 +230,4 @@ def test_clear_reports_records_that_a_replay_holds(path, store):
 
     page.button(key="clear").click().run()
 
-    assert "by ann skips 2 of them" in text_of(page)
+    assert "by ann skips 2 archived dead letters" in text_of(page)
