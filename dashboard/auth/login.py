@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.dashboard.auth import known_devices, password
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.asgi import header_value, path_prefix, split_url
@@ -45,6 +46,8 @@ _MAX_FORM_BYTES = 4096
 _MAX_QUEUED = 32
 _MAX_QUEUED_PER_CLIENT = 2
 _GRACE = 30.0
+_MAX_LOGGED = 100
+"""Characters of an entered name in the log."""
 """Seconds in which a page whose session has ended can still show that; then the server closes its connection."""
 
 
@@ -185,11 +188,17 @@ class LoginMiddleware:
             return f"Too many attempts. Wait {wait + 0.5:.0f} s."
         if await asyncio.to_thread(password.verify, entered, self._password_hash(name)):
             self._attempts.succeeded(name, address, device)
-            logger.info("signed in", extra={"user": name, "address": address})
+            logger.info(**with_fields("signed in", address=address, user=_printable(name)))
             return None
         self._attempts.failed(name, address, device)
-        logger.warning("sign-in refused", extra={"user": name, "address": address})
+        logger.warning(**with_fields("sign-in refused", address=address, user=_printable(name)))
         return "Incorrect name or password."
+
+
+def _printable(name: str) -> str:
+    """Return the start of an entered name without control characters, because a log line is shown in a terminal."""
+    name = name[:_MAX_LOGGED]
+    return name if name.isprintable() else ascii(name)
 
 
 def _is_same_origin(request: Request) -> bool:

@@ -12,13 +12,12 @@ from producer_core._internal.html import page
 from producer_core.dashboard import wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
 from producer_core.errors import StoreError
+from producer_core.metrics.heartbeat import ALIVE
 from producer_core.store import Store
 
 _REFRESH = 1.0
 _HEARTBEAT_TIMEOUT = 10.0
 """Seconds to wait for the recorders at the beginning and the end of a cell; they write once a second while the store is read."""
-_ALIVE = 15.0
-"""Seconds since its last heartbeat during which a producer counts as running; an idle one writes every 8 seconds."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def _wait_for_heartbeat(store: Store, moment: float) -> None:
     """Wait until every running producer has written its state as of `moment`, for `_HEARTBEAT_TIMEOUT` at most."""
     deadline, waiting = time.monotonic() + _HEARTBEAT_TIMEOUT, threading.Event()
     while time.monotonic() < deadline:
-        running = [row for row in store.rows("producers", since=moment - _ALIVE) if row["closed_at"] is None]
+        running = [row for row in store.rows("producers", since=moment - ALIVE) if row["closed_at"] is None]
         if all(row["seen_at"] >= moment for row in running):
             return
         waiting.wait(0.1)

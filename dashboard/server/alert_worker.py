@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts import AlertWatcher
 from producer_core.errors import ProducerError
@@ -61,7 +62,7 @@ def wait_for_store(path: Path, stopping: threading.Event) -> Store | None:
         except ProducerError as error:
             if path.exists() and str(error) != logged:
                 logged = str(error)
-                logger.warning("the dashboard's server cannot open the store", extra={"error": logged})
+                logger.warning(**with_fields("dashboard server cannot open the store", error=logged))
         stopping.wait(_RETRY_EVERY)
     return None
 

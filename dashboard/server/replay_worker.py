@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import client_config, pop_servers
 from producer_core.dashboard.server.alert_worker import wait_for_store
@@ -84,7 +85,7 @@ class ReplayWorker:
                 self._run_producer(store)
             except ProducerError as error:
                 self.problem = str(error)
-                logger.warning("the dashboard cannot run replays", extra={"error": self.problem})
+                logger.warning(**with_fields("dashboard cannot run replays", error=self.problem))
                 self._stopping.wait(_RETRY_EVERY)
 
     def _run_producer(self, store: Store) -> None:

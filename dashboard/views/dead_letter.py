@@ -18,7 +18,7 @@ from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq.timeline import TimelineEvent
 from producer_core.errors import StoreError
 from producer_core.events import SAFE_VERDICTS, DeadLetter
-from producer_core.kafka.classify import failure_of
+from producer_core.kafka.classify import advice_for, failure_of
 
 _REVEALED = "dead_letter_revealed"
 _TONES = {
@@ -93,7 +93,7 @@ def _details(dead_letter: DeadLetter, key: dead_letter_wording.RecordContent, pr
         (
             "Error",
             html.escape(dead_letter_wording.visible_line(dead_letter.code)),
-            f"{failure.meaning} {failure.advice}".strip(),
+            f"{failure.meaning} {advice_for(failure, [dead_letter.verdict])}".strip(),
         ),
         (
             _ERROR_TEXT_LABEL[dead_letter.never_a_message],

@@ -18,7 +18,7 @@ from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import adaptive_cache, common, header
 from producer_core.dashboard.wording import errors as error_wording
-from producer_core.kafka.classify import failure_of
+from producer_core.kafka.classify import advice_for, failure_of
 
 _MAX_SAMPLE = 2000
 
@@ -58,7 +58,7 @@ def _description(page: GroupPage, now: float) -> list[Node]:
     inside = page.inside.count if page.inside else 0
     facts = [
         ("Meaning", failure.meaning),
-        ("What to do", failure.advice),
+        ("What to do", advice_for(failure, group.verdicts)),
         (
             "In this range",
             f"{wording.plural(inside, 'dead letter')}, {error_wording.before(page.before, inside) or 'none before'}",

@@ -13,10 +13,10 @@ import click
 from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
+from producer_core.metrics.heartbeat import ALIVE
 
 Status = Literal["healthy", "degraded", "unhealthy", "unknown"]
 _ORDER: tuple[Status, ...] = ("healthy", "degraded", "unhealthy")
-_ALIVE = 15.0
 _MAX_AGE = 24 * 3600.0
 _WINDOW = 300.0
 _MAX_ERROR_RATE = 0.05
@@ -92,7 +92,7 @@ def assess(
 def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     name = f"{row['client_id']} ({row['host']}, process {row['pid']})"
     silent = now - row["seen_at"]
-    if silent > _ALIVE:
+    if silent > ALIVE:
         return (
             "unhealthy",
             f"{name} has sent no heartbeat for {output.duration(silent)} and was not closed.",
@@ -111,7 +111,7 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
 
 
 def _summary(producers: Sequence[Mapping[str, Any]], topics: Sequence[Mapping[str, Any]], now: float) -> str:
-    alive = sum(row["closed_at"] is None and now - row["seen_at"] <= _ALIVE for row in producers)
+    alive = sum(row["closed_at"] is None and now - row["seen_at"] <= ALIVE for row in producers)
     last = max(row["seen_at"] for row in producers)
     running = (
         f"{plural(alive, 'producer')} running"

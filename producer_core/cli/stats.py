@@ -11,6 +11,7 @@ import click
 
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
+from producer_core.metrics.heartbeat import ALIVE
 from producer_core.metrics.histogram import quantiles
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ def _span(store: Store, query: Mapping[str, Any], now: float) -> tuple[float, fl
 
 def _pending(store: Store, now: float) -> int:
     """Return the pending messages of the running producers."""
-    return sum(row["pending"] for row in store.rows("producers", since=now - 15) if row["closed_at"] is None)
+    return sum(
+        row["pending"] for row in store.rows("producers", since=now - ALIVE) if row["closed_at"] is None
+    )
 
 
 def _of_topic(row: Mapping[str, Any]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from producer_core.dlq.count import HOUR, HOUR_OF, count_query, has_counts
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.errors import ConfigError
 from producer_core.events import SAFE_VERDICTS
-from producer_core.kafka.classify import lookup
+from producer_core.kafka.classify import advice_for, lookup
 
 if TYPE_CHECKING:
     import duckdb
@@ -283,7 +283,8 @@ def _within(where: DeadLetterFilter, since: float, until: float) -> DeadLetterFi
 
 
 def _group(row: Mapping[str, Any], details: Mapping[str, Any], trend: GroupTrend) -> Group:
-    meaning, advice = explain_code(details["code"])
+    verdicts = dict(row["verdicts"])
+    meaning, advice = explain_code(details["code"], verdicts)
     return Group(
         fingerprint=row["fingerprint"],
         code=details["code"],
@@ -294,18 +295,18 @@ def _group(row: Mapping[str, Any], details: Mapping[str, Any], trend: GroupTrend
         sample_text=details["sample_text"],
         meaning=meaning,
         advice=advice,
-        verdicts=dict(row["verdicts"]),
+        verdicts=verdicts,
         trend=trend,
     )
 
 
-def explain_code(code: str) -> tuple[str, str]:
-    """Return the meaning of an error code and the advice for it, or two empty texts for an unknown code."""
+def explain_code(code: str, verdicts: Collection[str]) -> tuple[str, str]:
+    """Return the meaning of an error code and the advice for these verdicts, or two empty texts for an unknown code."""
     try:
         failure = lookup(code)
     except ConfigError:
         return "", ""
-    return failure.meaning, failure.advice
+    return failure.meaning, advice_for(failure, verdicts)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:

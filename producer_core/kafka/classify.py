@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -19,6 +19,11 @@ from producer_core.kafka.error_codes import NON_PRODUCER_CODES, TABLE, UNNAMED_C
 _NOT_FOR_PRODUCERS = "For consumers, admin clients or other brokers. A producer should not receive this code."
 _UNKNOWN = "producer_core has no description of this code."
 _UNKNOWN_ADVICE = "Check whether the message is on the topic before sending it again, and report the code."
+_CHECKS_TOPIC = re.compile(r"whether (?:the message|it) is on the topic")
+_NEVER_LEFT_ADVICE = (
+    "The message never left the client: it is safe to send again. Check bootstrap.servers, the network and the "
+    "security settings if no broker was connected."
+)
 _BACKOFF_SHARE = 0.8
 """librdkafka waits at least this share of retry.backoff.ms before a second transmission (its jitter is 20%)."""
 
@@ -51,6 +56,13 @@ def failure_of(error: KafkaError | int | str) -> Failure:
     return _table().get(code) or Failure(
         code, 0, "timed_out", "possibly_persisted", _UNKNOWN, _UNKNOWN_ADVICE, "_OTHER"
     )
+
+
+def advice_for(failure: Failure, verdicts: Collection[str]) -> str:
+    """Return the advice for messages with these verdicts. A message that was not sent cannot be on its topic."""
+    if set(verdicts) == {"not_sent"} and _CHECKS_TOPIC.search(failure.advice):
+        return _NEVER_LEFT_ADVICE
+    return failure.advice
 
 
 def lookup(name: str) -> Failure:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core.messages import ID_HEADER
 
@@ -92,7 +93,7 @@ class Seen:
         self._size = window
         self._by_topic = by == "topic"
         self._header = header
-        self._report = on_undecided or (lambda text: logger.warning("duplicate check undecided: %s", text))
+        self._report = on_undecided or _log_undecided
         self._memories: dict[_Scope, _PartitionMemory] = {}
 
     def first(self, message: Any) -> bool:
@@ -190,6 +191,10 @@ class Seen:
         _extend(memory, name, session)
         if len(memory.window) > self._size:
             _on_evicted(memory, memory.window.popitem(last=False)[0])
+
+
+def _log_undecided(text: str) -> None:
+    logger.warning(**with_fields("duplicate check undecided", reason=text))
 
 
 def _extend(memory: _PartitionMemory, name: bytes, session: _Session) -> None:

@@ -24,6 +24,7 @@ from producer_core._internal.read_activity import mark_background_thread
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.metrics.batch import Batch
 from producer_core.metrics.batch_size import sum_by_minute
+from producer_core.metrics.heartbeat import IDLE_INTERVAL
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 
@@ -32,8 +33,8 @@ logger = logging.getLogger(__name__)
 _TICK = 1.0
 _UNREAD_BATCHES = 4
 """Batches that are written together while the store is not read: opening it costs 15 ms, however much is written."""
-_UNREAD_HEARTBEATS = 8
-"""Batches without any count that are written together: readers expect a heartbeat within 15 s."""
+_UNREAD_HEARTBEATS = round(IDLE_INTERVAL / _TICK)
+"""Batches without any count that are written together: readers expect a heartbeat within `ALIVE`."""
 _TRANSACTION_BATCHES = 60
 """Batches that are merged in one transaction."""
 _COLLECT_S = 0.05

@@ -1,4 +1,4 @@
-"""Log broker connection failures and recoveries, damage of the journal, lost records, and the causes of dead letters.
+"""Log broker connection changes, a damaged or full journal, lost records, and the causes of dead letters.
 
 A separate thread writes the lines, so a logging handler that blocks delays no message.
 """
@@ -25,7 +25,11 @@ _MAX_CAUSES = 100
 _MAX_LINES = 1_000
 _FAILED, _LOST, _RESTORED = "broker connection failed", "no broker is connected", "broker connection restored"
 
-_JOURNAL = {"journal_damaged": "journal damaged", "journal_torn": "journal write interrupted"}
+_JOURNAL = {
+    "journal_damaged": "journal damaged",
+    "journal_torn": "journal write interrupted",
+    "journal_full": "journal full",
+}
 _LOSSES = {"acknowledged_lost": "acknowledged records lost", "topic_recreated": "topic deleted or recreated"}
 
 
@@ -47,7 +51,7 @@ class EventLog(Hook):
         self._changed = threading.Condition()  # guards everything below
         self._lines: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=_MAX_LINES)
         self._causes: dict[tuple[str, str], _Cause] = {}
-        self._failing: dict[str, float] = {}  # per reason of a failed connection, the time of its line
+        self._logged: dict[tuple[str, str], float] = {}  # per text and reason, the time of the last line
         self._failed_before = False
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -55,13 +59,9 @@ class EventLog(Hook):
     # hook methods
 
     def connection_failed(self, reason: str) -> None:
-        now = self._clock()
         with self._changed:
-            if now - self._failing.get(reason, -_REPEAT_AFTER_S) < _REPEAT_AFTER_S or self._stopping:
+            if self._stopping or not self._is_due(_FAILED, reason):
                 return
-            if len(self._failing) >= _MAX_CAUSES:
-                self._failing.clear()
-            self._failing[reason] = now
             self._failed_before = True
             self._put(_FAILED, {"reason": mask_or_hide(reason)})
 
@@ -73,7 +73,7 @@ class EventLog(Hook):
             elif notice.kind == "connected" and self._failed_before:
                 self._failed_before = False
                 self._put(_RESTORED, {})
-            elif notice.kind in _JOURNAL:
+            elif notice.kind in _JOURNAL and self._is_due(_JOURNAL[notice.kind], notice.text):
                 self._put(_JOURNAL[notice.kind], {"reason": notice.text})
             elif notice.kind in _LOSSES:
                 self._put(_LOSSES[notice.kind], {"reason": notice.text})
@@ -101,6 +101,16 @@ class EventLog(Hook):
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
+
+    def _is_due(self, text: str, reason: str) -> bool:
+        """Return whether the last line with this text and reason is old enough for another one, and note its time."""
+        now, cause = self._clock(), (text, reason)
+        if now - self._logged.get(cause, -_REPEAT_AFTER_S) < _REPEAT_AFTER_S:
+            return False
+        if len(self._logged) >= _MAX_CAUSES:
+            self._logged.clear()
+        self._logged[cause] = now
+        return True
 
     # log thread
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.delivery import Callbacks, Delivery, SendOutcome
 from producer_core.delivery.enqueue import MessageEnqueuer
@@ -83,7 +84,7 @@ class BatchSend:
 
     def _rejected_entry(self, error: ProducerError) -> BatchEntry:
         text = mask_or_hide(str(error))
-        logger.warning(f"message of a batch not accepted: {text}", extra={"error": text})
+        logger.warning(**with_fields("message of a batch not accepted", error=text))
         return BatchEntry(None, "failed", str(error), "not_sent")
 
     def complete(self) -> bool:

@@ -245,10 +245,7 @@ class StoreBackend:
         runner = self._runner or self._new_runner(self.store, sender)
         done = runner.run_one(operation.operation_id, timeout)
         if done.acknowledged + done.landed < done.total or not done.ended:
-            logger.warning(
-                _unfinished(done) if not done.ended else f"dead letters were not replayed: {done.message}",
-                extra={"topic": topic, "operation": done.operation_id, "outcome": done.message},
-            )
+            _log_incomplete(done, topic)
         return done.acknowledged + done.landed
 
     def _log_other_clusters(self, where: DeadLetterFilter, own: str) -> None:
@@ -341,12 +338,12 @@ class StoreBackend:
             return None
 
 
-def _unfinished(operation: Operation) -> str:
-    done = operation.acknowledged + operation.landed
-    return (
-        f"the replay is not finished: {done:,} of {operation.total:,} done. "
-        f"It continues in the store as {operation.operation_id}."
-    )
+def _log_incomplete(operation: Operation, topic: str) -> None:
+    """Log that a replay did not deliver all its dead letters, or has not ended."""
+    done, total = operation.acknowledged + operation.landed, operation.total
+    text = "not all dead letters replayed" if operation.ended else "replay continues in the store"
+    fields = {"topic": topic, "done": done, "total": total, "operation": operation.operation_id}
+    logger.warning(**with_fields(text, **fields, outcome=operation.message))
 
 
 def _open_if_available(store: Store | Path | str, clock: Callable[[], float]) -> Store | None:

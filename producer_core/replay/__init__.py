@@ -9,6 +9,7 @@ inconclusive, unless the plan says inconclusive="send".
 
 from producer_core._internal.lease_watch import LEASE
 from producer_core.delivery.reports import ReplayResult
+from producer_core.metrics.heartbeat import ALIVE
 from producer_core.replay.at_least_once import ReplayProducer
 from producer_core.replay.operation import (
     Inconclusive,
@@ -24,7 +25,7 @@ from producer_core.replay.operation import (
     resume,
 )
 from producer_core.replay.operation import list_operations as list  # read as replay.list(store)
-from producer_core.replay.planner import ALIVE, plan, refusal, runners, selection_text, under_way
+from producer_core.replay.planner import plan, refusal, runners, selection_text, under_way
 from producer_core.replay.runner import ReplayRunner
 
 __all__ = [

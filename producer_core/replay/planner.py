@@ -14,6 +14,7 @@ from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
+from producer_core.metrics.heartbeat import ALIVE
 from producer_core.replay.guard import CANARY, STOP_LAST, STOP_PERCENT
 from producer_core.replay.operation import (
     Inconclusive,
@@ -36,9 +37,6 @@ from producer_core.replay.phrases import (
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.store import Store
-
-ALIVE = 15.0
-"""Seconds after its last heartbeat during which a process counts as a live replay runner."""
 
 _START_A_RUNNER = "Start a producer on this store, or send from here: `producer-core dlq replay --bootstrap-servers HOST:PORT`."
 

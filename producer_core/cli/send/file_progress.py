@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from producer_core._internal.log_fields import with_fields
 from producer_core.cli.send.ack_offsets import AckOffsets
 from producer_core.cli.send.fingerprint import session_of
 from producer_core.cli.send.rows_pending_log import RowsPendingLog
@@ -203,7 +204,7 @@ class FileProgress:
             self.save()
         except JournalFull as error:
             if not self._save_failed:
-                logger.warning("state of a send not written", extra={"error": str(error)})
+                logger.warning(**with_fields("state of a send not written", error=str(error)))
             self._save_failed = True
         else:
             self._save_failed = False

@@ -27,3 +27,14 @@ def test_groups_reset_duckdb_to_one_thread(dead_letters):
 
     with dead_letters._store.borrow() as connection:
         assert connection.execute("SELECT current_setting('threads')").fetchone() == (1,)
+
+
+def test_a_group_advises_a_check_of_the_topic_only_if_a_message_may_have_been_sent(dead_letters):
+    not_sent = {"code": "_MSG_TIMED_OUT", "fingerprint": "fa", "verdict": "not_sent"}
+    dead_letters.add([dead_letter(1, **not_sent), dead_letter(2, **not_sent)])
+    (group,) = dead_letters.groups(DeadLetterFilter())
+    assert group.advice.startswith("The message never left the client")
+
+    dead_letters.add([dead_letter(3, **{**not_sent, "verdict": "possibly_persisted"})])
+    (group,) = dead_letters.groups(DeadLetterFilter())
+    assert group.advice.startswith("Check whether the message is on the topic")

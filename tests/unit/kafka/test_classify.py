@@ -16,6 +16,7 @@ from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
 from producer_core.events import Hook
 from producer_core.kafka.classify import (
+    advice_for,
     failure_of,
     fingerprint,
     judge,
@@ -46,6 +47,23 @@ def test_every_librdkafka_code_has_a_row_with_complete_sentences(name):
 
 def test_local_failures_are_not_sent():
     assert {failure.verdict for failure in known_failures() if failure.kind == "local"} == {"not_sent"}
+
+
+@pytest.mark.parametrize("code", ["_MSG_TIMED_OUT", "_TRANSPORT", "_TIMED_OUT", "UNKNOWN"])
+def test_the_advice_for_messages_that_were_not_sent_does_not_ask_for_a_check_of_the_topic(code):
+    failure = failure_of(code)
+    advice = advice_for(failure, {"not_sent": 3})
+
+    assert advice.startswith("The message never left the client: it is safe to send again.")
+    assert "bootstrap.servers" in advice
+    for verdicts in (["possibly_persisted"], ["not_sent", "possibly_persisted"], ["inconclusive"], []):
+        assert advice_for(failure, verdicts) == failure.advice
+
+
+def test_other_advice_is_the_same_for_every_verdict():
+    failure = failure_of("_RESOLVE")
+
+    assert advice_for(failure, ["not_sent"]) == failure.advice
 
 
 def test_timed_out_failures_are_never_safe_to_resend():

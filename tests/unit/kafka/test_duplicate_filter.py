@@ -119,7 +119,7 @@ def test_an_undecided_record_is_passed_on_and_reported_once():
 
 def test_without_a_callback_an_undecided_record_is_logged(caplog):
     list(unique(log(*range(0, 90, 3), 0), Seen(window=5)))
-    assert "duplicate check undecided" in caplog.text
+    assert "duplicate check undecided: reason=" in caplog.text
 
 
 def test_a_record_read_again_at_its_offset_is_not_a_duplicate():

@@ -117,9 +117,10 @@ def test_a_replay_that_exceeds_its_timeout_reports_that_it_continues_in_the_stor
     with producer_of(store) as producer:
         assert producer.replay_dlq_messages("orders", timeout=0) == 0
 
-    (said,) = [one for one in caplog.records if "replay is not finished" in one.message]
-    assert said.message == (
-        f"the replay is not finished: 0 of 2 done. It continues in the store as {said.operation}."
+    (said,) = [one for one in caplog.records if "replay continues in the store" in one.message]
+    assert (said.topic, said.done, said.total) == ("orders", 0, 2)
+    assert said.message.startswith(
+        f"replay continues in the store: topic=orders, done=0, total=2, operation={said.operation}"
     )
 
 

@@ -88,6 +88,24 @@ def test_lost_records_are_logged_with_the_text_of_their_notice(log, lines):
     ]
 
 
+def test_a_full_journal_is_logged_once_per_minute(lines):
+    now = [0.0]
+    logger = logging.Logger("events")
+    logger.addHandler(lines)
+    log = EventLog(log=logger, clock=lambda: now[0])
+    full = Notice("journal_full", "critical", "New messages are only in memory.", 0.0)
+    for now[0] in (0.0, 1.0, 59.0, 61.0):
+        log.notice(full)
+        log.notice(replace(full, text="Deliveries cannot be recorded in the journal."))
+    log.stop(60)
+
+    assert lines.lines[:2] == [
+        "journal full: reason=New messages are only in memory.",
+        "journal full: reason=Deliveries cannot be recorded in the journal.",
+    ]
+    assert lines.lines[2:] == lines.lines[:2]
+
+
 def test_two_hundred_dead_letters_are_logged_as_one_line_per_cause_with_a_count(log, lines):
     for number in range(200):
         log.died(dead(number))

@@ -75,3 +75,11 @@ def test_journal_content_that_was_overwritten_is_logged_at_the_next_start(tmp_pa
     (line,) = lines(caplog, "journal damaged")
     assert f"{size:,} bytes of {segment_of(path)} from byte 0 cannot be decoded" in line
     assert "the content is lost" in line
+
+
+def test_an_input_of_a_batch_that_is_not_accepted_is_logged_with_its_error(caplog):
+    with make() as producer:
+        producer.send_batch("orders", [{"n": object()}])
+
+    (line,) = lines(caplog, "message of a batch not accepted: error=")
+    assert "At value['n']" in line

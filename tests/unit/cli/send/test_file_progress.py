@@ -102,3 +102,16 @@ def test_a_possible_duplicate_of_a_retry_is_saved_for_later_runs(file):
     progress.close()
 
     assert progress.possibly_twice == saved(file).doubtful == 3
+
+
+def test_a_state_that_cannot_be_written_is_logged_once_with_its_error(file, monkeypatch, caplog):
+    progress = FileProgress(file, SendState(JOB, 0))
+
+    def full():
+        raise JournalFull("No space left on device")
+
+    monkeypatch.setattr(progress, "save", full)
+    progress._try_to_save()
+    progress._try_to_save()
+
+    assert caplog.messages == ["state of a send not written: error=No space left on device"]

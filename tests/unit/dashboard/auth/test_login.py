@@ -425,3 +425,12 @@ def test_the_sign_in_and_its_destination_stay_below_a_path_that_a_proxy_strips(b
     response = browser.sign_in(destination=parse_qs(urlsplit(form).query)["next"][0])
     assert urljoin(form, response.headers["location"]) == seen
     assert "Path=" not in response.headers["set-cookie"] + response.device  # so the browser uses /kafka
+
+
+def test_sign_ins_are_logged_with_the_address_and_a_printable_name(browser, caplog):
+    caplog.set_level("INFO")
+    browser.sign_in()
+    browser.sign_in(name="eve\x1b[2J, address=1.2.3.4")
+
+    assert caplog.messages[-2] == "signed in: address=10.0.0.9, user=ada"
+    assert caplog.messages[-1].startswith("sign-in refused: address=10.0.0.9, user='eve\\x1b[2J")

@@ -47,3 +47,22 @@ def test_the_worker_waits_for_a_store_that_does_not_exist_yet(tmp_path, worker, 
     eventually(lambda: page(store).evaluator)
     worker.stop_all()
     store.close()
+
+
+def test_a_store_that_cannot_be_opened_is_logged_once_with_the_reason(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(alert_worker, "_RETRY_EVERY", 0.01)
+    path = tmp_path / "store.duckdb"
+    path.write_bytes(b"not a store" * 10_000)
+    stopping = threading.Event()
+    waiting = threading.Thread(target=alert_worker.wait_for_store, args=(path, stopping))
+    waiting.start()
+    try:
+        eventually(lambda: caplog.messages)
+    finally:
+        stopping.set()
+        waiting.join(30)
+
+    (line,) = caplog.messages
+    assert line.startswith(
+        f"dashboard server cannot open the store: error=The file {path} is not a DuckDB file"
+    )

@@ -67,3 +67,18 @@ def test_the_timeline_links_to_the_replay(path, store, monkeypatch):
     done = actions.start_replay(store, DeadLetterFilter())
     shown = html_of(page_of(path, monkeypatch, letter="m-1", state="any"))
     assert f"replays?operation={done.operation_id}" in shown.replace("&amp;", "&")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "advice"),
+    [
+        ("not_sent", "The message never left the client: it is safe to send again."),
+        ("possibly_persisted", "Check whether the message is on the topic before sending it again."),
+    ],
+)
+def test_the_advice_depends_on_the_verdict(path, store, monkeypatch, verdict, advice):
+    DeadLetters(store).add([dead_letter(1, code="_TRANSPORT", verdict=verdict)])
+    page = page_of(path, monkeypatch, letter="m-1")
+    shown = html_of(page)
+
+    assert f"The connection to the broker failed. {advice}" in shown
