@@ -8,6 +8,7 @@ import stat
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
 
 import orjson
@@ -49,15 +50,31 @@ def is_file(path: Path | None) -> bool:
 
 def fingerprint(path: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Fingerprint:
     """Read the whole file once, at about a gigabyte per second. `report` gets the bytes read and the total."""
-    digest = hashlib.sha256()
-    done = 0
     with readable(str(path)), path.open("rb", buffering=0) as file:
         before = os.fstat(file.fileno())
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            done += len(block)
-            report(done, before.st_size)
-    return Fingerprint(done, digest.hexdigest(), before.st_ino, before.st_mtime_ns)
+        done, sha256 = _checksum(file, None, lambda done: report(done, before.st_size))
+    return Fingerprint(done, sha256, before.st_ino, before.st_mtime_ns)
+
+
+def begins_with(
+    path: Path, size: int, sha256: str, report: Callable[[int, int], None] = lambda done, total: None
+) -> bool:
+    """Return whether the file is longer than `size` and its first `size` bytes have this checksum."""
+    with readable(str(path)), path.open("rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size <= size:
+            return False
+        return _checksum(file, size, lambda done: report(done, size)) == (size, sha256)
+
+
+def _checksum(file: RawIOBase, size: int | None, report: Callable[[int], None]) -> tuple[int, str]:
+    """Return the number and the SHA-256 of the first `size` bytes, or of all bytes."""
+    digest = hashlib.sha256()
+    done = 0
+    while block := file.read(_BLOCK if size is None else min(_BLOCK, size - done)):
+        digest.update(block)
+        done += len(block)
+        report(done)
+    return done, digest.hexdigest()
 
 
 def session_of(job: SendJob, run: int) -> uuid.UUID:

@@ -44,6 +44,7 @@ def begin(
     ends: Callable[[], dict[Partition, int]] = dict,
     truncated: Callable[[SendState], str | None] = lambda state: None,
     unsaved: Callable[[SendState], UnsavedRows] = lambda state: UnsavedRows(),
+    extends: Callable[[SendJob], bool] = lambda before: False,
     in_client: int = 0,
 ) -> ResumePoint:
     """Read the state file and decide. The first row that is sent writes the decision to disk.
@@ -52,18 +53,20 @@ def begin(
     `ends()` returns the last offset of each partition, where a new run begins.
     `truncated` returns how the topic lost records that the state records as acknowledged, if it did.
     `unsaved` reads the topic for rows that reached it after an at_least_once state was saved.
+    `extends` returns whether the file is longer than that of an earlier job and begins with its content.
     `in_client` is the number of rows that a client can hold.
     """
-    state, damage = _read(file, job, restart=restart)
+    state, reason = _read(file, job, restart=restart)
+    note = ""
     if state is not None and state.complete and state.job.delivery == "at_least_once" and not restart:
-        _check_complete(state, job)
+        note = _after_complete(state, job, extends)
         state = None  # at_least_once sends a file again
     if state is None and recover is not None and not restart:
-        return _recovered(file, job, recover, damage)
+        return _recovered(file, job, recover, reason or (f"{note} " if note else ""))
     if state is None or restart:
         new = _new_run(job, state)
         new.offsets = ends()
-        return ResumePoint(FileProgress(file, new), "new", "")
+        return ResumePoint(FileProgress(file, new), "new", note)
     check(state.job, job)
     if state.complete:
         return ResumePoint(FileProgress(file, state), "complete", _complete(state))
@@ -107,8 +110,8 @@ def _new_run(job: SendJob, before: SendState | None) -> SendState:
     return SendState(job, max(earlier + 1, int(time.time())) & 0xFFFFFFFF)
 
 
-def _recovered(file: StateFile, job: SendJob, recover: Recover, damage: str) -> ResumePoint:
-    found = recover(damage or "No saved state from an earlier run of this file was found. ")
+def _recovered(file: StateFile, job: SendJob, recover: Recover, reason: str) -> ResumePoint:
+    found = recover(reason or "No saved state from an earlier run of this file was found. ")
     number, run = found.newest()
     if (gap := found.retention_gap(run)) is not None:
         raise ResumeRefused(
@@ -121,7 +124,7 @@ def _recovered(file: StateFile, job: SendJob, recover: Recover, damage: str) -> 
     return ResumePoint(
         progress,
         "found",
-        f"{damage}{_rows_are(len(run.rows), ' of this file')} already on {job.topic} and will not be sent again.",
+        f"{reason}{_rows_are(len(run.rows), ' of this file')} already on {job.topic} and will not be sent again.",
     )
 
 
@@ -175,16 +178,56 @@ def _complete(state: SendState) -> str:
     return f"{text}; there is nothing to send. {_RESTART}"
 
 
-def _check_complete(state: SendState, now: SendJob) -> None:
-    """Refuse exactly_once for content that a complete at_least_once run has sent."""
-    sent = len(state.settled) - state.malformed
-    same = (state.job.size, state.job.sha256) == (now.size, now.sha256)
-    if now.delivery == "exactly_once" and same and sent:
-        rows, again = plural(sent, "row"), "row that is" if sent == 1 else "rows that are"
-        raise ResumeRefused(
-            f"An earlier run with --delivery at_least_once sent {rows} of this file to {now.topic}.",
-            fix=f"{_RESTART} The {again} still on the topic will then be there twice.",
-        )
+def _after_complete(state: SendState, now: SendJob, extends: Callable[[SendJob], bool]) -> str:
+    """Return a note about the rows that a complete at_least_once run has sent.
+
+    Raise ResumeRefused for exactly_once of the same content, and for an extended file: only its new rows may be meant.
+    """
+    before, sent = state.job, len(state.settled) - state.malformed
+    if not sent:
+        return ""
+    same = (before.size, before.sha256) == (now.size, now.sha256)
+    if same and now.delivery == "exactly_once":
+        raise _sent_at_least_once(sent, now.topic)
+    extended = not same and now.size > before.size and extends(before)
+    if (same or extended) and _skip(now) >= _skip(before) + (state.rows or 0):
+        return ""
+    if extended:
+        raise _extended(before, now, sent)
+    return _sent_again(before, now, sent) if same else _replaced(before, now, sent)
+
+
+def _extended(before: SendJob, now: SendJob, sent: int) -> ResumeRefused:
+    return ResumeRefused(
+        f"This file was extended after an earlier run sent {plural(sent, 'row')} of it to {now.topic}: it had "
+        f"{before.size:,} bytes and has {now.size:,}.",
+        fix=f"Use --skip to leave out the rows that were sent, or send a file with only the new rows. {_RESTART}",
+    )
+
+
+def _replaced(before: SendJob, now: SendJob, sent: int) -> str:
+    change = "replaced or truncated" if now.size < before.size else "replaced"
+    note = f"This file was {change} after an earlier run sent {plural(sent, 'row')} of it to {now.topic}."
+    return note if now.delivery == "exactly_once" else f"{note} This run sends its present rows."
+
+
+def _sent_again(before: SendJob, now: SendJob, sent: int) -> str:
+    changed = "; ".join(_changed(before, now))
+    options = f" with different options: {changed}" if changed else ""
+    again = "it again, with a new message id" if sent == 1 else "them again, with new message ids"
+    return f"An earlier run sent {plural(sent, 'row')} of this file to {now.topic}{options}. This run sends {again}."
+
+
+def _sent_at_least_once(sent: int, topic: str) -> ResumeRefused:
+    again = "row that is" if sent == 1 else "rows that are"
+    return ResumeRefused(
+        f"An earlier run with --delivery at_least_once sent {plural(sent, 'row')} of this file to {topic}.",
+        fix=f"{_RESTART} The {again} still on the topic will then be there twice.",
+    )
+
+
+def _skip(job: SendJob) -> int:
+    return int(job.options.get("skip", "0"))
 
 
 def check(before: SendJob, now: SendJob) -> None:

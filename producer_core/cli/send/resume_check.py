@@ -16,7 +16,14 @@ from click.core import ParameterSource
 from producer_core._internal.plural import plural
 from producer_core.cli import output
 from producer_core.cli.send import progress_bar
-from producer_core.cli.send.fingerprint import Fingerprint, fingerprint, is_file, session_of, state_path
+from producer_core.cli.send.fingerprint import (
+    Fingerprint,
+    begins_with,
+    fingerprint,
+    is_file,
+    session_of,
+    state_path,
+)
 from producer_core.cli.send.recover_position import RecoveredPosition, recover, topic_ends, truncation
 from producer_core.cli.send.resume import ResumePoint, begin
 from producer_core.cli.send.state_file import Partition, SendJob, SendState, StateFile
@@ -104,6 +111,7 @@ def _begin(file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool
         ends=lambda: _ends(job, config),
         truncated=lambda state: truncation(config.settings, state.offsets),
         unsaved=lambda state: _unsaved(state, config),
+        extends=lambda before: _extends(Path(job.path), before),
         in_client=int(config.settings.get("queue.buffering.max.messages", _QUEUE)) + _WAITING,
     )
 
@@ -115,6 +123,11 @@ def _ends(job: SendJob, config: ClientConfig) -> dict[Partition, int]:
         if job.delivery == "exactly_once":
             raise
         return {}  # a resumed run then reads the topic from its start
+
+
+def _extends(path: Path, before: SendJob) -> bool:
+    with progress_bar.counter(f"comparing {path.name} with its earlier content") as report:
+        return begins_with(path, before.size, before.sha256, report)
 
 
 def _unsaved(state: SendState, config: ClientConfig) -> UnsavedRows:

@@ -45,8 +45,10 @@ the saved position is not found. The command refuses a file or options that have
 the command reads the topic instead. With at_least_once (the default), it reads the topic from the saved position,
 sends none of the rows found there, and reports how many rows may be there twice. On a compacted topic, a row that an
 earlier run may have sent becomes a dead letter if its key has a newer record. Running a completed command again sends
-the file again with at_least_once, and nothing with exactly_once. After a completed at_least_once run, exactly_once is
-refused without --restart, because the rows would be on the topic twice. Standard input and --dedup cannot be resumed.
+the file again with at_least_once, with a note, and nothing with exactly_once. After a completed at_least_once run, a
+file with appended rows is refused without --restart or a --skip of the rows that were sent, and so is exactly_once of
+the same content: rows would be on the topic twice. A replaced file is sent. Standard input and --dedup cannot be
+resumed.
 
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.cli.send.fingerprint import fingerprint, session_of, state_path, transactional_id_of
+from producer_core.cli.send.fingerprint import (
+    begins_with,
+    fingerprint,
+    session_of,
+    state_path,
+    transactional_id_of,
+)
 from producer_core.cli.send.open_rows import InputError
 from tests.fixtures.sends import JOB, LEAST
 
@@ -48,6 +54,18 @@ def test_a_write_to_the_file_during_the_send_is_detected(tmp_path):
             more.write("3\n")
         with pytest.raises(InputError, match="was changed while it was being sent"):
             content.check(opened.fileno(), "a.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"), [(b"1\n2\n3\n", True), (b"1\n3\n3\n", False), (b"1\n2\n", False), (b"1\n", False)]
+)
+def test_only_a_longer_file_with_the_earlier_content_at_its_start_is_an_extension(tmp_path, now, expected):
+    input = tmp_path / "a.jsonl"
+    input.write_bytes(b"1\n2\n")
+    before = fingerprint(input)
+    input.write_bytes(now)
+
+    assert begins_with(input, before.size, before.sha256) == expected
 
 
 def test_the_checksum_covers_the_whole_file_and_reports_its_progress(tmp_path):

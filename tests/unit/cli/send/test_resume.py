@@ -41,7 +41,10 @@ def test_a_complete_at_least_once_job_is_sent_again_and_a_complete_exactly_once_
     assert not least.finish(4, all_of_them=True)
     assert least.finish(3, all_of_them=True)
     again = begin(file, LEAST)
-    assert (again.mode, again.text, again.progress.done) == ("new", "", 0)
+    assert (again.mode, again.progress.done) == ("new", 0)
+    assert again.text == (
+        "An earlier run sent 3 rows of this file to orders. This run sends them again, with new message ids."
+    )
 
     file.remove()
     once = FileProgress(file, SendState(JOB, 0))
@@ -79,6 +82,76 @@ def test_new_content_is_sent_after_a_complete_at_least_once_run(file, delivery):
     start = begin(file, replace(JOB, delivery=delivery, sha256="cd" * 32), recover=empty_topic)
 
     assert (start.mode, start.progress.done) == ("new", 0)
+
+
+GROWN = replace(LEAST, size=190, sha256="cd" * 32)
+
+
+def extended(before):
+    return (before.size, before.sha256) == (LEAST.size, LEAST.sha256)
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("options", [JOB.options, {}, {"skip": "2"}], ids=["same", "other", "short skip"])
+def test_a_file_that_was_extended_after_a_complete_at_least_once_run_is_refused(
+    file, path, delivery, options
+):
+    complete_at_least_once(file)
+    before = path.read_bytes()
+    job = replace(GROWN, delivery=delivery, options=options)
+
+    with pytest.raises(ResumeRefused, match="was extended after an earlier run sent 3 rows") as refusal:
+        begin(file, job, recover=empty_topic, extends=extended)
+
+    assert "--skip" in refusal.value.fix
+    assert "--restart" in refusal.value.fix
+    assert path.read_bytes() == before
+    assert begin(file, job, restart=True, extends=extended).mode == "new"
+
+
+@pytest.mark.parametrize("size", [100, 190])
+def test_new_options_that_skip_the_sent_rows_send_without_a_note(file, size):
+    complete_at_least_once(file)
+    job = LEAST if size == LEAST.size else GROWN
+
+    start = begin(file, replace(job, options={"key": "id", "skip": "3"}), extends=extended)
+
+    assert (start.mode, start.text) == ("new", "")
+
+
+@pytest.mark.parametrize(
+    ("size", "change"), [(100, "replaced"), (190, "replaced"), (90, "replaced or truncated")]
+)
+def test_a_replaced_file_is_sent_after_a_complete_at_least_once_run_with_a_note(file, size, change):
+    complete_at_least_once(file)
+
+    start = begin(file, replace(LEAST, size=size, sha256="cd" * 32), extends=lambda before: False)
+
+    assert (start.mode, start.progress.done) == ("new", 0)
+    assert start.text == (
+        f"This file was {change} after an earlier run sent 3 rows of it to orders. This run sends its present rows."
+    )
+
+
+def test_other_options_after_a_complete_at_least_once_run_are_stated(file):
+    complete_at_least_once(file)
+
+    start = begin(file, replace(LEAST, options={"key": "n"}))
+
+    assert start.mode == "new"
+    assert start.text == (
+        "An earlier run sent 3 rows of this file to orders with different options: key was id and is now n. "
+        "This run sends them again, with new message ids."
+    )
+
+
+@pytest.mark.parametrize("job", [LEAST, GROWN], ids=["unchanged", "extended"])
+def test_a_complete_run_that_sent_no_row_needs_no_note(file, job):
+    FileProgress(file, SendState(LEAST, 0)).finish(0, all_of_them=True)
+
+    start = begin(file, job, extends=extended)
+
+    assert (start.mode, start.text) == ("new", "")
 
 
 def test_a_full_disk_after_the_last_row_leaves_no_state_that_would_resume_the_run(file, path, monkeypatch):

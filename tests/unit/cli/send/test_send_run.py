@@ -102,6 +102,35 @@ def test_the_corrected_file_is_sent_by_the_same_command_after_a_strict_stop_at_t
 
 
 @pytest.mark.slow
+def test_rows_appended_to_a_sent_file_are_sent_alone_or_with_every_row(send, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,name\n1,a\n2,b\n")
+    first = send()
+    with (tmp_path / "orders.csv").open("a") as more:
+        more.write("3,c\n")
+
+    refused = send()
+    rest = send("--skip", "3", "--json")
+    every = send("--restart", "--json")
+
+    assert (first.exit_code, refused.exit_code, refused.stdout) == (0, 2, ""), refused.output
+    assert "extended after an earlier run sent 2 rows of it" in " ".join(refused.stderr.split())
+    assert json.loads(rest.stdout)["acknowledged"] == 1
+    assert json.loads(every.stdout)["acknowledged"] == 3
+
+
+@pytest.mark.slow
+def test_an_export_that_is_overwritten_is_sent_by_the_same_command(send, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,name\n1,a\n2,b\n")
+    send()
+    (tmp_path / "orders.csv").write_text("id,name\n3,c\n4,d\n5,e\n")
+
+    done = send("--json")
+
+    assert json.loads(done.stdout)["acknowledged"] == 3
+    assert "This file was replaced after an earlier run sent 2 rows of it to orders." in done.stderr
+
+
+@pytest.mark.slow
 def test_a_restart_that_ends_before_its_first_row_suggests_another_restart(send, tmp_path):
     send("--strict")
     (tmp_path / "orders.csv").write_text("id,name\n1\n2,b\n")
